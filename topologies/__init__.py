@@ -1,0 +1,1 @@
+"""Topologies: pure graphs of servers, GPUs, NICs, switches and cables."""

@@ -1,0 +1,147 @@
+"""The fabric as a pure graph: hosts, NICs, switches, cables, scale-up domains.
+
+Nothing here touches the machine.  A builder (ring, torus, rail, clos, star)
+returns a validated `Fabric`; the other layers read it and never change it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from ipaddress import IPv4Address
+from typing import Any
+
+import networkx as nx
+
+
+class TopologyError(ValueError):
+    """A topology that cannot be built: `key` is the parameter at fault, `hint` what is allowed."""
+
+    def __init__(self, key: str, what: str, hint: str = "") -> None:
+        super().__init__(f"{key}: {what}" + (f" ({hint})" if hint else ""))
+        self.key = key
+        self.what = what
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a cable: a node's name and its port number (switch ports count from 1, a NIC's port is 1)."""
+
+    node: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface of a GPU: rank r drives NIC r.  The address encodes the place (see address.py)."""
+
+    name: str  # h0, or h0.1 for GPU 1 of a rail server
+    rank: int
+    host: str
+    gpu: int
+    ip: IPv4Address
+    mac: str  # 02:00 and the four bytes of the address
+
+
+@dataclass(frozen=True)
+class Host:
+    """A server: the Mininet host in whose network namespace its ranks live."""
+
+    name: str
+    nics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch: `role` is leaf, spine, core, rail or node; `place` its coordinates or (pod, index)."""
+
+    name: str
+    index: int  # position in Fabric.switches
+    role: str
+    place: tuple[int, ...]
+    ports: int
+
+    @property
+    def dpid(self) -> int:
+        """OpenFlow datapath id inside the fabric (index + 1; a live fabric puts its own id in the high bits)."""
+        return self.index + 1
+
+
+@dataclass(frozen=True)
+class Cable:
+    """A full-duplex cable between two ends."""
+
+    a: End
+    b: End
+
+    @property
+    def name(self) -> str:
+        return f"{self.a.node}-{self.b.node}"
+
+    def other(self, node: str) -> End:
+        return self.b if self.a.node == node else self.a
+
+    def end(self, node: str) -> End:
+        return self.a if self.a.node == node else self.b
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A whole topology.  `kind` is its registry name, `params` every parameter with defaults written out."""
+
+    kind: str
+    params: dict[str, Any]
+    hosts: tuple[Host, ...]
+    nics: tuple[Nic, ...]  # ordered by rank
+    switches: tuple[Switch, ...]
+    cables: tuple[Cable, ...]
+    scale_up: tuple[tuple[str, ...], ...] = field(default=())  # NIC names of each scale-up domain
+
+    @cached_property
+    def nic_by_name(self) -> dict[str, Nic]:
+        return {n.name: n for n in self.nics}
+
+    @cached_property
+    def switch_by_name(self) -> dict[str, Switch]:
+        return {s.name: s for s in self.switches}
+
+    @cached_property
+    def cable_at(self) -> dict[tuple[str, int], Cable]:
+        """(node, port) -> the cable plugged in there."""
+        return {(e.node, e.port): c for c in self.cables for e in (c.a, c.b)}
+
+    @cached_property
+    def graph(self) -> nx.Graph[str]:
+        """Switches and NICs as nodes (attribute `kind`), cables as edges (attribute `cable`)."""
+        g: nx.Graph[str] = nx.Graph()
+        g.add_nodes_from((s.name, {"kind": "switch"}) for s in self.switches)
+        g.add_nodes_from((n.name, {"kind": "nic"}) for n in self.nics)
+        g.add_edges_from((c.a.node, c.b.node, {"cable": c}) for c in self.cables)
+        return g
+
+    def cable(self, name: str) -> Cable:
+        """The cable called `A-B` or `B-A`.  Raises KeyError."""
+        for c in self.cables:
+            if name in (c.name, f"{c.b.node}-{c.a.node}"):
+                return c
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON-ready data; `from_dict` is its inverse."""
+        d = asdict(self)
+        for n in d["nics"]:
+            n["ip"] = str(n["ip"])
+        return d
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Fabric:
+        return cls(
+            kind=d["kind"],
+            params=d["params"],
+            hosts=tuple(Host(h["name"], tuple(h["nics"])) for h in d["hosts"]),
+            nics=tuple(Nic(**{**n, "ip": IPv4Address(n["ip"])}) for n in d["nics"]),
+            switches=tuple(Switch(**{**s, "place": tuple(s["place"])}) for s in d["switches"]),
+            cables=tuple(Cable(End(**c["a"]), End(**c["b"])) for c in d["cables"]),
+            scale_up=tuple(tuple(g) for g in d["scale_up"]),
+        )
