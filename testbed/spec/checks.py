@@ -12,6 +12,7 @@ from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.spec.model import CollectiveStep, Experiment, Flow
+    from workloads.registry import Collective
 
 Path = tuple[str | int, ...]
 Found = tuple[Path, str, str]  # path, what, hint
@@ -46,27 +47,41 @@ def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
         what, hint = unknown("algorithm", step.algorithm, known.algorithms(step.collective))
         yield ("algorithm",), f"{what} of {step.collective}", hint
         return
-    ops = known.ops(step.collective, step.algorithm)
-    if step.op not in ops:
-        yield ("op",), *unknown("op", step.op, ops)
-    dtypes = known.dtypes(step.collective, step.algorithm)
-    if step.dtype not in dtypes:
-        yield ("dtype",), *unknown("dtype", step.dtype, list(dtypes))
+    entry = known.collective(step.collective, step.algorithm)
+    if step.op is not None and not entry.ops:
+        yield ("op",), f"{step.collective} combines nothing", "leave op out"
+    elif step.op is not None and step.op not in entry.ops:
+        yield ("op",), *unknown("op", step.op, entry.ops)
+    if step.dtype not in entry.dtypes:
+        yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:
-        width = dtypes[step.dtype]
-        for i, size in enumerate(step.sizes):
-            if size == 0 or size % width:
-                what = f"{format_size(size)} is not a whole number of {step.dtype} elements, at least one"
-                yield ("sizes", i), what, f"a multiple of {width} bytes"
+        yield from _sizes(step.sizes, step.dtype)
+    yield from _ranks(step, entry, ranks)
+
+
+def _sizes(sizes: list[int], dtype: str) -> Iterator[Found]:
+    width = known.width(dtype)
+    for i, size in enumerate(sizes):
+        if size == 0 or size % width:
+            what = f"{format_size(size)} is not a whole number of {dtype} elements, at least one"
+            yield ("sizes", i), what, f"a multiple of {width} bytes"
+
+
+def _ranks(step: CollectiveStep, entry: Collective, ranks: int) -> Iterator[Found]:
     for i, rank in enumerate(step.ranks or ()):
         if problem := _rank_out_of_range(rank, ranks):
             yield ("ranks", i), *problem
         elif step.ranks and rank in step.ranks[:i]:
             yield ("ranks", i), f"rank {rank} stands twice", "each rank takes part once"
     taking_part = ranks if step.ranks is None else len(step.ranks)
-    if taking_part < 2:
-        where: Path = () if step.ranks is None else ("ranks",)
-        yield where, f"{step.collective} needs at least 2 ranks, not {taking_part}", ""
+    if taking_part < entry.min_ranks or (entry.max_ranks is not None and taking_part > entry.max_ranks):
+        needed = f"{entry.min_ranks} ranks"
+        if entry.max_ranks is None:
+            needed = f"at least {needed}"
+        elif entry.max_ranks > entry.min_ranks:
+            needed = f"{entry.min_ranks} to {entry.max_ranks} ranks"
+        hint = f"name the ones to take part: ranks: {list(range(entry.min_ranks))}" if taking_part == ranks > 2 else ""
+        yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
 
 
 def _flows(flows: list[Flow], ranks: int) -> Iterator[Found]:

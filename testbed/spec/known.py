@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topologies.fabric import Fabric
+
+if TYPE_CHECKING:
+    from workloads.registry import Collective
 
 
 def topologies() -> list[str]:
@@ -26,17 +29,27 @@ def routings() -> list[str]:
 
 
 def collectives() -> list[str]:
-    return ["all_reduce", "reduce_scatter", "all_gather", "ping_pong"]
+    from workloads.registry import names
+
+    return list(names())
 
 
 def algorithms(collective: str) -> list[str]:
-    return ["ring"] if collective != "ping_pong" else ["ping_pong"]
+    """The algorithms of a known collective, its default first."""
+    from workloads.registry import algorithms
+
+    return list(algorithms(collective))
 
 
-def ops(collective: str, algorithm: str) -> list[str]:
-    return ["sum", "min", "max", "prod", "avg"]
+def collective(name: str, algorithm: str) -> Collective:
+    """What is known of a known collective and algorithm."""
+    from workloads.registry import find
+
+    return find(name, algorithm)
 
 
-def dtypes(collective: str, algorithm: str) -> dict[str, int]:
-    """Name -> bytes of an element."""
-    return {"float32": 4, "float16": 2, "int32": 4, "float64": 8, "int64": 8}
+def width(dtype: str) -> int:
+    """Bytes of an element."""
+    from workloads.registry import DTYPES
+
+    return DTYPES[dtype]

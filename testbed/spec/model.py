@@ -174,13 +174,24 @@ class Transport(Model):
 class CollectiveStep(Model):
     kind: ClassVar[Literal["collective"]] = "collective"
     collective: str = Field(description="what the ranks do together")
-    algorithm: str = Field(default="ring", description="how they do it")
+    algorithm: str = Field(default="", description="how they do it (the first that the collective has)")
     sizes: list[Size] = Field(min_length=1, max_length=1000, description="bytes of a rank's buffer, one run each")
     dtype: str = Field(default="float32", description="type of an element")
-    op: str = Field(default="sum", description="how elements are combined")
+    op: str | None = Field(default=None, description="how elements are combined (`sum` where they are)")
     iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
     warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
     ranks: list[int] | None = Field(default=None, description="the ranks that take part, in ring order (null: all)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_collective(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("collective") not in known.collectives():
+            return value
+        filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
+        if filled["algorithm"] in known.algorithms(value["collective"]):
+            ops = known.collective(value["collective"], filled["algorithm"]).ops
+            filled.setdefault("op", ops[0] if ops else None)
+        return filled
 
 
 class Flow(Model):
