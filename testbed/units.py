@@ -65,16 +65,14 @@ class Kind:
         return value
 
     def format(self, value: Decimal) -> str:
-        """The shortest exact text; among equals the largest unit, mantissas below 1 only for want of a smaller unit."""
-        best = ""
+        """The shortest exact text, without a fraction where a unit allows it; among equals the largest unit."""
+        texts: list[tuple[bool, bool, int, Decimal, str]] = []
         for unit, factor in self.units.items():
             mantissa = value / factor
-            if best and (mantissa < 1 or mantissa * factor != value):
-                continue
-            text = f"{mantissa.normalize():f}"
-            if not best or len(text) <= len(best):
-                best, best_unit = text, unit
-        return best + best_unit
+            if mantissa * factor == value:
+                number = f"{mantissa.normalize():f}"
+                texts.append((mantissa < 1 and bool(texts), "." in number, len(number), -factor, number + unit))
+        return min(texts)[-1]
 
 
 _THOUSANDS = ("", "K", "M", "G", "T", "P")
