@@ -160,7 +160,7 @@ def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The frame `name` (a key of COLUMNS) with these rows, the documented columns and their dtypes."""
     import pandas as pd
 
-    return pd.DataFrame({key: pd.Series(values, dtype=dtype) for key, dtype, values in _data(name, rows)})  # type: ignore[call-overload]
+    return pd.DataFrame({key: pd.Series(values, dtype=dtype) for key, dtype, values in _data(name, rows)})
 
 
 def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

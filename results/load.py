@@ -24,16 +24,16 @@ class Run:
 
     @cached_property
     def state(self) -> dict[str, Any]:
-        """`state` (complete, failed, or running: also what a killed run says), `error`, `began`, `ended` (Unix time)."""
+        """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
         return self._json("state.json")
 
     @cached_property
     def experiment(self) -> dict[str, Any]:
         """The experiment as resolved, every default written out."""
-        import yaml
+        from ruamel.yaml import YAML
 
         path = self.path / "experiment.yaml"
-        return dict(yaml.safe_load(path.read_text())) if path.exists() else {}
+        return dict(YAML(typ="safe").load(path)) if path.exists() else {}
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -52,9 +52,9 @@ class Run:
         return {**summary, "run": str(self.path)} if summary else {}
 
     @cached_property
-    def plan(self) -> dict[str, Any]:
-        """What the workers were told to do: `ranks`, `steps`."""
-        return self._json("plan.json")
+    def steps(self) -> list[dict[str, Any]]:
+        """What each step of the workload is, as results.metrics.result_rows takes it."""
+        return list(self._json("steps.json").get("steps", []))
 
     @cached_property
     def results(self) -> pd.DataFrame:
@@ -94,27 +94,27 @@ class Run:
     @cached_property
     def events(self) -> pd.DataFrame:
         """The event log."""
-        return frame("events", [event_row(e) for e in self._lines("events.jsonl")])
+        return self._frame("events")
 
-    def _frame(self, name: str) -> pd.DataFrame:
-        """The frame as stored; of a run that was killed before it was stored, what the lines and counters so far give."""
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a frame as plain data; None where a value is missing.
+
+        Of a run that was killed before its frames were stored, what the lines and counters so far give.
+        """
         import pyarrow.parquet as pq
 
         path = self.path / "metrics" / f"{name}.parquet"
         if path.exists():
-            # Through `frame` once more: a column that has come since the run was stored is there, and empty.
-            return frame(name, pq.read_table(path).to_pylist())
+            return list(pq.read_table(path).to_pylist())
+        if name == "events":
+            return [event_row(e) for e in self._lines("events.jsonl")]
         if name in ("results", "ranks"):
             ranks = rank_rows(self._lines("measurements.jsonl"))
-            rows = (
-                ranks
-                if name == "ranks"
-                else result_rows(ranks, self.plan["steps"], self.plan["ranks"])
-                if ranks
-                else []
-            )
-            return frame(name, rows)
-        return frame(name, counter_rows(self._json("counters.json"))[name])
+            return ranks if name == "ranks" else result_rows(ranks, self.steps)
+        return counter_rows(self._json("counters.json"))[name]
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        return frame(name, self.rows(name))
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name

@@ -1,4 +1,4 @@
-"""From what the ranks and the hardware report to the figures of a run, and to the hash that says whether two runs agree.
+"""From what ranks and hardware report to the figures of a run, and to the hash that says whether two runs agree.
 
 Times are counted in whole picoseconds inside, because a sum or difference of float nanoseconds need not be
 exact; what comes out is picoseconds / 1000, which prints with at most three decimals.
@@ -9,27 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 Row = dict[str, Any]
 
-# Bus bandwidth over algorithm bandwidth among n ranks, as nccl-tests defines it: it makes the figure comparable with
-# the speed of one link, whatever the collective and the number of ranks.
-BUSBW_FACTOR: dict[str, Callable[[int], Fraction]] = {
-    "all_reduce": lambda n: Fraction(2 * (n - 1), n),
-    "reduce_scatter": lambda n: Fraction(n - 1, n),
-    "all_gather": lambda n: Fraction(n - 1, n),
-    "all_to_all": lambda n: Fraction(n - 1, n),
-    "broadcast": lambda n: Fraction(1),
-    "reduce": lambda n: Fraction(1),
-}
-
-# Collectives that combine elements; the others have no reduction operator to speak of.
-REDUCING = ("all_reduce", "reduce_scatter", "reduce")
-
-# The tables of fabricd's `counters` that are emulated-time metrics (its `fidelity` is not: fences depend on the machine).
+# The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
 COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops")
 
 
@@ -43,15 +29,9 @@ def nanoseconds(ps: int) -> int | float:
     return ps // 1000 if ps % 1000 == 0 else ps / 1000
 
 
-def busbw_factor(collective: str, ranks: int) -> Fraction:
-    """Bus bandwidth over algorithm bandwidth; 1 for what nccl-tests does not know (flows, ping-pong)."""
-    factor = BUSBW_FACTOR.get(collective)
-    return factor(ranks) if factor else Fraction(1)
-
-
-def bandwidth(size_bytes: int, time_ps: int, factor: Fraction = Fraction(1)) -> float | None:
+def bandwidth(size_bytes: int, time_ps: int) -> float | None:
     """Bytes per second, correctly rounded; None for a time of 0 (one rank, or nothing to send)."""
-    return float(Fraction(size_bytes * 10**12, time_ps) * factor) if time_ps > 0 else None
+    return float(Fraction(size_bytes * 10**12, time_ps)) if time_ps > 0 else None
 
 
 def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -82,10 +62,12 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     return rows
 
 
-def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]], ranks: int) -> list[Row]:
+def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Rows of the frame `results`: one per operation that every rank taking part has finished.
 
-    `rank_rows` are those of the function of that name, `steps` the plan's, `ranks` how many ranks the fabric has.
+    `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
+    "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
+    part, "busbw_factor"}`. That factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
     """
     operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice
@@ -93,7 +75,7 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
         operations[*_key(row), seen[*_key(row), row["rank"]]].append(row)
         seen[*_key(row), row["rank"]] += 1
     make = {"collective": _collective, "flow": _flow}
-    made = (make[rows[0]["kind"]](rows, steps[rows[0]["step"]], ranks) for rows in operations.values())
+    made = (make[rows[0]["kind"]](rows, steps[rows[0]["step"]]) for rows in operations.values())
     return [row for row in made if row is not None]
 
 
@@ -107,33 +89,28 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["step"], -1 if flow is None else flow, row["size_bytes"], row["iteration"]
 
 
-def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any], ranks: int) -> Row | None:
-    taking_part = len(step.get("ranks") or range(ranks))
-    if len({r["rank"] for r in rows}) < taking_part:
+def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
+    if len(rows) < step["ranks"]:
         return None
     start = min(picoseconds(r["start_ns"]) for r in rows)
     end = max(picoseconds(r["end_ns"]) for r in rows)
-    return _result(
-        rows, start, end, busbw_factor(step["collective"], taking_part), ranks=taking_part,
-        collective=step["collective"], flow=None, algorithm=step["algorithm"], dtype=step["dtype"],
-        op=step["op"] if step["collective"] in REDUCING else None,
-    )  # fmt: skip
+    what = {key: step[key] for key in ("collective", "algorithm", "dtype", "op", "ranks")}
+    return _result(rows, start, end, step["busbw_factor"], {**what, "flow": None})
 
 
-def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any], ranks: int) -> Row | None:
+def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
+    """A flow's time is its sender's; what is wrong with it is what its receiver says."""
     name = rows[0]["operation"]
     sender = [r for r in rows if r["rank"] == int(name.split("->")[0])]
-    if not sender:
+    if len(rows) < 2 or not sender:
         return None
-    start, end = picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"])
-    return _result(
-        rows, start, end, Fraction(1), ranks=2,
-        collective=None, flow=name, algorithm="write", dtype=None, op=None,
-    )  # fmt: skip
+    what = {"collective": None, "flow": name, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
 
 
-def _result(rows: list[Mapping[str, Any]], start: int, end: int, factor: Fraction, **what: Any) -> Row:
+def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: float, what: Row) -> Row:
     size = rows[0]["size_bytes"]
+    algbw = bandwidth(size, end - start)
     return {
         "step": rows[0]["step"],
         "kind": rows[0]["kind"],
@@ -143,8 +120,8 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, factor: Fractio
         "start_ns": nanoseconds(start),
         "end_ns": nanoseconds(end),
         "time_ns": nanoseconds(end - start),
-        "algbw_Bps": bandwidth(size, end - start),
-        "busbw_Bps": bandwidth(size, end - start, factor),
+        "algbw_Bps": algbw,
+        "busbw_Bps": None if algbw is None else algbw * busbw_factor,
         "wrong": sum(r["wrong"] for r in rows),
     }
 

@@ -1,8 +1,8 @@
 """The run store: one folder per run.
 
-A run is written into a folder of a temporary name, `NAME.partial`, and renamed to `NAME` when it is complete: a
-folder of the final name is a complete run. A run that failed keeps what it has as `NAME.failed`; state.json says why. What
-is measured is appended line by line as it comes in, so that a run killed at any moment still has it.
+A run is written into a folder of a temporary name, `NAME.partial`, and renamed to `NAME` when it is complete: a folder
+of the final name is a complete run. A run that failed keeps what it has as `NAME.failed`; state.json says why. What is
+measured is appended line by line as it comes in, so that a run killed at any moment still has it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ and ends, then the others wait in vain. `diagnose` looks for the causes first an
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def _fabricd(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
     return Problem(
         f"fabricd, the emulated hardware, {_ended(evidence.fabricd_exit)} while the run went on",
         "fabricd",
-        _see(logs / "fabricd.log"),
+        _see(logs, "fabricd.log"),
     )
 
 
@@ -71,7 +71,7 @@ def _absent(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
         return None
     first = evidence.absent[0]
     what = f"{_ranks(evidence.absent)} did not start: fabricd heard nothing from the worker"
-    return Problem(what, _place(first, fabric), _see(logs / f"rank{first}.log"))
+    return Problem(what, _place(first, fabric), _see(logs, f"rank{first}.log"))
 
 
 def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
@@ -82,12 +82,9 @@ def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
     if rank is None:
         return None
     code = evidence.exits.get(rank)
-    if code is not None:
-        how = f"the worker {_ended(code)}"
-    else:
-        how = "the worker's session with fabricd ended"
+    how = "the worker's session with fabricd ended" if code is None else f"the worker {_ended(code)}"
     reason = f" ({lost[rank]})" if lost.get(rank) else ""
-    hint = _see(logs / f"rank{rank}.log")
+    hint = _see(logs, f"rank{rank}.log")
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         hint = f"if nobody killed it, it may have run out of its memory limit (workers.memory); {hint}"
     return Problem(f"rank {rank}: {how} before it was done{reason}", _place(rank, fabric), hint)
@@ -99,7 +96,7 @@ def _hung_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
         return None
     rank = hung["rank"]
     what = f"rank {rank}: the worker hangs: it neither waits for the network nor says anything"
-    return Problem(what, _place(rank, fabric), _see(logs / f"rank{rank}.log"))
+    return Problem(what, _place(rank, fabric), _see(logs, f"rank{rank}.log"))
 
 
 def _no_flow(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
@@ -120,8 +117,7 @@ def _no_flow(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
         f"switch {worst['node']} has no flow for frames that came in on port {worst['port']} "
         f"({times}, the last one: {worst['headers']}){more}",
         f"switch {worst['node']}, port {worst['port']}",
-        f"see which flows are missing in {worst['node']}: was one deleted, or did the controller not install it "
-        f"({logs / 'controller.log'})?",
+        f"look at the flows of {worst['node']}: was one deleted, or never installed (logs/controller.log of the run)?",
     )
 
 
@@ -146,7 +142,7 @@ def _worker_error(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | N
     rank, peer = line["rank"], line.get("peer")
     to = f" (peer: rank {peer})" if peer is not None else ""
     what = f"rank {rank}: {line.get('what', 'the worker reported an error')}{to}"
-    return Problem(what, _place(rank, fabric), line.get("hint") or _see(logs / f"rank{rank}.log"))
+    return Problem(what, _place(rank, fabric), line.get("hint") or _see(logs, f"rank{rank}.log"))
 
 
 def _stalled(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
@@ -182,17 +178,17 @@ def _ended(code: int) -> str:
         return f"ended with exit code {code}"
 
 
-def _see(log: Path) -> str:
-    """Where the log is, and its last lines."""
+def _see(logs: Path, name: str) -> str:
+    """Where in the run folder the log is, and its last lines."""
     try:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in (logs / name).read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
-        return f"there is no {log}"
+        lines = []
     tail = " | ".join(line.strip()[:200] for line in lines[-_TAIL_LINES:])
-    return f"{log} ends with: {tail}" if tail else f"{log} is empty"
+    return f"logs/{name} of the run ends with: {tail}" if tail else f"logs/{name} of the run is empty"
 
 
-def wrong_results(results: list[Mapping[str, Any]]) -> Problem | None:
+def wrong_results(results: Sequence[Mapping[str, Any]]) -> Problem | None:
     """What to say if any result was wrong."""
     bad = [r for r in results if r["wrong"]]
     if not bad:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from topologies import Fabric
+from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
@@ -13,25 +15,47 @@ Plan = dict[str, Any]
 
 
 def plan(experiment: Experiment) -> Plan:
-    """The plan that all workers share; each gets it with its own `rank` added. The contract is workloads/worker.py's."""
+    """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
     costs = experiment.costs
     return {
         "ranks": len(experiment.build_fabric().nics),
         "seed": experiment.seed,
         "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
-        "steps": [_flows(step) if hasattr(step, "flows") else _collective(step) for step in experiment.workload],
+        "steps": [_step(step) for step in experiment.workload],
+    }
+
+
+def steps(plan: Plan) -> list[dict[str, Any]]:
+    """What each step is, as results.metrics.result_rows takes it: with its bus bandwidth factor from the registry."""
+    return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
+
+
+def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    entry = find(step["collective"], step["algorithm"])
+    taking_part = len(step["ranks"]) if step["ranks"] else ranks
+    described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
+    return described | {
+        "op": step["op"] if entry.ops else None,
+        "ranks": taking_part,
+        "busbw_factor": entry.busbw_factor(taking_part),
     }
 
 
 def measurements(plan: Plan) -> int:
-    """How many measurement lines the workers print in all: one per rank and iteration, one per flow."""
+    """How many measurement lines the workers print in all: one per rank and iteration, one from each end of a flow."""
     total = 0
     for step in plan["steps"]:
         if step["kind"] == "flows":
-            total += len(step["flows"])
+            total += 2 * len(step["flows"])
         else:
             total += len(step["ranks"] or range(plan["ranks"])) * len(step["sizes"]) * step["iterations"]
     return total
+
+
+def _step(step: CollectiveStep | FlowsStep) -> dict[str, Any]:
+    from testbed.spec import FlowsStep
+
+    return _flows(step) if isinstance(step, FlowsStep) else _collective(step)
 
 
 def _collective(step: CollectiveStep) -> dict[str, Any]:
