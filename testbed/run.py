@@ -138,7 +138,7 @@ class _Attempt:
     progress: Progress
     problem: Problem | None = None
     counters: dict[str, Any] = field(default_factory=dict)
-    fidelity: Fidelity = field(default_factory=lambda: Fidelity("invalid", ["the run did not end"]))
+    fidelity: Fidelity = field(default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"]))
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
 
@@ -165,13 +165,15 @@ class _Attempt:
                 with suppress(Exception):  # fabricd may be what failed
                     self.counters = lab.fabricd.request("counters")
                 evidence.counters = self.counters
+                self._keep_logs(lab)
                 self.problem = diagnose(evidence, lab.fabric, self.folder.logs)
             else:
                 self._settle(lab, captures)
         finally:
             self._keep_logs(lab)
         self.folder.write_json("counters.json", self.counters)
-        self.fidelity = self._judge(steal.share())
+        if self.counters:
+            self.fidelity = self._judge(steal.share())
 
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
