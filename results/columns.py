@@ -1,6 +1,6 @@
 """What is in a run's frames: one table of columns, from which the frames are built and the documentation is written.
 
-`python -m results.columns` prints the table as Markdown; docs/results.md holds that text.
+docs/results.md holds the table as Markdown (`as_markdown`); a test compares the two.
 """
 
 from __future__ import annotations
@@ -179,7 +179,3 @@ def as_markdown() -> str:
         parts += [f"| `{c.name}` | {c.dtype} | {c.unit} | {c.meaning} |" for c in columns]
         parts.append("")
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    print(as_markdown(), end="")

@@ -122,7 +122,10 @@ def _losses(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
 
 def _examples(counters: Mapping[str, Any]) -> str:
     examples = counters.get("flagged_examples") or []
-    return f" (such as {examples[0]})" if examples else ""
+    if not examples:
+        return ""
+    first = examples[0]
+    return f" (such as {first['what']} on {first['switch']} port {first['port']}: {first['headers']})"
 
 
 def _digits(number: float) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardware.client import FabricdError
 from results.environment import environment
 from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
 from results.load import event_row
@@ -108,6 +109,8 @@ def run(
             attempt.measure(lab)
     except UserError as error:
         attempt.problem = attempt.problem or Problem(error.what, error.where, error.hint)
+    except FabricdError as error:
+        attempt.problem = attempt.problem or Problem(str(error), "fabricd", "see logs/fabricd.log of the run")
     except (KeyboardInterrupt, SystemExit) as stop:
         code = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
         attempt.problem = Problem("the run was interrupted", "", "what was measured until then is kept")
@@ -138,7 +141,9 @@ class _Attempt:
     progress: Progress
     problem: Problem | None = None
     counters: dict[str, Any] = field(default_factory=dict)
-    fidelity: Fidelity = field(default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"]))
+    fidelity: Fidelity = field(
+        default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
+    )
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
 
@@ -163,7 +168,7 @@ class _Attempt:
                 evidence = watch.run()
             if evidence.failed:
                 with suppress(Exception):  # fabricd may be what failed
-                    self.counters = lab.fabricd.request("counters")
+                    self.counters = lab.fabricd.request("counters", timeout=2.0)
                 evidence.counters = self.counters
                 self._keep_logs(lab)
                 self.problem = diagnose(evidence, lab.fabric, self.folder.logs)
@@ -246,7 +251,7 @@ class _Attempt:
         else:
             fabric = self.experiment.fabric
             hop = smallest_hop_ns([(fabric.cable.rate, fabric.cable.delay)], fabric.nic.mtu)
-            verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["clock"]["dilation"], steal=steal)
+            verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
         if any(e["event"] == "controller_died" for e in self._events):
             verdict.reasons.append(CONTROLLER_DIED)
         return verdict

@@ -86,8 +86,8 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
     mean = f", mean of {iterations} iterations" if iterations > 1 else ""
     yield Text(f"# {step['collective']} ({step['algorithm']}), {step['ranks']} ranks{mean}", style="bold")
     table = _grid(
-        ("#       size", "(B)"), ("count", "(elements)"), ("type", ""), ("redop", ""), ("time", "(us)"),
-        ("algbw", "(GB/s)"), ("busbw", "(GB/s)"), ("#wrong", ""),
+        ("size", "(B)", 12), ("count", "(elements)", 10), ("type", "", 7), ("redop", "", 5), ("time", "(us)", 9),
+        ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 6),
     )  # fmt: skip
     for same in sizes:
         size, time_ns, wrong = same[0]["size_bytes"], fmean(r["time_ns"] for r in same), sum(r["wrong"] for r in same)
@@ -108,13 +108,9 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
 def _flows(rows: Rows) -> Iterator[RenderableType]:
     yield Text(f"# flows (RDMA write), {len(rows)} in this step", style="bold")
     table = _grid(
-        ("#       flow", "(from->to)"),
-        ("size", "(B)"),
-        ("start", "(us)"),
-        ("time", "(us)"),
-        ("algbw", "(GB/s)"),
-        ("#wrong", ""),
-    )
+        ("flow", "(from->to)", 12), ("size", "(B)", 10), ("start", "(us)", 9), ("time", "(us)", 9),
+        ("algbw", "(GB/s)", 7), ("#wrong", "", 6),
+    )  # fmt: skip
     for row in rows[:MOST_FLOWS]:
         cells = (row["flow"], str(row["size_bytes"]), microseconds(row["start_ns"]), microseconds(row["time_ns"]))
         table.add_row(*cells, gigabytes(row["algbw_Bps"]), _wrong(row["wrong"]))
@@ -126,9 +122,11 @@ def _flows(rows: Rows) -> Iterator[RenderableType]:
 def _footer(
     results: Rows, fidelity: Mapping[str, Any], drops: Mapping[str, int], folder: str
 ) -> Iterator[RenderableType]:
-    busbw = [r["busbw_Bps"] for r in results if r["kind"] == "collective" and r["busbw_Bps"] is not None]
-    if busbw:
-        yield Text(f"# Avg bus bandwidth : {fmean(busbw) / 1e9:.4f} GB/s")
+    collectives = [r for r in results if r["kind"] == "collective" and r["busbw_Bps"] is not None]
+    lines = [list(same) for _, same in groupby(collectives, key=lambda r: (r["step"], r["size_bytes"]))]
+    if lines:
+        busbw = fmean(same[0]["busbw_Bps"] * same[0]["time_ns"] / fmean(r["time_ns"] for r in same) for same in lines)
+        yield Text(f"# Avg bus bandwidth : {busbw / 1e9:.4f} GB/s")
     if results:
         wrong = sum(r["wrong"] for r in results)
         yield Text(f"# Wrong elements    : {wrong} {'FAILED' if wrong else 'OK'}", style="bold red" if wrong else "")
@@ -140,12 +138,12 @@ def _footer(
     yield Text(f"# Run folder        : {folder}", overflow="ignore", no_wrap=True)
 
 
-def _grid(*columns: tuple[str, str]) -> Table:
-    """A table without lines; each column is headed by a name and a unit below it."""
+def _grid(*columns: tuple[str, str, int]) -> Table:
+    """A table without lines; each column is headed by a name and a unit below it, and has at least a width."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, (name, unit) in enumerate(columns):
-        head = f"{name}\n#{unit:>11}" if number == 0 else f"{name}\n{unit}"
-        table.add_column(head, justify="right", no_wrap=True, min_width=12 if number == 0 else None)
+    for number, (name, unit, width) in enumerate(columns):
+        first = f"#{name:>{width - 1}}\n#{unit:>{width - 1}}"  # `#`: a comment for whatever reads the table
+        table.add_column(f"{name}\n{unit}" if number else first, justify="right", no_wrap=True, min_width=width)
     return table
 
 

@@ -1,22 +1,20 @@
 """Follows a run while it goes on: the workers' output, fabricd's events, and who is still alive.
 
-One loop in one thread reads all workers' pipes; fabricd's events come from a thread of their own, because its client
-blocks. The loop ends when all workers are done, or a moment after the first sign of failure: the moment is for the
-other signs to come in, from which the cause is told.
+One loop reads all workers' pipes and fabricd's events. It ends when all workers are done, or a moment after the first
+sign of failure: the moment is for the other signs to come in, from which the cause is told.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
 import selectors
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from hardware.client import FabricdError
 from testbed.evidence import Evidence
 
 TICK_S = 0.1
@@ -36,9 +34,13 @@ class Process(Protocol):
 class Hardware(Protocol):
     """What is needed of hardware.client.Fabricd."""
 
-    def request(self, op: str, **args: Any) -> dict[str, Any]: ...
+    def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]: ...
 
-    def events(self) -> Iterable[dict[str, Any]]: ...
+    def subscribe(self) -> None: ...
+
+    def events(self, timeout: float | None = 0.0) -> Iterable[dict[str, Any]]: ...
+
+    def fileno(self) -> int: ...
 
 
 class Watch:
@@ -75,11 +77,8 @@ class Watch:
         for rank, pipe in pipes.items():
             os.set_blocking(pipe, False)
             self._selector.register(pipe, selectors.EVENT_READ, rank)
-        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_write, False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        threading.Thread(target=self._follow_events, daemon=True, name="fabricd events").start()
+        self._hardware.subscribe()
+        self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
     def run(self) -> Evidence:
         """Returns when all workers are done and have ended, or shortly after the run has failed."""
@@ -103,6 +102,7 @@ class Watch:
 
     def close(self) -> None:
         """Lets go of the pipes."""
+        self._forget_hardware()
         for key in list(self._selector.get_map().values()):
             os.close(key.fd)
         self._selector.close()
@@ -111,21 +111,10 @@ class Watch:
 
     def _read(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
-            if key.data is None:
-                if not os.read(key.fd, 4096):
-                    self._selector.unregister(key.fd)
-                    os.close(key.fd)
-            else:
+            if key.data is not None:
                 self._read_worker(key.data, key.fd)
-        while True:
-            try:
-                event = self._events.get_nowait()
-            except queue.Empty:
-                return
-            if event is not None:
-                self._take_event(event)
-            elif self.evidence.fabricd_exit is None:
-                self.evidence.fabricd_exit = self._fabricd_code()
+        if "fabricd" in self._processes:
+            self._read_events()
 
     def _read_worker(self, rank: int, pipe: int) -> None:
         data = os.read(pipe, 1 << 16)
@@ -157,20 +146,21 @@ class Watch:
         elif kind == "done":
             self.evidence.done.add(rank)
 
-    def _follow_events(self) -> None:
-        """In a thread: hands fabricd's events over, and None when there will be no more."""
+    def _read_events(self) -> None:
+        """What fabricd has said since; its end, if the connection broke."""
         try:
-            for event in self._hardware.events():
-                self._hand_over(event)
-        except (OSError, ValueError, EOFError):
-            pass  # the connection broke: fabricd is gone
-        self._hand_over(None)
-        os.close(self._wake_write)
+            for event in self._hardware.events(0.0):
+                self._take_event(event)
+        except FabricdError:
+            self._fabricd_gone()
 
-    def _hand_over(self, event: dict[str, Any] | None) -> None:
-        self._events.put(event)
-        with suppress(OSError):  # full: the loop is about to wake anyway; broken: it is over
-            os.write(self._wake_write, b"x")
+    def _ask(self, op: str) -> dict[str, Any]:
+        """A request's answer; empty if fabricd is gone."""
+        try:
+            return self._hardware.request(op)
+        except FabricdError:
+            self._fabricd_gone()
+            return {}
 
     def _take_event(self, event: dict[str, Any]) -> None:
         event = {**event, "wall_s": round(time.monotonic() - self._began, 3)}
@@ -190,11 +180,10 @@ class Watch:
             if rank not in self._open or time.monotonic() - seen > GRACE_S:
                 self.evidence.exits[rank] = code
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
-            code = self._processes.pop(name).poll() or 0
             if name == "fabricd":
-                self.evidence.fabricd_exit = code
+                self._fabricd_gone()
             else:
-                self.note(f"{name}_died", code=code)
+                self.note(f"{name}_died", code=self._processes.pop(name).poll())
         if self.evidence.fabricd_exit is None and not self.evidence.failed:
             self._look_for_absent()
             self._look_for_losses()
@@ -204,17 +193,15 @@ class Watch:
         waited = time.monotonic() - self._began
         if self._all_here or waited < START_S + len(self._workers) / 4:
             return
-        states = {w["rank"]: w["state"] for w in self._hardware.request("status")["workers"]}
+        absent = {w["rank"] for w in self._ask("status").get("workers", []) if w["state"] == "absent"}
         self._all_here = True
-        self.evidence.absent = [
-            r for r in self._workers if states.get(r, "absent") == "absent" and r not in self.evidence.done
-        ]
+        self.evidence.absent = sorted(absent & set(self._workers) - self.evidence.done)
 
     def _look_for_losses(self) -> None:
         """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself."""
         if not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
             return
-        drops = self._hardware.request("counters")["drops"]
+        drops = self._ask("counters").get("drops", [])
         count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_roce(d["headers"]))
         before = self._lossy_checks[-1][1]
         self.evidence.lossy = 0 < before < count
@@ -231,15 +218,20 @@ class Watch:
             return True
         return not lingering
 
-    def _fabricd_code(self) -> int:
-        """How fabricd ended, a moment after its connection broke."""
-        process = self._processes.pop("fabricd", None)
+    def _fabricd_gone(self) -> None:
+        """The connection broke: notes how fabricd ended, for which it may need a moment."""
+        self._forget_hardware()
+        process = self._processes.pop("fabricd")
         deadline = time.monotonic() + 1
-        while process is not None and process.poll() is None and time.monotonic() < deadline:
+        while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        return (process.poll() if process is not None else None) or 0
+        self.evidence.fabricd_exit = process.poll() or 0
+
+    def _forget_hardware(self) -> None:
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(self._hardware.fileno())
 
 
 def _is_roce(headers: str) -> bool:
     """Hosts with kernel interfaces also send multicast of their own that no flow forwards, and nobody misses it."""
-    return "4791" in headers
+    return "RoCE" in headers

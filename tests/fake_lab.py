@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import queue
+import select
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hardware.client import FabricdError
 from topologies import Fabric
 
-FIDELITY = {"clock": "virtual", "frame_hops": 1000, "flagged": 0, "fences": 17, "lateness_ns": {}}
+FIDELITY = {"clock": "virtual", "dilation": 1, "frame_hops": 1000, "flagged": 0, "fences": 17, "lateness_ns": {}}
 
 
 def counters(**more: Any) -> dict[str, Any]:
@@ -42,24 +44,36 @@ class FakeProcess:
 
 
 class FakeFabricd:
-    """Answers requests, remembers them; `events` come from a queue, None ends them."""
+    """Answers requests and remembers them; says the events that `say` is given, until `gone`."""
 
     def __init__(self) -> None:
         self.process = FakeProcess()
-        self.queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, Any] = {"counters": counters(), "status": {"workers": []}}
+        self._ours, self._theirs = socket.socketpair()
+        self.gone = False
 
-    def request(self, op: str, **args: Any) -> dict[str, Any]:
-        self.requests.append((op, args))
+    def say(self, event: Mapping[str, Any]) -> None:
+        self._ours.sendall(json.dumps(event).encode() + b"\n")
+
+    def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
+        self.requests.append((op, arguments))
         answer = self.answers.get(op, {})
         if isinstance(answer, Exception):
             raise answer
         return dict(answer() if callable(answer) else answer)
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        while (event := self.queue.get()) is not None:
-            yield event
+    def subscribe(self) -> None:
+        self.requests.append(("subscribe", {}))
+
+    def events(self, timeout: float | None = 0.0) -> Iterator[dict[str, Any]]:
+        if self.gone:
+            raise FabricdError("fabricd is gone")
+        if select.select([self._theirs], [], [], timeout)[0]:
+            yield from (json.loads(line) for line in self._theirs.recv(1 << 20).splitlines())
+
+    def fileno(self) -> int:
+        return self._theirs.fileno()
 
 
 Script = str  # Python source; `say(kind, **more)` prints a line, `rank` is its rank, `plan` its plan
@@ -98,7 +112,6 @@ class FakeLab:
 
     def down(self) -> None:
         self.downs += 1
-        self.fabricd.queue.put(None)
         for worker in self.workers.values():
             worker.kill()
             worker.wait()

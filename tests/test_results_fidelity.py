@@ -10,13 +10,14 @@ import pytest
 from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
 
 HOPS = 100_000
+LATE = {"what": "late copy", "switch": "leaf0", "port": 3, "time_ns": 5.0, "headers": "10.0.0.1 > 10.0.0.2"}
 
 
 @pytest.mark.parametrize(
     ("seen", "verdict", "says"),
     [
         ({}, "exact", ""),
-        ({"flagged": 1, "flagged_examples": ["late copy on leaf0:3"]}, "doubtful", "late copy on leaf0:3"),
+        ({"flagged": 1, "flagged_examples": [LATE]}, "doubtful", "late copy on leaf0 port 3"),
         ({"flagged": 100}, "doubtful", "100 of 100000"),
         ({"flagged": 101}, "invalid", "101 of 100000"),
         ({"controller_timeouts": 1}, "doubtful", "controller"),

@@ -8,7 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics import counter_rows, counter_totals, metrics_sha256, nanoseconds, picoseconds, rank_rows, result_rows
+from results.metrics import (
+    counter_rows,
+    counter_totals,
+    metrics_sha256,
+    nanoseconds,
+    picoseconds,
+    rank_rows,
+    result_rows,
+)
 from tests.fake_lab import counters
 from workloads.registry import find
 
@@ -39,7 +47,9 @@ def test_picoseconds_survive_the_way_through_float_nanoseconds(ps: int) -> None:
 
 
 @given(st.lists(st.tuples(picos, st.integers(1, 10**12)), min_size=2, max_size=16), st.randoms())
-def test_a_collective_lasts_from_the_first_call_to_the_last_return(spans: list[tuple[int, int]], order: random.Random) -> None:
+def test_a_collective_lasts_from_the_first_call_to_the_last_return(
+    spans: list[tuple[int, int]], order: random.Random
+) -> None:
     lines = [line(rank, start / 1000, (start + length) / 1000) for rank, (start, length) in enumerate(spans)]
     order.shuffle(lines)
     (row,) = result_rows(rank_rows(lines), [step(len(spans))])

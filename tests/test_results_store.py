@@ -135,14 +135,16 @@ def test_rows_come_back_as_they_were_stored(tmp_path: Path) -> None:
 
 
 def test_an_event_keeps_all_that_it_said() -> None:
-    row = event_row({"event": "forwarding_drop", "time_ns": 5.5, "switch": "leaf0", "port": 3, "headers": "h", "wall_s": 1})
+    row = event_row(
+        {"event": "forwarding_drop", "time_ns": 5.5, "switch": "leaf0", "port": 3, "headers": "h", "wall_s": 1}
+    )
     assert (row["node"], row["port"], row["time_ns"]) == ("leaf0", 3, 5.5)
     assert json.loads(row["detail"]) == {"headers": "h"}
 
 
 def test_the_documentation_has_the_table_of_columns() -> None:
     page = (Path(__file__).parent.parent / "docs" / "results.md").read_text()
-    assert as_markdown().strip() in page, "put the output of `python -m results.columns` into docs/results.md"
+    assert as_markdown().strip() in page, "put what results.columns.as_markdown() returns into docs/results.md"
 
 
 def test_the_state_names_the_writer(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hardware.client import FabricdError
 from results import load
 from testbed import run as running
 from testbed.errors import InputError, MachineError
@@ -61,13 +62,18 @@ class Play:
             assert self.lab is not None
             assert self.lab.downs == 1, "the fabric is taken down once, whatever happened"
 
-    def failing(self, script: Callable[[int], Script], prepare: Callable[[FakeLab], Any] = lambda lab: None, **more: Any) -> RunFailed:
+    def failing(
+        self, script: Callable[[int], Script], prepare: Callable[[FakeLab], Any] = lambda lab: None, **more: Any
+    ) -> RunFailed:
         began = time.monotonic()
         with pytest.raises(RunFailed) as told:
             self(script, prepare, **more)
         assert time.monotonic() - began < 5
         failure = told.value
-        assert load(failure.folder).state == load(failure.folder).state | {"state": "failed", "error": failure.to_dict()}
+        assert load(failure.folder).state == load(failure.folder).state | {
+            "state": "failed",
+            "error": failure.to_dict(),
+        }
         assert sorted(p.name for p in self.folder.iterdir()) == ["lab", "run.failed"]
         return failure
 
@@ -86,7 +92,7 @@ def emit(*events: dict[str, Any], when: Callable[[FakeLab], bool] = lambda lab: 
             while not when(lab) and time.monotonic() < deadline:
                 time.sleep(0.005)
             for event in events:
-                lab.fabricd.queue.put(event)
+                lab.fabricd.say(event)
 
         threading.Thread(target=say, daemon=True).start()
 
@@ -120,7 +126,9 @@ def test_what_a_run_prints(play: Play) -> None:
 
 
 def test_flows_are_printed_by_their_ranks(play: Play) -> None:
-    text = EXPERIMENT.replace("{collective: all_reduce, sizes: [1KiB], iterations: 2}", "{flows: [{from: 1, to: 0, size: 10MB}]}")
+    text = EXPERIMENT.replace(
+        "{collective: all_reduce, sizes: [1KiB], iterations: 2}", "{flows: [{from: 1, to: 0, size: 10MB}]}"
+    )
 
     def script(rank: int) -> Script:
         say = "say('flow', **{'step': 0, 'flow': 0, 'from': 1, 'to': 0, 'size_bytes': 10**7, 'start_ns': 0.0, "
@@ -153,14 +161,19 @@ def test_what_a_run_folder_has(play: Play) -> None:
 def test_the_clock_starts_when_all_workers_do_and_counters_are_read_when_all_is_quiet(play: Play) -> None:
     play(whole)
     assert play.lab is not None
-    assert play.lab.fabricd.requests == [("start", {"ranks": [0, 1, 2]}), ("quiesce", {}), ("counters", {})]
+    assert play.lab.fabricd.requests == [
+        ("subscribe", {}),
+        ("start", {"ranks": [0, 1, 2]}),
+        ("quiesce", {}),
+        ("counters", {}),
+    ]
 
 
 def test_captures_are_started_before_the_clock(play: Play) -> None:
     result = play(whole, text=EXPERIMENT + "capture: ['nic:1', 'port:sw0:1', 'cable:h0-sw0']\n")
     assert play.lab is not None
     ops = [op for op, _ in play.lab.fabricd.requests]
-    assert ops == ["capture"] * 3 + ["start", "quiesce", "counters"] + ["capture_stop"] * 3
+    assert ops == ["capture"] * 3 + ["subscribe", "start", "quiesce", "counters"] + ["capture_stop"] * 3
     assert [a["port"] for op, a in play.lab.fabricd.requests if op == "capture"] == ["h1:1", "sw0:1", "h0:1"]
     assert (result.folder / "captures").is_dir()
 
@@ -231,11 +244,11 @@ def test_frames_that_keep_finding_no_flow_end_the_run_before_a_queue_pair_gives_
 
     def prepare(lab: FakeLab) -> None:
         def counted() -> dict[str, Any]:
-            drop = {"node": "sw1", "port": 2, "reason": "forwarding", "count": next(count), "headers": "UDP 4791"}
+            drop = {"node": "sw1", "port": 2, "reason": "forwarding", "count": next(count), "headers": "RoCE"}
             return counters(drops=[drop])
 
         lab.fabricd.answers["counters"] = counted
-        emit({"event": "forwarding_drop", "switch": "sw1", "port": 2, "headers": "UDP 4791", "time_ns": 5.0})(lab)
+        emit({"event": "forwarding_drop", "switch": "sw1", "port": 2, "headers": "RoCE", "time_ns": 5.0})(lab)
 
     assert "switch sw1 has no flow" in play.failing(lambda rank: WAIT, prepare).what
 
@@ -275,7 +288,8 @@ def test_what_befalls_a_rank_that_is_done_is_no_failure(play: Play) -> None:
 def test_fabricd_ending_is_said_with_its_last_words(play: Play) -> None:
     def prepare(lab: FakeLab) -> None:
         lab.fabricd.process.code = -signal.SIGABRT
-        lab.fabricd.answers["counters"] = ConnectionResetError("gone")
+        lab.fabricd.gone = True
+        lab.fabricd.answers["counters"] = FabricdError("gone")
 
     failure = play.failing(lambda rank: WAIT, prepare)
     assert "fabricd, the emulated hardware, was ended by SIGABRT" in failure.what
@@ -349,7 +363,7 @@ def test_a_fabric_that_does_not_come_up_leaves_no_run_folder(tmp_path: Path) -> 
 
 
 def test_the_real_clock_is_judged_by_its_lateness(play: Play) -> None:
-    seen = {**FIDELITY, "clock": {"mode": "real", "dilation": 1000}, "lateness_ns": {"p99": 1e9}}
+    seen = {**FIDELITY, "clock": "real", "dilation": 1000, "lateness_ns": {"p99": 1e9}}
 
     def prepare(lab: FakeLab) -> None:
         lab.fabricd.answers["counters"] = counters(fidelity=seen)
@@ -357,4 +371,6 @@ def test_the_real_clock_is_judged_by_its_lateness(play: Play) -> None:
     result = play(whole, prepare, text=EXPERIMENT + "clock: {real: {dilation: 1000}}\n")
     assert (result.clock, result.fidelity.verdict) == ("real", "invalid")
     assert play.lab is not None
-    assert [op for op, _ in play.lab.fabricd.requests] == ["counters"], "the real clock needs no start and never rests"
+    assert [op for op, _ in play.lab.fabricd.requests] == ["subscribe", "counters"], (
+        "the real clock needs no start and never rests"
+    )
