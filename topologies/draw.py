@@ -22,7 +22,7 @@ __all__ = ["as_svg", "as_text"]
 
 
 def as_svg(fabric: Fabric) -> str:
-    """An SVG document.  Very long rows (hundreds of servers, leaves or ring nodes) leave out their middle and say so."""
+    """An SVG document.  Very long rows (hundreds of servers, leaves, ring nodes) leave out their middle and say so."""
     canvas = Canvas()
     flat = fabric.kind == "torus" and len(dimensions(fabric)) == 1
     (draw_ring if flat else _LAYOUTS[fabric.kind])(fabric, canvas)

@@ -88,8 +88,8 @@ class Canvas:
         self._cover((x - w / 2, y - h / 2), (x + w / 2, y + h / 2))
         self._nodes.append(
             f'<g class="node"><title>{escape(tip or name)}</title>'
-            f'<rect x="{_n(x - w / 2)}" y="{_n(y - h / 2)}" width="{_n(w)}" height="{_n(h)}" rx="{_n(min(8, h / 2.6))}" '
-            f'fill="{look.fill}" stroke="{look.stroke}" stroke-width="1.3"/>'
+            f'<rect x="{_n(x - w / 2)}" y="{_n(y - h / 2)}" width="{_n(w)}" height="{_n(h)}" '
+            f'rx="{_n(min(8, h / 2.6))}" fill="{look.fill}" stroke="{look.stroke}" stroke-width="1.3"/>'
         )
         lift = 6.5 if sub else 0
         self._nodes.append(_text((x, y + 4 - lift), name, 12, look.ink, "middle", 600))

@@ -1,12 +1,12 @@
 """Rail as SVG: spines over rails over servers, every rail in a colour of its own.
 
-A few servers stand side by side.  Many are stacked: each rail's cables then run down in one trunk and branch off to the right.
+A few servers stand side by side.  Many are stacked: each rail's cables then run down in one trunk and branch off.
 """
 
 from __future__ import annotations
 
 from .draw_canvas import EDGE, SOFT, SWITCH, Canvas, Look, Point, fan, hue, nic_tip, switch_tip, tint
-from .draw_common import Row, missing, shown
+from .draw_common import missing, shown
 from .fabric import Fabric
 
 CHIP: Point = (56, 26)
@@ -74,14 +74,16 @@ def _stacked(fabric: Fabric, canvas: Canvas, servers: int, gpus: int) -> None:
 
 def _upper(fabric: Fabric, canvas: Canvas, rails: dict[int, Point], drop: float) -> None:
     """The rail switches, and above them the spines with their cables."""
-    left, right = rails[0][0] - RAIL[0] / 2 - 8, rails[max(rails)][0] + RAIL[0] / 2 + 8
     for r, at in rails.items():
         switch = fabric.switch_by_name[f"rail{r}"]
         canvas.node(at, RAIL, switch.name, Look.solid(hue(r)), sub=f"10.{r}.0.0/16", tip=switch_tip(switch))
     count = int(fabric.params["spines"])
-    spines: Row = shown(count, max(3, int((right - left) / (SPINE[0] + 30))))
+    first, last = rails[0][0], rails[max(rails)][0]
+    pitch = SPINE[0] + 30
+    spines = shown(count, max(4, int((last - first) / pitch) + 1))
+    pitch = max(pitch, (last - first + RAIL[0] + 16) / max(len(spines), 1))
     for i, s in enumerate(spines):
-        at = (left + (right - left) * (i + 0.5) / len(spines), -drop - RAIL[1])
+        at = ((first + last) / 2 + (i - (len(spines) - 1) / 2) * pitch, -drop - RAIL[1])
         if s is None:
             canvas.note((at[0], at[1] + 4), f"… {missing(count, spines)} more")
             continue
