@@ -207,6 +207,7 @@ def test_torus_addresses_by_hand() -> None:
     assert str(address.torus_net([3, 4], 0, 2)) == "10.0.0.16/255.0.0.24"
     assert str(address.torus_net([3, 4], 1, 1)) == "10.0.0.2/255.0.0.6"
     assert str(address.rail_net(3)) == "10.3.0.0/255.255.0.0"
+    assert str(address.clos_net(17)) == "10.17.0.0/255.255.0.0"
     assert str(address.clos_net(1, 2)) == "10.1.2.0/255.255.255.0"
     assert address.one(IPv4Address("10.0.0.9")).covers(IPv4Address("10.0.0.9"))
     assert not address.one(IPv4Address("10.0.0.9")).covers(IPv4Address("10.0.0.11"))
@@ -360,6 +361,12 @@ def test_validation_names_what_is_wrong(broken: Fabric, says: str) -> None:
     with pytest.raises(TopologyError) as caught:
         validate(broken)
     assert says in str(caught.value)
+
+
+def test_what_is_built_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KINDS["star"], "build", lambda self: replace(GOOD, cables=GOOD.cables[1:]))
+    with pytest.raises(TopologyError, match="no cable is plugged in"):
+        build("star", {"hosts": 2})
 
 
 def test_validation_finds_a_fabric_in_two_parts() -> None:

@@ -113,6 +113,25 @@ def test_svg_of_a_long_fabric_says_what_it_leaves_out(kind: str, params: dict[st
     check_layout(svg)
 
 
+@pytest.mark.parametrize("dims", [[4, 4], [4, 3, 5], [2, 2, 2], [2, 3, 2, 4]], ids=str)
+def test_straight_cables_of_a_torus_run_beside_other_nodes(dims: list[int]) -> None:
+    svg = parse(build("torus", {"dims": dims}))
+    nodes = boxes(svg)
+    straight = 0
+    for path in svg.iter(f"{SVG}path"):
+        line = re.fullmatch(r"M([-\d.]+),([-\d.]+)L([-\d.]+),([-\d.]+)", path.attrib["d"])
+        if not line:
+            continue
+        straight += 1
+        x0, y0, x1, y1 = map(float, line.groups())
+        for share in (i / 50 for i in range(51)):
+            x, y = x0 + (x1 - x0) * share, y0 + (y1 - y0) * share
+            hit = [name for name, (a, b, c, d) in nodes.items() if a < x < c and b < y < d]
+            tip = path.findtext(f"{SVG}title", "").partition(":")[0]
+            assert all(tip.startswith(f"{name}-") or tip.endswith(f"-{name}") for name in hit), f"{tip} hits {hit}"
+    assert straight > 0
+
+
 def test_rails_have_colours_of_their_own() -> None:
     fabric = build("rail", {"servers": 2, "gpus": 12})
     colours: dict[str, set[str]] = {}
