@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class TopologyError(ValueError):
@@ -112,8 +113,15 @@ class Fabric:
         return {(e.node, e.port): c for c in self.cables for e in (c.a, c.b)}
 
     @cached_property
+    def cable_by_name(self) -> dict[str, Cable]:
+        """Every cable under both of its names, `A-B` and `B-A`."""
+        return {f"{c.b.node}-{c.a.node}": c for c in self.cables} | {c.name: c for c in self.cables}
+
+    @cached_property
     def graph(self) -> nx.Graph[str]:
         """Switches and NICs as nodes (attribute `kind`), cables as edges (attribute `cable`)."""
+        import networkx as nx  # slow to import, and most commands need no graph
+
         g: nx.Graph[str] = nx.Graph()
         g.add_nodes_from((s.name, {"kind": "switch"}) for s in self.switches)
         g.add_nodes_from((n.name, {"kind": "nic"}) for n in self.nics)
@@ -122,10 +130,7 @@ class Fabric:
 
     def cable(self, name: str) -> Cable:
         """The cable called `A-B` or `B-A`.  Raises KeyError."""
-        for c in self.cables:
-            if name in (c.name, f"{c.b.node}-{c.a.node}"):
-                return c
-        raise KeyError(name)
+        return self.cable_by_name[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready data; `from_dict` is its inverse."""

@@ -1,0 +1,130 @@
+"""The `testbed` command: one verb per module of testbed/commands, each loaded only when it is needed.
+
+A verb's module exports a click command called `command` and imports nothing heavier than click at its top, so that
+`testbed --help` can list them all at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from testbed import commands
+from testbed.errors import BAD_INPUT, RUN_FAILED, Problem, UserError
+
+INTERRUPTED = 130
+_ORDER = ("doctor", "run", "show", "up", "shell", "exec", "list", "down", "clean")
+
+
+class Verbs(click.Group):
+    """A group whose commands are the modules of `testbed.commands`; shows every error in the same way."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        found = [m.name for m in pkgutil.iter_modules(commands.__path__) if not m.name.startswith("_")]
+        return sorted(found, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = import_module(f"testbed.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def main(  # type: ignore[override]  # this group is always the program, so it always exits
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        argv = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in argv[: argv.index("--") if "--" in argv else None]
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(argv, prog_name or "testbed", **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            code = BAD_INPUT
+        except click.ClickException as error:
+            code = error.exit_code
+            if as_json:
+                _print_json({"what": error.format_message(), "where": "command line", "hint": "see testbed --help"})
+            else:
+                error.show()
+        except UserError as error:
+            code = error.exit_code
+            _show(error, as_json)
+        except OSError as error:
+            code = RUN_FAILED
+            _show(UserError(error.strerror or str(error), where=str(error.filename or "")), as_json)
+            _traceback_if_asked()
+        except (click.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+            _show(UserError("interrupted"), as_json)
+        except Exception as error:  # a bug: say so in the form asked for, and keep the evidence
+            code = RUN_FAILED
+            traceback.print_exc()
+            if as_json:
+                what = f"internal error: {type(error).__name__}: {error}"
+                _print_json({"what": what, "where": "", "hint": "this is a bug in Railbed; the traceback is on stderr"})
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_json(error: dict[str, Any]) -> None:
+    click.echo(json.dumps({"error": error}))
+
+
+def _show(error: UserError, as_json: bool) -> None:
+    """Print an error: JSON on stdout if that was asked for, else text on stderr."""
+    if as_json:
+        _print_json(error.to_dict())
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for number, problem in enumerate((Problem(error.what, error.where, error.hint), *error.also)):
+        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), problem.what))
+        if problem.where:
+            console.print(Text.assemble(("  at: ", "dim"), problem.where))
+        if problem.hint:
+            console.print(Text.assemble(("  hint: ", "cyan"), problem.hint))
+
+
+def _traceback_if_asked() -> None:
+    if os.environ.get("RAILBED_DEBUG"):
+        traceback.print_exc()
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="railbed", prog_name="testbed")
+def cli() -> None:
+    """An AI-fabric testbed in a box: emulated GPU clusters on Open vSwitch, with real collective traffic.
+
+    \b
+    Examples:
+      testbed doctor                               can this machine run it?
+      testbed run experiments/quickstart.yaml      one measured run
+      testbed up experiments/quickstart.yaml       a fabric to play with
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the console script.  SIGTERM and SIGHUP unwind like Ctrl-C, so that nothing is left behind."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it stays ignored
+        signal.signal(signal.SIGHUP, stop)
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

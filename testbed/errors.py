@@ -1,0 +1,66 @@
+"""What a user is told when something cannot be done: what, where, and what to do about it.
+
+Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (`testbed doctor` says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+RUN_FAILED = 1
+BAD_INPUT = 2
+MACHINE_CANNOT = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.  `where` is a place such as `quickstart.yaml:12: fabric.cable.rate`."""
+
+    what: str
+    where: str = ""
+    hint: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        return {"what": self.what, "where": self.where, "hint": self.hint}
+
+
+class UserError(Exception):
+    """An error to be shown without a traceback.  `also` holds further problems found at the same time."""
+
+    def __init__(
+        self,
+        what: str,
+        where: str = "",
+        hint: str = "",
+        exit_code: int = RUN_FAILED,
+        also: Sequence[Problem] = (),
+    ) -> None:
+        super().__init__(f"{where}: {what}" if where else what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.exit_code = exit_code
+        self.also = tuple(also)
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"what", "where", "hint"}`, and `also`: a list of the same when there is more than one problem."""
+        d: dict[str, Any] = Problem(self.what, self.where, self.hint).to_dict()
+        if self.also:
+            d["also"] = [p.to_dict() for p in self.also]
+        return d
+
+
+class InputError(UserError):
+    """Bad input (exit code 2)."""
+
+    def __init__(self, what: str, where: str = "", hint: str = "", also: Sequence[Problem] = ()) -> None:
+        super().__init__(what, where, hint, BAD_INPUT, also)
+
+
+class MachineError(UserError):
+    """The machine cannot do it (exit code 3)."""
+
+    def __init__(self, what: str, where: str = "", hint: str = "", also: Sequence[Problem] = ()) -> None:
+        super().__init__(what, where, hint, MACHINE_CANNOT, also)

@@ -1,0 +1,124 @@
+"""What no single key can tell: ranks, capture points and sizes against the fabric and the registries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from testbed.spec import known
+from testbed.spec.types import unknown
+from testbed.units import format_size
+from topologies.fabric import Fabric
+
+if TYPE_CHECKING:
+    from testbed.spec.model import CollectiveStep, Experiment, Flow
+    from workloads.registry import Collective
+
+Path = tuple[str | int, ...]
+Found = tuple[Path, str, str]  # path, what, hint
+
+
+def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
+    """Everything that does not fit together."""
+    found: list[Found] = []
+    if experiment.fabric.scale_up and fabric.kind != "rail":
+        found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))
+    ranks = len(fabric.nics)
+    for i, step in enumerate(experiment.workload):
+        problems = _flows(step.flows, ranks) if step.kind == "flows" else _collective(step, ranks)
+        found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
+    for i, point in enumerate(experiment.capture):
+        if problem := _capture_point(point, fabric):
+            found.append((("capture", i), *problem))
+    return found
+
+
+def _rank_out_of_range(rank: int, ranks: int) -> tuple[str, str] | None:
+    if 0 <= rank < ranks:
+        return None
+    return f"there is no rank {rank}", f"this fabric has ranks 0 to {ranks - 1}"
+
+
+def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
+    if step.collective not in known.collectives():
+        yield ("collective",), *unknown("collective", step.collective, known.collectives())
+        return
+    if step.algorithm not in known.algorithms(step.collective):
+        what, hint = unknown("algorithm", step.algorithm, known.algorithms(step.collective))
+        yield ("algorithm",), f"{what} of {step.collective}", hint
+        return
+    entry = known.collective(step.collective, step.algorithm)
+    if step.op is not None and not entry.ops:
+        yield ("op",), f"{step.collective} combines nothing", "leave op out"
+    elif step.op is not None and step.op not in entry.ops:
+        yield ("op",), *unknown("op", step.op, entry.ops)
+    if step.dtype not in entry.dtypes:
+        yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
+    else:
+        yield from _sizes(step.sizes, step.dtype)
+    yield from _ranks(step, entry, ranks)
+
+
+def _sizes(sizes: list[int], dtype: str) -> Iterator[Found]:
+    width = known.width(dtype)
+    for i, size in enumerate(sizes):
+        if size == 0 or size % width:
+            what = f"{format_size(size)} is not a whole number of {dtype} elements, at least one"
+            yield ("sizes", i), what, f"a multiple of {width} bytes"
+
+
+def _ranks(step: CollectiveStep, entry: Collective, ranks: int) -> Iterator[Found]:
+    for i, rank in enumerate(step.ranks or ()):
+        if problem := _rank_out_of_range(rank, ranks):
+            yield ("ranks", i), *problem
+        elif step.ranks and rank in step.ranks[:i]:
+            yield ("ranks", i), f"rank {rank} stands twice", "each rank takes part once"
+    taking_part = ranks if step.ranks is None else len(step.ranks)
+    if taking_part < entry.min_ranks or (entry.max_ranks is not None and taking_part > entry.max_ranks):
+        needed = f"{entry.min_ranks} ranks"
+        if entry.max_ranks is None:
+            needed = f"at least {needed}"
+        elif entry.max_ranks > entry.min_ranks:
+            needed = f"{entry.min_ranks} to {entry.max_ranks} ranks"
+        hint = f"name the ones to take part: ranks: {list(range(entry.min_ranks))}" if taking_part == ranks > 2 else ""
+        yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
+
+
+def _flows(flows: list[Flow], ranks: int) -> Iterator[Found]:
+    for i, flow in enumerate(flows):
+        for key, rank in (("from", flow.from_), ("to", flow.to)):
+            if problem := _rank_out_of_range(rank, ranks):
+                yield ("flows", i, key), *problem
+        if flow.from_ == flow.to:
+            yield ("flows", i, "to"), f"a flow from rank {flow.to} to itself", "name two different ranks"
+
+
+def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:
+    """What is wrong with a capture point, if anything."""
+    kind, _, name = point.partition(":")
+    if kind == "port":
+        switch, _, port = name.rpartition(":")
+        if switch not in fabric.switch_by_name:
+            what, hint = unknown("switch", switch, _some(fabric.switch_by_name))
+            return what, f"write port:SWITCH:N; {hint}"
+        ports = fabric.switch_by_name[switch].ports
+        if not (port.isdecimal() and port.isascii() and 1 <= int(port[:9]) <= ports):
+            return f"switch {switch} has no port {port!r:.20}", f"it has ports 1 to {ports}"
+        return None
+    if kind == "nic":
+        if name.isdecimal() and name.isascii() and int(name[:9]) < len(fabric.nics):
+            return None
+        return f"there is no rank {name!r:.20}", f"write nic:RANK with a rank from 0 to {len(fabric.nics) - 1}"
+    if kind == "cable":
+        try:
+            fabric.cable(name)
+        except KeyError:
+            what, hint = unknown("cable", name, _some(c.name for c in fabric.cables))
+            return what, f"write cable:A-B; {hint}"
+        return None
+    return f"{point!r:.60} is not a place to capture", "write port:SWITCH:N, nic:RANK or cable:A-B"
+
+
+def _some(names: Iterable[str], limit: int = 20) -> list[str]:
+    listed = list(names)
+    return listed if len(listed) <= limit else [*listed[:limit], "..."]

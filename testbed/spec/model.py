@@ -1,0 +1,291 @@
+"""The experiment file as typed models.  Attribute names are the file's keys; rates are bps, times ns, sizes bytes.
+
+Descriptions and defaults here are the only source of the JSON schema and of the reference in docs/experiment.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from testbed.spec import known
+from testbed.spec.checks import cross_check
+from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, unknown
+from topologies.fabric import Fabric, TopologyError
+
+MAX_RATE = 10**14
+MAX_TIME = 10.0**13
+
+
+class Topology(Model):
+    """`{KIND: {PARAMETERS}}`; `params` has every parameter with defaults written out."""
+
+    kind: str
+    params: dict[str, Any]
+    _fabric: Fabric = PrivateAttr()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _build(cls, value: Any, handler: Any) -> Self:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, dict) or len(value) != 1:
+            raise fault(
+                "a topology is one kind with its parameters",
+                f"write {{KIND: {{PARAMETERS}}}}; kinds: {', '.join(known.topologies())}",
+            )
+        ((kind, params),) = value.items()
+        if kind not in known.topologies():
+            raise fault(*unknown("topology", kind, known.topologies()), path=[kind])
+        if params is not None and not isinstance(params, dict):
+            raise fault(f"the parameters of {kind} are a mapping, not {params!r:.40}", path=[kind])
+        try:
+            fabric = known.build(kind, params or {})
+        except TopologyError as error:
+            raise fault(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
+        topology: Self = handler({"kind": kind, "params": dict(fabric.params)})
+        topology._fabric = fabric
+        return topology
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        return {self.kind: self.params}
+
+
+def _steps(key: str) -> list[str | int]:
+    """`dims[1]` -> dims, 1."""
+    return [int(step[:-1]) if step.endswith("]") else step for step in key.split("[")]
+
+
+class Cable(Model):
+    rate: Rate = default("400Gbps", "bit rate of every cable, each direction", gt=0, le=MAX_RATE)
+    delay: Time = default("500ns", "propagation delay of every cable", le=MAX_TIME)
+
+
+class Switch(Model):
+    latency: Time = default("500ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
+    buffer: Size = default("32MB", "packet buffer of a switch, shared by its ports", gt=0)
+
+
+class Pcie(Model):
+    rate: Rate = default("512Gbps", "bandwidth between NIC and memory, each direction", gt=0, le=MAX_RATE)
+    latency: Time = default("500ns", "time of one transfer over an idle link, without its payload", le=MAX_TIME)
+
+
+class Nic(Model):
+    mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
+    pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
+    ack_every: int = Field(default=16, ge=1, le=1 << 20, description="packets that one acknowledgement covers")
+    timeout: Time = default("100us", "without an acknowledgement for so long, send again", gt=0, le=MAX_TIME)
+    retry: int = Field(default=7, ge=0, le=1000, description="timeouts in a row until the queue pair fails")
+    tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
+
+
+class ScaleUp(Model):
+    rate: Rate = default("3600Gbps", "bandwidth of each GPU into its server's domain", gt=0, le=MAX_RATE)
+    delay: Time = default("300ns", "delay between two GPUs of a domain", le=MAX_TIME)
+
+
+class FabricSpec(Model):
+    topology: Topology = Field(description="the kind of network and its parameters")
+    cable: Cable = Field(default_factory=Cable, description="every cable")
+    switch: Switch = Field(default_factory=Switch, description="every switch")
+    nic: Nic = Field(default_factory=Nic, description="every NIC")
+    scale_up: ScaleUp | None = Field(
+        default=None,
+        description="the NVLink domain of a server (rail only, where it is the default; null: servers without)",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rail_has_scale_up(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(topology := value.get("topology"), dict) and "rail" in topology:
+            return {"scale_up": {}, **value}
+        return value
+
+
+class Clock(Model):
+    """`virtual`, `real` or `{real: {dilation: N}}`; `dilation` None: found out when the fabric comes up."""
+
+    mode: Literal["virtual", "real"]
+    dilation: int | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any) -> Any:
+        if value in ("virtual", "real"):
+            return {"mode": value}
+        if not isinstance(value, dict) or list(value) != ["real"]:
+            raise fault(f"{value!r:.40} is not a clock", "write virtual, real or {real: {dilation: 10000}}")
+        inner = {} if value["real"] is None else value["real"]
+        if not isinstance(inner, dict):
+            raise fault("the real clock takes a mapping", "write {real: {dilation: 10000}}", path=["real"])
+        for key in inner:
+            if key != "dilation":
+                raise fault(f"unknown key {key!r}", "allowed keys: dilation", path=["real", key])
+        dilation = inner.get("dilation", "auto")
+        if dilation == "auto":
+            return {"mode": "real"}
+        if type(dilation) is not int or not 1 <= dilation <= 10**9:
+            raise fault(
+                f"{dilation!r:.40} is not a dilation",
+                "write auto or a whole number from 1 to 10^9",
+                ["real", "dilation"],
+            )
+        return {"mode": "real", "dilation": dilation}
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        if self.mode == "virtual":
+            return "virtual"
+        return {"real": {"dilation": "auto" if self.dilation is None else self.dilation}}
+
+
+class Control(Model):
+    routing: str = Field(default="ecmp", description="how the controller finds paths")
+    reaction: Time = default("1ms", "emulated time from a port's change to the new rules", le=MAX_TIME)
+
+    @field_validator("routing")
+    @classmethod
+    def _known_routing(cls, value: str) -> str:
+        if value not in known.routings():
+            raise fault(*unknown("routing", value, known.routings()))
+        return value
+
+
+class Transport(Model):
+    cc: Literal["none"] = Field(default="none", description="congestion control of every queue pair")
+    recovery: Literal["go_back_n"] = Field(default="go_back_n", description="what is sent again after a loss")
+
+
+class CollectiveStep(Model):
+    kind: ClassVar[Literal["collective"]] = "collective"
+    collective: str = Field(description="what the ranks do together")
+    algorithm: str = Field(default="", description="how they do it (the first that the collective has)")
+    sizes: list[Size] = Field(min_length=1, max_length=1000, description="bytes of a rank's buffer, one run each")
+    dtype: str = Field(default="float32", description="type of an element")
+    op: str | None = Field(default=None, description="how elements are combined (`sum` where they are)")
+    iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
+    warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
+    ranks: list[int] | None = Field(default=None, description="the ranks that take part, in ring order (null: all)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_collective(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("collective") not in known.collectives():
+            return value
+        filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
+        if filled["algorithm"] in known.algorithms(value["collective"]):
+            ops = known.collective(value["collective"], filled["algorithm"]).ops
+            filled.setdefault("op", ops[0] if ops else None)
+        return filled
+
+
+class Flow(Model):
+    from_: int = Field(alias="from", description="rank that writes")
+    to: int = Field(description="rank whose memory is written")
+    size: Size = Field(gt=0, description="payload")
+    start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
+
+
+class FlowsStep(Model):
+    kind: ClassVar[Literal["flows"]] = "flows"
+    flows: list[Flow] = Field(min_length=1, max_length=100_000, description="RDMA writes from rank to rank")
+
+
+def _step_kind(value: Any) -> str:
+    return (
+        "<flows>" if isinstance(value, FlowsStep) or (isinstance(value, dict) and "flows" in value) else "<collective>"
+    )
+
+
+Step = Annotated[
+    Annotated[CollectiveStep, Tag("<collective>")] | Annotated[FlowsStep, Tag("<flows>")], Discriminator(_step_kind)
+]
+
+
+class Workers(Model):
+    cpus: float | None = Field(
+        default=None, gt=0, le=4096, allow_inf_nan=False, description="CPUs a worker may use (null: no limit)"
+    )
+    memory: Size = default("1GiB", "memory a worker may use", ge=16 << 20)
+    image: str | None = Field(
+        default=None, description="root file system of the workers: an archive by `docker save` (null: this machine's)"
+    )
+
+    @field_validator("image")
+    @classmethod
+    def _readable(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        path = Path((info.context or {}).get("directory", "."), value).absolute()
+        if not path.is_file():
+            raise fault(f"there is no image archive {value!r}", "a path relative to the experiment file")
+        return str(path)
+
+
+class Costs(Model):
+    post: Time = default("100ns", "host time to post one work request", le=MAX_TIME)
+    reduce: Rate = default("800Gbps", "speed at which a host adds up received data", gt=0, le=MAX_RATE)
+    wake: Time = default("0ns", "host time to notice a completion", le=MAX_TIME)
+
+
+def _no_faults_yet(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise fault("inject is a list", "write [] or leave it out")
+    for i, entry in enumerate(value):
+        if not isinstance(entry, dict) or "fault" not in entry:
+            raise fault("an injection names its fault", "write {fault: NAME, ...}", [i])
+        raise fault(*unknown("fault", entry["fault"], []), path=[i, "fault"])
+    return value
+
+
+class Experiment(Model):
+    """A validated experiment.  Raises pydantic's ValidationError; `spec.load` turns that into an InputError."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="letters, digits, `.`, `_`, `-`; names the run's folder",
+    )
+    seed: int = Field(default=1, ge=0, lt=1 << 63, description="of everything random, and of the data")
+    clock: Clock = default("virtual", "`virtual`, `real` or `{real: {dilation: N}}`")
+    fabric: FabricSpec = Field(description="the emulated network")
+    control: Control = Field(default_factory=Control, description="the controller")
+    transport: Transport = Field(default_factory=Transport, description="the RDMA transport")
+    workload: list[Step] = Field(default_factory=list, max_length=10_000, description="steps, one after the other")
+    inject: Annotated[list[Any], BeforeValidator(_no_faults_yet)] = Field(
+        default_factory=list, description="faults; this version knows none"
+    )
+    capture: list[str] = Field(
+        default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"
+    )
+    workers: Workers = Field(default_factory=Workers, description="the workers' containers")
+    costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if found := cross_check(self, self.build_fabric()):
+            raise faults(found)
+        return self
+
+    def build_fabric(self) -> Fabric:
+        """The topology's graph, without scale-up domains where the experiment has none."""
+        fabric = self.fabric.topology._fabric
+        return fabric if self.fabric.scale_up else replace(fabric, scale_up=())
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data as in the file with every default written out; loading it gives this experiment again."""
+        return self.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,115 @@
+"""YAML with a line for every key and value, so that an error can name its place.
+
+YAML 1.2 (`on` and `no` are words, not booleans), one document, plain data only.  Aliases are followed within a
+budget, so that a small file cannot grow without bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MAX_BYTES = 4 << 20
+MAX_VALUES = 1_000_000
+MAX_DEPTH = 32
+
+Path = tuple[str | int, ...]
+
+
+class YamlProblem(Exception):
+    """Not one plain YAML document: what is wrong, and on which line (0: the file as a whole)."""
+
+    def __init__(self, what: str, line: int = 0, hint: str = "", path: Path = ()) -> None:
+        super().__init__(what)
+        self.what, self.line, self.hint, self.path = what, line, hint, path
+
+
+@dataclass
+class Document:
+    """The data, and the line (from 1) of every value and of every key."""
+
+    data: Any = None
+    value_lines: dict[Path, int] = field(default_factory=dict)
+    key_lines: dict[Path, int] = field(default_factory=dict)
+
+    def line(self, path: Path, of_key: bool = False) -> int:
+        """The line of the value at `path` (or of its key); of the nearest enclosing one if there is none."""
+        if of_key and path in self.key_lines:
+            return self.key_lines[path]
+        while path and path not in self.value_lines:
+            path = path[:-1]
+        return self.value_lines.get(path, 1)
+
+
+def read(text: str) -> Document:
+    """Parse one YAML document.  Raises YamlProblem."""
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(text)
+        if root is None:
+            raise YamlProblem("the file is empty", hint="start from experiments/quickstart.yaml")
+        document = Document()
+        document.data = _Builder(yaml, document).build(root, (), 0)
+        return document
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(str(part) for part in (error.context, error.problem) if part)
+        raise YamlProblem(f"not YAML: {what}", mark.line + 1 if mark else 0) from None
+    except YAMLError as error:
+        raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise YamlProblem("nested too deeply") from None
+
+
+class _Builder:
+    def __init__(self, yaml: YAML, document: Document) -> None:
+        self.constructor = yaml.constructor
+        self.document = document
+        self.values = 0
+
+    def build(self, node: Node, path: Path, depth: int) -> Any:
+        """The plain value of `node`, noting its line."""
+        line = node.start_mark.line + 1
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise YamlProblem(f"more than {MAX_VALUES} values", line, path=path)
+        if depth > MAX_DEPTH:
+            raise YamlProblem("nested too deeply (or an alias that contains itself)", line, path=path)
+        self.document.value_lines[path] = line
+        if isinstance(node, MappingNode):
+            return self.mapping(node, path, depth)
+        if isinstance(node, SequenceNode):
+            return [self.build(item, (*path, i), depth + 1) for i, item in enumerate(node.value)]
+        if isinstance(node, ScalarNode):
+            return self.scalar(node, line, path)
+        raise YamlProblem("only plain values are allowed here", line, path=path)
+
+    def mapping(self, node: MappingNode, path: Path, depth: int) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode):
+                raise YamlProblem("a key must be a word", line, path=path)
+            key = str(key_node.value)
+            here = (*path, key)
+            if key in data:
+                first = self.document.key_lines[here]
+                raise YamlProblem(f"key {key!r} stands twice", line, f"it is already on line {first}", here)
+            self.document.key_lines[here] = line
+            data[key] = self.build(value_node, here, depth + 1)
+        return data
+
+    def scalar(self, node: ScalarNode, line: int, path: Path) -> Any:
+        tag = str(node.tag)
+        if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
+            return node.value
+        if tag not in {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float")}:
+            raise YamlProblem(f"only plain values are allowed here, not {tag}", line, path=path)
+        try:
+            return self.constructor.construct_object(node, deep=True)
+        except (ValueError, OverflowError, LookupError):
+            raise YamlProblem(f"{node.value[:40]!r} is not a number", line, path=path) from None

@@ -1,0 +1,121 @@
+"""Typed and bounded parameters of a topology: a kind declares them as dataclass fields, users give plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+from .fabric import Fabric, TopologyError
+
+MAX_NICS = 4096
+MAX_SWITCHES = 1024
+MAX_PORTS = 254  # of one switch
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a parameter may be.  `type` is "integer" or "list of integers"; bounds hold for each integer."""
+
+    name: str
+    type: str
+    least: int
+    most: int
+    required: bool
+    default: Any
+    doc: str
+
+    def parse(self, value: Any) -> Any:
+        """The value itself if it is allowed, else TopologyError."""
+        if self.type == "integer":
+            self._check(value, "")
+            return value
+        if not isinstance(value, (list, tuple)) or not value:
+            raise TopologyError(self.name, f"{value!r} is not a list of integers", "for example [4, 4]")
+        for i, item in enumerate(value):
+            self._check(item, f"[{i}]")
+        return tuple(value)
+
+    def _check(self, value: Any, where: str) -> None:
+        # bool is an int to Python, but `servers: true` is a mistake.
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TopologyError(self.name + where, f"{value!r} is not an integer", self.range)
+        if not self.least <= value <= self.most:
+            raise TopologyError(self.name + where, f"{value} is out of range", self.range)
+
+    @property
+    def range(self) -> str:
+        return f"an integer from {self.least} to {self.most}"
+
+
+def integer(doc: str, *, least: int = 1, most: int, default: int | None = None) -> Any:
+    """A dataclass field for an integer parameter; without a default it is required."""
+    return _field("integer", doc, least, most, default)
+
+
+def integers(doc: str, *, least: int = 1, most: int) -> Any:
+    """A dataclass field for a required, non-empty list of integers."""
+    return _field("list of integers", doc, least, most, None)
+
+
+def _field(kind: str, doc: str, least: int, most: int, default: Any) -> Any:
+    metadata = {"type": kind, "doc": doc, "least": least, "most": most}
+    return field(metadata=metadata, default=MISSING if default is None else default)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of topology: a frozen dataclass whose fields are its parameters, and `build`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one line for help texts
+
+    def build(self) -> Fabric:
+        """The fabric, not yet validated.  Raises TopologyError where the parameters together go too far."""
+        raise NotImplementedError
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        return tuple(
+            Parameter(
+                name=f.name,
+                required=f.default is MISSING,
+                default=None if f.default is MISSING else f.default,
+                **f.metadata,
+            )
+            for f in fields(cls)
+        )
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> Self:
+        """This kind with these parameters.  Raises TopologyError for unknown, missing and wrong ones."""
+        known = {p.name: p for p in cls.parameters()}
+        for name in params:
+            if name not in known:
+                raise TopologyError(str(name), f"{cls.name} has no such parameter", _hint(str(name), list(known)))
+        for p in known.values():
+            if p.required and p.name not in params:
+                raise TopologyError(p.name, f"{cls.name} needs it", f"{p.doc}: {p.type}, {p.least} to {p.most}")
+        return cls(**{name: known[name].parse(value) for name, value in params.items()})
+
+
+def unknown(key: str, what: str, name: str, known: list[str]) -> TopologyError:
+    """The error for a name that is not among `known`."""
+    return TopologyError(key, what, _hint(name, known))
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return (f"did you mean {close[0]}? " if close else "") + "known: " + ", ".join(known)
+
+
+def limit(key: str, *, nics: int, switches: int, ports: Mapping[str, int]) -> None:
+    """Refuse a fabric that is too large before it is built.  `ports`: role of a switch -> its ports."""
+    if nics > MAX_NICS:
+        raise TopologyError(key, f"{nics} NICs are too many", f"at most {MAX_NICS} in a fabric")
+    if switches > MAX_SWITCHES:
+        raise TopologyError(key, f"{switches} switches are too many", f"at most {MAX_SWITCHES} in a fabric")
+    for role, count in ports.items():
+        if count > MAX_PORTS:
+            raise TopologyError(key, f"a {role} switch would need {count} ports", f"at most {MAX_PORTS}")

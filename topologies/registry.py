@@ -1,0 +1,28 @@
+"""The kinds of topology by name, and `build`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .clos import Clos
+from .fabric import Fabric
+from .params import Kind, unknown
+from .rail import Rail
+from .ring import Ring
+from .star import Star
+from .torus import Torus
+from .validate import validate
+
+KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (Rail, Clos, Torus, Ring, Star)}
+
+
+def build(kind: str, params: Mapping[str, Any]) -> Fabric:
+    """The validated fabric of this kind.
+
+    `params` are plain values, for example `build("rail", {"servers": 4, "gpus": 2})`; `KINDS[kind].parameters()`
+    describes them.  Raises TopologyError whose `key` is the parameter at fault, or the kind if that is unknown.
+    """
+    if kind not in KINDS:
+        raise unknown(str(kind), "is no topology", str(kind), list(KINDS))
+    return validate(KINDS[kind].parse(params).build())

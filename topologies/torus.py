@@ -1,0 +1,65 @@
+"""Torus: one switch and one host per node, wired to its two neighbours in each dimension.
+
+Nodes are numbered with the last dimension running fastest.  A dimension of 2 has one cable, not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, ClassVar
+
+from . import address
+from .fabric import Fabric
+from .params import MAX_SWITCHES, Kind, integers, limit
+from .wiring import Wiring
+
+
+@dataclass(frozen=True)
+class Torus(Kind):
+    name: ClassVar[str] = "torus"
+    summary: ClassVar[str] = "nodes in a grid of any number of dimensions, wrapped around"
+
+    dims: tuple[int, ...] = integers("nodes along each dimension", least=2, most=MAX_SWITCHES)
+
+    def build(self) -> Fabric:
+        ports = 1 + sum(min(size - 1, 2) for size in self.dims)
+        limit("dims", nics=prod(self.dims), switches=prod(self.dims), ports={"node": ports})
+        return grid(self.name, {"dims": list(self.dims)}, self.dims)
+
+
+def grid(kind: str, params: Mapping[str, Any], dims: Sequence[int]) -> Fabric:
+    """The torus of these dimensions; ring uses it too."""
+    wiring = Wiring()
+    places = list(product(*map(range, dims)))
+    for place in places:
+        wiring.switch(name_at(place), "node", place)
+    for i, place in enumerate(places):
+        wiring.host([(f"h{i}", address.torus_ip(dims, place), name_at(place))])
+    for place in places:
+        for axis, size in enumerate(dims):
+            # Each node lays the cable to its upper neighbour; with two nodes that would be the same cable twice.
+            if size > 2 or place[axis] == 0:
+                wiring.cable(name_at(place), name_at(step(place, axis, 1, dims)))
+    return wiring.fabric(kind, params)
+
+
+def name_at(place: Sequence[int]) -> str:
+    """The switch at these coordinates: sw3, sw0-2, sw1-0-2."""
+    return "sw" + "-".join(map(str, place))
+
+
+def step(place: Sequence[int], axis: int, by: int, dims: Sequence[int]) -> tuple[int, ...]:
+    """The coordinates `by` steps along a dimension, around its end."""
+    moved = list(place)
+    moved[axis] = (moved[axis] + by) % dims[axis]
+    return tuple(moved)
+
+
+def dimensions(fabric: Fabric) -> tuple[int, ...]:
+    """Nodes along each dimension of a torus or ring.  Raises KeyError for other kinds."""
+    if fabric.kind == "ring":
+        return (int(fabric.params["nodes"]),)
+    return tuple(fabric.params["dims"])
