@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_lab import FIDELITY, FakeLab, Script, counters, result_line
 
 from hardware.client import FabricdError
 from results import load
@@ -20,7 +21,6 @@ from testbed.errors import InputError, MachineError
 from testbed.progress import Progress
 from testbed.run import RunFailed, RunResult
 from testbed.spec import Experiment, loads
-from tests.fake_lab import FIDELITY, FakeLab, Script, counters, result_line
 
 EXPERIMENT = """
 name: small
