@@ -46,8 +46,8 @@ class Hardware(Protocol):
 class Watch:
     """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
 
-    `on_line` gets every measurement line of a worker, `on_text` (rank, text) what is no JSON line, `on_event` every
-    event with `wall_s` added.
+    `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
+    text) what is no JSON line, `on_event` every event with `wall_s` added.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Watch:
         processes: Mapping[str, Process],
         *,
         on_line: Callable[[dict[str, Any]], None],
+        on_progress: Callable[[dict[str, Any]], None],
         on_text: Callable[[int, str], None],
         on_event: Callable[[dict[str, Any]], None],
     ) -> None:
@@ -65,7 +66,7 @@ class Watch:
         self._workers = dict(workers)
         self._hardware = hardware
         self._processes = dict(processes)
-        self._on_line, self._on_text, self._on_event = on_line, on_text, on_event
+        self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
         self._began = time.monotonic()
         self._open = set(pipes)
         self._tails = dict.fromkeys(pipes, b"")
@@ -140,6 +141,8 @@ class Watch:
             return
         if kind in ("collective", "flow"):
             self._on_line({**line, "rank": rank})
+        elif kind == "progress":
+            self._on_progress({**line, "rank": rank})
         elif kind == "error":
             self.evidence.errors.append({**line, "rank": rank})
             self.note("worker_error", rank=rank, what=line.get("what"))
