@@ -68,7 +68,7 @@ install_packages() {
     [ -n "$missing" ] || return 0
     say "installing$missing"
     # shellcheck disable=SC2086
-    as_root sh -s -- $missing <<'END' || fail "the packages could not be installed (see above)"
+    as_root sh -s -- $missing <<'END' || fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
 set -e
 export DEBIAN_FRONTEND=noninteractive
 apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "setup: apt-get update failed; trying with the old lists" >&2
