@@ -44,6 +44,16 @@ class Document:
             path = path[:-1]
         return self.value_lines.get(path, 1)
 
+    def value(self, path: Path) -> Any:
+        """The value as written at `path`; None where there is none."""
+        value = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                return None
+        return value
+
 
 def read(text: str) -> Document:
     """Parse one YAML document.  Raises YamlProblem."""
