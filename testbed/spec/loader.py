@@ -73,11 +73,10 @@ def _problems(error: ValidationError, document: positions.Document) -> Iterator[
         if detail["type"] == "railbed":
             for inner, what, hint in detail["ctx"]["faults"]:
                 full = (*path, *inner)
-                unknown_key = what.startswith("unknown key") or full not in document.value_lines
-                yield document.line(full, of_key=unknown_key), full, what, hint
+                yield document.line(full), full, what, hint
         else:
             what, hint = _say(detail, loc, document.value(path))
-            yield document.line(path, of_key=detail["type"] == "extra_forbidden"), path, what, hint
+            yield document.line(path), path, what, hint
 
 
 _TYPES = {
