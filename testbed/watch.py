@@ -90,7 +90,7 @@ class Watch:
             now = time.monotonic()
             if self.evidence.failed:
                 failed_at = failed_at or now
-                if now - failed_at > GRACE_S or len(self.evidence.exits) == len(self._workers):
+                if self.evidence.clear or now - failed_at > GRACE_S or len(self.evidence.exits) == len(self._workers):
                     break
             elif self._ended(now):
                 break
