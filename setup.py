@@ -1,0 +1,73 @@
+"""The part of the build that pyproject.toml cannot say: fabricd is compiled, and its man page installed."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from setuptools import Command, Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build import build
+
+ROOT = Path(__file__).resolve().parent
+
+
+class BuildFabricd(Command):
+    """Compile hardware/fabricd/*.c to hardware/bin/fabricd of the package (in place when editable)."""
+
+    description = "compile fabricd"
+    user_options = []
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        self.build_lib: str | None = None
+        self.build_temp: str | None = None
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build", ("build_lib", "build_lib"), ("build_temp", "build_temp"))
+
+    def run(self) -> None:
+        recipe = runpy.run_path(str(ROOT / "hardware" / "build.py"))
+        if self.editable_mode:
+            recipe["build"]()
+        else:
+            recipe["build"](Path(self.get_outputs()[0]).absolute(), objects=Path(self.build_temp, "fabricd").absolute())
+
+    def get_source_files(self) -> list[str]:
+        return [str(p.relative_to(ROOT)) for p in sorted((ROOT / "hardware" / "fabricd").glob("*.[ch]"))]
+
+    def get_outputs(self) -> list[str]:
+        return [str(Path(self.build_lib, "hardware", "bin", "fabricd"))]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+class Build(build):
+    sub_commands = [*build.sub_commands, ("build_fabricd", None)]
+
+
+class PlatformWheel(bdist_wheel):
+    """Bound to the platform because of fabricd, but to no version of Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+class PlatformDistribution(Distribution):
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+def files(*patterns: str) -> list[str]:
+    return sorted(str(p.relative_to(ROOT)) for pattern in patterns for p in ROOT.glob(pattern) if p.is_file())
+
+
+setup(
+    distclass=PlatformDistribution,
+    cmdclass={"build": Build, "build_fabricd": BuildFabricd, "bdist_wheel": PlatformWheel},
+    data_files=[
+        *((f"share/man/man{page[-1]}", [page]) for page in files("hardware/**/*.[1-9]")),
+        ("share/railbed/experiments", files("experiments/*.yaml")),
+    ],
+)
