@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 from controllers import openflow
 from controllers.bridge import Bridge, Change
@@ -24,7 +24,7 @@ from controllers.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.fabricd import SUBSCRIBE, FabricdLink
 from controllers.ports import DownPorts
 from controllers.routes import Router
-from topologies.fabric import Fabric
+from topologies.fabric import Cable, Fabric
 
 CONFIG, MAIN, DEAD = handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER
 
@@ -39,7 +39,7 @@ class Settings:
     fabricd: str | None  # fabricd's control socket
 
 
-class FromFabricd(event.EventBase):  # type: ignore[misc]
+class FromFabricd(event.EventBase):
     """Messages that fabricd sent."""
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
@@ -78,10 +78,10 @@ def _on(events: Any, *states: str) -> Callable[[Callable[[Any, Any], None]], Any
     return decorate
 
 
-class Controller(App):  # type: ignore[misc]
+class Controller(App):
     """Programs the switches of one fabric (see Settings)."""
 
-    OFP_VERSIONS = [ofproto.OFP_VERSION]
+    OFP_VERSIONS: ClassVar = [ofproto.OFP_VERSION]
 
     def __init__(self, *args: Any, settings: Settings, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -97,6 +97,7 @@ class Controller(App):  # type: ignore[misc]
         self.link = FabricdLink(settings.fabricd, self._from_fabricd, self.log) if settings.fabricd else None
         self.subscribed = self.link is None
         self.announced = False
+        self.avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
         for name, flows in self.router.flows().items():
             self.bridges[name].wanted = frozenset(flows)
 
@@ -188,6 +189,10 @@ class Controller(App):  # type: ignore[misc]
 
     def _reroute(self, why: str) -> None:
         """Make the routes fit the ports, and send what that changes."""
+        avoid = frozenset(self.fabric.cable_at[port] for port in self.ports.down)
+        if avoid == self.avoided:
+            return
+        self.avoided = avoid
         began = time.perf_counter()
         sent = [0, 0, 0]
         for name, flows in self.router.flows(self.ports.down).items():

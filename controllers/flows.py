@@ -3,8 +3,9 @@
 Two tables.  ROUTE looks at the destination address, by prefixes that stand for
 places, and either outputs or hashes the frame onto one of several equal ports;
 MEMBER turns the hash's result into the port.  No two flows match the same frame,
-so that a flow taken away stops its traffic.  A flow's cookie is the hash of its contents, so that a controller that finds a flow in a
-switch knows from the cookie alone whether the flow is one that it wants.
+so that a flow taken away stops its traffic.  A flow's cookie is the hash of its
+contents, so that a controller that finds a flow in a switch knows from the
+cookie alone whether the flow is one that it wants.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from controllers.flows import (
 
 # The same flow always takes the same way, from one run and one machine to the next: everything that the hash
 # depends on is stated here and in the flow.
-HASH_FIELDS = nicira_ext.NX_HASH_FIELDS_SYMMETRIC_L3L4_UDP
+HASH_FIELDS = 3  # NX_HASH_FIELDS_SYMMETRIC_L3L4_UDP, which ryu has no name for
 HASH_ALGORITHM = nicira_ext.NX_MP_ALG_MODULO_N
 
 ARP_REPLY = 2

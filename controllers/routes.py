@@ -43,7 +43,8 @@ class Routing:
 
 
 def _default(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:
-    return (dimension_order if fabric.kind in GRIDS else ecmp).split(fabric, switch, toward)
+    split: Split = dimension_order.split if fabric.kind in GRIDS else ecmp.split
+    return split(fabric, switch, toward)
 
 
 ROUTINGS = {
