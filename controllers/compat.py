@@ -6,6 +6,7 @@ class.  This must be imported before anything else of the library is.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from importlib.util import find_spec
@@ -40,5 +41,21 @@ ofp_event: Any = _module("controller.ofp_event")
 openflow_server: Any = _module("controller.controller")  # registers the listening options
 ofproto: Any = _module("ofproto.ofproto_v1_3")
 nicira_ext: Any = _module("ofproto.nicira_ext")
+
+if LIBRARY == "os_ken":
+    # os-ken 4.2.2 with threads never tells that a switch is gone: it waits first for the connection's sending thread,
+    # which waits for something to send.
+    def _telling(receive: Any) -> Any:
+        @functools.wraps(receive)
+        def receive_and_tell(datapath: Any) -> None:
+            try:
+                receive(datapath)
+            finally:
+                datapath.close()
+                datapath.send(b"", close_socket=True)
+
+        return receive_and_tell
+
+    openflow_server.Datapath._recv_loop = _telling(openflow_server.Datapath._recv_loop)
 
 App: Any = app_manager.OSKenApp if LIBRARY == "os_ken" else app_manager.RyuApp
