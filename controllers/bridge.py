@@ -1,8 +1,9 @@
 """What one switch should hold, what it was sent, and what it has confirmed.
 
-A switch counts as settled when the flows it has confirmed, by the reply to a
-barrier that followed them, are those wanted.  A switch that goes away keeps its
-flows and so stays settled until other flows are wanted of it.
+A switch counts as settled when the flows it has confirmed, by the reply to the
+barrier that followed the last of them, are those wanted.  What it holds is not
+known while anything is on its way, nor when it connects.  A switch that goes
+away keeps its flows and so stays settled until other flows are wanted of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Bridge:
         self.refused: str | None = None  # what the switch said of a flow that it did not take
         self._sent: frozenset[Flow] | None = None  # None: not connected, or not asked yet what is there
         self._confirmed: frozenset[Flow] | None = None
-        self._barriers: dict[int, frozenset[Flow]] = {}
+        self._barrier: int | None = None  # the last one sent
 
     @property
     def settled(self) -> bool:
@@ -42,11 +43,12 @@ class Bridge:
     def connected(self) -> None:
         """A connection is new: what the switch holds has to be found out."""
         self.lost()
+        self._confirmed = None
         self.refused = None
 
     def lost(self) -> None:
         self._sent = None
-        self._barriers.clear()
+        self._barrier = None
 
     def found(self, cookies: Collection[int]) -> Change:
         """The change from what was found there, given by cookies, to what is wanted.
@@ -66,12 +68,13 @@ class Bridge:
         return Change(_in_order(self.wanted - before), gone)
 
     def barrier_sent(self, xid: int) -> None:
-        if self._sent is not None:
-            self._barriers[xid] = self._sent
+        """A change and this barrier behind it are on their way."""
+        self._confirmed = None
+        self._barrier = xid
 
     def barrier_seen(self, xid: int) -> None:
-        if (flows := self._barriers.pop(xid, None)) is not None:
-            self._confirmed = flows
+        if xid == self._barrier:
+            self._confirmed = self._sent
 
 
 def _in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:

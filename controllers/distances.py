@@ -18,7 +18,7 @@ from topologies.fabric import Fabric
 Toward: TypeAlias = dict[int, int]  # port -> NICs, as a mask of bits, to which it is on a shortest path
 
 
-def links(fabric: Fabric, down: Set[tuple[str, int]]) -> dict[str, dict[int, str]]:
+def live_links(fabric: Fabric, down: Set[tuple[str, int]]) -> dict[str, dict[int, str]]:
     """switch -> port -> neighbour switch, without the cables that have an end in `down`."""
     table: dict[str, dict[int, str]] = {s.name: {} for s in fabric.switches}
     for cable in fabric.cables:
@@ -29,7 +29,7 @@ def links(fabric: Fabric, down: Set[tuple[str, int]]) -> dict[str, dict[int, str
     return table
 
 
-def toward(links: Mapping[str, Mapping[int, str]], attached: Mapping[str, int]) -> dict[str, Toward]:
+def shortest(links: Mapping[str, Mapping[int, str]], attached: Mapping[str, int]) -> dict[str, Toward]:
     """For each switch, its ports toward other switches' NICs.
 
     `links` is switch -> port -> neighbour, `attached` switch -> the NICs that hang on it, as a mask of bits.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from controllers import dimension_order, ecmp
-from controllers.distances import Toward, links, toward
+from controllers.distances import Toward, live_links, shortest
 from controllers.flows import Flow, arp_responder, members, to_network
 from controllers.prefixes import PrefixTree
 from topologies.fabric import Fabric, Switch
@@ -83,7 +83,7 @@ class Router:
         A cable is out of use as soon as one of its ends is down.  A NIC's own cable has no way around it: its
         switch goes on sending there, so that the frames are lost, and counted, at the cable that is at fault.
         """
-        paths = toward(links(self.fabric, down), self._attached)
+        paths = shortest(live_links(self.fabric, down), self._attached)
         return {s.name: self._switch_flows(s, paths[s.name]) for s in self.fabric.switches}
 
     def _switch_flows(self, switch: Switch, toward: Toward) -> list[Flow]:
