@@ -51,8 +51,7 @@ if LIBRARY == "os_ken":
             try:
                 receive(datapath)
             finally:
-                datapath.close()
-                datapath.send(b"", close_socket=True)
+                datapath.send(b"", close_socket=True)  # ends the sending thread
 
         return receive_and_tell
 

@@ -199,7 +199,7 @@ def test_a_switch_that_connects_late_is_waited_for(tmp_path: Path) -> None:
             for switch in RAIL.switches[:-1]:
                 run("ovs-vsctl", "set-controller", live.bridge(switch.name), target)
             wait_until(lambda: process.logged(": connected") == len(RAIL.switches) - 1, "all but one")
-            assert process.logged("programmed") == 0
+            assert process.logged("switches programmed") == 0
             run("ovs-vsctl", "set-controller", live.bridge(RAIL.switches[-1].name), target)
             assert process.said() == programmed(RAIL)
         finally:
@@ -213,6 +213,38 @@ def test_fabricd_that_comes_back_is_subscribed_to_again(python: str, fabricd: Fa
         fabricd.hang_up()
         wait_until(lambda: fabricd.subscriptions == 2, "a second subscription")
         fabricd.wait_settled(fabricd.cable(RING, "sw0-sw1", up=False, first_id=1))
+
+
+def test_programmed_means_subscribed_too(tmp_path: Path) -> None:
+    socket = tmp_path / "fabricd.sock"
+    with live_fabric(RING) as live, controller(live, tmp_path, "--fabricd", str(socket)) as process:
+        wait_until(lambda: "output" in live.flows("sw4"), "flows")
+        wait_until(lambda: process.logged("trying again") == 1, "an attempt to reach fabricd")
+        assert process.logged("switches programmed") == 0
+        server = FakeFabricd(socket)
+        try:
+            assert process.said() == programmed(RING)
+            assert server.subscriptions == 1
+        finally:
+            server.close()
+
+
+def test_arp_is_answered_by_the_switch(tmp_path: Path) -> None:
+    with live_fabric(RAIL) as live, controller(live, tmp_path) as process:
+        process.said()
+        me = RAIL.nic_by_name["h0.0"]
+        request = f"in_port=1,arp,dl_src={me.mac},dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa={me.ip},arp_sha={me.mac}"
+        request += ",arp_tpa=10.1.0.2,arp_tha=00:00:00:00:00:00"
+        text = run("ovs-appctl", "ofproto/trace", live.bridge("rail0"), request)
+        assert "IN_PORT" in text
+        (reply,) = [line for line in text.splitlines() if line.startswith("Final flow: ")]
+        for field in (
+            "dl_src=02:00:0a:01:00:02", f"dl_dst={me.mac}", "arp_op=2",
+            "arp_spa=10.1.0.2", "arp_sha=02:00:0a:01:00:02", f"arp_tpa={me.ip}", f"arp_tha={me.mac}",
+        ):  # fmt: skip
+            assert field in reply
+        for unanswered in ("arp_op=2,arp_tpa=10.1.0.2", "arp_op=1,arp_tpa=192.168.0.1"):
+            assert "drop" in run("ovs-appctl", "ofproto/trace", live.bridge("rail0"), f"in_port=1,arp,{unanswered}")
 
 
 def test_hosts_reach_each_other_and_nobody_else(tmp_path: Path) -> None:
