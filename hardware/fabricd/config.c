@@ -1,0 +1,370 @@
+/* The configuration: JSON in, a fabric out.
+ *
+ * The testbed has validated what the user wrote; here it is checked once more,
+ * so that no configuration can make the daemon misbehave.
+ */
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fabric.h"
+#include "roce.h"
+
+#define PORTS_MAX 1024
+#define SWITCHES_MAX 4096
+#define NICS_MAX 8192
+
+/* config_fail() - Keep the first error
+ * Return: false
+ */
+bool config_fail(struct fabric *f, const char *format, ...)
+{
+	va_list args;
+
+	if (f->error[0])
+		return false;
+	va_start(args, format);
+	vsnprintf(f->error, sizeof f->error, format, args);
+	va_end(args);
+	return false;
+}
+
+static double number(struct fabric *f, const json_t *o, const char *key, double least, double most, double otherwise)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (!v && otherwise >= least)
+		return otherwise;
+	double x = json_number_value(v);
+	if (!json_is_number(v) || !(x >= least) || x > most) {
+		config_fail(f, "%s: a number from %g to %g is needed", key, least, most);
+		return least;
+	}
+	return x;
+}
+
+#define REQUIRED (-1e300)
+
+static ps_t time_of(struct fabric *f, const json_t *o, const char *key, double otherwise_ns)
+{
+	return (ps_t)(number(f, o, key, 0, 1e12, otherwise_ns) * PS_PER_NS + 0.5);
+}
+
+static int64_t rate_of(struct fabric *f, const json_t *o, const char *key)
+{
+	return (int64_t)number(f, o, key, 1, 1e14, REQUIRED);
+}
+
+static bool name_of(struct fabric *f, const json_t *o, const char *key, char *to, size_t room)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	if (!s || !*s || strlen(s) >= room)
+		return config_fail(f, "%s: a name of up to %zu characters is needed", key, room - 1);
+	strcpy(to, s);
+	return true;
+}
+
+static bool load_clock(struct fabric *f, const json_t *o)
+{
+	const char *mode = json_string_value(json_object_get(o, "mode"));
+
+	f->clock.dilation = 1;
+	if (mode && !strcmp(mode, "virtual"))
+		return true;
+	if (!mode || strcmp(mode, "real"))
+		return config_fail(f, "clock: mode: virtual or real");
+	f->clock.mode = CLOCK_REAL;
+	f->clock.dilation = (int64_t)number(f, o, "dilation", 1, 1e9, REQUIRED);
+	return !f->error[0];
+}
+
+static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
+{
+	const json_t *taps = json_object_get(o, "taps");
+	size_t ports = json_array_size(taps);
+	char error[256];
+
+	if (!name_of(f, o, "name", s->n.name, sizeof s->n.name))
+		return false;
+	s->latency = time_of(f, o, "latency_ns", REQUIRED);
+	s->buffer_bytes = (uint64_t)number(f, o, "buffer_bytes", 1, 1e12, REQUIRED);
+	if (ports > PORTS_MAX)
+		return config_fail(f, "%s: more than %d ports", s->n.name, PORTS_MAX);
+	s->n.ports = calloc(ports + 1, sizeof *s->n.ports);
+	if (!s->n.ports)
+		return config_fail(f, "out of memory");
+	for (size_t i = 0; i < ports; i++) {
+		struct port *p = &s->n.ports[i];
+		const char *tap = json_string_value(json_array_get(taps, i));
+		p->node = &s->n;
+		p->number = (uint16_t)(i + 1);
+		p->tap = -1;
+		s->n.port_count++;
+		if (!tap)
+			return config_fail(f, "%s: taps: a list of interface names is needed", s->n.name);
+		p->tap = tap_open(tap, error, sizeof error);
+		if (p->tap < 0)
+			return config_fail(f, "%s", error);
+		if (!watch_add(f, p->tap, WATCH_TAP, p))
+			return false;
+	}
+	return !f->error[0];
+}
+
+static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
+{
+	const char *mac = json_string_value(json_object_get(o, "mac")), *ip = json_string_value(json_object_get(o, "ip")),
+		   *netdev = json_string_value(json_object_get(o, "netdev"));
+	struct in_addr address;
+	unsigned m[6];
+	char error[256];
+
+	if (!name_of(f, o, "name", n->n.name, sizeof n->n.name))
+		return false;
+	if (!mac || sscanf(mac, "%2x:%2x:%2x:%2x:%2x:%2x", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]) != 6)
+		return config_fail(f, "%s: mac: six hex bytes with colons are needed", n->n.name);
+	for (int i = 0; i < 6; i++)
+		n->mac[i] = (uint8_t)m[i];
+	if (!ip || inet_pton(AF_INET, ip, &address) != 1)
+		return config_fail(f, "%s: ip: an IPv4 address is needed", n->n.name);
+	n->ip = ntohl(address.s_addr);
+	n->rank = (uint32_t)number(f, o, "rank", 0, NICS_MAX, REQUIRED);
+	if (n != &f->nics[n->rank < f->nic_count ? n->rank : 0])
+		return config_fail(f, "%s: rank: NICs must come in the order of ranks", n->n.name);
+	n->mtu = (uint32_t)number(f, o, "mtu", 256, 9000, REQUIRED);
+	n->pcie_bps = rate_of(f, o, "pcie_rate_bps");
+	n->pcie_latency = time_of(f, o, "pcie_latency_ns", REQUIRED);
+	n->post = time_of(f, o, "post_ns", REQUIRED);
+	n->tx_buffer_bytes = (uint64_t)number(f, o, "tx_buffer_bytes", 1, 1e9, REQUIRED);
+	n->ack_every = (uint32_t)number(f, o, "ack_every", 1, 1 << 20, REQUIRED);
+	n->timeout = time_of(f, o, "timeout_ns", REQUIRED);
+	n->retry = (uint32_t)number(f, o, "retry", 0, 1000, REQUIRED);
+	n->rnr_timeout = time_of(f, o, "rnr_timeout_ns", REQUIRED);
+	n->rnr_retry = (uint32_t)number(f, o, "rnr_retry", 0, 7, REQUIRED);
+	if (!n->timeout || !n->rnr_timeout)
+		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
+	n->n.ports = n->port;
+	n->n.port_count = 1;
+	n->worker = &f->workers[n->rank];
+	*n->worker = (struct worker){.f = f, .nic = n, .rank = n->rank, .listen_fd = -1, .fd = -1};
+	for (int i = 0; i < 2; i++) {
+		n->port[i] = (struct port){.node = &n->n, .number = (uint16_t)(i + 1), .tap = -1};
+		n->tx[i] = (struct tx){.nic = n, .port = &n->port[i]};
+	}
+	n->netdev = -1;
+	if (netdev) {
+		n->netdev = tap_open(netdev, error, sizeof error);
+		if (n->netdev < 0)
+			return config_fail(f, "%s", error);
+		if (!watch_add(f, n->netdev, WATCH_NETDEV, n))
+			return false;
+	}
+	return !f->error[0];
+}
+
+static struct port *load_end(struct fabric *f, const struct cable *c, const json_t *o)
+{
+	const char *node = json_string_value(json_array_get(o, 0));
+	json_int_t port = json_integer_value(json_array_get(o, 1));
+	struct port *p = node && port > 0 ? fabric_port(f, node, (uint32_t)port) : NULL;
+
+	if (!p)
+		config_fail(f, "%s: end: no such node or port", c->name);
+	else if (p->cable || p->number == 0)
+		config_fail(f, "%s: %s port %u has a cable already", c->name, p->node->name, p->number);
+	return p;
+}
+
+static bool load_cable(struct fabric *f, struct cable *c, const json_t *o)
+{
+	if (!name_of(f, o, "name", c->name, sizeof c->name))
+		return false;
+	c->rate_bps = rate_of(f, o, "rate_bps");
+	c->delay = time_of(f, o, "delay_ns", REQUIRED);
+	c->up = true;
+	c->end[0] = load_end(f, c, json_object_get(o, "a"));
+	c->end[1] = load_end(f, c, json_object_get(o, "b"));
+	if (f->error[0])
+		return false;
+	if (c->end[0] == c->end[1])
+		return config_fail(f, "%s: both ends in one port", c->name);
+	for (int i = 0; i < 2; i++) {
+		c->end[i]->cable = c;
+		c->end[i]->peer = c->end[!i];
+	}
+	return true;
+}
+
+static bool load_scale_up(struct fabric *f, struct scale_up *s, const json_t *o)
+{
+	const json_t *nics = json_object_get(o, "nics");
+
+	s->rate_bps = rate_of(f, o, "rate_bps");
+	s->delay = time_of(f, o, "delay_ns", REQUIRED);
+	s->cable = (struct cable){.name = "scale-up", .rate_bps = s->rate_bps, .delay = s->delay, .up = true};
+	for (size_t i = 0; i < json_array_size(nics); i++) {
+		const char *name = json_string_value(json_array_get(nics, i));
+		struct port *p = name ? fabric_port(f, name, 1) : NULL;
+		if (!p || p->node->kind != NODE_NIC || ((struct nic *)p->node)->scale_up)
+			return config_fail(f, "scale_up: %s: no such NIC, or in two domains", name ? name : "?");
+		struct nic *n = (struct nic *)p->node;
+		n->scale_up = s;
+		n->port[1].cable = &s->cable;
+		n->n.port_count = 2;
+	}
+	return !f->error[0];
+}
+
+/* An array of the configuration: how many, and room for them */
+static void *array_of(struct fabric *f, const json_t *config, const char *key, size_t each, uint32_t most, uint32_t *count)
+{
+	const json_t *list = json_object_get(config, key);
+	size_t n = json_array_size(list);
+	void *room = calloc(n + 1, each);
+
+	if ((list && !json_is_array(list)) || n > most)
+		config_fail(f, "%s: a list of up to %u is needed", key, most);
+	if (!room)
+		config_fail(f, "out of memory");
+	*count = f->error[0] ? 0 : (uint32_t)n;
+	return room;
+}
+
+/* config_load() - Build the fabric
+ * Return: false, with f->error set, if it cannot be
+ */
+bool config_load(struct fabric *f, json_t *config)
+{
+	const json_t *o;
+	size_t i;
+
+	if (!name_of(f, config, "fabric", f->id, sizeof f->id) || !load_clock(f, json_object_get(config, "clock")))
+		return false;
+	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
+	f->worker_timeout_ns = (int64_t)(number(f, config, "worker_timeout_ms", 1, 1e9, 3000) * 1e6);
+	f->reaction = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
+	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
+	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
+	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
+	f->scale_ups = array_of(f, config, "scale_up", sizeof *f->scale_ups, NICS_MAX, &f->scale_up_count);
+	f->workers = calloc(f->nic_count + 1, sizeof *f->workers);
+	f->nodes = calloc(f->switch_count + f->nic_count + 1, sizeof(struct node *));
+	if (f->error[0] || !f->workers || !f->nodes)
+		return config_fail(f, "out of memory");
+	for (uint32_t k = 0; k < f->nic_count; k++)
+		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
+
+	uint32_t mtu = 1500;
+	json_array_foreach(json_object_get(config, "switches"), i, o) {
+		struct sw *s = &f->switches[i];
+		s->n.kind = NODE_SWITCH;
+		s->n.index = (uint32_t)i;
+		f->nodes[i] = &s->n;
+		if (!load_switch(f, s, o))
+			return false;
+	}
+	json_array_foreach(json_object_get(config, "nics"), i, o) {
+		struct nic *n = &f->nics[i];
+		n->n.kind = NODE_NIC;
+		n->n.index = f->switch_count + (uint32_t)i;
+		f->nodes[n->n.index] = &n->n;
+		if (!load_nic(f, n, o))
+			return false;
+		mtu = n->mtu > mtu ? n->mtu : mtu;
+	}
+	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
+	f->frame_room = (mtu + ROCE_MAX_HEADER + ICRC_BYTES + 32 + TRAILER_BYTES + 7) & ~7u;
+	json_array_foreach(json_object_get(config, "cables"), i, o)
+		if (!load_cable(f, &f->cables[i], o))
+			return false;
+	json_array_foreach(json_object_get(config, "scale_up"), i, o)
+		if (!load_scale_up(f, &f->scale_ups[i], o))
+			return false;
+	return ovs_open(f, json_string_value(json_object_get(config, "fence_tap"))) && !f->error[0];
+}
+
+/* fabric_port() - The port of that number of the node of that name, or NULL */
+struct port *fabric_port(struct fabric *f, const char *node, uint32_t number)
+{
+	for (uint32_t i = 0; i < f->switch_count + f->nic_count; i++) {
+		struct node *n = f->nodes[i];
+		if (n && !strcmp(n->name, node))
+			return number >= 1 && number <= n->port_count ? &n->ports[number - 1] : NULL;
+	}
+	return NULL;
+}
+
+/* fabric_cable() - The cable called @name, A-B or B-A, or NULL */
+struct cable *fabric_cable(struct fabric *f, const char *name)
+{
+	for (uint32_t i = 0; i < f->cable_count; i++) {
+		struct cable *c = &f->cables[i];
+		char turned[2 * NAME_BYTES];
+		snprintf(turned, sizeof turned, "%s-%s", c->end[1]->node->name, c->end[0]->node->name);
+		if (!strcmp(c->name, name) || !strcmp(turned, name))
+			return c;
+	}
+	return NULL;
+}
+
+static void node_free(struct node *n)
+{
+	for (uint16_t k = 0; k < n->port_count; k++) {
+		struct port *p = &n->ports[k];
+		for (int why = 0; why < DROPS; why++)
+			free(p->last_drop[why]);
+		if (p->tap >= 0)
+			close(p->tap);
+	}
+}
+
+/* fabric_free() - Give everything back (TAP devices go with their descriptors) */
+void fabric_free(struct fabric *f)
+{
+	struct event e;
+
+	while (event_pop(&f->heap, &e))
+		if (event_kind(&e) == EV_DOORBELL)
+			free(e.a);
+	captures_close(f);
+	for (uint32_t i = 0; i < f->switch_count; i++) {
+		node_free(&f->switches[i].n);
+		free(f->switches[i].n.ports);
+	}
+	workers_close(f);
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct nic *n = &f->nics[i];
+		n->n.port_count = n->n.ports ? 2 : 0;
+		node_free(&n->n);
+		for (uint32_t k = 0; k < n->qp_count; k++)
+			qp_release(n->qps[k]);
+		free(n->qps);
+		if (n->netdev >= 0)
+			close(n->netdev);
+	}
+	ovs_close(f);
+	control_close(f);
+	frames_close(f);
+	while (f->changes) {
+		struct change *c = f->changes;
+		f->changes = c->next;
+		free(c);
+	}
+	while (f->syncs) {
+		struct sync *s = f->syncs;
+		f->syncs = s->next;
+		free(s->ranks);
+		free(s);
+	}
+	free(f->heap.ev);
+	free(f->nodes);
+	free(f->switches);
+	free(f->nics);
+	free(f->workers);
+	free(f->cables);
+	free(f->scale_ups);
+	json_decref(f->config);
+}

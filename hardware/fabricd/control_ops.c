@@ -1,0 +1,214 @@
+/* What may be asked on the control socket: one function a request, one table. */
+#include <string.h>
+
+#include "fabric.h"
+
+#define RATE_MAX 100000000000000LL /* 100 Tb/s */
+#define DELAY_MAX_NS 1e12
+
+/* Each takes the request and an answer to fill in; returns NULL, or what is wrong */
+
+static const char *status(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *workers = json_array();
+
+	(void)c;
+	(void)request;
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		const struct worker *w = &f->workers[i];
+		char text[256] = "";
+		if (w->state == WORKER_WAITING)
+			worker_waits_for(w, text, sizeof text);
+		json_array_append_new(workers,
+				      json_pack("{s:i, s:s, s:o, s:s, s:s}", "rank", (int)w->rank, "state",
+						worker_state_name(w->state), "time_ns", ns_json(w->now), "waits_for", text,
+						"reason", w->reason));
+	}
+	bool real = f->clock.mode == CLOCK_REAL;
+	json_object_set_new(answer, "time_ns", ns_json(real ? clock_real_now(f) : f->clock.now));
+	json_object_set_new(answer, "clock", json_string(real ? "real" : "virtual"));
+	json_object_set_new(answer, "running", json_boolean(f->clock.started));
+	json_object_set_new(answer, "idle", json_boolean(fabric_idle(f)));
+	json_object_set_new(answer, "workers", workers);
+	return NULL;
+}
+
+static const char *start(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const json_t *ranks = json_object_get(request, "ranks");
+
+	(void)c;
+	(void)answer;
+	if (f->clock.mode == CLOCK_REAL)
+		return "start: the real clock runs already";
+	if (!json_is_array(ranks))
+		return "start: ranks: a list of ranks is needed";
+	for (size_t i = 0; i < json_array_size(ranks); i++) {
+		const json_t *r = json_array_get(ranks, i);
+		if (!json_is_integer(r) || json_integer_value(r) < 0 || json_integer_value(r) >= f->nic_count)
+			return "start: ranks: no such rank";
+	}
+	for (size_t i = 0; i < json_array_size(ranks); i++)
+		f->workers[json_integer_value(json_array_get(ranks, i))].expected = true;
+	f->clock.started = true;
+	clock_workers_changed(f);
+	return NULL;
+}
+
+static const char *counters(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *all = counters_json(f);
+
+	(void)c;
+	(void)request;
+	json_object_update(answer, all);
+	json_decref(all);
+	return NULL;
+}
+
+static const char *cable(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *name = json_string_value(json_object_get(request, "cable"));
+	const json_t *up = json_object_get(request, "up"), *rate = json_object_get(request, "rate_bps"),
+		     *delay = json_object_get(request, "delay_ns"), *at = json_object_get(request, "at_ns");
+	struct cable *cable = name ? fabric_cable(f, name) : NULL;
+	struct change change = {.cable = cable, .delay = -1};
+
+	(void)c;
+	(void)answer;
+	if (!cable)
+		return "cable: no cable of that name";
+	if (up) {
+		if (!json_is_boolean(up))
+			return "cable: up: true or false";
+		change.set_up = true;
+		change.up = json_is_true(up);
+	}
+	if (rate) {
+		double bps = json_number_value(rate);
+		if (!(bps >= 1) || bps > (double)RATE_MAX)
+			return "cable: rate_bps: from 1 to 1e14";
+		change.rate_bps = (int64_t)bps;
+	}
+	if (delay) {
+		double ns = json_number_value(delay);
+		if (!json_is_number(delay) || !(ns >= 0) || ns > DELAY_MAX_NS)
+			return "cable: delay_ns: from 0 to 1e12";
+		change.delay = (ps_t)(ns * PS_PER_NS + 0.5);
+	}
+	ps_t now = f->clock.mode == CLOCK_REAL ? clock_real_now(f) : f->clock.now, t = now;
+	if (at) {
+		double ns = json_number_value(at);
+		if (!json_is_number(at) || !(ns >= 0) || ns > 1e15)
+			return "cable: at_ns: from 0 to 1e15";
+		t = (ps_t)(ns * PS_PER_NS + 0.5);
+	}
+	struct change *kept = change_new(f, &change);
+	event_add(f, t > now ? t : now, EV_CABLE, 0, 0, 0, f->last_change, kept, 0);
+	return NULL;
+}
+
+static struct port *port_named(struct fabric *f, const char *text)
+{
+	const char *colon = text ? strrchr(text, ':') : NULL;
+	char node[NAME_BYTES];
+	unsigned number;
+
+	if (!colon || (size_t)(colon - text) >= sizeof node || sscanf(colon + 1, "%u", &number) != 1)
+		return NULL;
+	memcpy(node, text, (size_t)(colon - text));
+	node[colon - text] = '\0';
+	return fabric_port(f, node, number);
+}
+
+static const char *capture(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	struct port *p = port_named(f, json_string_value(json_object_get(request, "port")));
+	const char *path = json_string_value(json_object_get(request, "path"));
+
+	(void)c;
+	(void)answer;
+	if (!p)
+		return "capture: port: no such port (NODE:NUMBER)";
+	return path ? capture_start(f, p, path) : "capture: path is needed";
+}
+
+static const char *stop_capture(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *path = json_string_value(json_object_get(request, "path"));
+
+	(void)c;
+	(void)answer;
+	return path ? capture_stop(f, path) : "capture_stop: path is needed";
+}
+
+static const char *subscribe(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)f;
+	(void)answer;
+	c->subscribed = true;
+	c->settles = json_is_true(json_object_get(request, "settles"));
+	return NULL;
+}
+
+static const char *settled(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)answer;
+	if (!json_is_integer(json_object_get(request, "event")))
+		return "settled: event: the id of a port event is needed";
+	if (f->clock.hold_left)
+		f->clock.hold_left--;
+	return NULL;
+}
+
+static const char *stop(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	(void)answer;
+	f->stop = true;
+	return NULL;
+}
+
+static const struct {
+	const char *op;
+	const char *(*handle)(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+} ops[] = {
+	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
+	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
+	{"stop", stop},
+};
+
+/* control_line() - Answer one request */
+void control_line(struct fabric *f, struct control_conn *c, const char *text, size_t len)
+{
+	json_error_t error;
+	json_t *request = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+	json_t *answer = json_object();
+	json_t *id = json_object_get(request, "id");
+	const char *op = json_string_value(json_object_get(request, "op"));
+	const char *wrong = "op: unknown";
+
+	if (id)
+		json_object_set(answer, "id", id);
+	if (!json_is_object(request)) {
+		wrong = request ? "a request is an object" : error.text;
+	} else if (op && !strcmp(op, "quiesce")) { /* answered later, by control_idle() */
+		json_decref(c->quiesce_id);
+		c->quiesce_id = id ? json_incref(id) : NULL;
+		c->quiesce = true;
+		json_decref(answer);
+		json_decref(request);
+		return;
+	} else if (op) {
+		for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+			if (!strcmp(op, ops[i].op))
+				wrong = ops[i].handle(f, c, request, answer);
+	}
+	json_object_set_new(answer, "ok", json_boolean(!wrong));
+	if (wrong)
+		json_object_set_new(answer, "error", json_string(wrong));
+	control_send(f, c, answer);
+	json_decref(request);
+}

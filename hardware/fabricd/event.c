@@ -1,0 +1,93 @@
+/* Events: a four-way heap ordered by (time, key, sequence number).
+ *
+ * The key says what the event is and where, so that two events of the same
+ * time run in an order that follows from the fabric alone, and not from which
+ * was entered first: entering depends on when Open vSwitch and the workers
+ * happen to answer.
+ */
+#include <stdlib.h>
+
+#include "fabric.h"
+
+static bool before(const struct event *x, const struct event *y)
+{
+	if (x->t != y->t)
+		return x->t < y->t;
+	if (x->key != y->key)
+		return x->key < y->key;
+	return x->seq < y->seq;
+}
+
+enum event_kind event_kind(const struct event *e)
+{
+	return (enum event_kind)(e->key >> 56);
+}
+
+/* event_add() - Enter an event
+ * @f:		Fabric
+ * @t:		When
+ * @kind:	What
+ * @node:	Node index, @port: its port, @other: a second port or 0
+ * @seq:	Tells events of the same time, kind and place apart
+ * @a, @b:	For whoever handles it
+ */
+void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
+	       uint64_t seq, void *a, uint64_t b)
+{
+	struct heap *h = &f->heap;
+	struct event e = {
+		.t = t,
+		.key = (uint64_t)kind << 56 | (uint64_t)(node & 0xffffff) << 32 | (uint64_t)(port & 0xffff) << 16 |
+		       (other & 0xffff),
+		.seq = seq,
+		.a = a,
+		.b = b,
+	};
+
+	if (h->n == h->room) {
+		size_t room = h->room ? 2 * h->room : 4096;
+		struct event *ev = realloc(h->ev, room * sizeof *ev);
+		if (!ev)
+			abort();
+		h->ev = ev;
+		h->room = room;
+	}
+	size_t i = h->n++;
+	while (i) {
+		size_t up = (i - 1) / 4;
+		if (!before(&e, &h->ev[up]))
+			break;
+		h->ev[i] = h->ev[up];
+		i = up;
+	}
+	h->ev[i] = e;
+}
+
+/* event_pop() - Take the first event out
+ * Return: false if there is none
+ */
+bool event_pop(struct heap *h, struct event *first)
+{
+	if (!h->n)
+		return false;
+	*first = h->ev[0];
+	struct event e = h->ev[--h->n];
+	size_t i = 0;
+	for (;;) {
+		size_t child = 4 * i + 1, end = child + 4, least = child;
+		if (child >= h->n)
+			break;
+		if (end > h->n)
+			end = h->n;
+		while (++child < end)
+			if (before(&h->ev[child], &h->ev[least]))
+				least = child;
+		if (!before(&h->ev[least], &e))
+			break;
+		h->ev[i] = h->ev[least];
+		i = least;
+	}
+	if (h->n)
+		h->ev[i] = e;
+	return true;
+}

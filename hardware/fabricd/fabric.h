@@ -1,0 +1,550 @@
+/* The fabric: everything that exists in one emulated cluster network.
+ *
+ * One `struct fabric` per process; every function gets it (or a part of it)
+ * as an argument.  Emulated time is counted in picoseconds (ps_t), because a
+ * byte at 400 Gb/s takes 20 of them.
+ */
+#ifndef FABRIC_H
+#define FABRIC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef int64_t ps_t;
+#define PS_NEVER INT64_MAX
+#define PS_PER_NS 1000
+#define PS_PER_S 1000000000000LL
+
+#define NAME_BYTES 48
+#define CLASSES 8
+#define CLASS_ACK 6
+#define CLASS_RDMA 3
+#define CLASS_DEFAULT 0
+#define TRAILER_BYTES 16
+
+struct fabric;
+struct nic;
+struct qp;
+struct worker;
+struct port;
+struct tx;
+
+/* ---- frames (frame.c) ---- */
+struct frame {
+	struct frame *next;
+	uint64_t id;	   /* in order of creation, kept by copies */
+	uint32_t len;	   /* without FCS and trailer */
+	uint8_t class;
+	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
+	struct nic *to;	   /* scale-up domain: destination */
+	uint8_t data[];	   /* fabric.frame_room bytes */
+};
+
+/* ---- events (event.c): ordered by (time, kind, node, port, ..), never by arrival ---- */
+enum event_kind {
+	EV_CABLE,     /* a cable changes: a = struct change */
+	EV_ANNOUNCE,  /* the controller is told: a = struct change */
+	EV_DOORBELL,  /* a worker's post reaches its NIC: a = struct post */
+	EV_FETCHED,   /* payload fetched over PCIe: a = frame, b = 1 for the scale-up port */
+	EV_PORT_FREE, /* the last bit has left: a = port */
+	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
+	EV_FORWARD,   /* out of a switch's pipeline: a = frame */
+	EV_DELIVER,   /* out of the scale-up domain: a = frame */
+	EV_QP_TIMER,  /* a = qp */
+	EV_WAKE,      /* a = worker; last of its time, so that all completions of that time are in */
+};
+
+struct event {
+	ps_t t;
+	uint64_t key; /* kind << 56 | node << 32 | port << 16 | other port */
+	uint64_t seq; /* frame id, post number .. */
+	void *a;
+	uint64_t b;
+};
+
+struct heap {
+	struct event *ev;
+	size_t n, room;
+};
+
+/* ---- ports and cables (port.c) ---- */
+enum drop { DROP_TAIL, DROP_FORWARDING, DROP_CABLE, DROP_ICRC, DROP_NO_QP, DROP_MALFORMED, DROPS };
+
+/* The start of the last frame that was dropped for some reason */
+#define DROPPED_BYTES 80
+struct dropped {
+	uint32_t len;
+	uint8_t data[DROPPED_BYTES];
+};
+
+struct fifo {
+	struct frame *head, *tail;
+	uint32_t frames;
+	uint64_t bytes;
+};
+
+enum node_kind { NODE_SWITCH, NODE_NIC };
+
+struct node {
+	enum node_kind kind;
+	char name[NAME_BYTES];
+	uint32_t index; /* over switches, then NICs */
+	uint16_t port_count;
+	struct port *ports;
+};
+
+struct cable {
+	char name[2 * NAME_BYTES];
+	struct port *end[2];
+	int64_t rate_bps;
+	ps_t delay;
+	bool up;
+	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
+};
+
+struct port {
+	struct node *node;
+	uint16_t number; /* from 1; a NIC's scale-up port is 2 */
+	struct cable *cable;
+	struct port *peer;
+	struct fifo queue[CLASSES];
+	uint64_t queued_bytes, queued_max;
+	uint8_t classes_used; /* bit per class with frames */
+	bool free_event;      /* EV_PORT_FREE is due */
+	ps_t busy_until;
+	uint32_t ser_len; /* serialization of the last length asked for */
+	ps_t ser_ps;
+	int tap; /* switch: its TAP; -1 otherwise */
+	uint32_t tap_pending;
+	uint32_t tap_pending_bytes;
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint64_t drops[DROPS];
+	struct dropped *last_drop[DROPS];
+	struct capture *capture;
+	int capture_if;
+};
+
+/* ---- switches (switch.c) ---- */
+struct sw {
+	struct node n;
+	ps_t latency;
+	uint64_t buffer_bytes, used, used_max;
+	uint64_t frames_in, forwarding_drops;
+};
+
+/* A frame inside Open vSwitch: handed over, not yet settled */
+struct pending {
+	struct pending *prev, *next;
+	struct frame *frame; /* the original, kept until settled */
+	struct port *in;
+	ps_t t_in, deadline;
+	uint64_t number; /* in order of handing over: fences settle all up to one */
+	uint32_t generation;
+	uint16_t slot;
+	bool in_use, many; /* many: may come back more than once */
+	uint16_t copies;
+};
+
+#define PENDING_MAX 400
+struct ovs {
+	struct pending slot[PENDING_MAX];
+	uint16_t free_slot[PENDING_MAX];
+	uint32_t free_count;
+	struct pending *head, *tail; /* by deadline */
+	uint64_t last_number;
+	uint32_t room_bytes; /* what one TAP's reader (OVS) is sure to hold */
+	uint32_t nonce;
+	int fence_tap;
+	int fence_round; /* 0: none under way */
+	uint64_t fence_upto, fence_token;
+	int64_t fence_sent_ns;
+	uint64_t fences, flagged, hops, write_errors;
+	json_t *flagged_examples;
+};
+
+/* ---- NICs (nic.c) ---- */
+struct region {
+	uint8_t *base;
+	uint64_t bytes;
+};
+
+/* One way out of a NIC: its cable, or the scale-up domain */
+struct tx {
+	struct nic *nic;
+	struct port *port;
+	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued */
+	struct qp *ready_head, *ready_tail; /* queue pairs with something to send, round robin */
+};
+
+struct scale_up {
+	int64_t rate_bps;
+	ps_t delay;
+	struct cable cable; /* rate and delay in the form that ports know */
+};
+
+struct nic {
+	struct node n;
+	struct port port[2]; /* 0: cable, 1: scale-up */
+	struct tx tx[2];
+	struct scale_up *scale_up;
+	ps_t scale_rx_free;
+	uint32_t rank;
+	uint8_t mac[6];
+	uint32_t ip;
+	uint32_t mtu;
+	int64_t pcie_bps;
+	ps_t pcie_latency, post;
+	ps_t pcie_tx_free, pcie_rx_free;
+	uint64_t tx_buffer_bytes;
+	uint32_t ack_every, retry, rnr_retry;
+	ps_t timeout, rnr_timeout;
+	struct worker *worker;
+	struct qp **qps;
+	uint32_t qp_count, qp_room;
+	int netdev;
+	char netdev_name[16];
+	bool netdev_paused;
+	uint64_t netdev_drops;
+	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
+	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
+};
+
+/* ---- queue pairs (qp_send.c, qp_receive.c) ---- */
+enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
+enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_OPCODES };
+enum wc_status { WC_SUCCESS = 0, WC_FLUSHED = 5, WC_REMOTE_ACCESS = 10, WC_RETRY = 12, WC_RNR_RETRY = 13 };
+
+struct send_wr {
+	uint64_t wr_id, local, remote, length;
+	uint32_t lkey, rkey, imm;
+	uint8_t opcode;
+	bool signaled;
+	uint64_t first; /* packet number of its first packet, and how many */
+	uint64_t packets;
+};
+
+struct recv_wr {
+	uint64_t wr_id, offset, length;
+	uint32_t lkey;
+};
+
+struct ring { /* of send_wr or recv_wr: grows to a limit, power of two */
+	void *at;
+	uint32_t head, tail, room;
+};
+
+struct qp {
+	struct nic *nic;
+	uint32_t number, peer_number;
+	struct nic *peer;
+	struct qp *peer_qp;
+	enum qp_state state;
+	enum wc_status error;
+	struct tx *tx;
+	uint32_t mtu;
+	uint16_t src_port;
+	uint32_t connect_tag, connect_peer, connect_cookie;
+	bool no_scale_up;
+	uint8_t private_data[256];
+	uint16_t private_bytes;
+	ps_t connect_time;
+	/* sender: packets are counted from 0, the PSN is their low 24 bits */
+	struct ring sq;
+	uint64_t next_packet; /* next number to hand out to a posted request */
+	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
+	uint32_t send_wr_index; /* request that `send` belongs to */
+	bool ready; /* is in its tx's round */
+	struct qp *ready_next;
+	ps_t timer, rnr_until;
+	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */
+	uint32_t retries, rnr_retries;
+	/* receiver */
+	struct ring rq;
+	uint64_t expected;
+	bool nak_sent;
+	uint32_t msn;
+	bool in_message;
+	uint8_t message_kind;
+	uint32_t message_rkey;
+	uint64_t message_at, message_left, message_bytes;
+	/* counters */
+	uint64_t tx_packets, tx_bytes, retransmitted;
+};
+
+/* ---- workers (worker.c) ---- */
+enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
+
+#define REGIONS_MAX 256
+#define REGION_BYTES_MAX (64ull << 30)
+#define QPS_MAX 4096
+#define WRS_MAX 16384
+#define RECORDS_MAX 65536
+#define MESSAGE_MAX 65536
+
+enum record_kind { REC_SENT = 1, REC_RECEIVED, REC_RECEIVED_IMM, REC_COMPUTE, REC_CONNECTED, REC_SYNC };
+
+struct record {
+	uint16_t kind;
+	uint32_t status;
+	uint64_t wr_id;
+	ps_t t;
+	uint32_t qp, imm;
+	uint64_t bytes;
+};
+
+struct worker {
+	struct fabric *f;
+	struct nic *nic;
+	uint32_t rank;
+	enum worker_state state;
+	bool expected; /* named by `start`: the clock waits for it */
+	int listen_fd, fd;
+	ps_t now; /* its own clock: it is that far */
+	uint64_t wait_records;
+	ps_t wait_until;
+	uint64_t wake_number; /* EV_WAKE with another number is stale */
+	ps_t wake_at;
+	struct record *records; /* sorted by time */
+	size_t record_count, record_room, record_first;
+	struct region region[REGIONS_MAX];
+	uint32_t region_count;
+	uint64_t region_bytes;
+	ps_t compute_free;
+	uint64_t posts;
+	uint32_t syncing; /* SYNCs not yet answered */
+	int64_t heard_ns; /* wall time of its last message */
+	bool hung;
+	char reason[256];
+};
+
+struct post {
+	struct worker *w;
+	uint32_t qp;
+	bool recv;
+	union {
+		struct send_wr send;
+		struct recv_wr receive;
+	};
+};
+
+struct sync {
+	struct sync *next;
+	uint32_t tag, participants, count;
+	ps_t t;
+	uint32_t *ranks;
+};
+
+/* A change of a cable, scheduled or announced */
+struct change {
+	struct cable *cable;
+	bool set_up, up;
+	int64_t rate_bps; /* 0: stays */
+	ps_t delay;	  /* < 0: stays */
+	struct change *next;
+};
+
+/* ---- control (control.c) ---- */
+struct control_conn {
+	struct control_conn *next;
+	int fd;
+	char *in;
+	size_t in_bytes, in_room;
+	char *out;
+	size_t out_bytes, out_room;
+	bool subscribed, settles, closing;
+	json_t *quiesce_id;
+	bool quiesce;
+};
+
+/* ---- the clock (clock.c) ---- */
+enum clock_mode { CLOCK_VIRTUAL, CLOCK_REAL };
+
+#define LATENESS_BUCKETS 640
+struct clock {
+	enum clock_mode mode;
+	int64_t dilation;
+	int64_t wall_start_ns;
+	ps_t now;
+	bool started;	 /* `start` was asked for */
+	ps_t workers;	 /* no running worker can act before this */
+	ps_t hold;	 /* the controller is being waited for: stand still here */
+	uint32_t hold_left; /* answers still missing */
+	int64_t hold_wall_ns, ticked_ns;
+	uint64_t events;
+	uint64_t lateness[LATENESS_BUCKETS]; /* wall ns, 16 buckets an octave */
+	uint64_t lateness_count;
+	int64_t lateness_max;
+	uint64_t controller_timeouts;
+};
+
+struct fabric {
+	char id[16];
+	uint64_t seed;
+	struct clock clock;
+	struct heap heap;
+	struct node **nodes; /* switches, then NICs: by node index */
+	struct sw *switches;
+	uint32_t switch_count;
+	struct nic *nics;
+	uint32_t nic_count;
+	struct worker *workers;
+	struct cable *cables;
+	uint32_t cable_count;
+	struct scale_up *scale_ups;
+	uint32_t scale_up_count;
+	struct ovs ovs;
+	struct frame *frame_free;
+	void **frame_slabs;
+	size_t frame_slab_count;
+	uint32_t frame_room;
+	uint64_t last_frame_id;
+	struct sync *syncs;
+	ps_t reaction;
+	struct change *changes; /* all of them, freed at the end */
+	uint64_t last_change, last_port_event;
+	int64_t worker_timeout_ns;
+	int epoll_fd, control_fd;
+	struct control_conn *conns;
+	struct capture *captures;
+	volatile bool stop; /* set by a signal, too */
+	bool stalled_said;
+	char error[512];
+	json_t *config;
+};
+
+/* frame.c */
+struct frame *frame_new(struct fabric *f);
+void frame_free(struct fabric *f, struct frame *fr);
+void frame_describe(const uint8_t *data, size_t have, size_t len, char *text, size_t room);
+void frames_close(struct fabric *f);
+
+/* event.c */
+void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
+	       uint64_t seq, void *a, uint64_t b);
+bool event_pop(struct heap *h, struct event *e);
+enum event_kind event_kind(const struct event *e);
+
+/* clock.c */
+int64_t wall_ns(void);
+ps_t clock_limit(const struct fabric *f);
+void clock_workers_changed(struct fabric *f);
+void clock_start_real(struct fabric *f);
+ps_t clock_real_now(const struct fabric *f);
+void clock_late(struct fabric *f, int64_t late_ns);
+int64_t clock_lateness_ns(const struct fabric *f, double quantile);
+void fabric_run(struct fabric *f);
+bool fabric_step(struct fabric *f);
+bool fabric_idle(const struct fabric *f);
+
+/* port.c */
+ps_t port_serialization(struct port *p, uint32_t len);
+uint32_t wire_bytes(uint32_t len);
+void port_enqueue(struct fabric *f, struct port *p, struct frame *fr);
+void port_free(struct fabric *f, struct port *p);
+void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch);
+void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why);
+struct change *change_new(struct fabric *f, const struct change *what);
+void cable_apply(struct fabric *f, struct change *c);
+void cable_announce(struct fabric *f, struct change *c);
+const char *drop_name(enum drop why);
+
+/* switch.c */
+void switch_ingress(struct fabric *f, struct port *in, struct frame *fr);
+void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
+
+/* ovs.c, tap.c */
+int tap_open(const char *name, char *error, size_t room);
+bool ovs_open(struct fabric *f, const char *fence_tap);
+void ovs_hand_over(struct fabric *f, struct port *in, struct frame *fr);
+void ovs_readable(struct fabric *f, struct port *out);
+void ovs_fence_readable(struct fabric *f);
+void ovs_fence_start(struct fabric *f);
+bool ovs_room(const struct fabric *f, const struct port *in);
+void ovs_tick(struct fabric *f);
+void ovs_close(struct fabric *f);
+
+/* nic.c */
+void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
+void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q);
+void nic_tx_kick(struct fabric *f, struct tx *tx);
+void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr);
+void nic_netdev_readable(struct fabric *f, struct nic *n);
+void nic_netdev_resume(struct fabric *f, struct nic *n);
+void scale_up_arrive(struct fabric *f, struct frame *fr);
+ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
+
+/* qp_send.c */
+struct qp *qp_new(struct nic *n);
+struct qp *qp_find(struct nic *n, uint32_t number);
+void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
+void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
+void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
+uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr);
+bool qp_has_packet(const struct fabric *f, const struct qp *q);
+void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome);
+bool qp_timer_set(struct qp *q);
+void qp_timer(struct fabric *f, struct qp *q);
+void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
+void qp_release(struct qp *q);
+void *ring_push(struct ring *r, size_t size, uint32_t limit);
+void *ring_at(const struct ring *r, size_t size, uint32_t index);
+#define SEND_WR(q, i) ((struct send_wr *)ring_at(&(q)->sq, sizeof(struct send_wr), (i)))
+
+/* qp_receive.c */
+struct roce_packet;
+void qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+
+/* worker.c, worker_message.c */
+bool workers_open(struct fabric *f, const char *dir);
+void worker_accept(struct fabric *f, struct worker *w);
+void worker_readable(struct fabric *f, struct worker *w);
+void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const char *why);
+void worker_record(struct fabric *f, struct worker *w, const struct record *r);
+void worker_wake(struct fabric *f, struct worker *w, uint64_t number);
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
+void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
+void worker_check_hung(struct fabric *f);
+struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
+const char *worker_state_name(enum worker_state s);
+void worker_waits_for(const struct worker *w, char *text, size_t room);
+void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);
+void worker_doorbell(struct fabric *f, struct post *p);
+void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
+void workers_close(struct fabric *f);
+
+/* control.c, control_ops.c, counters.c */
+bool control_open(struct fabric *f, const char *path);
+void control_accept(struct fabric *f);
+void control_readable(struct fabric *f, struct control_conn *c);
+void control_writable(struct fabric *f, struct control_conn *c);
+void control_send(struct fabric *f, struct control_conn *c, json_t *object);
+void control_event(struct fabric *f, const char *kind, json_t *fields);
+void control_idle(struct fabric *f);
+void control_sweep(struct fabric *f);
+void control_close(struct fabric *f);
+void control_line(struct fabric *f, struct control_conn *c, const char *text, size_t len);
+json_t *counters_json(struct fabric *f);
+json_t *ns_json(ps_t t);
+
+/* capture.c */
+const char *capture_start(struct fabric *f, struct port *p, const char *path);
+const char *capture_stop(struct fabric *f, const char *path);
+void capture_frame(struct fabric *f, struct port *p, const uint8_t *data, uint32_t len, bool outgoing);
+void captures_close(struct fabric *f);
+
+/* config.c */
+bool config_load(struct fabric *f, json_t *config);
+bool config_fail(struct fabric *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct port *fabric_port(struct fabric *f, const char *node, uint32_t number);
+struct cable *fabric_cable(struct fabric *f, const char *name);
+void fabric_free(struct fabric *f);
+
+/* epoll tags: what a file descriptor is (low bits of the data word) */
+enum watch { WATCH_TAP, WATCH_FENCE, WATCH_NETDEV, WATCH_WORKER_LISTEN, WATCH_WORKER, WATCH_CONTROL_LISTEN, WATCH_CONTROL };
+bool watch_add(struct fabric *f, int fd, enum watch what, void *object);
+void watch_set(struct fabric *f, int fd, enum watch what, void *object, uint32_t events);
+int watch_dispatch(struct fabric *f, int64_t timeout_ns);
+
+#endif

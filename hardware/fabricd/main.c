@@ -1,0 +1,87 @@
+/* fabricd: the emulated hardware of one fabric.  See fabricd(8). */
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "fabric.h"
+
+static struct fabric fabric = {.control_fd = -1, .ovs.fence_tap = -1};
+
+static void on_signal(int number)
+{
+	(void)number;
+	fabric.stop = true;
+}
+
+static int not_ready(const char *why)
+{
+	json_t *o = json_pack("{s:b, s:s}", "ready", 0, "error", why);
+
+	json_dumpf(o, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(o);
+	return 1;
+}
+
+static void usage(void)
+{
+	fputs("usage: fabricd --config FILE --control SOCKET --workers DIR [--fifo]\n", stderr);
+	exit(2);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},  {"control", required_argument, NULL, 's'},
+		{"workers", required_argument, NULL, 'w'}, {"fifo", no_argument, NULL, 'f'},
+		{NULL, 0, NULL, 0},
+	};
+	struct fabric *f = &fabric;
+	const char *config = NULL, *control = NULL, *workers = NULL;
+	bool fifo = false;
+	json_error_t error;
+
+	for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;)
+		switch (o) {
+		case 'c': config = optarg; break;
+		case 's': control = optarg; break;
+		case 'w': workers = optarg; break;
+		case 'f': fifo = true; break;
+		default: usage();
+		}
+	if (!config || !control || !workers || optind != argc)
+		usage();
+
+	struct sigaction act = {.sa_handler = on_signal};
+	sigaction(SIGTERM, &act, NULL);
+	sigaction(SIGINT, &act, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	f->config = json_load_file(config, JSON_REJECT_DUPLICATES, &error);
+	if (!f->config) {
+		snprintf(f->error, sizeof f->error, "%s:%d: %s", config, error.line, error.text);
+		return not_ready(f->error);
+	}
+	if (!config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers)) {
+		not_ready(f->error);
+		fabric_free(f);
+		return 1;
+	}
+	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
+		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
+	clock_workers_changed(f);
+	if (f->clock.mode == CLOCK_REAL)
+		clock_start_real(f);
+	puts("{\"ready\": true}");
+	fflush(stdout);
+	fabric_run(f);
+	unlink(control);
+	fabric_free(f);
+	close(f->epoll_fd);
+	return 0;
+}

@@ -1,0 +1,199 @@
+/* NICs: transmit buffer, PCIe, scale-up domain, kernel interface
+ *
+ * Theory of Operation
+ *
+ * Queue pairs with something to send stand in a round (struct tx), one for the
+ * cable and one for the scale-up domain.  While the transmit buffer has room,
+ * the next queue pair hands over one packet: its payload is fetched over PCIe
+ * (a serial link; its latency is paid by each packet, but packets overlap),
+ * then it joins the port's queue.  On the scale-up domain payload comes from
+ * the GPU's memory and costs nothing.
+ *
+ * What arrives is RoCEv2 for a queue pair of ours, or it is for the host's
+ * kernel (real clock only: a TAP in the host's network namespace), or nobody's.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "fabric.h"
+#include "roce.h"
+
+#define NETDEV_QUEUE_BYTES 524288 /* beyond this the kernel's queue has to wait */
+
+static ps_t transfer(uint32_t bytes, int64_t bps)
+{
+	return ((ps_t)bytes * 8 * PS_PER_S + bps / 2) / bps;
+}
+
+/* pcie_write() - When @bytes that the NIC writes from now on are visible in memory */
+ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes)
+{
+	ps_t start = n->pcie_rx_free > now ? n->pcie_rx_free : now;
+
+	n->pcie_rx_free = start + transfer(bytes, n->pcie_bps);
+	return n->pcie_rx_free + n->pcie_latency;
+}
+
+static ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
+{
+	ps_t start = n->pcie_tx_free > now ? n->pcie_tx_free : now;
+
+	n->pcie_tx_free = start + transfer(bytes, n->pcie_bps);
+	return n->pcie_tx_free + n->pcie_latency;
+}
+
+/* nic_tx_ready() - A queue pair may have something to send: put it into the round */
+void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q)
+{
+	if (!q->ready && qp_has_packet(f, q)) {
+		q->ready = true;
+		q->ready_next = NULL;
+		if (tx->ready_tail)
+			tx->ready_tail->ready_next = q;
+		else
+			tx->ready_head = q;
+		tx->ready_tail = q;
+	}
+	nic_tx_kick(f, tx);
+}
+
+/* nic_tx_kick() - Fetch packets while the transmit buffer has room */
+void nic_tx_kick(struct fabric *f, struct tx *tx)
+{
+	struct nic *n = tx->nic;
+
+	while (tx->ready_head && tx->used_bytes < n->tx_buffer_bytes) {
+		struct qp *q = tx->ready_head;
+		tx->ready_head = q->ready_next;
+		if (!tx->ready_head)
+			tx->ready_tail = NULL;
+		q->ready = false;
+		if (!qp_has_packet(f, q))
+			continue;
+		struct frame *fr = frame_new(f);
+		uint32_t payload = qp_next_frame(f, q, fr);
+		fr->id = ++f->last_frame_id;
+		fr->class = CLASS_RDMA;
+		fr->credit = tx;
+		fr->to = q->peer;
+		tx->used_bytes += fr->len;
+		bool scale_up = tx == &n->tx[1];
+		ps_t t = scale_up ? f->clock.now : pcie_read(n, f->clock.now, payload);
+		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
+		n->tx_packets++;
+		n->tx_bytes += fr->len;
+		if (qp_has_packet(f, q)) {
+			q->ready = true;
+			q->ready_next = NULL;
+			if (tx->ready_tail)
+				tx->ready_tail->ready_next = q;
+			else
+				tx->ready_head = q;
+			tx->ready_tail = q;
+		}
+	}
+}
+
+/* nic_control_frame() - Send an acknowledgement: made in the NIC, needs no fetch */
+void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr)
+{
+	fr->id = ++f->last_frame_id;
+	fr->class = CLASS_ACK;
+	fr->to = q->peer;
+	port_enqueue(f, q->tx->port, fr);
+}
+
+/* scale_up_arrive() - A frame has crossed the scale-up domain: one at a time into each GPU */
+void scale_up_arrive(struct fabric *f, struct frame *fr)
+{
+	struct nic *n = fr->to;
+	ps_t ser = port_serialization(&n->port[1], fr->len);
+	ps_t start = f->clock.now - ser;
+
+	if (start < n->scale_rx_free)
+		start = n->scale_rx_free;
+	n->scale_rx_free = start + ser;
+	event_add(f, n->scale_rx_free, EV_DELIVER, n->n.index, 2, 0, fr->id, fr, 0);
+}
+
+static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
+{
+	if (n->netdev < 0) {
+		port_drop(f, &n->port[0], fr, DROP_NO_QP);
+		return;
+	}
+	if (write(n->netdev, fr->data, fr->len) < 0)
+		n->netdev_drops++;
+	frame_free(f, fr);
+}
+
+/* nic_receive() - A frame has come in from the cable or the scale-up domain */
+void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up)
+{
+	struct port *p = &n->port[scale_up];
+	struct roce_packet pkt;
+
+	switch (roce_parse(fr->data, fr->len, &pkt)) {
+	case ROCE_NOT_ROCE:
+		to_netdev(f, n, fr);
+		return;
+	case ROCE_MALFORMED:
+		port_drop(f, p, fr, DROP_MALFORMED);
+		return;
+	case ROCE_BAD_ICRC:
+		n->icrc_errors++;
+		port_drop(f, p, fr, DROP_ICRC);
+		return;
+	case ROCE_OK:
+		break;
+	}
+	struct qp *q = memcmp(pkt.dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt.dst_qp);
+	if (!q || q->state != QP_READY || pkt.src_ip != q->peer->ip) {
+		port_drop(f, p, fr, DROP_NO_QP);
+		return;
+	}
+	n->rx_packets++;
+	n->rx_bytes += fr->len;
+	if (pkt.opcode == RC_ACK)
+		qp_acknowledged(f, q, pkt.psn, pkt.syndrome);
+	else
+		qp_receive(f, q, &pkt);
+	frame_free(f, fr);
+}
+
+/* nic_netdev_readable() - The host's kernel sends: into the NIC's queue, class 0 */
+void nic_netdev_readable(struct fabric *f, struct nic *n)
+{
+	struct port *p = &n->port[0];
+
+	if (clock_real_now(f) > f->clock.now)
+		f->clock.now = clock_real_now(f);
+	for (int i = 0; i < 64; i++) {
+		if (p->queue[CLASS_DEFAULT].bytes >= NETDEV_QUEUE_BYTES) {
+			n->netdev_paused = true;
+			watch_set(f, n->netdev, WATCH_NETDEV, n, 0);
+			return;
+		}
+		struct frame *fr = frame_new(f);
+		ssize_t len = read(n->netdev, fr->data, f->frame_room - TRAILER_BYTES);
+		if (len <= 0) {
+			frame_free(f, fr);
+			return;
+		}
+		fr->len = (uint32_t)len;
+		fr->id = ++f->last_frame_id;
+		fr->class = CLASS_DEFAULT;
+		port_enqueue(f, p, fr);
+	}
+}
+
+/* nic_netdev_resume() - The queue has shrunk: read on from the kernel */
+void nic_netdev_resume(struct fabric *f, struct nic *n)
+{
+	if (!n->netdev_paused || n->port[0].queue[CLASS_DEFAULT].bytes >= NETDEV_QUEUE_BYTES / 2)
+		return;
+	n->netdev_paused = false;
+	watch_set(f, n->netdev, WATCH_NETDEV, n, EPOLLIN);
+}

@@ -1,0 +1,326 @@
+/* Queue pairs, sending side (reliable connection)
+ *
+ * Theory of Operation
+ *
+ * Packets of a queue pair are counted from 0 over all its requests; the PSN on
+ * the wire is the low 24 bits.  `acked` <= `send` <= `next_packet`:
+ *
+ *	acked	first packet not acknowledged
+ *	send	next packet to go out (goes back on loss: go-back-N)
+ *	next	number that the next posted request starts with
+ *
+ * A NAK (sequence error) acknowledges what came before it and takes `send`
+ * back to it.  When nothing is acknowledged for nic.timeout, `send` goes back
+ * to `acked`; after nic.retry such times in a row the queue pair fails.  An RNR
+ * NAK does the same after a pause.  Every acknowledgement that moves `acked`
+ * restarts the timer and forgets the retries.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric.h"
+#include "roce.h"
+
+#define FIRST_QP_NUMBER 16
+#define RDMA_TOS (26 << 2 | 2) /* DSCP 26, ECT(0) */
+
+struct qp *qp_find(struct nic *n, uint32_t number)
+{
+	uint32_t i = number - FIRST_QP_NUMBER;
+
+	return number >= FIRST_QP_NUMBER && i < n->qp_count ? n->qps[i] : NULL;
+}
+
+/* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already */
+struct qp *qp_new(struct nic *n)
+{
+	if (n->qp_count == QPS_MAX)
+		return NULL;
+	if (n->qp_count == n->qp_room) {
+		uint32_t room = n->qp_room ? 2 * n->qp_room : 16;
+		struct qp **qps = realloc(n->qps, room * sizeof(struct qp *));
+		if (!qps)
+			return NULL;
+		n->qps = qps;
+		n->qp_room = room;
+	}
+	struct qp *q = calloc(1, sizeof *q);
+	if (!q)
+		return NULL;
+	q->nic = n;
+	q->number = FIRST_QP_NUMBER + n->qp_count;
+	q->timer = q->timer_event = PS_NEVER;
+	n->qps[n->qp_count++] = q;
+	return q;
+}
+
+void qp_release(struct qp *q)
+{
+	free(q->sq.at);
+	free(q->rq.at);
+	free(q);
+}
+
+/* qp_connected() - Two queue pairs have found each other */
+void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
+{
+	bool scale_up = a->nic->scale_up && a->nic->scale_up == b->nic->scale_up && !a->no_scale_up && !b->no_scale_up;
+
+	(void)f;
+	for (int i = 0; i < 2; i++) {
+		struct qp *q = i ? b : a, *other = i ? a : b;
+		q->peer = other->nic;
+		q->peer_qp = other;
+		q->peer_number = other->number;
+		q->tx = &q->nic->tx[scale_up];
+		q->mtu = a->nic->mtu < b->nic->mtu ? a->nic->mtu : b->nic->mtu;
+		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
+		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
+			      other->nic->ip * 0x27d4eb2fu);
+		q->src_port = (uint16_t)(0xc000 | (h >> 18));
+		q->state = QP_READY;
+	}
+}
+
+static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
+{
+	if (!wr->signaled && status == WC_SUCCESS)
+		return;
+	worker_record(f, q->nic->worker,
+		      &(struct record){.kind = REC_SENT,
+				       .status = status,
+				       .wr_id = wr->wr_id,
+				       .t = f->clock.now + q->nic->pcie_latency,
+				       .qp = q->number,
+				       .bytes = wr->length});
+}
+
+/* qp_post_send() - A send request has reached the NIC */
+void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
+{
+	struct send_wr *in = q->state == QP_READY ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
+
+	if (!in) {
+		complete(f, q, wr, WC_FLUSHED);
+		return;
+	}
+	*in = *wr;
+	in->first = q->next_packet;
+	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
+	q->next_packet += in->packets;
+	nic_tx_ready(f, q->tx, q);
+}
+
+static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+{
+	worker_record(f, q->nic->worker,
+		      &(struct record){.kind = REC_RECEIVED,
+				       .status = WC_FLUSHED,
+				       .wr_id = wr->wr_id,
+				       .t = f->clock.now + q->nic->pcie_latency,
+				       .qp = q->number});
+}
+
+/* qp_post_recv() - A receive request has reached the NIC */
+void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+{
+	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
+
+	if (in)
+		*in = *wr;
+	else
+		flush_recv(f, q, wr);
+}
+
+bool qp_has_packet(const struct fabric *f, const struct qp *q)
+{
+	return q->state == QP_READY && q->send < q->next_packet && f->clock.now >= q->rnr_until;
+}
+
+static void set_timer(struct fabric *f, struct qp *q, ps_t t)
+{
+	q->timer = t;
+	if (t < q->timer_event) {
+		q->timer_event = t;
+		event_add(f, t, EV_QP_TIMER, q->nic->n.index, 0, 0, q->number, q, 0);
+	}
+}
+
+static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
+{
+	if (wr->opcode == WR_SEND)
+		return first ? (last ? RC_SEND_ONLY : RC_SEND_FIRST) : (last ? RC_SEND_LAST : RC_SEND_MIDDLE);
+	bool imm = wr->opcode == WR_WRITE_IMM;
+	if (first && last)
+		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	if (last)
+		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
+	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
+}
+
+/* qp_next_frame() - Build the next packet
+ * @fr:		Empty frame to build it in
+ *
+ * The caller has asked qp_has_packet() first.
+ *
+ * Return: payload bytes
+ */
+uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
+{
+	struct nic *n = q->nic;
+	struct send_wr *wr = SEND_WR(q, q->send_wr_index);
+	uint64_t i = q->send - wr->first, offset = i * q->mtu, left = wr->length - offset;
+	bool last = i + 1 == wr->packets;
+	struct region *r = wr->length ? worker_region(n->worker, wr->lkey, wr->local, wr->length) : NULL;
+
+	struct roce_packet pkt = {
+		.src_ip = n->ip,
+		.dst_ip = q->peer->ip,
+		.src_port = q->src_port,
+		.tos = RDMA_TOS,
+		.ttl = 64,
+		.opcode = opcode_of(wr, i == 0, last),
+		.ack_request = last || (q->send + 1) % n->ack_every == 0,
+		.dst_qp = q->peer_number,
+		.psn = (uint32_t)q->send & PSN_MASK,
+		.remote_offset = wr->remote,
+		.rkey = wr->rkey,
+		.dma_bytes = (uint32_t)wr->length,
+		.imm = wr->imm,
+		.payload = r ? r->base + wr->local + offset : NULL,
+		.payload_bytes = r ? (uint32_t)(left < q->mtu ? left : q->mtu) : 0,
+	};
+	memcpy(pkt.dst_mac, q->peer->mac, 6);
+	memcpy(pkt.src_mac, n->mac, 6);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
+
+	q->tx_packets++;
+	q->tx_bytes += pkt.payload_bytes;
+	if (q->send < q->sent_max) {
+		q->retransmitted++;
+		n->retransmitted++;
+	}
+	q->send++;
+	if (q->send > q->sent_max)
+		q->sent_max = q->send;
+	if (last)
+		q->send_wr_index++;
+	if (q->timer == PS_NEVER)
+		set_timer(f, q, f->clock.now + n->timeout);
+	return pkt.payload_bytes;
+}
+
+static void go_back(struct qp *q)
+{
+	q->send = q->acked;
+	q->send_wr_index = q->sq.head;
+}
+
+/* Everything before packet @n has arrived */
+static void advance(struct fabric *f, struct qp *q, uint64_t n)
+{
+	if (n <= q->acked)
+		return;
+	q->acked = n;
+	q->retries = q->rnr_retries = 0;
+	while (q->sq.head != q->sq.tail) {
+		struct send_wr *wr = SEND_WR(q, q->sq.head);
+		if (wr->first + wr->packets > n)
+			break;
+		complete(f, q, wr, WC_SUCCESS);
+		if (q->send_wr_index == q->sq.head)
+			q->send_wr_index++;
+		q->sq.head++;
+	}
+	if (q->send < q->acked)
+		go_back(q); /* had gone back further than was needed */
+	if (q->acked == q->send)
+		q->timer = PS_NEVER;
+	else
+		set_timer(f, q, f->clock.now + q->nic->timeout);
+}
+
+/* qp_fail() - The queue pair is broken: say so for every request that it still has */
+void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
+{
+	if (q->state == QP_ERROR)
+		return;
+	q->state = QP_ERROR;
+	q->error = why;
+	q->timer = PS_NEVER;
+	control_event(f, "qp_error",
+		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
+				(int)q->peer->rank, "status", (int)why));
+	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
+		complete(f, q, SEND_WR(q, q->sq.head), why);
+	for (; q->rq.head != q->rq.tail; q->rq.head++)
+		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
+}
+
+/* qp_acknowledged() - An ACK or NAK has come in
+ * @psn:	Its PSN, @syndrome: what it says
+ */
+void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome)
+{
+	int32_t ahead = (int32_t)((psn - (uint32_t)q->acked) << 8) >> 8;
+	bool ack = (syndrome & 0x60) == 0;
+	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack);
+
+	if (ahead + ack < 0 || n > q->sent_max)
+		return; /* old, or never sent */
+	advance(f, q, n);
+	if (ack) {
+		nic_tx_ready(f, q->tx, q);
+		return;
+	}
+	if (q->acked == q->next_packet)
+		return;
+	if (syndrome == AETH_NAK_SEQUENCE) {
+		q->nic->packet_seq_err++;
+		go_back(q);
+		set_timer(f, q, f->clock.now + q->nic->timeout);
+		nic_tx_ready(f, q->tx, q);
+	} else if (syndrome == AETH_NAK_ACCESS) {
+		qp_fail(f, q, WC_REMOTE_ACCESS);
+	} else {
+		q->nic->rnr_naks++;
+		if (q->nic->rnr_retry < 7 && q->rnr_retries++ >= q->nic->rnr_retry) {
+			qp_fail(f, q, WC_RNR_RETRY);
+			return;
+		}
+		go_back(q);
+		q->rnr_until = f->clock.now + q->nic->rnr_timeout;
+		set_timer(f, q, q->rnr_until);
+	}
+}
+
+/* qp_timer_set() - An EV_QP_TIMER has come: does the timer still run? */
+bool qp_timer_set(struct qp *q)
+{
+	q->timer_event = PS_NEVER;
+	return q->timer != PS_NEVER && q->state == QP_READY;
+}
+
+/* qp_timer() - The timer runs and its event has come: it may have moved on since */
+void qp_timer(struct fabric *f, struct qp *q)
+{
+	if (f->clock.now < q->timer) {
+		set_timer(f, q, q->timer);
+		return;
+	}
+	q->timer = PS_NEVER;
+	if (q->rnr_until && q->rnr_until <= f->clock.now) {
+		q->rnr_until = 0;
+		nic_tx_ready(f, q->tx, q);
+		return;
+	}
+	q->nic->timeouts++;
+	if (q->retries++ >= q->nic->retry) {
+		qp_fail(f, q, WC_RETRY);
+		return;
+	}
+	go_back(q);
+	nic_tx_ready(f, q->tx, q);
+	if (q->timer == PS_NEVER) /* the round has not come to it yet */
+		set_timer(f, q, f->clock.now + q->nic->timeout);
+}

@@ -1,0 +1,39 @@
+/* TAP devices: made without persistence, so that they go with the process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "fabric.h"
+
+/* tap_open() - Create a TAP device
+ * @name:	Interface name
+ * @error:	Filled with what went wrong
+ *
+ * Return: non-blocking file descriptor, or -1
+ */
+int tap_open(const char *name, char *error, size_t room)
+{
+	struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL};
+	int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0) {
+		snprintf(error, room, "/dev/net/tun: %s", strerror(errno));
+		return -1;
+	}
+	if (strlen(name) >= sizeof ifr.ifr_name) {
+		snprintf(error, room, "interface name %s: longer than %zu characters", name, sizeof ifr.ifr_name - 1);
+		close(fd);
+		return -1;
+	}
+	strcpy(ifr.ifr_name, name);
+	if (ioctl(fd, TUNSETIFF, &ifr) < 0) {
+		snprintf(error, room, "TAP device %s: %s", name, strerror(errno));
+		close(fd);
+		return -1;
+	}
+	return fd;
+}

@@ -1,0 +1,361 @@
+/* Workers: sessions, their own clocks, waiting and waking
+ *
+ * Theory of Operation
+ *
+ * Each rank has a socket of its own, so that a worker is who its socket says.
+ * A worker is either RUNNING (it computes; the clock may pass it only by the
+ * time that a post of its needs to act, clock.c) or WAITING.  It has its own
+ * time `now`: waking sets it, posts and SPEND move it.
+ *
+ * What happens to it is a record with a time, kept in the order of time.  A
+ * wait ends when the n-th record is due or its limit is reached, as an event
+ * that runs after all others of that time: so which records a worker sees
+ * depends on emulated time only.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "fabric.h"
+
+#define PACKET_RECORDS 1024
+
+static const char *const state_names[] = {"absent", "running", "waiting", "done", "lost"};
+
+const char *worker_state_name(enum worker_state s)
+{
+	return state_names[s];
+}
+
+/* workers_open() - Listen on @dir/<rank>/sock for every rank */
+bool workers_open(struct fabric *f, const char *dir)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		struct sockaddr_un at = {.sun_family = AF_UNIX};
+		char folder[sizeof at.sun_path - 8];
+
+		int n = snprintf(folder, sizeof folder, "%s/%u", dir, w->rank);
+		if (n < 0 || (size_t)n >= sizeof folder)
+			return config_fail(f, "%s: path too long for a unix socket", dir);
+		if (mkdir(folder, 0755) && errno != EEXIST)
+			return config_fail(f, "%s: %s", folder, strerror(errno));
+		snprintf(at.sun_path, sizeof at.sun_path, "%s/sock", folder);
+		unlink(at.sun_path);
+		w->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (w->listen_fd < 0 || bind(w->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(w->listen_fd, 4))
+			return config_fail(f, "%s: %s", at.sun_path, strerror(errno));
+		if (!watch_add(f, w->listen_fd, WATCH_WORKER_LISTEN, w))
+			return false;
+	}
+	return true;
+}
+
+void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len)
+{
+	if (w->fd < 0)
+		return;
+	ssize_t n;
+	do
+		n = send(w->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		worker_end(f, w, WORKER_LOST, errno == EAGAIN ? "does not read its answers" : strerror(errno));
+}
+
+/* worker_accept() - A worker connects; a rank that has a session already refuses a second */
+void worker_accept(struct fabric *f, struct worker *w)
+{
+	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (w->fd >= 0 || w->state != WORKER_ABSENT) {
+		static const char text[] = "rank has a session already, or had one";
+		uint8_t reply[8 + sizeof text];
+		put_le32(put_le16(put_le16(reply, 4), 0), sizeof reply);
+		memcpy(reply + 8, text, sizeof text);
+		send(fd, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
+		close(fd);
+		return;
+	}
+	w->fd = fd;
+	w->heard_ns = wall_ns();
+	if (!watch_add(f, fd, WATCH_WORKER, w)) {
+		close(fd);
+		w->fd = -1;
+	}
+}
+
+static void regions_unmap(struct worker *w)
+{
+	while (w->region_count) {
+		struct region *r = &w->region[--w->region_count];
+		munmap(r->base, r->bytes);
+	}
+	w->region_bytes = 0;
+}
+
+/* worker_end() - A session is over
+ * @how:	WORKER_DONE: its queue pairs and memory stay, peers may still need its acknowledgements.
+ *		WORKER_LOST: everything of its goes, as with a process that dies
+ * @why:	Reason, for WORKER_LOST
+ */
+void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const char *why)
+{
+	if (w->fd < 0)
+		return;
+	if (how == WORKER_LOST && w->state != WORKER_DONE) {
+		uint8_t reply[8 + sizeof w->reason];
+		snprintf(w->reason, sizeof w->reason, "%s", why);
+		size_t n = strlen(w->reason);
+		put_le32(put_le16(put_le16(reply, 4), 0), (uint32_t)(8 + n));
+		memcpy(reply + 8, w->reason, n);
+		send(w->fd, reply, 8 + n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	close(w->fd); /* takes it out of epoll as well */
+	w->fd = -1;
+	if (w->state == WORKER_DONE)
+		return;
+	bool greeted = w->state != WORKER_ABSENT;
+	w->state = how;
+	clock_workers_changed(f);
+	if (how == WORKER_DONE) {
+		control_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
+		return;
+	}
+	for (uint32_t i = 0; i < w->nic->qp_count; i++)
+		w->nic->qps[i]->state = QP_ERROR;
+	regions_unmap(w);
+	control_event(f, "worker_lost",
+		      json_pack("{s:i, s:s, s:b}", "rank", (int)w->rank, "reason", w->reason, "greeted", greeted));
+}
+
+void workers_close(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		if (w->fd >= 0)
+			close(w->fd);
+		if (w->listen_fd >= 0)
+			close(w->listen_fd);
+		regions_unmap(w);
+		free(w->records);
+	}
+}
+
+/* worker_region() - The region behind a key, if [offset, offset + length) lies inside it; else NULL */
+struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
+{
+	if (key == 0 || key > w->region_count)
+		return NULL;
+	struct region *r = &w->region[key - 1];
+	return offset <= r->bytes && length <= r->bytes - offset ? r : NULL;
+}
+
+static size_t waiting_records(const struct worker *w)
+{
+	return w->record_count - w->record_first;
+}
+
+/* Find out when the wait ends, as far as is known now, and have an event for it */
+static void plan_wake(struct fabric *f, struct worker *w)
+{
+	ps_t t = PS_NEVER;
+
+	if (waiting_records(w) >= w->wait_records)
+		t = w->wait_records ? w->records[w->record_first + w->wait_records - 1].t : w->now;
+	if (w->wait_until < t)
+		t = w->wait_until;
+	if (t < w->now)
+		t = w->now;
+	if (t == PS_NEVER || t == w->wake_at)
+		return;
+	w->wake_at = t;
+	event_add(f, t > f->clock.now ? t : f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
+}
+
+static bool record_before(const struct record *x, const struct record *y)
+{
+	if (x->t != y->t)
+		return x->t < y->t;
+	if (x->kind != y->kind)
+		return x->kind < y->kind;
+	if (x->qp != y->qp)
+		return x->qp < y->qp;
+	return x->wr_id < y->wr_id;
+}
+
+/* worker_record() - Something has happened, or will at r->t */
+void worker_record(struct fabric *f, struct worker *w, const struct record *r)
+{
+	if (w->fd < 0)
+		return;
+	if (w->record_first && w->record_first == w->record_count)
+		w->record_first = w->record_count = 0;
+	if (w->record_count == w->record_room) {
+		if (w->record_first >= w->record_room / 2 && w->record_first) {
+			memmove(w->records, w->records + w->record_first, waiting_records(w) * sizeof *r);
+			w->record_count -= w->record_first;
+			w->record_first = 0;
+		} else if (w->record_room >= RECORDS_MAX) {
+			worker_end(f, w, WORKER_LOST, "more than 65536 records not fetched");
+			return;
+		} else {
+			size_t room = w->record_room ? 2 * w->record_room : 256;
+			struct record *grown = realloc(w->records, room * sizeof *r);
+			if (!grown)
+				abort();
+			w->records = grown;
+			w->record_room = room;
+		}
+	}
+	size_t i = w->record_count++;
+	for (; i > w->record_first && record_before(r, &w->records[i - 1]); i--)
+		w->records[i] = w->records[i - 1];
+	w->records[i] = *r;
+	if (w->state == WORKER_WAITING)
+		plan_wake(f, w);
+}
+
+/* worker_wait() - The worker waits
+ * @records:	Until so many records are due, 0: just look
+ * @until:	Or until this time
+ */
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until)
+{
+	w->state = WORKER_WAITING;
+	w->wait_records = records;
+	w->wait_until = until;
+	w->wake_at = PS_NEVER;
+	f->stalled_said = false;
+	plan_wake(f, w);
+	clock_workers_changed(f);
+}
+
+static void send_records(struct fabric *f, struct worker *w)
+{
+	uint8_t packet[MESSAGE_MAX];
+	uint8_t *p = packet + 24;
+	uint32_t count = 0, more = 0;
+
+	for (size_t i = w->record_first; i < w->record_count && w->records[i].t <= w->now; i++) {
+		const struct record *r = &w->records[i];
+		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
+		size_t extra = q ? (q->peer_qp->private_bytes + 7u) & ~7u : 0;
+		if (more || count == PACKET_RECORDS || (size_t)(packet + sizeof packet - p) < 40 + extra) {
+			more++;
+			continue;
+		}
+		uint8_t *end = p + 40 + extra;
+		p = put_le16(put_le16(p, r->kind), (uint16_t)(40 + extra));
+		p = put_le64(put_le32(p, r->status), r->wr_id);
+		p = put_le64(p, (uint64_t)r->t);
+		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), r->bytes);
+		memset(p, 0, extra);
+		if (q)
+			memcpy(p, q->peer_qp->private_data, q->peer_qp->private_bytes);
+		p = end;
+		count++;
+	}
+	w->record_first += count;
+	uint8_t *head = put_le32(put_le16(put_le16(packet, 3), 0), (uint32_t)(p - packet));
+	put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), more);
+	worker_send(f, w, packet, (size_t)(p - packet));
+}
+
+/* worker_wake() - An EV_WAKE has come: stale if the wait has been planned anew since */
+void worker_wake(struct fabric *f, struct worker *w, uint64_t number)
+{
+	if (w->state != WORKER_WAITING || number != w->wake_number)
+		return;
+	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
+	w->state = WORKER_RUNNING;
+	w->heard_ns = wall_ns();
+	w->hung = false;
+	clock_workers_changed(f);
+	send_records(f, w);
+}
+
+/* worker_check_hung() - Say which running workers have been silent for too long */
+void worker_check_hung(struct fabric *f)
+{
+	int64_t now = wall_ns();
+
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		if (w->state != WORKER_RUNNING || w->hung || now - w->heard_ns < f->worker_timeout_ns)
+			continue;
+		w->hung = true;
+		control_event(f, "worker_hung", json_pack("{s:i}", "rank", (int)w->rank));
+	}
+}
+
+/* worker_waits_for() - In words, what a waiting worker lacks */
+void worker_waits_for(const struct worker *w, char *text, size_t room)
+{
+	int n = snprintf(text, room, "%zu of %llu records", waiting_records(w), (unsigned long long)w->wait_records);
+	uint32_t connecting = 0, sending = 0, receiving = 0;
+
+	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
+		const struct qp *q = w->nic->qps[i];
+		if (q->state == QP_CONNECTING) {
+			connecting++;
+			snprintf(text + n, room - (size_t)n, "; rank %u to connect (tag %u)", q->connect_peer, q->connect_tag);
+		} else if (q->state == QP_READY) {
+			sending += q->sq.head != q->sq.tail;
+			receiving += q->rq.head != q->rq.tail;
+		}
+	}
+	if (!connecting && (size_t)n < room)
+		snprintf(text + n, room - (size_t)n, "; %u queue pairs with requests to send, %u with receives posted%s",
+			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
+}
+
+/* worker_sync() - A rank has come to a SYNC; the last one lets all of them go on */
+void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants)
+{
+	struct sync **at = &f->syncs;
+
+	while (*at && (*at)->tag != tag)
+		at = &(*at)->next;
+	struct sync *s = *at;
+	if (!s) {
+		s = calloc(1, sizeof *s);
+		uint32_t *ranks = calloc(participants, sizeof *ranks);
+		if (!s || !ranks)
+			abort();
+		*s = (struct sync){.tag = tag, .participants = participants, .ranks = ranks};
+		*at = s;
+	}
+	if (s->participants != participants) {
+		worker_end(f, w, WORKER_LOST, "SYNC: another rank named another number of participants");
+		return;
+	}
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->ranks[i] == w->rank) {
+			worker_end(f, w, WORKER_LOST, "SYNC: twice with one tag before the others came");
+			return;
+		}
+	s->ranks[s->count++] = w->rank;
+	w->syncing++;
+	if (w->now > s->t)
+		s->t = w->now;
+	if (s->count < participants)
+		return;
+	*at = s->next;
+	for (uint32_t i = 0; i < s->count; i++) {
+		struct worker *one = &f->workers[s->ranks[i]];
+		one->syncing--;
+		worker_record(f, one, &(struct record){.kind = REC_SYNC, .wr_id = tag, .t = s->t});
+	}
+	free(s->ranks);
+	free(s);
+}
