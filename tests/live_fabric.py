@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from topologies import Fabric
+from topologies import Fabric, Switch
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 20.0
@@ -48,21 +48,24 @@ class LiveFabric:
     def port(self, switch: str, number: int) -> str:
         return f"{self.bridge(switch)}-{number}"
 
-    def up(self) -> None:
+    def up(self, taps: Callable[[Switch, int], str] | None = None) -> None:
+        """Make the bridges; `taps` names the devices that are their ports instead of patch ports."""
         command = ["ovs-vsctl"]
         for s in self.fabric.switches:
             name, dpid = self.bridge(s.name), f"{self.dpid_base | s.dpid:016x}"
             command += ["--", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev", "fail_mode=secure"]
             command += ["protocols=OpenFlow13,OpenFlow15", f"other-config:datapath-id={dpid}"]
-        for (node, number), cable in self.fabric.cable_at.items():
-            if node in self.fabric.switch_by_name:
-                end = cable.other(node)
-                there = end.node in self.fabric.switch_by_name
-                peer = self.port(end.node, end.port) if there else f"{self.port(node, number)}-nic"
-                name = self.port(node, number)
-                command += ["--", "add-port", self.bridge(node), name, "--", "set", "Interface", name, "type=patch"]
-                command += [f"options:peer={peer}", f"ofport_request={number}"]
+            for number in range(1, s.ports + 1):
+                device = taps(s, number) if taps else self.port(s.name, number)
+                command += ["--", "add-port", name, device, "--", "set", "Interface", device]
+                command += [f"ofport_request={number}", *([] if taps else self._patch(s.name, number))]
         run(*command)
+
+    def _patch(self, switch: str, number: int) -> list[str]:
+        end = self.fabric.cable_at[switch, number].other(switch)
+        there = end.node in self.fabric.switch_by_name
+        peer = self.port(end.node, end.port) if there else f"{self.port(switch, number)}-nic"
+        return ["type=patch", f"options:peer={peer}"]
 
     def down(self) -> None:
         subprocess.run(
@@ -164,7 +167,7 @@ class FakeFabricd:
     def _serve(self, connection: socket.socket) -> None:
         for line in connection.makefile():
             request = json.loads(line)
-            if request["op"] == "subscribe":
+            if request["op"] == "subscribe" and request["settles"]:
                 self.subscriptions += 1
                 self._reply(connection, {"id": request["id"], "ok": True})
             elif request["op"] == "settled":

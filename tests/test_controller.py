@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,9 @@ import pytest
 from live_fabric import ROOT, ControllerProcess, FakeFabricd, LiveFabric, controller, live_fabric, run, wait_until
 
 from controllers.routes import routes
+from hardware.build import build as build_fabricd
+from hardware.client import Fabricd
+from hardware.config import Hardware, fabricd_config, fence_name, tap_name
 from topologies import Fabric, build
 
 pytestmark = pytest.mark.skipif(
@@ -245,6 +249,39 @@ def test_arp_is_answered_by_the_switch(tmp_path: Path) -> None:
             assert field in reply
         for unanswered in ("arp_op=2,arp_tpa=10.1.0.2", "arp_op=1,arp_tpa=192.168.0.1"):
             assert "drop" in run("ovs-appctl", "ofproto/trace", live.bridge("rail0"), f"in_port=1,arp,{unanswered}")
+
+
+def test_the_real_fabricd_waits_for_the_new_routes(tmp_path: Path) -> None:
+    cable = RING.cable("sw0-sw1")
+    live = LiveFabric(RING)
+    fabric_id = live.prefix.removeprefix("rbt")
+    build_fabricd()
+    config = fabricd_config(RING, Hardware(), fabric_id=fabric_id, clock={"mode": "virtual"})
+    fabricd = Fabricd.start(config, tmp_path)
+    fence = f"{live.prefix}-f"
+    try:
+        taps = [tap_name(fabric_id, s, number) for s in RING.switches for number in range(1, s.ports + 1)]
+        for tap in (*taps, fence_name(fabric_id)):
+            run("ip", "link", "set", tap, "up")
+        live.up(taps=lambda switch, number: tap_name(fabric_id, switch, number))
+        run("ovs-vsctl", "add-br", fence, "--", "set", "Bridge", fence, "datapath_type=netdev", "fail_mode=secure",
+            "--", "add-port", fence, fence_name(fabric_id), "--", "set", "Interface", fence_name(fabric_id),
+            "ofport_request=1")  # fmt: skip
+        run("ovs-ofctl", "add-flow", fence, "in_port=1,actions=in_port")
+        with controller(live, tmp_path, "--fabricd", str(fabricd.control)) as process:
+            assert process.said() == programmed(RING)
+            fabricd.request("start", ranks=[])
+            fabricd.request("cable", cable=cable.name, up=False)
+            fabricd.request("quiesce")
+            around = routes(RING, frozenset({(cable.a.node, cable.a.port)}))
+            for switch in RING.switches:
+                found = re.findall("cookie=(0x[0-9a-f]+)", live.flows(switch.name))
+                assert sorted(found) == sorted(f"{f.cookie:#x}" for f in around[switch.name])
+            assert fabricd.request("counters")["fidelity"]["controller_timeouts"] == 0
+    finally:
+        fabricd.stop()
+        live.down()
+        run("ovs-vsctl", "--if-exists", "del-br", fence)
 
 
 def test_hosts_reach_each_other_and_nobody_else(tmp_path: Path) -> None:
