@@ -136,6 +136,7 @@ static void event_run(struct fabric *f, const struct event *e)
 		port_enqueue(f, fr->credit->port, fr);
 		break;
 	}
+	case EV_HAND_OVER: ovs_hand_over(f, e->a); break;
 	case EV_PORT_FREE: port_free(f, e->a); break;
 	case EV_ARRIVE: {
 		uint32_t node = (uint32_t)(e->key >> 32) & 0xffffff, port = (uint32_t)(e->key >> 16) & 0xffff;
@@ -149,6 +150,7 @@ static void event_run(struct fabric *f, const struct event *e)
 		switch_forward(f, &f->nodes[node]->ports[port - 1], e->a);
 		break;
 	}
+	case EV_NO_WAY: switch_no_way(f, e->a); break;
 	case EV_DELIVER: {
 		struct frame *fr = e->a;
 		nic_receive(f, fr->to, fr, true);
@@ -164,10 +166,8 @@ static bool held_up(const struct fabric *f, const struct event *e)
 {
 	enum event_kind kind = event_kind(e);
 
-	if (kind == EV_ARRIVE) {
-		const struct node *n = f->nodes[(uint32_t)(e->key >> 32) & 0xffffff];
-		return n->kind == NODE_SWITCH && !ovs_room(f, &n->ports[((e->key >> 16) & 0xffff) - 1]);
-	}
+	if (kind == EV_HAND_OVER)
+		return !ovs_room(f, ((const struct frame *)e->a)->in);
 	/* the controller's new rules must not meet frames from before */
 	return kind == EV_ANNOUNCE && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
@@ -272,7 +272,7 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 		return silence;
 	if (f->clock.mode == CLOCK_VIRTUAL)
 		return silence || p->many;
-	return (clock_real_now(f) - p->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
+	return (clock_real_now(f) - p->frame->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
 }
 
 /* fabric_run() - The event loop: until a stop is asked for */

@@ -39,6 +39,10 @@ struct frame {
 	uint8_t class;
 	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
 	struct nic *to;	   /* scale-up domain: destination */
+	struct port *in;   /* switch port that it is on its way to, or has come in at */
+	ps_t t_in;	   /* when its last bit comes in there */
+	bool lost;	   /* the cable was cut before that */
+	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
 	uint8_t data[];	   /* fabric.frame_room bytes */
 };
 
@@ -48,9 +52,11 @@ enum event_kind {
 	EV_ANNOUNCE,  /* the controller is told: a = struct change */
 	EV_DOORBELL,  /* a worker's post reaches its NIC: a = struct post */
 	EV_FETCHED,   /* payload fetched over PCIe: a = frame, b = 1 for the scale-up port */
+	EV_HAND_OVER, /* Open vSwitch gets a frame that has just left for a switch: a = frame */
 	EV_PORT_FREE, /* the last bit has left: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
 	EV_FORWARD,   /* out of a switch's pipeline: a = frame */
+	EV_NO_WAY,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
 	EV_QP_TIMER,  /* a = qp */
 	EV_WAKE,      /* a = worker; last of its time, so that all completions of that time are in */
@@ -139,7 +145,7 @@ struct pending {
 	struct pending *prev, *next;
 	struct frame *frame; /* the original, kept until settled */
 	struct port *in;
-	ps_t t_in, deadline;
+	ps_t deadline;
 	uint64_t number; /* in order of handing over: fences settle all up to one */
 	uint32_t generation;
 	uint16_t slot;
@@ -147,7 +153,7 @@ struct pending {
 	uint16_t copies;
 };
 
-#define PENDING_MAX 400
+#define PENDING_MAX 2048
 struct ovs {
 	struct pending slot[PENDING_MAX];
 	uint16_t free_slot[PENDING_MAX];
@@ -453,11 +459,13 @@ const char *drop_name(enum drop why);
 /* switch.c */
 void switch_ingress(struct fabric *f, struct port *in, struct frame *fr);
 void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
+void switch_no_way(struct fabric *f, struct frame *fr);
 
 /* ovs.c, tap.c */
 int tap_open(const char *name, char *error, size_t room);
 bool ovs_open(struct fabric *f, const char *fence_tap);
-void ovs_hand_over(struct fabric *f, struct port *in, struct frame *fr);
+void ovs_hand_over(struct fabric *f, struct frame *fr);
+void ovs_cable_cut(struct fabric *f, const struct cable *c);
 void ovs_readable(struct fabric *f, struct port *out);
 void ovs_fence_readable(struct fabric *f);
 void ovs_fence_start(struct fabric *f);

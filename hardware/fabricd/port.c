@@ -112,8 +112,17 @@ static void port_start(struct fabric *f, struct port *p)
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
-	event_add(f, p->busy_until + p->cable->delay, EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
-		  p->cable->epoch);
+	ps_t arrives = p->busy_until + p->cable->delay;
+	event_add(f, arrives, EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr, p->cable->epoch);
+	if (to->node->kind == NODE_SWITCH) {
+		fr->in = to;
+		fr->t_in = arrives;
+		fr->users = 2;
+		if (ovs_room(f, to))
+			ovs_hand_over(f, fr);
+		else
+			event_add(f, f->clock.now, EV_HAND_OVER, to->node->index, to->number, 0, fr->id, fr, 0);
+	}
 	if (p->classes_used && !p->free_event) {
 		p->free_event = true;
 		event_add(f, p->busy_until, EV_PORT_FREE, p->node->index, p->number, 0, 0, p, 0);
@@ -235,6 +244,7 @@ void cable_apply(struct fabric *f, struct change *c)
 		return;
 	cable->up = c->up;
 	cable->epoch++;
+	ovs_cable_cut(f, cable);
 	if (!c->up)
 		for (int i = 0; i < 2; i++)
 			port_flush(f, cable->end[i]);
