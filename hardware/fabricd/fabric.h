@@ -120,6 +120,7 @@ struct port {
 	uint8_t classes_used; /* bit per class with frames */
 	bool free_event;      /* EV_PORT_FREE is due */
 	ps_t busy_until;
+	ps_t arrives; /* the last frame sent, at the far end */
 	uint32_t ser_len; /* serialization of the last length asked for */
 	ps_t ser_ps;
 	int tap; /* switch: its TAP; -1 otherwise */

@@ -113,6 +113,9 @@ static void port_start(struct fabric *f, struct port *p)
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
 	ps_t arrives = p->busy_until + p->cable->delay;
+	if (arrives < p->arrives)
+		arrives = p->arrives; /* the cable has become shorter; nothing overtakes on it all the same */
+	p->arrives = arrives;
 	event_add(f, arrives, EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr, p->cable->epoch);
 	if (to->node->kind == NODE_SWITCH) {
 		fr->in = to;
