@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import secrets
+import selectors
 import socket
 import subprocess
 import tempfile
@@ -124,6 +125,22 @@ class RawWorker:
     def bye(self) -> None:
         self.send(wire.command(wire.BYE))
         self.socket.close()
+
+
+def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
+    """The one record that each of them waits for.  Each leaves when it has it, so that the clock need not wait for it."""
+    records: dict[int, Record] = {}
+    with selectors.DefaultSelector() as waiting:
+        for i, w in enumerate(workers):
+            waiting.register(w.socket, selectors.EVENT_READ, i)
+        while waiting.get_map():
+            ready = waiting.select(DEADLINE_S)
+            assert ready, f"only {len(records)} of {len(workers)} have ended"
+            for key, _ in ready:
+                (records[key.data],) = workers[key.data].end_wait()
+                waiting.unregister(key.fileobj)
+                workers[key.data].bye()
+    return [records[i] for i in range(len(workers))]
 
 
 def post_send(

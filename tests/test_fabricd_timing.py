@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fabricd_fixture import BareFabric, Pair, RawWorker, bare_fabric, post_recv, post_send
+from fabricd_fixture import BareFabric, Pair, RawWorker, as_they_end, bare_fabric, post_recv, post_send
 
 from hardware.config import Hardware
 from workloads import wire
@@ -86,13 +86,6 @@ class Model:
 def one(records: Sequence[wire.Record]) -> wire.Record:
     assert len(records) == 1
     return records[0]
-
-
-def last(worker: RawWorker) -> wire.Record:
-    """The one record that a worker waits for; then it leaves, and the clock need not wait for it."""
-    record = one(worker.end_wait())
-    worker.bye()
-    return record
 
 
 def timed_write(pair: Pair, length: int, **fields: Any) -> tuple[int, wire.Record]:
@@ -233,7 +226,7 @@ def test_flows_into_one_port_share_it() -> None:
             pairs = [f.connect(w, sink, size) for w in sources]
             start = max(p.a.time_ps for p in pairs) + 1_000_000
             at_once(pairs, sink, start, size)
-            ends = [last(p.a).time_ps for p in pairs]
+            ends = [r.time_ps for r in as_they_end([p.a for p in pairs])]
             sink.end_wait()
             frame = wire_ps(h.cable_rate_bps, 4096, RETH)
             assert max(ends) - min(ends) <= senders * frame
@@ -258,7 +251,7 @@ def test_a_full_buffer_drops_what_arithmetic_says() -> None:
         pairs = [f.connect(w, sink) for w in sources]
         start = max(p.a.time_ps for p in pairs) + 1_000_000
         at_once(pairs, sink, start, 4096)
-        took = [last(p.a).time_ps - start for p in pairs]
+        took = [r.time_ps - start for r in as_they_end([p.a for p in pairs])]
         sink.end_wait()
         ser, timeout = wire_ps(h.cable_rate_bps, 4096, RETH), int(h.timeout_ns * PS)
         expected = [model.sent(4096, RETH) + again * timeout + place * ser for again in range(3) for place in range(3)]

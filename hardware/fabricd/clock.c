@@ -6,7 +6,8 @@
  * soon as nothing real can still put something before it:
  *  - a frame in Open vSwitch acts at its deadline, not before;
  *  - a worker that is running acts through its NIC's doorbell, so not before
- *    its own time + the cost of a post + the PCIe latency;
+ *    its own time + the cost of a post + the PCIe latency; only its CONNECT and
+ *    SYNC act at its own time, so whoever waits for one wakes after it;
  *  - while the controller is being waited for, time stands still.
  * clock_limit() is the earliest of these; events strictly before it run, and
  * then the process sleeps until something real answers.
@@ -40,20 +41,21 @@ int64_t wall_ns(void)
 /* clock_workers_changed() - Work out anew how far running workers let the clock go */
 void clock_workers_changed(struct fabric *f)
 {
-	ps_t limit = PS_NEVER;
+	struct clock *c = &f->clock;
 
-	if (f->clock.mode == CLOCK_REAL)
-		limit = PS_NEVER;
-	else
-		for (uint32_t i = 0; i < f->nic_count; i++) {
-			const struct worker *w = &f->workers[i];
-			ps_t acts = w->now + f->nics[i].post + f->nics[i].pcie_latency;
-			if (w->state == WORKER_ABSENT && w->expected)
-				limit = 0;
-			if (w->state == WORKER_RUNNING && acts < limit)
-				limit = acts;
-		}
-	f->clock.workers = limit;
+	c->workers = c->workers_now = PS_NEVER;
+	if (c->mode == CLOCK_REAL)
+		return;
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		const struct worker *w = &f->workers[i];
+		ps_t acts = w->now + f->nics[i].post + f->nics[i].pcie_latency;
+		if (w->state == WORKER_ABSENT && w->expected)
+			c->workers = c->workers_now = 0;
+		if (w->state == WORKER_RUNNING && acts < c->workers)
+			c->workers = acts;
+		if (w->state == WORKER_RUNNING && w->now < c->workers_now)
+			c->workers_now = w->now;
+	}
 }
 
 /* clock_limit() - Events before this time may run */
@@ -122,8 +124,10 @@ int64_t clock_lateness_ns(const struct fabric *f, double quantile)
 
 static void event_run(struct fabric *f, const struct event *e)
 {
-	if (event_kind(e) == EV_QP_TIMER && !qp_timer_set(e->a))
+	if (event_kind(e) == EV_QP_TIMER && !qp_timer_set(e->a, e->t))
 		return; /* everything was acknowledged: nothing happens, and no time passes */
+	if (event_kind(e) == EV_WAKE && !worker_wakes(e->a, e->seq))
+		return;
 	if (e->t > f->clock.now)
 		f->clock.now = e->t;
 	f->clock.events++;
@@ -157,7 +161,7 @@ static void event_run(struct fabric *f, const struct event *e)
 		break;
 	}
 	case EV_QP_TIMER: qp_timer(f, e->a); break;
-	case EV_WAKE: worker_wake(f, e->a, e->seq); break;
+	case EV_WAKE: worker_wake(f, e->a); break;
 	}
 }
 
@@ -168,6 +172,8 @@ static bool held_up(const struct fabric *f, const struct event *e)
 
 	if (kind == EV_HAND_OVER)
 		return !ovs_room(f, ((const struct frame *)e->a)->in);
+	if (kind == EV_WAKE)
+		return worker_must_wait(f, e->a);
 	/* the controller's new rules must not meet frames from before */
 	return kind == EV_ANNOUNCE && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
@@ -233,6 +239,7 @@ static void tick(struct fabric *f)
 		worker_check_hung(f);
 		if (f->clock.hold_left && now - f->clock.hold_wall_ns > CONTROLLER_PATIENCE_NS) {
 			f->clock.hold_left = 0;
+			f->clock.held[0] = f->clock.held[1] = 0;
 			f->clock.controller_timeouts++;
 			control_event(f, "controller_timeout", json_object());
 		}

@@ -287,6 +287,8 @@ enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, 
 #define REGION_BYTES_MAX (64ull << 30)
 #define QPS_MAX 4096
 #define WRS_MAX 16384
+#define POSTS_MAX 65536
+#define SYNCS_MAX 256
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
 
@@ -320,7 +322,8 @@ struct worker {
 	uint64_t region_bytes;
 	ps_t compute_free;
 	uint64_t posts;
-	uint32_t syncing; /* SYNCs not yet answered */
+	uint32_t posts_under_way; /* that have not reached the NIC yet */
+	uint32_t syncing, connecting; /* not yet answered */
 	int64_t heard_ns; /* wall time of its last message */
 	bool hung;
 	char reason[256];
@@ -376,8 +379,10 @@ struct clock {
 	ps_t now;
 	bool started;	 /* `start` was asked for */
 	ps_t workers;	 /* no running worker can act before this */
+	ps_t workers_now; /* the earliest time that a running worker shows */
 	ps_t hold;	 /* the controller is being waited for: stand still here */
 	uint32_t hold_left; /* answers still missing */
+	uint64_t held[2];   /* of the events of the two ends of one cable */
 	int64_t hold_wall_ns, ticked_ns;
 	uint64_t events;
 	uint64_t lateness[LATENESS_BUCKETS]; /* wall ns, 16 buckets an octave */
@@ -493,7 +498,7 @@ void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
 uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr);
 bool qp_has_packet(const struct fabric *f, const struct qp *q);
 void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome);
-bool qp_timer_set(struct qp *q);
+bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);
@@ -511,9 +516,11 @@ void worker_accept(struct fabric *f, struct worker *w);
 void worker_readable(struct fabric *f, struct worker *w);
 void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const char *why);
 void worker_record(struct fabric *f, struct worker *w, const struct record *r);
-void worker_wake(struct fabric *f, struct worker *w, uint64_t number);
+bool worker_wakes(const struct worker *w, uint64_t number);
+void worker_wake(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
+bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_check_hung(struct fabric *f);
 struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);

@@ -262,6 +262,7 @@ void cable_apply(struct fabric *f, struct change *c)
 void cable_announce(struct fabric *f, struct change *c)
 {
 	bool settles = false;
+	struct clock *clock = &f->clock;
 
 	for (struct control_conn *k = f->conns; k; k = k->next)
 		settles = settles || (k->settles && !k->closing);
@@ -273,9 +274,9 @@ void cable_announce(struct fabric *f, struct change *c)
 			      json_pack("{s:I, s:s, s:i, s:b}", "id", (json_int_t)++f->last_port_event, "switch",
 					p->node->name, "port", p->number, "up", c->up));
 		if (settles && f->clock.mode == CLOCK_VIRTUAL) {
-			f->clock.hold = f->clock.now;
-			f->clock.hold_left++;
-			f->clock.hold_wall_ns = wall_ns();
+			clock->hold = clock->now;
+			clock->held[clock->hold_left++] = f->last_port_event;
+			clock->hold_wall_ns = wall_ns();
 		}
 	}
 }
