@@ -21,6 +21,9 @@ DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "int32": 4, 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
 
+FLOW_MESSAGE_BYTES = 1 << 20
+"""A flow goes out in messages of this size."""
+
 
 class UnknownCollective(ValueError):
     """No such entry: `what` names it, `hint` lists the ones there are."""

@@ -1,0 +1,360 @@
+"""A second implementation of the worker protocol: a fabric in one Python thread, for property tests of schedules.
+
+It knows no packets.  A message takes a random time; its source is read and its target written at random moments within
+that time, out of spite: a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of a
+queue pair stay in order.  The clock is virtual: it moves only while every worker waits.  Whatever docs/fabricd-protocol.md
+forbids ends the whole run, and `error` says why; so does an immediate or a send that finds no receive posted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import heapq
+import mmap
+import os
+import random
+import selectors
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workloads import wire
+
+RECORDS_PER_PACKET = 5  # few, so that `more` is used
+
+
+class Violation(Exception):
+    """Something that the protocol forbids, or that a workload must never do."""
+
+
+@dataclass
+class Pair:
+    """One end of a connection."""
+
+    number: int
+    owner: Session
+    other: Pair | None = None
+    receives: deque[tuple[int, int, int, int]] = field(default_factory=deque)  # key, wr_id, offset, length
+    read_ps: int = 0  # never go backwards along the connection
+    written_ps: int = 0
+    acked_ps: int = 0
+
+
+@dataclass
+class Session:
+    """A worker as the fabric sees it."""
+
+    rank: int
+    sock: socket.socket
+    clock_ps: int = 0
+    state: str = "greeting"  # greeting, running, waiting, done
+    due: deque[bytes] = field(default_factory=deque)
+    need: int = 0
+    until_ps: int = 0
+    regions: dict[int, mmap.mmap] = field(default_factory=dict)
+    pairs: dict[int, Pair] = field(default_factory=dict)
+    stream_ps: int = 0
+
+
+class FakeFabric(threading.Thread):
+    """Serves `ranks` workers at `socket(rank)` until all have left.  Use as a context manager; then look at `error`."""
+
+    def __init__(self, directory: Path, ranks: int, seed: int = 0, *, post_ns: int = 100) -> None:
+        super().__init__(daemon=True)
+        self.ranks = ranks
+        self.directory = directory
+        self.random = random.Random(seed)
+        self.post_ps = post_ns * 1000
+        self.now_ps = 0
+        self.messages = 0
+        self.error: str | None = None
+        self.corrupt: Callable[[int], bool] = lambda message: False
+        self.status: Callable[[int], int] = lambda message: 0
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._counter = 0
+        self._sessions: dict[int, Session] = {}
+        self._calls: dict[tuple[int, int, int], tuple[Session, int, bytes]] = {}
+        self._syncs: dict[int, tuple[int, list[Session]]] = {}
+        self._listeners = [self._listen(rank) for rank in range(ranks)]
+
+    def socket(self, rank: int) -> str:
+        return str(self.directory / f"{rank}.sock")
+
+    def _listen(self, rank: int) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(self.socket(rank))
+        listener.listen()
+        return listener
+
+    def __enter__(self) -> FakeFabric:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.join(timeout=30)
+        assert not self.is_alive(), "the fake fabric hangs: a worker neither waits nor leaves"
+
+    # The loop
+
+    def run(self) -> None:
+        try:
+            for rank, listener in enumerate(self._listeners):
+                sock, _ = listener.accept()
+                self._sessions[rank] = Session(rank, sock)
+            self._loop()
+        except Violation as e:
+            self.error = str(e)
+        finally:
+            for s in self._sessions.values():
+                if self.error and s.state != "done":
+                    self._tell(s, wire.ERROR, self.error.encode())
+                s.sock.close()
+            for listener in self._listeners:
+                listener.close()
+
+    def _loop(self) -> None:
+        selector = selectors.DefaultSelector()
+        for s in self._sessions.values():
+            selector.register(s.sock, selectors.EVENT_READ, s)
+        while any(s.state != "done" for s in self._sessions.values()):
+            if all(s.state in ("waiting", "done") for s in self._sessions.values()):
+                if not self._events:
+                    raise Violation("stalled: every worker waits and nothing is under way")
+                self.now_ps, _, event = heapq.heappop(self._events)
+                event()
+                continue
+            for key, _ in selector.select():
+                session: Session = key.data
+                try:
+                    data, fds, _, _ = socket.recv_fds(session.sock, wire.MAX_PACKET + 1, 1)
+                except ConnectionError:
+                    data, fds = b"", []
+                if session.state == "done" and not data:
+                    selector.unregister(session.sock)
+                    continue
+                self._packet(session, data, fds)
+
+    def _at(self, time_ps: int, event: Callable[[], None]) -> None:
+        self._counter += 1
+        heapq.heappush(self._events, (max(time_ps, self.now_ps), self._counter, event))
+
+    # What workers say
+
+    def _packet(self, s: Session, data: bytes, fds: list[int]) -> None:
+        if not data:
+            raise Violation(f"rank {s.rank} left without BYE")
+        if len(data) > wire.MAX_PACKET:
+            raise Violation("a packet of more than 64 KiB")
+        at = 0
+        while at < len(data):
+            if s.state not in ("greeting", "running"):
+                raise Violation(f"rank {s.rank} speaks while {s.state}")
+            try:
+                op, length, zero = wire.COMMAND.unpack_from(data, at)
+                layout = wire.BODY[op]
+                body = layout.unpack_from(data, at + wire.COMMAND.size)
+            except (struct.error, KeyError):
+                raise Violation("not a command") from None
+            rest = data[at + wire.COMMAND.size + layout.size : at + length]
+            at += length
+            if length % 8 or at > len(data) or zero or (rest and op != wire.CONNECT):
+                raise Violation(f"command {op} of {length} bytes")
+            if (op == wire.HELLO) != (s.state == "greeting"):
+                raise Violation("HELLO comes first, and once")
+            if op == wire.REGISTER and (len(data) != length or len(fds) != 1):
+                raise Violation("REGISTER travels alone, with one descriptor")
+            getattr(self, f"_op_{op}")(s, *body, *([rest] if op == wire.CONNECT else fds))
+            if op in (wire.WAIT, wire.BYE) and at != len(data):
+                raise Violation(f"command {op} must be the last of its packet")
+
+    def _op_1(self, s: Session, magic: int, version: int) -> None:
+        if (magic, version) != (wire.MAGIC, wire.VERSION):
+            raise Violation("not our magic or version")
+        s.state = "running"
+        self._tell(s, wire.WELCOME, wire.WELCOME_BODY.pack(1, s.rank, self.ranks, 0, s.clock_ps, 4096, 0))
+
+    def _op_2(self, s: Session, length: int, cookie: int, zero: int, fd: int) -> None:
+        if not fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or os.fstat(fd).st_size < length or zero:
+            raise Violation("a region that is unsealed or too short")
+        key = self.random.randrange(2**32)
+        s.regions[key] = mmap.mmap(fd, length)
+        os.close(fd)
+        self._tell(s, wire.REGION, wire.REGION_BODY.pack(cookie, key))
+
+    def _op_3(self, s: Session, peer: int, tag: int, cookie: int, length: int, flags: int, private: bytes) -> None:
+        if not (0 <= peer < self.ranks and peer != s.rank and length <= 256 and len(private) == -(-length // 8) * 8):
+            raise Violation("CONNECT to nobody, or with wrong private data")
+        if any(private[length:]) or flags & ~wire.NETWORK_ONLY:
+            raise Violation("CONNECT with unknown flags or padding")
+        me, there = (s.rank, peer, tag), (peer, s.rank, tag)
+        if me in self._calls:
+            raise Violation(f"CONNECT to rank {peer} with tag {tag} twice")
+        self._calls[me] = (s, cookie, private[:length])
+        if there not in self._calls:
+            return
+        other, other_cookie, other_private = self._calls[there]
+        ends = [Pair(self.random.randrange(2**32), owner) for owner in (s, other)]
+        ends[0].other, ends[1].other = ends[1], ends[0]
+        time_ps = max(s.clock_ps, other.clock_ps) + self.random.randrange(10**6)
+        for end, number, data in ((ends[0], cookie, other_private), (ends[1], other_cookie, private[:length])):
+            end.owner.pairs[end.number] = end
+            padded = data + bytes(-len(data) % 8)
+            self._record_at(time_ps, end.owner, wire.CONNECTED, number, end.number, 0, len(data), data=padded)
+
+    def _op_4(
+        self,
+        s: Session,
+        qp: int,
+        opcode: int,
+        flags: int,
+        zero: int,
+        wr_id: int,
+        lkey: int,
+        rkey: int,
+        local: int,
+        remote: int,
+        length: int,
+        imm: int,
+        zero2: int,
+    ) -> None:
+        s.clock_ps += self.post_ps
+        pair = self._pair(s, qp)
+        assert pair.other is not None
+        if opcode > wire.SEND or flags & ~wire.SIGNALED or zero or zero2:
+            raise Violation("POST_SEND with unknown opcode or flags")
+        source = self._memory(s, lkey, local, length)
+        other = pair.other
+        target = None if opcode == wire.SEND else self._memory(other.owner, rkey, remote, length)
+        number = self.messages
+        self.messages += 1
+        pair.read_ps = max(pair.read_ps, s.clock_ps) + self._some_time()
+        pair.written_ps = max(pair.written_ps, pair.read_ps) + self._some_time()
+        arrived_ps = pair.written_ps = pair.written_ps + self._some_time()
+        pair.acked_ps = max(pair.acked_ps, arrived_ps) + self._some_time()
+        payload = bytearray()
+
+        def read() -> None:
+            payload.extend(source)
+            if payload and self.corrupt(number):
+                payload[self.random.randrange(len(payload))] ^= 0x55
+
+        def write() -> None:
+            if target is not None:
+                target[:] = payload
+
+        def arrive() -> None:
+            if opcode == wire.WRITE:
+                return
+            if not other.receives:
+                raise Violation(f"message {number} from rank {s.rank} to rank {other.owner.rank} finds no receive posted")
+            key, receive_id, offset, room = other.receives.popleft()
+            if opcode == wire.SEND:
+                if room < length:
+                    raise Violation("a send that is longer than its receive")
+                self._memory(other.owner, key, offset, length)[:] = payload
+            kind = wire.RECEIVED if opcode == wire.SEND else wire.RECEIVED_IMM
+            self._record(other.owner, kind, receive_id, other.number, imm if opcode == wire.WRITE_IMM else 0, length)
+
+        def ack() -> None:
+            status = self.status(number)
+            if flags & wire.SIGNALED or status:
+                self._record(s, wire.SENT, wr_id, qp, 0, length, status=status)
+
+        if not self.status(number):
+            self._at(pair.read_ps, read)
+            self._at(self.random.randint(pair.read_ps, arrived_ps), write)
+            self._at(arrived_ps, arrive)
+        self._at(pair.acked_ps, ack)
+
+    def _op_5(self, s: Session, qp: int, lkey: int, wr_id: int, offset: int, length: int) -> None:
+        s.clock_ps += self.post_ps
+        pair = self._pair(s, qp)
+        self._memory(s, lkey, offset, length)
+        self._at(s.clock_ps, lambda: pair.receives.append((lkey, wr_id, offset, length)))
+
+    def _op_6(self, s: Session, wr_id: int, duration_ps: int) -> None:
+        s.stream_ps = max(s.stream_ps, s.clock_ps) + duration_ps
+        self._record_at(s.stream_ps, s, wire.COMPUTED, wr_id, 0, 0, 0)
+
+    def _op_7(self, s: Session, duration_ps: int) -> None:
+        s.clock_ps += duration_ps
+
+    def _op_8(self, s: Session, need: int, zero: int, until_ps: int) -> None:
+        s.state, s.need, s.until_ps = "waiting", need, until_ps
+        self._at(s.clock_ps, lambda: self._wake(s))
+        if until_ps != wire.FOREVER:
+            self._at(max(until_ps, s.clock_ps), lambda: self._wake(s))
+
+    def _op_9(self, s: Session, tag: int, participants: int) -> None:
+        expected, callers = self._syncs.setdefault(tag, (participants, []))
+        if participants != expected or s in callers:
+            raise Violation(f"SYNC {tag}: {participants} participants where there are {expected}, or called twice")
+        callers.append(s)
+        if len(callers) == participants:
+            del self._syncs[tag]
+            time_ps = max(c.clock_ps for c in callers)
+            for c in callers:
+                self._record_at(time_ps, c, wire.SYNCED, tag, 0, 0, 0)
+
+    def _op_10(self, s: Session) -> None:
+        pass
+
+    def _op_11(self, s: Session) -> None:
+        s.state = "done"
+
+    # What they are told
+
+    def _pair(self, s: Session, number: int) -> Pair:
+        if number not in s.pairs:
+            raise Violation(f"rank {s.rank} has no queue pair {number}")
+        return s.pairs[number]
+
+    def _memory(self, s: Session, key: int, offset: int, length: int) -> memoryview:
+        if key not in s.regions or offset + length > len(s.regions[key]):
+            raise Violation(f"rank {s.rank}: bytes {offset}+{length} of region {key:#x}, which is shorter or not there")
+        return memoryview(s.regions[key])[offset : offset + length]
+
+    def _some_time(self) -> int:
+        """Mostly short, sometimes very long: neighbours run ahead of each other."""
+        return self.random.randrange(10 ** self.random.choice((3, 5, 8)))
+
+    def _record_at(
+        self, time_ps: int, s: Session, kind: int, wr_id: int, qp: int, imm: int, nbytes: int, *, data: bytes = b""
+    ) -> None:
+        self._at(time_ps, lambda: self._record(s, kind, wr_id, qp, imm, nbytes, data=data))
+
+    def _record(
+        self,
+        s: Session,
+        kind: int,
+        wr_id: int,
+        qp: int,
+        imm: int,
+        nbytes: int,
+        *,
+        status: int = 0,
+        data: bytes = b"",
+    ) -> None:
+        length = wire.RECORD.size + len(data)
+        s.due.append(wire.RECORD.pack(kind, length, status, wr_id, self.now_ps, qp, imm, nbytes) + data)
+        self._wake(s)
+
+    def _wake(self, s: Session) -> None:
+        """Answers a WAIT if it is time: not before the worker's own clock, which may be ahead."""
+        if s.state != "waiting" or self.now_ps < s.clock_ps:
+            return
+        if len(s.due) >= s.need or self.now_ps >= s.until_ps:
+            s.state, s.clock_ps = "running", self.now_ps
+            told = [s.due.popleft() for _ in range(min(len(s.due), RECORDS_PER_PACKET))]
+            head = wire.RECORDS_BODY.pack(s.clock_ps, len(told), len(s.due))
+            self._tell(s, wire.RECORDS, head + b"".join(told))
+
+    def _tell(self, s: Session, kind: int, body: bytes) -> None:
+        try:
+            s.sock.send(wire.PACKET.pack(kind, 0, wire.PACKET.size + len(body)) + body)
+        except OSError:
+            s.state = "done"

@@ -1,0 +1,68 @@
+"""What a rank's part of a workload works with: its device, its memory, what host work costs, and the face of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from workloads.registry import Collective
+from workloads.verbs import Device, Region
+
+
+@dataclass(frozen=True)
+class HostCosts:
+    """Emulated time of work on the host: `reduce_bps` counts the bits of one operand, None costs nothing.
+
+    Posting is charged by the NIC itself (`post_ns`), waking up by the device (`wake_ns`).
+    """
+
+    reduce_bps: float | None = None
+    wake_ns: float = 0.0
+
+    @classmethod
+    def from_plan(cls, costs: Mapping[str, Any]) -> HostCosts:
+        return cls(reduce_bps=costs.get("reduce_bps"), wake_ns=costs.get("wake_ns") or 0.0)
+
+    def reduce_ns(self, nbytes: int) -> float:
+        """Time to reduce two operands of `nbytes` each into one."""
+        return nbytes * 8e9 / self.reduce_bps if self.reduce_bps else 0.0
+
+
+@dataclass
+class Context:
+    """A rank's session.  `largest_bytes` bounds the sizes of all its collectives.
+
+    Memory is registered once under a name and kept, because the fabric has no call to give it back.
+    """
+
+    device: Device
+    seed: int
+    costs: HostCosts
+    largest_bytes: int = 1
+    tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
+    _regions: dict[str, Region] = field(default_factory=dict)
+
+    def region(self, name: str, nbytes: int | None = None) -> Region:
+        """The region called `name`; on its first use of `nbytes` (default: as large as the largest vector)."""
+        if name not in self._regions:
+            self._regions[name] = self.device.region(max(nbytes or self.largest_bytes, 1))
+        return self._regions[name]
+
+
+class Part(Protocol):
+    """One rank's part of a collective.  For every iteration: prepare, (sync), run, finish; only run is measured."""
+
+    def __init__(
+        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        """Connects rank `context.device.rank` of the group `ranks`; `tag` and the `len(ranks)` after it are its own."""
+
+    def prepare(self, size_bytes: int, iteration: int) -> None:
+        """Writes the inputs and posts the receives."""
+
+    def run(self) -> None:
+        """Does it, and returns when the result is there and the buffers are free."""
+
+    def finish(self) -> int:
+        """Settles what is left and returns how many elements of the result are wrong."""

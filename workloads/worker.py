@@ -1,0 +1,157 @@
+"""What runs in a worker's container: takes the plan's steps one after the other and says on stdout, in JSON lines, what came of them.
+
+    python -m workloads.worker        with the plan at $RAILBED_PLAN and the fabric at $RAILBED_SOCKET
+
+Lines: `collective` (one per measured iteration), `flow` (one from each end), `progress` (for a person; a few a second at
+most), `error` (the last line of a run that failed), `done` (the last line of one that did not).  Exit code 0 or 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
+
+from workloads import flows, registry
+from workloads.context import Context, HostCosts
+from workloads.verbs import CompletionError, Device, FabricError
+
+DEFAULT_PLAN = "/run/railbed/plan.json"
+PROGRESS_EVERY_S = 0.5
+_TAGS_PER_STEP = 1 << 16
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+class _Step:
+    """A step of the plan, and which ranks it is for."""
+
+    def __init__(self, number: int, plan: Mapping[str, Any], ranks: int) -> None:
+        self.number = number
+        self.plan = plan
+        self.flows: list[flows.Flow] = []
+        if plan["kind"] == "flows":
+            self.flows = flows.parse(plan["flows"])
+            self.ranks: Sequence[int] = flows.participants(self.flows)
+        else:
+            self.entry = registry.find(plan["collective"], plan["algorithm"])
+            self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
+
+    @property
+    def tag(self) -> int:
+        """The first of this step's connection tags."""
+        return self.number * _TAGS_PER_STEP
+
+    def largest_bytes(self) -> int:
+        return max(self.plan["sizes"], default=0) if not self.flows else 0
+
+
+def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
+    """Runs the plan's steps as rank `device.rank`.  Raises FabricError when the fabric fails."""
+    rank = device.rank
+    steps = [_Step(number, step, plan["ranks"]) for number, step in enumerate(plan["steps"])]
+    everyone = len({r for step in steps for r in step.ranks})
+    ours = [step for step in steps if rank in step.ranks]
+    if not ours:
+        return
+    context = Context(
+        device, plan["seed"], HostCosts.from_plan(plan["costs"]), max(step.largest_bytes() for step in ours)
+    )
+    kept_bytes = max(sum(flows.windows(step.flows, rank).values()) for step in ours)
+    for step in steps:
+        device.sync(0, everyone)  # steps follow each other, also where they have no rank in common
+        if rank not in step.ranks:
+            continue
+        if step.flows:
+            _run_flows(context, step, kept_bytes, emit)
+        else:
+            _run_collective(context, step, emit)
+    device.sync(0, everyone)  # nobody leaves while another may still have something to send again
+
+
+def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
+    plan, device, entry = step.plan, context.device, step.entry
+    part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
+    said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
+    for size_bytes in plan["sizes"]:
+        for iteration in range(-plan["warmup"], plan["iterations"]):
+            line = {**said, "size_bytes": size_bytes, "iteration": iteration}
+            context.tick = _progress(line, emit if device.rank == step.ranks[0] else None)
+            part.prepare(size_bytes, iteration + plan["warmup"])
+            start_ns = device.sync(step.number + 1, len(step.ranks))
+            part.run()
+            end_ns = device.time_ns
+            wrong = part.finish()
+            if iteration >= 0:
+                emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong})
+
+
+def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:
+    device = context.device
+    part = flows.Flows(context, step.flows, step.tag, kept_bytes)
+    part.prepare()
+    begin_ns = device.sync(step.number + 1, len(step.ranks))
+    context.tick = _progress({"step": step.number, "rank": device.rank}, emit)
+    part.run(begin_ns)
+    for outcome in part.finish():
+        flow = outcome.flow
+        emit(
+            {
+                "kind": "flow",
+                "step": step.number,
+                "flow": flow.number,
+                "from": flow.source,
+                "to": flow.target,
+                "size_bytes": flow.size_bytes,
+                "start_ns": outcome.start_ns,
+                "end_ns": outcome.end_ns,
+                "wrong": outcome.wrong,
+                "rank": device.rank,
+                "role": outcome.role,
+            }
+        )
+
+
+def _progress(line: Mapping[str, Any], emit: Emit | None) -> Callable[[int, int], None]:
+    """A tick that says how far an operation is, when it takes long (None: says nothing)."""
+    last = time.monotonic()
+
+    def tick(done: int, of: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if emit and now - last >= PROGRESS_EVERY_S:
+            last = now
+            emit({"kind": "progress", **line, "done": done, "of": of})
+
+    return tick
+
+
+def _emit(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Reads the plan, runs it, and returns the exit code."""
+    try:
+        with open(os.environ.get("RAILBED_PLAN", DEFAULT_PLAN), encoding="utf-8") as file:
+            plan = json.load(file)
+        with Device(wake_ns=plan["costs"].get("wake_ns") or 0.0) as device:
+            run(plan, device, _emit)
+    except CompletionError as e:
+        _emit({"kind": "error", "what": str(e), "status": e.status, "peer": e.peer})
+    except (FabricError, OSError, ValueError, KeyError) as e:
+        _emit({"kind": "error", "what": f"{type(e).__name__}: {e}", "status": None, "peer": None})
+    else:
+        _emit({"kind": "done"})
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
