@@ -28,7 +28,6 @@ from testbed.processes import MARK, Process
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
-_STARTING = 4  # containers started at a time: more would only get in each other's way
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,19 @@ class Containers:
             network_namespace=f"/proc/{self.networks[rank]}/ns/net",
             control_group=f"/{self.control_group}/r{rank}",
             limits=self.limits,
-            binds=Binds(self.dir / "workers" / str(rank) / "sock", plan if plan.exists() else None),
+            binds=Binds(self.worker_dir(rank) / "sock", plan if plan.exists() else None),
             rootfs=self.image.rootfs if self.image else None,
         )
         (bundle / "config.json").write_text(json.dumps(config))
         return bundle
 
+    def worker_dir(self, rank: int) -> Path:
+        """Where fabricd has put the rank's socket, and the rank's plan belongs."""
+        return self.dir / "workers" / str(rank)
+
     def plan_path(self, rank: int) -> Path:
         """What is seen as /run/railbed/plan.json in the container, if it exists when that starts."""
-        return self.dir / "plans" / f"{rank}.json"
+        return self.worker_dir(rank) / "plan.json"
 
     def environment(self, rank: int) -> dict[str, str]:
         """What every command in a rank's container has in its environment."""
@@ -92,7 +95,7 @@ class Containers:
         return ["python3" if self.image and a == sys.executable and i == 0 else a for i, a in enumerate(argv)]
 
     def runc(self, *args: str) -> list[str]:
-        return [_runc(), "--root", str(self.dir / "runc"), "--log", str(self.dir / "log" / "runc.log"), *args]
+        return [_runc(), "--root", str(self.dir / "runc"), "--log", str(self.dir / "runc.log"), *args]
 
     def start(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
         """Starts `argv` as a rank's container; returns at once."""
@@ -121,7 +124,7 @@ class Containers:
         with self._locked(rank):
             if self.running(rank):
                 return
-            log = self.dir / "log" / f"container{rank}.log"
+            log = self.dir / f"container{rank}.log"
             with log.open("wb") as out:
                 worker = self.start(rank, ["sleep", "infinity"], stdout=out, stderr=out)
                 if not worker.started():
@@ -158,6 +161,11 @@ class Worker:
     _pid_file: Path
     _pid: int = 0
     _code: int | None = field(default=None)
+
+    @property
+    def starting(self) -> bool:
+        """Whether runc is still at it."""
+        return self._starter.poll() is None
 
     def started(self) -> bool:
         """Waits until the container runs; False if it could not be started."""

@@ -53,7 +53,7 @@ class LazyShell(Node):
 
     def _start_shell_now(self) -> None:
         if self.shell is None:
-            mine: bool = self.inNamespace
+            mine = self.inNamespace  # type: ignore[has-type]
             self.inNamespace, self._starting = False, True  # no new namespace
             try:
                 super().startShell()

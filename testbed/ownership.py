@@ -32,6 +32,7 @@ from testbed.processes import Process
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
 _NEW = re.compile(r"\.new-([0-9a-f]{4})-(\d+)-(\d+)")
+HOST = "host "  # what the names of processes that hold a host's namespace start with
 _LINK_GROUP = 0x52420000  # "RB" and the id: links of one fabric can be deleted in one go
 
 
@@ -269,7 +270,7 @@ def _processes(record: Record) -> set[Process]:
     if record.mark:
         found |= processes.marked(record.mark)
     found |= teardown.in_control_groups(control_group(record.id))
-    holders = [p for name, p in record.processes.items() if name.startswith("host ") and p.alive()]
+    holders = [p for name, p in record.processes.items() if name.startswith(HOST) and p.alive()]
     return found | processes.in_network_namespaces(processes.network_namespace(p.pid) for p in holders)
 
 
