@@ -23,8 +23,9 @@ from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
 from testbed.errors import MachineError, UserError
 from testbed.image import Image, root_of
+from testbed.inventory import topology_text
 from testbed.names import Names
-from testbed.ownership import HOST, Record
+from testbed.ownership import HOST, Record, Removed
 from testbed.processes import MARK, Process
 from topologies import Fabric
 
@@ -206,6 +207,21 @@ class Lab:
         """Cuts or mends a cable."""
         self.fabricd.request("cable", cable=name, up=up)
 
+    def describe(self) -> dict[str, Any]:
+        """What it is, for people and programs."""
+        hosts = self.fabric.hosts
+        return {
+            "id": self.id,
+            "dir": str(self.dir),
+            "name": self.state["name"],
+            "topology": topology_text(self.fabric.kind, self.fabric.params),
+            "clock": self.state["clock"]["mode"],
+            "dilation": self.dilation,
+            "ranks": {nic.rank: {"name": nic.name, "host": nic.host, "ip": str(nic.ip)} for nic in self.fabric.nics},
+            "switches": [s.name for s in self.fabric.switches],
+            "hosts": [h.name for h in hosts],
+        }
+
     # -- workers
 
     @cached_property
@@ -272,6 +288,22 @@ class Lab:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.down()
+
+
+def take_down(record: Record) -> Removed:
+    """Takes down a fabric that was left up, or what is left of a dead one. Raises UserError if it is somebody's."""
+    if record.state != "dead":
+        if not record.standing or record.state == "elsewhere":
+            raise UserError(
+                f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
+                hint=f"stop that process, or testbed clean {record.id} --force",
+            )
+        record.journal.own(Process.of(os.getpid()))  # ours until it is gone: nobody else begins to clean
+        with suppress(FabricdError, OSError):
+            fabricd = Fabricd(record.dir / "control.sock")
+            fabricd.request("stop", timeout=2.0)
+            fabricd.close()
+    return ownership.undo(Record.read(record.dir))
 
 
 def _check_machine() -> None:

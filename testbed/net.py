@@ -87,7 +87,7 @@ class FabricSwitch(LazyShell, OVSSwitch):
     """A bridge of the fabric under its topology name."""
 
     def __init__(self, name: str, bridge: str = "", tags: Mapping[str, str] | None = None, **params: Any) -> None:
-        super().__init__(name, inNamespace=False, datapath="user", protocols="OpenFlow13", **params)
+        super().__init__(name, **{**params, "inNamespace": False, "datapath": "user", "protocols": "OpenFlow13"})
         self.bridge = bridge
         self.tags = dict(tags or {})
 

@@ -122,6 +122,11 @@ class Record:
         return "alive" if self.owner.alive() else "dead"
 
     @property
+    def standing(self) -> bool:
+        """Whether it was left up, and so belongs to its own fabricd."""
+        return self.owner is not None and self.owner == self.processes.get("fabricd")
+
+    @property
     def journal(self) -> Journal:
         return Journal(self.dir / "journal")
 
