@@ -204,6 +204,7 @@ class _Attempt:
                 workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
         watch = Watch(
             workers, pipes, lab.fabricd, {"fabricd": lab.fabricd.process, "controller": lab.controller},
+            retry_s=self._retry_s(lab),
             on_line=self._on_line,
             on_progress=self._on_progress, on_text=self._on_text, on_event=self._on_event,
         )  # fmt: skip
@@ -215,6 +216,10 @@ class _Attempt:
 
     def _hand_plan(self, lab: Lab, rank: int) -> None:
         (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
+
+    def _retry_s(self, lab: Lab) -> float:
+        """Wall time after which a NIC sends again what was not acknowledged."""
+        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
 
     def _on_line(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
