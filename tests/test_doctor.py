@@ -106,6 +106,7 @@ def test_require_says_only_that_root_is_missing():
     [
         ("ovs-vsctl", "open vswitch", "openvswitch-switch"),
         ("mnexec", "mininet", "mininet"),
+        ("ifconfig", "mininet", "net-tools"),
         ("ip", "mininet", "iproute2"),
         ("nsenter", "mininet", "util-linux"),
         ("runc", "containers", "runc"),
@@ -113,7 +114,7 @@ def test_require_says_only_that_root_is_missing():
     ],
 )
 def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch, lacking, name, package):
-    present = {"ovs-vsctl", "ovs-appctl", "mnexec", "ip", "nsenter", "runc", "tini"} - {lacking}
+    present = {"ovs-vsctl", "ovs-appctl", "mnexec", "ifconfig", "ip", "nsenter", "runc", "tini"} - {lacking}
     monkeypatch.setenv("PATH", programs(tmp_path, **dict.fromkeys(present, "")))
     found = finding(name)
     assert found.status == "fail"
@@ -147,7 +148,7 @@ def test_open_vswitch_without_the_userspace_datapath(tmp_path, monkeypatch):
 
 
 def test_mnexec_that_may_not_make_namespaces(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", programs(tmp_path, mnexec="exit 1", ip="", nsenter=""))
+    monkeypatch.setenv("PATH", programs(tmp_path, mnexec="exit 1", ifconfig="", ip="", nsenter=""))
     assert finding("mininet").found == "mnexec cannot make a network namespace"
 
 
