@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-packages="openvswitch-switch mininet runc tini iproute2 ethtool tcpdump iperf3 tshark iputils-ping procps
+packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
           gcc libc6-dev libjansson-dev libdeflate-dev ca-certificates"
 stamp=.venv/.railbed
 

@@ -112,6 +112,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_counters("", rank="rank that owns it", qp="its number", peer="rank at the other end", peer_qp="number there"),
         Column("path", TEXT, "", "`network` or `scale_up`"),
         Column("state", TEXT, "", "state at the run's end"),
+        *_counters("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
         *_counters("packets", tx_packets="packets sent"),
         *_counters("bytes", tx_bytes="bytes sent"),
         *_counters("packets", retransmitted="packets sent again"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("railbed", "mininet", "os-ken", "numpy", "pandas", "pyarrow", "networkx", "pydantic", "click", "rich")
-_TOOLS = {"ovs": ("ovs-vsctl", "--version"), "runc": ("runc", "--version"), "tshark": ("tshark", "--version")}
+_TOOLS = {"ovs": ("ovs-vsctl", "--version"), "runc": ("runc", "--version")}
 
 
 def environment(seed: int) -> dict[str, Any]:

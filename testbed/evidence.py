@@ -39,6 +39,11 @@ class Evidence:
             True for _ in (*self.of("worker_lost", "worker_hung", "stalled", "qp_error"), *self.crashed())
         )
 
+    @property
+    def clear(self) -> bool:
+        """Whether nothing that may still come in could tell more about the cause."""
+        return bool(self.absent or self.lossy or self.fabricd_exit is not None) or any(self.of("worker_hung"))
+
     def of(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Events of these kinds; those of ranks that were done already do not count."""
         return (e for e in self.events if e["event"] in kinds and e.get("rank") not in self.done)

@@ -29,6 +29,9 @@ class Progress:
     def advance(self, text: str) -> None:
         """A measurement came in: `text` says of what."""
 
+    def doing(self, text: str) -> None:
+        """What is being measured takes long: how far it is."""
+
     def note(self, text: str) -> None:
         """Something that the user should know while the run goes on."""
         print(f"note: {text}", file=sys.stderr)
@@ -73,6 +76,9 @@ class TerminalProgress(Progress):
     def advance(self, text: str) -> None:
         self._seen += 1
         self._bar.update(self._task, advance=1, description=text, count=f"{self._seen}/{self._total}")
+
+    def doing(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
 
     def note(self, text: str) -> None:
         self._bar.console.print(f"note: {text}", style="yellow", markup=False, highlight=False)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -128,8 +130,17 @@ def _up(experiment: Experiment) -> Lab:
 
 
 def _down(lab: Lab, progress: Progress) -> None:
+    """Takes the fabric down; a second Ctrl-C would only leave half of it behind."""
     progress.stage("taking the fabric down")
-    lab.down()
+    if threading.current_thread() is not threading.main_thread():
+        lab.down()
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        lab.down()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass
@@ -193,7 +204,9 @@ class _Attempt:
                 workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
         watch = Watch(
             workers, pipes, lab.fabricd, {"fabricd": lab.fabricd.process, "controller": lab.controller},
-            on_line=self._on_line, on_text=self._on_text, on_event=self._on_event,
+            retry_s=self._retry_s(lab),
+            on_line=self._on_line,
+            on_progress=self._on_progress, on_text=self._on_text, on_event=self._on_event,
         )  # fmt: skip
         files.callback(watch.close)
         if self.experiment.clock.mode == "virtual":
@@ -204,11 +217,23 @@ class _Attempt:
     def _hand_plan(self, lab: Lab, rank: int) -> None:
         (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
 
+    def _retry_s(self, lab: Lab) -> float:
+        """Wall time after which a NIC sends again what was not acknowledged."""
+        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
+
     def _on_line(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
         self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+
+    def _on_progress(self, line: dict[str, Any]) -> None:
+        if "collective" in line:
+            self.progress.doing(
+                f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
+            )
+        else:
+            self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
 
     def _on_text(self, rank: int, text: str) -> None:
         with (self.folder.logs / f"rank{rank}.log").open("a") as log:

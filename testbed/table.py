@@ -53,14 +53,14 @@ def _title(run: Run) -> str:
 
 
 def counters(frame: str, rows: Rows) -> RenderableType:
-    """A table of counters, without the columns in which nothing stands."""
+    """A table of counters, without the columns in which nothing stands; as wide as it needs to be."""
     columns = [c for c in dict.fromkeys(k for row in rows for k in row) if any(row.get(c) for row in rows)]
     if not columns:
         return Text(f"nothing in {frame}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         numbers = all(isinstance(row.get(column), int | float | None) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*("" if (value := row.get(c)) is None else escape(str(value)) for c in columns))
     return table
@@ -73,9 +73,9 @@ def _item(head: str, text: str, style: str = "") -> RenderableType:
     return grid
 
 
-def show(renderable: RenderableType, console: Console | None = None) -> None:
-    """Prints it on stdout."""
-    console = console or Console(highlight=False)
+def show(renderable: RenderableType, console: Console | None = None, *, wide: bool = False) -> None:
+    """Prints it on stdout; `wide`: without regard to the width of the terminal."""
+    console = console or Console(highlight=False, width=10_000 if wide else None)
     console.print(renderable, crop=False)
 
 

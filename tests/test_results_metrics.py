@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from fake_lab import counters
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from results.metrics import (
     rank_rows,
     result_rows,
 )
-from tests.fake_lab import counters
 from workloads.registry import find
 
 STEP = {"kind": "collective", "collective": "all_reduce", "algorithm": "ring", "dtype": "float32", "op": "sum"}

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from test_results_metrics import line, step
 
 from results import StoreError, load
 from results.columns import COLUMNS, as_markdown, frame
 from results.load import event_row
 from results.store import RunFolder
-from tests.test_results_metrics import line, step
 
 
 def names(folder: Path) -> list[str]:
@@ -83,15 +83,16 @@ def test_the_default_is_named_after_time_and_experiment(tmp_path: Path, monkeypa
 
 def test_a_run_killed_at_any_moment_still_has_what_it_measured(tmp_path: Path) -> None:
     source = (
-        "import os, signal; from results.store import RunFolder; from tests.test_results_metrics import line, step\n"
+        "import os, signal; from results.store import RunFolder; from test_results_metrics import line, step\n"
         f"f = RunFolder.create('x', {str(tmp_path / 'run')!r})\n"
         "f.write_json('steps.json', {'ranks': 2, 'steps': [step(2)]})\n"
         "for r in (0, 1): f.append('measurements.jsonl', line(r, 0, 10))\n"
         "f.append('measurements.jsonl', line(0, 20, 30, iteration=1))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    root = Path(__file__).parent.parent
-    assert subprocess.run([sys.executable, "-c", source], cwd=root).returncode == -signal.SIGKILL
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{here.parent}:{here}"}
+    assert subprocess.run([sys.executable, "-c", source], env=environment).returncode == -signal.SIGKILL
     assert names(tmp_path) == ["run.partial"]
     with (tmp_path / "run.partial" / "measurements.jsonl").open("a") as file:
         file.write('{"kind": "coll')  # and half a line

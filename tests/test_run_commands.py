@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_lab import FakeLab
+from test_run import EXPERIMENT, whole
 
 from testbed import run as running
 from testbed.cli import cli
 from testbed.errors import InputError
 from testbed.overrides import override
 from testbed.spec import Experiment, loads
-from tests.fake_lab import FakeLab
-from tests.test_run import EXPERIMENT, whole
 
 Cli = Any
 

@@ -77,7 +77,7 @@ def show_counters(run: str, frame: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
     else:
-        show(counters(frame, rows))
+        show(counters(frame, rows), wide=True)
 
 
 @command.command("topology")

@@ -106,6 +106,7 @@ def tap_devices() -> str:
 def mininet() -> str:
     cost = "hosts are network namespaces that mnexec makes"
     need_program("mnexec", "mininet", cost, fatal=True)
+    need_program("ifconfig", "net-tools", cost, fatal=True)
     need_program("ip", "iproute2", cost, fatal=True)
     need_program("nsenter", "util-linux", cost, fatal=True)
     try:

@@ -53,7 +53,16 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
 
 
 def routings() -> list[str]:
-    return ["ecmp", "dimension_order"]
+    from controllers.routes import ROUTINGS
+
+    return list(ROUTINGS)
+
+
+def kinds_of_routing(name: str) -> frozenset[str] | None:
+    """The kinds of topology that a known routing works on; None: any."""
+    from controllers.routes import ROUTINGS
+
+    return ROUTINGS[name].kinds
 
 
 def collectives() -> list[str]:
