@@ -104,29 +104,14 @@ class FabricSwitch(LazyShell, OVSSwitch):
         return ovs.Bridge(self.bridge, int(self.dpid, 16), ports)
 
     def start(self, controllers: Sequence[Any]) -> None:
-        """`switch NAME start` of the command line; a whole fabric starts in batchStartup."""
-        self.target = _target(controllers)
-        if not self.batch:
-            self.batchStartup([self])
-
-    @classmethod
-    def batchStartup(cls, switches: Sequence[FabricSwitch], run: Any = None) -> Sequence[FabricSwitch]:
-        """One transaction for all bridges, and one that points them to their controller, if it listens by now."""
-        if switches:
-            ovs.finish(ovs.create([s.as_bridge() for s in switches], switches[0].tags))
-            if switches[0].target:
-                ovs.set_controller([s.bridge for s in switches], switches[0].target)
-        for switch in switches:
-            switch.batch = False
-        return switches
+        """Makes the bridge anew, after `stop` (a whole fabric's bridges are made by the lab, at once)."""
+        ovs.finish(ovs.create([self.as_bridge()], self.tags))
+        if controllers:
+            ovs.set_controller([self.bridge], f"tcp:{controllers[0].IP()}:{controllers[0].port}")
 
     def stop(self, deleteIntfs: bool = False) -> None:
+        """Removes the bridge; its TAP devices stay."""
         ovs.finish(ovs.delete([self.bridge]))
-
-    @classmethod
-    def batchShutdown(cls, switches: Sequence[FabricSwitch], run: Any = None) -> Sequence[FabricSwitch]:
-        ovs.finish(ovs.delete([s.bridge for s in switches]))
-        return switches
 
     def dpctl(self, *args: Any) -> Any:
         return self.cmd("ovs-ofctl", "-O", "OpenFlow13", args[0], self.bridge, *args[1:])
@@ -146,10 +131,6 @@ class FabricSwitch(LazyShell, OVSSwitch):
 
     def detach(self, intf: Any) -> None:
         self.cmd("ovs-vsctl del-port", self.bridge, intf)
-
-
-def _target(controllers: Sequence[Any]) -> str:
-    return f"tcp:{controllers[0].IP()}:{controllers[0].port}" if controllers else ""
 
 
 class FabricController(LazyShell, Controller):
@@ -259,6 +240,9 @@ class FabricNet(Mininet):
     def add_controller(self, port: int, pid: int) -> None:
         self.addController("c0", FabricController, ip="127.0.0.1", port=port, pid=None)
         self.get("c0").pid = pid
+
+    def start(self) -> None:
+        """Nothing is left to do: the lab has brought the fabric up."""
 
     def stop(self) -> None:
         """Takes the fabric down."""
