@@ -1,0 +1,168 @@
+"""Client of a fabricd: starts the process and speaks its control socket (docs/fabricd-protocol.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+BINARY = Path(__file__).parent / "bin" / "fabricd"
+READY_TIMEOUT_S = 30.0
+
+
+class FabricdError(Exception):
+    """fabricd refused a request, did not start, or is gone; the text says which."""
+
+
+class Fabricd:
+    """One connection to a fabricd's control socket.
+
+    Requests are answered in order; events that come in between are kept for `events()`.
+    """
+
+    def __init__(self, control: Path | str, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.control = Path(control)
+        self.process = process
+        self._events: deque[dict[str, Any]] = deque()
+        self._answers: deque[dict[str, Any]] = deque()
+        self._input = bytearray()
+        self._last_id = 0
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(str(control))
+        except OSError as error:
+            self._socket.close()
+            raise FabricdError(f"{control}: {error.strerror}; fabricd does not run") from error
+
+    @classmethod
+    def start(
+        cls,
+        config: Mapping[str, Any],
+        directory: Path,
+        *,
+        binary: Path = BINARY,
+        fifo: bool = False,
+        log: IO[bytes] | int | None = subprocess.DEVNULL,
+        env: Mapping[str, str] | None = None,
+    ) -> Fabricd:
+        """Start a fabricd in `directory` (fabricd.json, control.sock, workers/RANK/sock there) and wait until it is ready.
+
+        Raises FabricdError with fabricd's own words when it cannot.
+        """
+        if not binary.exists():
+            raise FabricdError(f"{binary} is missing: build it with `python -m hardware.build`")
+        workers = directory / "workers"
+        workers.mkdir(exist_ok=True)
+        config_file = directory / "fabricd.json"
+        config_file.write_text(json.dumps(config))
+        control = directory / "control.sock"
+        command = [str(binary), "--config", str(config_file), "--control", str(control), "--workers", str(workers)]
+        process = subprocess.Popen(
+            command + (["--fifo"] if fifo else []),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            env=None if env is None else {**os.environ, **env},
+        )
+        try:
+            cls._await_ready(process)
+            return cls(control, process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+    @staticmethod
+    def _await_ready(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as stdout:
+            ready, _, _ = select.select([stdout], [], [], READY_TIMEOUT_S)
+            line = stdout.readline() if ready else b""
+        if not line:
+            raise FabricdError("fabricd ended before it was ready" if ready else "fabricd did not get ready in time")
+        said = json.loads(line)
+        if not said.get("ready"):
+            raise FabricdError(f"fabricd: {said.get('error')}")
+
+    def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
+        """Ask, wait for the answer, return it.  Raises FabricdError if refused, or on no answer within `timeout` s."""
+        self._last_id += 1
+        self._send({"id": self._last_id, "op": op, **arguments})
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            while self._answers:
+                answer = self._answers.popleft()
+                if answer.get("id") != self._last_id:
+                    continue  # of a request that was given up
+                if not answer["ok"]:
+                    raise FabricdError(answer["error"])
+                return answer
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise FabricdError(f"fabricd has not answered `{op}` within {timeout:g} s")
+            self._receive(left)
+
+    def subscribe(self, *, settles: bool = False) -> None:
+        """Have events sent here.  `settles`: this client answers port events with `settled` (a controller)."""
+        self.request("subscribe", settles=settles)
+
+    def events(self, timeout: float | None = 0.0) -> Iterator[dict[str, Any]]:
+        """The events that have come; if there is none yet, waits up to `timeout` s for one (None: for ever)."""
+        if not self._events:
+            self._receive(timeout)
+        while self._events:
+            yield self._events.popleft()
+
+    def fileno(self) -> int:
+        """For select(): readable when there may be events."""
+        return self._socket.fileno()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End fabricd (and with it its TAP devices) and wait until it has ended."""
+        try:
+            self.request("stop", timeout)
+        except FabricdError:
+            pass  # gone already
+        self.close()
+        if self.process is not None:
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def close(self) -> None:
+        """Close the connection; fabricd goes on."""
+        self._socket.close()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise FabricdError("fabricd is gone") from error
+
+    def _receive(self, timeout: float | None) -> None:
+        """Take in what has come, waiting up to `timeout` s for something."""
+        ready, _, _ = select.select([self._socket], [], [], timeout)
+        if not ready:
+            return
+        try:
+            data = self._socket.recv(1 << 20)
+        except OSError as error:
+            raise FabricdError("fabricd is gone") from error
+        if not data:
+            raise FabricdError("fabricd is gone")
+        self._input += data
+        *lines, rest = self._input.split(b"\n")
+        self._input = bytearray(rest)
+        for line in lines:
+            message = json.loads(line)
+            (self._events if "event" in message else self._answers).append(message)

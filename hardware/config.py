@@ -1,0 +1,121 @@
+"""From a fabric and its hardware's parameters to fabricd's configuration (docs/fabricd-protocol.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from topologies.fabric import Fabric, Nic, Switch
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The true parameters of cables, switches and NICs: rates in bit/s, times in ns, sizes in bytes."""
+
+    cable_rate_bps: float = 400e9
+    cable_delay_ns: float = 500.0
+    switch_latency_ns: float = 500.0
+    switch_buffer_bytes: int = 32_000_000
+    mtu: int = 4096
+    pcie_rate_bps: float = 512e9
+    pcie_latency_ns: float = 500.0
+    post_ns: float = 100.0
+    tx_buffer_bytes: int = 131_072
+    ack_every: int = 16
+    timeout_ns: float = 2_000_000.0
+    retry: int = 7
+    rnr_timeout_ns: float = 10_000.0
+    rnr_retry: int = 7  # 7: for ever, as in the verbs
+    scale_up_rate_bps: float = 3600e9
+    scale_up_delay_ns: float = 300.0
+    reaction_ns: float = 1_000_000.0
+
+
+def tap_name(fabric_id: str, switch: Switch, port: int) -> str:
+    """The TAP device of a switch port (at most 15 characters: three digits each for switch and port)."""
+    return f"rb{fabric_id}-{switch.index}-{port}"
+
+
+def fence_name(fabric_id: str) -> str:
+    """The TAP device that fences go through."""
+    return f"rb{fabric_id}-fence"
+
+
+def netdev_name(fabric_id: str, nic: Nic) -> str:
+    """A NIC's kernel interface, before it is moved into its host's namespace."""
+    return f"rb{fabric_id}-n{nic.rank}"
+
+
+def fabricd_config(
+    fabric: Fabric,
+    hardware: Hardware,
+    *,
+    fabric_id: str,
+    clock: Mapping[str, Any],
+    seed: int = 1,
+    worker_timeout_ms: int = 3000,
+) -> dict[str, Any]:
+    """The configuration of one fabric's fabricd.
+
+    `clock` is {"mode": "virtual"} or {"mode": "real", "dilation": N}; with the real clock every NIC gets a netdev.
+    """
+    real = clock["mode"] == "real"
+    nic_common = {
+        "mtu": hardware.mtu,
+        "pcie_rate_bps": hardware.pcie_rate_bps,
+        "pcie_latency_ns": hardware.pcie_latency_ns,
+        "post_ns": hardware.post_ns,
+        "tx_buffer_bytes": hardware.tx_buffer_bytes,
+        "ack_every": hardware.ack_every,
+        "timeout_ns": hardware.timeout_ns,
+        "retry": hardware.retry,
+        "rnr_timeout_ns": hardware.rnr_timeout_ns,
+        "rnr_retry": hardware.rnr_retry,
+    }
+    return {
+        "fabric": fabric_id,
+        "seed": seed,
+        "clock": dict(clock),
+        "worker_timeout_ms": worker_timeout_ms,
+        "control": {"reaction_ns": hardware.reaction_ns},
+        "fence_tap": fence_name(fabric_id),
+        "switches": [
+            {
+                "name": s.name,
+                "latency_ns": hardware.switch_latency_ns,
+                "buffer_bytes": hardware.switch_buffer_bytes,
+                "taps": [tap_name(fabric_id, s, port) for port in range(1, s.ports + 1)],
+            }
+            for s in fabric.switches
+        ],
+        "nics": [
+            {
+                "name": n.name,
+                "rank": n.rank,
+                "mac": n.mac,
+                "ip": str(n.ip),
+                "netdev": netdev_name(fabric_id, n) if real else None,
+                **nic_common,
+            }
+            for n in fabric.nics
+        ],
+        "cables": [
+            {
+                "name": c.name,
+                "a": [c.a.node, c.a.port],
+                "b": [c.b.node, c.b.port],
+                "rate_bps": hardware.cable_rate_bps,
+                "delay_ns": hardware.cable_delay_ns,
+            }
+            for c in fabric.cables
+        ],
+        "scale_up": [
+            {
+                "nics": list(domain),
+                "rate_bps": hardware.scale_up_rate_bps,
+                "delay_ns": hardware.scale_up_delay_ns,
+            }
+            for domain in fabric.scale_up
+        ],
+    }
