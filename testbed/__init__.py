@@ -1,1 +1,3 @@
 """Railbed: testbed."""
+
+__version__ = "0.1.0"

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import click
 
-from testbed import commands
+from testbed import __version__, commands
 from testbed.errors import BAD_INPUT, RUN_FAILED, Problem, UserError
 
 INTERRUPTED = 130
@@ -102,7 +102,7 @@ def _traceback_if_asked() -> None:
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="railbed", prog_name="testbed")
+@click.version_option(__version__, prog_name="testbed")
 def cli() -> None:
     """An AI-fabric testbed in a box: emulated GPU clusters on Open vSwitch, with real collective traffic.
 

@@ -1,4 +1,4 @@
-"""Clos: hosts on leaves, every leaf of a pod to every spine of the pod, and with several pods every spine to every core.
+"""Clos: hosts on leaves, every leaf of a pod to every spine of it, and with several pods every spine to every core.
 
 Leaves, spines and hosts are numbered through all pods: pod p has leaves p * leaves .. (p + 1) * leaves - 1.
 """

@@ -1,4 +1,4 @@
-"""Rail: NIC r of every server hangs on switch `rail`r, spines join the rails, a scale-up domain joins a server's GPUs."""
+"""Rail: NIC r of every server hangs on switch `rail`r, spines join the rails, scale-up domains a server's GPUs."""
 
 from __future__ import annotations
 

@@ -64,6 +64,8 @@ def _cables(fabric: Fabric) -> None:
     for cable in fabric.cables:
         if not {cable.a.node, cable.b.node} & fabric.switch_by_name.keys():
             raise TopologyError(cable.name, "has no switch at either end")
+        if cable.a.node == cable.b.node:
+            raise TopologyError(cable.name, "joins a switch to itself")
         for end in (cable.a, cable.b):
             if not 1 <= end.port <= ports.get(end.node, 0):
                 raise TopologyError(cable.name, f"ends in port {end.port} of {end.node}", "there is no such port")
@@ -73,9 +75,6 @@ def _cables(fabric: Fabric) -> None:
         for port in range(1, count + 1):
             if (name, port) not in fabric.cable_at:
                 raise TopologyError(f"{name}:{port}", "no cable is plugged in")
-    for cable in fabric.cables:
-        if cable.a.node == cable.b.node:
-            raise TopologyError(cable.name, "joins a switch to itself")
 
 
 def _connected(fabric: Fabric) -> None:

@@ -1,6 +1,7 @@
 """Assembles a fabric: names nodes, hands out ranks and ports in the order in which things are added.
 
-Builders add switches, then hosts in rank order, then the cables between switches; so hosts have the first ports of a switch.
+Builders add switches, then hosts in rank order, then the cables between switches; so hosts have
+the first ports of a switch.
 """
 
 from __future__ import annotations

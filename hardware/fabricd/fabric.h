@@ -484,6 +484,7 @@ void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
 uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr);
 bool qp_has_packet(const struct fabric *f, const struct qp *q);
 void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome);
+bool qp_timer_set(struct qp *q);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);

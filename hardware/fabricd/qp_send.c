@@ -294,12 +294,16 @@ void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndr
 	}
 }
 
-/* qp_timer() - An EV_QP_TIMER has come: the timer itself may have moved on since */
-void qp_timer(struct fabric *f, struct qp *q)
+/* qp_timer_set() - An EV_QP_TIMER has come: does the timer still run? */
+bool qp_timer_set(struct qp *q)
 {
 	q->timer_event = PS_NEVER;
-	if (q->timer == PS_NEVER || q->state != QP_READY)
-		return;
+	return q->timer != PS_NEVER && q->state == QP_READY;
+}
+
+/* qp_timer() - The timer runs and its event has come: it may have moved on since */
+void qp_timer(struct fabric *f, struct qp *q)
+{
 	if (f->clock.now < q->timer) {
 		set_timer(f, q, q->timer);
 		return;

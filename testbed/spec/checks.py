@@ -23,6 +23,11 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
     found: list[Found] = []
     if experiment.fabric.scale_up and fabric.kind != "rail":
         found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))
+    routing = experiment.control.routing
+    kinds = known.kinds_of_routing(routing)
+    if kinds is not None and fabric.kind not in kinds:
+        what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
+        found.append((("control", "routing"), what, hint))
     ranks = len(fabric.nics)
     for i, step in enumerate(experiment.workload):
         problems = _flows(step.flows, ranks) if step.kind == "flows" else _collective(step, ranks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -13,6 +15,7 @@ from testbed.errors import InputError, Problem
 from testbed.spec import positions
 from testbed.spec.model import Experiment
 from testbed.spec.types import Model, unknown
+from testbed.units import RATE, SIZE, TIME, UnitError
 
 MAX_PROBLEMS = 20
 
@@ -70,11 +73,10 @@ def _problems(error: ValidationError, document: positions.Document) -> Iterator[
         if detail["type"] == "railbed":
             for inner, what, hint in detail["ctx"]["faults"]:
                 full = (*path, *inner)
-                unknown_key = what.startswith("unknown key") or full not in document.value_lines
-                yield document.line(full, of_key=unknown_key), full, what, hint
+                yield document.line(full), full, what, hint
         else:
-            what, hint = _say(detail, loc)
-            yield document.line(path, of_key=detail["type"] == "extra_forbidden"), path, what, hint
+            what, hint = _say(detail, loc, document.value(path))
+            yield document.line(path), path, what, hint
 
 
 _TYPES = {
@@ -95,8 +97,8 @@ _BOUNDS = {
 }
 
 
-def _say(detail: ErrorDetails, loc: tuple[str | int, ...]) -> tuple[str, str]:
-    """What and hint for one of pydantic's own errors."""
+def _say(detail: ErrorDetails, loc: tuple[str | int, ...], written: object) -> tuple[str, str]:
+    """What and hint for one of pydantic's own errors; `written` is the value as in the file."""
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     shown = "nothing" if value is None else f"{value!r:.60}"
     if kind == "extra_forbidden":
@@ -111,15 +113,26 @@ def _say(detail: ErrorDetails, loc: tuple[str | int, ...]) -> tuple[str, str]:
         )
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"{shown} is out of bounds", f"must be {words} {context[key]:g}"
+        return f"{written} is out of bounds", f"must be {words} {_in_units_of(written, context[key])}"
     if kind == "literal_error":
         choices = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return unknown(str(loc[-1]), value, choices)
     if kind == "too_short":
         return "the list is empty", "at least one entry is needed"
+    if kind == "too_long":
+        return f"the list has {context['actual_length']} entries", f"at most {context['max_length']} are allowed"
     if kind == "string_pattern_mismatch":
         return f"{shown} is not allowed here", "a letter or digit, then letters, digits, '.', '_' or '-', 64 at most"
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}: {shown}", ""
+
+
+def _in_units_of(written: object, limit: float) -> str:
+    """A limit as a quantity of the kind that was written."""
+    for kind in (RATE, TIME, SIZE):
+        with suppress(UnitError):
+            kind.parse(written)
+            return kind.format(Decimal(limit))
+    return f"{limit:g}"
 
 
 def unknown_key(key: str, allowed: list[str]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     PrivateAttr,
     Tag,
     ValidationInfo,
@@ -20,14 +21,18 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from testbed.spec import known
 from testbed.spec.checks import cross_check
-from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, unknown
+from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
 from topologies.fabric import Fabric, TopologyError
 
 MAX_RATE = 10**14
 MAX_TIME = 10.0**13
+
+BufferSize = Annotated[Size, Field(le=16 << 30)]
 
 
 class Topology(Model):
@@ -63,6 +68,10 @@ class Topology(Model):
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
         return {self.kind: self.params}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return known.topology_schema()
 
 
 def _steps(key: str) -> list[str | int]:
@@ -153,9 +162,18 @@ class Clock(Model):
             return "virtual"
         return {"real": {"dilation": "auto" if self.dilation is None else self.dilation}}
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        dilation = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 10**9}]}
+        real = {"type": "object", "properties": {"dilation": dilation}, "additionalProperties": False}
+        written = {"type": "object", "properties": {"real": real}, "required": ["real"], "additionalProperties": False}
+        return {"anyOf": [{"enum": ["virtual", "real"]}, written]}
+
 
 class Control(Model):
-    routing: str = Field(default="ecmp", description="how the controller finds paths")
+    routing: str = Field(
+        default="ecmp", description="how the controller finds paths", json_schema_extra=names(known.routings)
+    )
     reaction: Time = default("1ms", "emulated time from a port's change to the new rules", le=MAX_TIME)
 
     @field_validator("routing")
@@ -173,11 +191,21 @@ class Transport(Model):
 
 class CollectiveStep(Model):
     kind: ClassVar[Literal["collective"]] = "collective"
-    collective: str = Field(description="what the ranks do together")
-    algorithm: str = Field(default="", description="how they do it (the first that the collective has)")
-    sizes: list[Size] = Field(min_length=1, max_length=1000, description="bytes of a rank's buffer, one run each")
-    dtype: str = Field(default="float32", description="type of an element")
-    op: str | None = Field(default=None, description="how elements are combined (`sum` where they are)")
+    collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
+    algorithm: str = Field(
+        default_factory=str,
+        description="how they do it (the first that the collective has)",
+        json_schema_extra=names(known.every_algorithm),
+    )
+    sizes: list[BufferSize] = Field(
+        min_length=1, max_length=1000, description="each is measured: bytes in the sense of nccl-tests (see below)"
+    )
+    dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
+    op: str | None = Field(
+        default=None,
+        description="how elements are combined (left out: `sum`, or nothing to combine)",
+        json_schema_extra=names(lambda: [*known.ops(), None]),
+    )
     iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
     warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
     ranks: list[int] | None = Field(default=None, description="the ranks that take part, in ring order (null: all)")
@@ -197,7 +225,7 @@ class CollectiveStep(Model):
 class Flow(Model):
     from_: int = Field(alias="from", description="rank that writes")
     to: int = Field(description="rank whose memory is written")
-    size: Size = Field(gt=0, description="payload")
+    size: BufferSize = Field(gt=0, description="payload")
     start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
 
 

@@ -1,4 +1,4 @@
-"""YAML with a line for every key and value, so that an error can name its place.
+"""YAML with a line for every key and list item, so that an error can name its place.
 
 YAML 1.2 (`on` and `no` are words, not booleans), one document, plain data only.  Aliases are followed within a
 budget, so that a small file cannot grow without bound.
@@ -30,19 +30,26 @@ class YamlProblem(Exception):
 
 @dataclass
 class Document:
-    """The data, and the line (from 1) of every value and of every key."""
+    """The data, and the line (from 1) of every key and list item."""
 
     data: Any = None
-    value_lines: dict[Path, int] = field(default_factory=dict)
-    key_lines: dict[Path, int] = field(default_factory=dict)
+    lines: dict[Path, int] = field(default_factory=dict)
 
-    def line(self, path: Path, of_key: bool = False) -> int:
-        """The line of the value at `path` (or of its key); of the nearest enclosing one if there is none."""
-        if of_key and path in self.key_lines:
-            return self.key_lines[path]
-        while path and path not in self.value_lines:
+    def line(self, path: Path) -> int:
+        """The line of what is at `path`, or of the nearest enclosing thing if there is nothing."""
+        while path and path not in self.lines:
             path = path[:-1]
-        return self.value_lines.get(path, 1)
+        return self.lines.get(path, 1)
+
+    def value(self, path: Path) -> Any:
+        """The value as written at `path`; None where there is none."""
+        value = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                return None
+        return value
 
 
 def read(text: str) -> Document:
@@ -79,7 +86,7 @@ class _Builder:
             raise YamlProblem(f"more than {MAX_VALUES} values", line, path=path)
         if depth > MAX_DEPTH:
             raise YamlProblem("nested too deeply (or an alias that contains itself)", line, path=path)
-        self.document.value_lines[path] = line
+        self.document.lines.setdefault(path, line)  # a key's line comes first: its value may start below it
         if isinstance(node, MappingNode):
             return self.mapping(node, path, depth)
         if isinstance(node, SequenceNode):
@@ -97,9 +104,9 @@ class _Builder:
             key = str(key_node.value)
             here = (*path, key)
             if key in data:
-                first = self.document.key_lines[here]
+                first = self.document.lines[here]
                 raise YamlProblem(f"key {key!r} stands twice", line, f"it is already on line {first}", here)
-            self.document.key_lines[here] = line
+            self.document.lines[here] = line
             data[key] = self.build(value_node, here, depth + 1)
         return data
 

@@ -46,7 +46,7 @@ def _quantity(parse: Callable[[object], Any]) -> BeforeValidator:
 
 
 def _schema(kind: units.Kind) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": kind.pattern, "examples": [kind.example]})
+    return WithJsonSchema({"type": "string", "x-quantity": kind.name, "pattern": kind.pattern})
 
 
 Rate = Annotated[
@@ -58,6 +58,15 @@ Time = Annotated[
 Size = Annotated[
     int, _quantity(units.parse_size), PlainSerializer(units.format_size, when_used="json"), _schema(units.SIZE)
 ]
+
+
+def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]], None]:
+    """For `json_schema_extra`: the names that a field knows, looked up when the schema is made."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        schema["enum"] = list(known())
+
+    return extend
 
 
 def default(text: str, description: str, **bounds: Any) -> Any:

@@ -1,0 +1,182 @@
+"""What is in a run's frames: one table of columns, from which the frames are built and the documentation is written.
+
+docs/results.md holds the table as Markdown (`as_markdown`); a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+TEXT = "str"
+COUNT = "int64"
+MAYBE = "Int64"  # an integer that some rows do not have
+REAL = "float64"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its pandas dtype, its unit ("" for a number without one or for text) and its meaning."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+def _counters(unit: str, **meanings: str) -> tuple[Column, ...]:
+    return tuple(Column(name, COUNT, unit, meaning) for name, meaning in meanings.items())
+
+
+_STEP = Column("step", COUNT, "", "index of the step in the experiment's workload")
+_NODE = Column("node", TEXT, "", "switch or NIC")
+_PORT = Column("port", COUNT, "", "port number on that node, from 1")
+
+ABOUT: dict[str, str] = {
+    "results": "one row per finished operation: an iteration of a collective at one size, or a flow",
+    "ranks": "one row per operation and rank: what `results` is computed from",
+    "ports": "one row per port of a switch or NIC, counted until the run's end",
+    "nics": "one row per NIC, with the names that mlx5 gives its counters",
+    "qps": "one row per queue pair",
+    "switches": "one row per switch",
+    "drops": "one row per node, port and reason for which frames were dropped",
+    "events": "one row per entry of the event log, in the order in which they were seen",
+}
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "results": (
+        _STEP,
+        Column("kind", TEXT, "", "`collective` or `flow`"),
+        Column("collective", TEXT, "", "name of the collective; missing for a flow"),
+        Column("flow", TEXT, "", "`FROM->TO`, as ranks; missing for a collective"),
+        Column("algorithm", TEXT, "", "algorithm of the collective; `write` for a flow"),
+        Column("dtype", TEXT, "", "element type of a collective"),
+        Column("op", TEXT, "", "reduction of a collective; missing where nothing is reduced"),
+        Column("ranks", COUNT, "", "how many ranks took part (2 for a flow)"),
+        Column("size_bytes", COUNT, "bytes", "size of the operation as nccl-tests counts it; payload of a flow"),
+        Column("iteration", COUNT, "", "number of the timed iteration, from 0"),
+        Column("start_ns", REAL, "ns, emulated", "first rank's call; a flow's start"),
+        Column("end_ns", REAL, "ns, emulated", "last rank's return; the sender's last completion"),
+        Column("time_ns", REAL, "ns, emulated", "end_ns - start_ns, exact to the picosecond"),
+        Column("algbw_Bps", REAL, "bytes/s", "size_bytes / time; missing where the time is 0"),
+        Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
+        Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
+    ),
+    "ranks": (
+        _STEP,
+        Column("kind", TEXT, "", "`collective` or `flow`"),
+        Column("operation", TEXT, "", "name of the collective, or `FROM->TO` of a flow"),
+        Column("flow_index", MAYBE, "", "index of the flow in its step; missing for a collective"),
+        Column("size_bytes", COUNT, "bytes", "size of the operation"),
+        Column("iteration", COUNT, "", "number of the timed iteration, from 0"),
+        Column("rank", COUNT, "", "the rank that this row is about"),
+        Column("start_ns", REAL, "ns, emulated", "this rank's call"),
+        Column("end_ns", REAL, "ns, emulated", "this rank's return"),
+        Column("wrong", COUNT, "elements", "wrong elements in this rank's result"),
+    ),
+    "ports": (
+        _NODE,
+        _PORT,
+        Column("peer", TEXT, "", "`NODE:PORT` at the other end of the cable"),
+        *_counters("frames", tx_frames="frames sent", rx_frames="frames received"),
+        *_counters("bytes", tx_bytes="bytes sent, without FCS, preamble and gap", rx_bytes="bytes received, likewise"),
+        *_counters("frames", drops="frames dropped here, for whatever reason"),
+        *_counters("bytes", queue_max_bytes="most bytes that ever stood in the output queue"),
+    ),
+    "nics": (
+        Column("nic", TEXT, "", "name of the NIC"),
+        Column("rank", COUNT, "", "rank that drives it"),
+        *_counters("packets", tx_vport_rdma_unicast_packets="RoCE packets sent"),
+        *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them"),
+        *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received"),
+        *_counters("bytes", rx_vport_rdma_unicast_bytes="bytes of them"),
+        *_counters(
+            "packets",
+            out_of_sequence="received ahead of the expected sequence number",
+            packet_seq_err="NAKs received for a sequence error",
+            duplicate_request="requests received a second time",
+            local_ack_timeout_err="times that an ACK did not come in time",
+            rnr_nak_retry_err="sends given up because the receiver never was ready",
+            rx_icrc_encapsulated="received with a wrong ICRC",
+            np_cnp_sent="congestion notifications sent",
+            rp_cnp_handled="congestion notifications acted on",
+            retransmitted="sent again",
+        ),
+    ),
+    "qps": (
+        *_counters("", rank="rank that owns it", qp="its number", peer="rank at the other end", peer_qp="number there"),
+        Column("path", TEXT, "", "`network` or `scale_up`"),
+        Column("state", TEXT, "", "state at the run's end"),
+        *_counters("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
+        *_counters("packets", tx_packets="packets sent"),
+        *_counters("bytes", tx_bytes="bytes sent"),
+        *_counters("packets", retransmitted="packets sent again"),
+    ),
+    "switches": (
+        Column("switch", TEXT, "", "name of the switch"),
+        *_counters("frames", frames_in="frames that came in", forwarding_drops="frames that no flow forwarded"),
+        *_counters("bytes", buffer_max_bytes="most bytes that ever stood in the shared buffer"),
+    ),
+    "drops": (
+        _NODE,
+        _PORT,
+        Column("reason", TEXT, "", "`tail`, `forwarding`, `cable`, `icrc`, `no_qp`, `fault` or `ttl`"),
+        *_counters("frames", count="how many"),
+        Column("headers", TEXT, "", "headers of the last one"),
+    ),
+    "events": (
+        Column("time_ns", REAL, "ns, emulated", "when; missing for what the testbed itself saw"),
+        Column("wall_s", REAL, "s, wall", "seconds since the run began"),
+        Column("event", TEXT, "", "kind, as in docs/fabricd-protocol.md, or one of the testbed's own"),
+        Column("rank", MAYBE, "", "the rank concerned, if one is"),
+        Column("node", TEXT, "", "the switch concerned, if one is"),
+        Column("port", MAYBE, "", "its port"),
+        Column("detail", TEXT, "", "everything else that the event said, as JSON"),
+    ),
+}
+
+# What a number is that a row does not say: a counter that did not count. Everything else is missing.
+_MISSING: dict[str, Any] = {COUNT: 0}
+
+
+def _data(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, list[Any]]]:
+    """(column, dtype, values) for all columns of the frame `name`, then for keys of the rows that no column has.
+
+    The latter (dtype None) are there so that nothing measured is lost.
+    """
+    columns = COLUMNS[name]
+    for c in columns:
+        yield c.name, c.dtype, [_MISSING.get(c.dtype) if (v := row.get(c.name)) is None else v for row in rows]
+    known = {c.name for c in columns}
+    for key in dict.fromkeys(k for row in rows for k in row if k not in known):
+        yield key, None, [row.get(key) for row in rows]
+
+
+def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The frame `name` (a key of COLUMNS) with these rows, the documented columns and their dtypes."""
+    import pandas as pd
+
+    return pd.DataFrame({key: pd.Series(values, dtype=dtype) for key, dtype, values in _data(name, rows)})
+
+
+def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The same as an Arrow table, for Parquet: a run can so be stored without waiting for pandas to load."""
+    import pyarrow as pa
+
+    types = {TEXT: pa.string(), COUNT: pa.int64(), MAYBE: pa.int64(), REAL: pa.float64(), None: None}
+    return pa.table({key: pa.array(values, types[dtype]) for key, dtype, values in _data(name, rows)})
+
+
+def as_markdown() -> str:
+    """The whole table for docs/results.md."""
+    parts = []
+    for name, columns in COLUMNS.items():
+        parts += [f"### `{name}`: {ABOUT[name]}", "", "| column | dtype | unit | meaning |", "|---|---|---|---|"]
+        parts += [f"| `{c.name}` | {c.dtype} | {c.unit} | {c.meaning} |" for c in columns]
+        parts.append("")
+    return "\n".join(parts)

@@ -1,0 +1,159 @@
+"""Reads a run folder back, whole or not: `results.load(run)` gives a `Run` with pandas frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.columns import frame
+from results.metrics import counter_rows, rank_rows, result_rows
+from results.store import RUNS, StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Run:
+    """A run on disk. Its frames have the columns of results.columns; they are read when first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
+        return self._json("state.json")
+
+    @cached_property
+    def experiment(self) -> dict[str, Any]:
+        """The experiment as resolved, every default written out."""
+        from ruamel.yaml import YAML
+
+        path = self.path / "experiment.yaml"
+        return dict(YAML(typ="safe").load(path)) if path.exists() else {}
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, kernel, seed, git commit."""
+        return self._json("environment.json")
+
+    @cached_property
+    def fidelity(self) -> dict[str, Any]:
+        """`verdict`, `reasons`, `advice`; empty if the run did not get that far."""
+        return self._json("fidelity.json")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What `testbed run --json` printed; `run` is where the folder is now."""
+        summary = self._json("summary.json")
+        return {**summary, "run": str(self.path)} if summary else {}
+
+    @cached_property
+    def steps(self) -> list[dict[str, Any]]:
+        """What each step of the workload is, as results.metrics.result_rows takes it."""
+        return list(self._json("steps.json").get("steps", []))
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """One row per finished operation."""
+        return self._frame("results")
+
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        """One row per operation and rank."""
+        return self._frame("ranks")
+
+    @cached_property
+    def ports(self) -> pd.DataFrame:
+        """One row per port."""
+        return self._frame("ports")
+
+    @cached_property
+    def nics(self) -> pd.DataFrame:
+        """One row per NIC."""
+        return self._frame("nics")
+
+    @cached_property
+    def qps(self) -> pd.DataFrame:
+        """One row per queue pair."""
+        return self._frame("qps")
+
+    @cached_property
+    def switches(self) -> pd.DataFrame:
+        """One row per switch."""
+        return self._frame("switches")
+
+    @cached_property
+    def drops(self) -> pd.DataFrame:
+        """One row per node, port and reason of dropped frames."""
+        return self._frame("drops")
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """The event log."""
+        return self._frame("events")
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a frame as plain data; None where a value is missing.
+
+        Of a run that was killed before its frames were stored, what the lines and counters so far give.
+        """
+        import pyarrow.parquet as pq
+
+        path = self.path / "metrics" / f"{name}.parquet"
+        if path.exists():
+            return list(pq.read_table(path).to_pylist())
+        if name == "events":
+            return [event_row(e) for e in self._lines("events.jsonl")]
+        if name in ("results", "ranks"):
+            ranks = rank_rows(self._lines("measurements.jsonl"))
+            return ranks if name == "ranks" else result_rows(ranks, self.steps)
+        return counter_rows(self._json("counters.json"))[name]
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        return frame(name, self.rows(name))
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        """The complete lines of a file; a killed run may leave half a line at the end."""
+        path = self.path / name
+        if not path.exists():
+            return []
+        text = path.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def event_row(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the event log as a row of the frame `events`."""
+    own = ("time_ns", "wall_s", "event", "rank", "port")
+    detail = {k: v for k, v in event.items() if k not in (*own, "switch")}
+    return {
+        **{k: event.get(k) for k in own},
+        "node": event.get("switch"),
+        "detail": json.dumps(detail) if detail else None,
+    }
+
+
+def load(run: str | Path) -> Run:
+    """The run in the folder `run`, or of that name under results/runs.
+
+    Raises StoreError if there is no run. A failed or killed run loads too: see `Run.state`.
+    """
+    path = Path(run)
+    for candidate in (path, RUNS / path):
+        if (candidate / "state.json").exists():
+            return Run(candidate)
+    if path.exists():
+        raise StoreError("this is no run folder: it has no state.json", str(run))
+    raise StoreError("there is no such run", str(run), _known())
+
+
+def _known() -> str:
+    runs = sorted(p.parent.name for p in RUNS.glob("*/state.json"))
+    return f"the latest here is {RUNS / runs[-1]}" if runs else f"there is none in {RUNS}"

@@ -1,0 +1,181 @@
+"""From what ranks and hardware report to the figures of a run, and to the hash that says whether two runs agree.
+
+Times are counted in whole picoseconds inside, because a sum or difference of float nanoseconds need not be
+exact; what comes out is picoseconds / 1000, which prints with at most three decimals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+Row = dict[str, Any]
+
+# The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
+COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops")
+
+
+def picoseconds(ns: float) -> int:
+    """Whole picoseconds of a time in ns (exact up to 2000 s of emulated time)."""
+    return round(ns * 1000)
+
+
+def nanoseconds(ps: int) -> int | float:
+    """Picoseconds as ns: an int where it is whole, else a float that prints with at most three decimals."""
+    return ps // 1000 if ps % 1000 == 0 else ps / 1000
+
+
+def bandwidth(size_bytes: int, time_ps: int) -> float | None:
+    """Bytes per second, correctly rounded; None for a time of 0 (one rank, or nothing to send)."""
+    return float(Fraction(size_bytes * 10**12, time_ps)) if time_ps > 0 else None
+
+
+def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Rows of the frame `ranks` from the workers' output lines, ordered by step, start of the operation and rank.
+
+    Lines of other kinds than `collective` and `flow` are passed over.
+    """
+    rows = [
+        {
+            "step": line["step"],
+            "kind": line["kind"],
+            "operation": _operation(line),
+            "flow_index": line.get("flow"),
+            "size_bytes": line["size_bytes"],
+            "iteration": line.get("iteration", 0),
+            "rank": line["rank"],
+            "start_ns": nanoseconds(picoseconds(line["start_ns"])),
+            "end_ns": nanoseconds(picoseconds(line["end_ns"])),
+            "wrong": line["wrong"],
+        }
+        for line in lines
+        if line.get("kind") in ("collective", "flow")
+    ]
+    began: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        began[_key(row)] = min(row["start_ns"], began.get(_key(row), row["start_ns"]))
+    rows.sort(key=lambda r: (r["step"], began[_key(r)], _key(r), r["rank"]))
+    return rows
+
+
+def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Rows of the frame `results`: one per operation that every rank taking part has finished.
+
+    `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
+    "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
+    part, "busbw_factor"}`. That factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
+    """
+    operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice
+    for row in rank_rows:
+        operations[*_key(row), seen[*_key(row), row["rank"]]].append(row)
+        seen[*_key(row), row["rank"]] += 1
+    make = {"collective": _collective, "flow": _flow}
+    made = (make[rows[0]["kind"]](rows, steps[rows[0]["step"]]) for rows in operations.values())
+    return [row for row in made if row is not None]
+
+
+def _operation(line: Mapping[str, Any]) -> str:
+    return str(line["collective"]) if line["kind"] == "collective" else f"{line['from']}->{line['to']}"
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells one operation from another."""
+    flow = row.get("flow_index")
+    return row["step"], -1 if flow is None else flow, row["size_bytes"], row["iteration"]
+
+
+def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
+    if len(rows) < step["ranks"]:
+        return None
+    start = min(picoseconds(r["start_ns"]) for r in rows)
+    end = max(picoseconds(r["end_ns"]) for r in rows)
+    what = {key: step[key] for key in ("collective", "algorithm", "dtype", "op", "ranks")}
+    return _result(rows, start, end, step["busbw_factor"], {**what, "flow": None})
+
+
+def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
+    """A flow's time is its sender's; what is wrong with it is what its receiver says."""
+    name = rows[0]["operation"]
+    sender = [r for r in rows if r["rank"] == int(name.split("->")[0])]
+    if len(rows) < 2 or not sender:
+        return None
+    what = {"collective": None, "flow": name, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
+
+
+def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: float, what: Row) -> Row:
+    size = rows[0]["size_bytes"]
+    algbw = bandwidth(size, end - start)
+    return {
+        "step": rows[0]["step"],
+        "kind": rows[0]["kind"],
+        **what,
+        "size_bytes": size,
+        "iteration": rows[0]["iteration"],
+        "start_ns": nanoseconds(start),
+        "end_ns": nanoseconds(end),
+        "time_ns": nanoseconds(end - start),
+        "algbw_Bps": algbw,
+        "busbw_Bps": None if algbw is None else algbw * busbw_factor,
+        "wrong": sum(r["wrong"] for r in rows),
+    }
+
+
+def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """fabricd's counters as rows of the frames `ports`, `nics`, `qps`, `switches` and `drops`."""
+    tables = {name: [dict(row) for row in counters.get(name, [])] for name in COUNTER_TABLES}
+    for port in tables["ports"]:
+        port["drops"] = sum(port.get("drops", {}).values())
+    return tables
+
+
+def counter_totals(counters: Mapping[str, Any]) -> dict[str, Any]:
+    """The few totals that a run prints: drops by reason, ECN marks, pauses received, packets sent again."""
+    drops: dict[str, int] = defaultdict(int)
+    for drop in counters.get("drops", []):
+        drops[drop["reason"]] += drop["count"]
+    ports, nics = counters.get("ports", []), counters.get("nics", [])
+    return {
+        "drops": dict(sorted(drops.items())),
+        "ecn_marked": sum(p.get("ecn_marked", 0) for p in ports),
+        "pause_rx": sum(v for row in (*ports, *nics) for k, v in row.items() if k.startswith("rx_") and "pause" in k),
+        "retransmitted": sum(n.get("retransmitted", 0) for n in nics),
+    }
+
+
+def metrics_sha256(
+    results: Sequence[Mapping[str, Any]], ranks: Sequence[Mapping[str, Any]], counters: Mapping[str, Any]
+) -> str:
+    """Hash over everything measured in emulated time; two runs of one experiment and seed must agree in it.
+
+    Nothing of wall time, host or paths goes in, and neither does the order in which the rows arrived.
+    """
+    document = {
+        "version": 1,
+        "results": _sorted(results),
+        "ranks": _sorted(ranks),
+        "counters": {name: _sorted(counters.get(name, [])) for name in COUNTER_TABLES},
+    }
+    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+
+def _sorted(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+    return sorted((_plain(row) for row in rows), key=_canonical)
+
+
+def _plain(value: Any) -> Any:
+    """The value with whole floats as ints: 5.0 and 5 are one number, whoever wrote it."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

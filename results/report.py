@@ -1,0 +1,156 @@
+"""A run's report as plain Markdown: readable in a terminal, and anywhere that renders Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MOST_ROWS = 200  # of a table; the frames have all
+
+_INVALID = "**These figures are invalid: do not use them.** "
+
+
+def report(
+    *,
+    name: str,
+    error: Mapping[str, Any] | None,
+    clock: str,
+    fidelity: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    events: Sequence[Mapping[str, Any]],
+    environment: Mapping[str, Any],
+    metrics_sha256: str,
+) -> str:
+    """The whole report. `results` and `tables` (ports, nics, qps, switches, drops) are rows of the frames."""
+    parts = [f"# {name}", ""]
+    if error:
+        parts += [f"**The run failed**: {error['what']}", ""]
+        parts += [f"- {key}: {error[key]}" for key in ("where", "hint") if error.get(key)] + [""]
+        parts += ["What follows was measured until then.", ""]
+    parts += _fidelity(clock, fidelity)
+    parts += ["## Results", ""]
+    if fidelity["verdict"] == "invalid":
+        parts += [_INVALID + "; ".join(fidelity["reasons"]), ""]
+    parts += _results(results)
+    parts += _drops(tables["drops"])
+    parts += _busiest(tables["ports"])
+    parts += _events(events)
+    parts += _environment(environment, metrics_sha256)
+    return "\n".join(parts)
+
+
+def _fidelity(clock: str, fidelity: Mapping[str, Any]) -> list[str]:
+    lines = [f"## Fidelity: {fidelity['verdict']} ({clock} clock)", ""]
+    lines += [f"- {reason}" for reason in fidelity["reasons"]]
+    lines += [f"- to change it: {advice}" for advice in fidelity["advice"]]
+    return [*lines, ""] if fidelity["reasons"] else lines
+
+
+def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not results:
+        return ["Nothing was measured.", ""]
+    head = (
+        "operation",
+        "algorithm",
+        "ranks",
+        "size (B)",
+        "iteration",
+        "time (us)",
+        "algbw (GB/s)",
+        "busbw (GB/s)",
+        "#wrong",
+    )
+    rows = (
+        (
+            r["collective"] or f"flow {r['flow']}",
+            r["algorithm"],
+            r["ranks"],
+            r["size_bytes"],
+            r["iteration"],
+            f"{r['time_ns'] / 1e3:.3f}",
+            gigabytes(r["algbw_Bps"]),
+            gigabytes(r["busbw_Bps"]),
+            r["wrong"],
+        )
+        for r in results
+    )
+    return _table(head, rows, len(results))
+
+
+def gigabytes(rate: float | None) -> str:
+    """A bandwidth in GB/s with two decimals."""
+    return "-" if rate is None else f"{rate / 1e9:.2f}"
+
+
+def _drops(drops: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not drops:
+        return ["No frame was dropped.", ""]
+    head = ("node", "port", "reason", "frames", "headers of the last one")
+    rows = sorted(drops, key=lambda d: -d["count"])
+    return ["## Dropped frames", "", *_table(head, ([d[k] for k in _DROP] for d in rows), len(drops))]
+
+
+_DROP = ("node", "port", "reason", "count", "headers")
+
+
+def _busiest(ports: Sequence[Mapping[str, Any]], most: int = 10) -> list[str]:
+    sending = sorted((p for p in ports if p["tx_bytes"]), key=lambda p: -p["tx_bytes"])[:most]
+    if not sending:
+        return []
+    head = ("port", "peer", "frames sent", "bytes sent", "longest queue (B)")
+    rows = (
+        (f"{p['node']}:{p['port']}", p.get("peer", ""), p["tx_frames"], p["tx_bytes"], p.get("queue_max_bytes", 0))
+        for p in sending
+    )
+    return ["## Busiest ports", "", *_table(head, rows, len(sending))]
+
+
+def _events(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    told = [e for e in events if e["event"] != "worker_done"]
+    if not told:
+        return []
+    rows = ((e.get("time_ns") if e.get("time_ns") is not None else "", e["event"], _detail(e)) for e in told)
+    return ["## Events", "", *_table(("time (ns)", "event", "detail"), rows, len(told))]
+
+
+def _detail(event: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in event.items() if k not in ("event", "time_ns", "wall_s", "id"))
+
+
+def _environment(environment: Mapping[str, Any], metrics_sha256: str) -> list[str]:
+    tools = [v for v in environment.get("tools", {}).values() if v]
+    told = {
+        "date": environment.get("date"),
+        "seed": environment.get("seed"),
+        "commit": environment.get("commit"),
+        "system": f"{environment.get('system')}, kernel {environment.get('kernel')}, {environment.get('cpus')} CPUs",
+        "tools": "; ".join([f"Python {environment.get('python')}", *tools]),
+        "metrics_sha256": metrics_sha256,
+    }
+    return ["## Environment", "", *(f"- {key}: {value}" for key, value in told.items() if value is not None), ""]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], count: int) -> list[str]:
+    """A Markdown table with its columns padded, so that it can be read as text too."""
+    cells = [[_cell(c) for c in row] for _, row in zip(range(MOST_ROWS), rows, strict=False)]
+    number = [all(_is_number(row[i]) for row in cells) for i in range(len(head))]
+    widths = [max(len(head[i]), *(len(row[i]) for row in cells), 3) for i in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, number, strict=True))
+        return f"| {' | '.join(padded)} |"
+
+    rule = "|".join("-" * (w + 1) + ":" if n else "-" * (w + 2) for w, n in zip(widths, number, strict=True))
+    lines = [line(head), f"|{rule}|", *(line(row) for row in cells)]
+    if count > len(cells):
+        lines += ["", f"{count - len(cells)} more rows are in the frames."]
+    return [*lines, ""]
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.replace(".", "", 1).isdecimal()

@@ -1,0 +1,192 @@
+#!/bin/sh
+# Brings a fresh Debian 12/13 or Ubuntu 22.04/24.04 to the point where Railbed runs, then does what was asked.
+# Every step looks first whether it is needed, so a second call goes straight to the goal.
+set -eu
+cd "$(dirname "$0")"
+
+packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
+          gcc libc6-dev libjansson-dev libdeflate-dev ca-certificates"
+stamp=.venv/.railbed
+
+usage() {
+    cat <<'END'
+usage: ./setup.sh VERB [ARGUMENT...]
+
+  run     set up, then run experiments/quickstart.yaml (arguments go to `testbed run`)
+  test    set up, lint, build with and without sanitizers, run the tests (arguments go to pytest)
+  bench   set up, run the benchmarks (arguments go to them)
+  lint    set up, check style and types
+  build   set up only: system packages, .venv, fabricd
+
+Needs root, or sudo for what only root can do.  Afterwards .venv/bin/testbed is the command.
+END
+}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { printf 'setup: error: %s\n' "$*" >&2; exit 3; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo -- "$@"
+    else
+        fail "this needs root, and there is no sudo: $*"
+    fi
+}
+
+# --- system packages -------------------------------------------------------
+
+os_id() {
+    # shellcheck disable=SC1091
+    (. /etc/os-release 2>/dev/null && printf '%s:%s' "${ID:-unknown}" "${VERSION_ID:-}") || printf 'unknown:'
+}
+
+# Ubuntu 22.04's python3 is 3.10; its universe repository has 3.11 too.
+choose_python() {
+    case "$(os_id)" in
+        ubuntu:22.04) python=/usr/bin/python3.11 ;;
+        *) python=/usr/bin/python3 ;; # the system's own: a worker container sees it too
+    esac
+    packages="$packages ${python##*/} ${python##*/}-venv ${python##*/}-dev"
+}
+
+missing_packages() {
+    # shellcheck disable=SC2086
+    have=$(dpkg-query -W -f '${Package}=${db:Status-Status} ' $packages 2>/dev/null) || true
+    for package in $packages; do
+        case " $have" in *" $package=installed "*) ;; *) printf ' %s' "$package" ;; esac
+    done
+}
+
+install_packages() {
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "no apt-get here: taking what is installed ($(os_id) is not Debian or Ubuntu)"
+        return
+    fi
+    missing=$(missing_packages)
+    [ -n "$missing" ] || return 0
+    say "installing$missing"
+    # shellcheck disable=SC2086
+    as_root sh -s -- $missing <<'END' || fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
+set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "setup: apt-get update failed; trying with the old lists" >&2
+if command -v debconf-set-selections >/dev/null; then
+    echo "wireshark-common wireshark-common/install-setuid boolean false" | debconf-set-selections
+    echo "iperf3 iperf3/start_daemon boolean false" | debconf-set-selections
+fi
+log=$(mktemp)
+if ! apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" </dev/null >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    rm -f "$log"
+    exit 1
+fi
+rm -f "$log"
+END
+}
+
+# --- .venv -----------------------------------------------------------------
+
+hash_of() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
+
+make_venv() {
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+        fail "Python 3.11 or newer is needed as $python (found: $("$python" --version 2>&1 || echo none))"
+    system=$(printf '%s\n' "$PWD" "$(os_id)" "$(uname -m)" "$("$python" --version)" | hash_of - requirements.lock)
+    project=$(hash_of pyproject.toml setup.py)
+    if [ ! -x .venv/bin/python ] || [ "$system" != "$(cat $stamp-system 2>/dev/null)" ]; then
+        say "making .venv"
+        "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
+        .venv/bin/python -m pip install -q --disable-pip-version-check --no-input -r requirements.lock ||
+            fail "the packages of requirements.lock could not be installed (see above)"
+        printf '%s\n' "$system" >$stamp-system
+    fi
+    if [ ! -x .venv/bin/testbed ] || [ "$project" != "$(cat $stamp-project 2>/dev/null)" ]; then
+        say "installing the testbed command"
+        .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
+            fail "Railbed could not be installed into .venv (see above)"
+        for page in hardware/*.[1-9] hardware/fabricd/*.[1-9]; do
+            [ -f "$page" ] || continue
+            mkdir -p ".venv/share/man/man${page##*.}"
+            ln -sf "$PWD/$page" ".venv/share/man/man${page##*.}/"
+        done
+        printf '%s\n' "$project" >$stamp-project
+    fi
+}
+
+build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
+
+# --- Open vSwitch ----------------------------------------------------------
+
+ovs_answers() { as_root ovs-vsctl --timeout=10 --no-headings list-br >/dev/null 2>&1; }
+
+start_ovs() {
+    command -v ovs-vsctl >/dev/null 2>&1 || fail "Open vSwitch is not installed"
+    ! ovs_answers || return 0
+    say "starting Open vSwitch"
+    if [ -d /run/systemd/system ]; then
+        as_root systemctl start openvswitch-switch >&2 || true
+    else
+        # Complains about the kernel module where there is none; the userspace datapath does not need it.
+        log=$(mktemp)
+        as_root /usr/share/openvswitch/scripts/ovs-ctl start --system-id=random >"$log" 2>&1 || true
+        ovs_answers || cat "$log" >&2
+        rm -f "$log"
+    fi
+    ovs_answers || fail "Open vSwitch does not start; see /var/log/openvswitch"
+}
+
+# --- verbs -----------------------------------------------------------------
+
+set_up() {
+    choose_python
+    install_packages
+    make_venv
+    build_fabricd
+}
+
+lint() {
+    .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+}
+
+verb=${1:-help}
+[ $# -eq 0 ] || shift
+case "$verb" in
+    run)
+        set_up
+        start_ovs
+        as_root .venv/bin/testbed run experiments/quickstart.yaml "$@"
+        ;;
+    test)
+        set_up
+        start_ovs
+        linted=0
+        lint || linted=1
+        [ ! -x controllers/ryu-env.sh ] || controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"
+        build_fabricd --sanitize
+        [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
+        as_root .venv/bin/python -m pytest "$@" || exit
+        exit "$linted"
+        ;;
+    bench)
+        set_up
+        start_ovs
+        as_root .venv/bin/python -m tests.bench "$@"
+        ;;
+    lint)
+        set_up
+        lint
+        ;;
+    build)
+        set_up
+        ;;
+    help | -h | --help)
+        usage
+        ;;
+    *)
+        usage >&2
+        say "unknown verb: $verb"
+        exit 2
+        ;;
+esac

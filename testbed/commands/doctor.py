@@ -1,0 +1,59 @@
+"""`testbed doctor`: the findings as a table, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.errors import MACHINE_CANNOT
+
+if TYPE_CHECKING:
+    from testbed.doctor import Finding
+
+
+@click.command(short_help="Say whether this machine can run it, and what to mend.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Check everything that a run needs of this machine.
+
+    Says of each lack what it costs and how to mend it.  Exits with 3 if a run is impossible.
+
+    \b
+    Examples:
+      testbed doctor
+      testbed doctor --json | jq '.checks[] | select(.status != "ok")'
+    """
+    from testbed import doctor
+
+    findings = doctor.examine()
+    possible = all(f.status != "fail" for f in findings)
+    if as_json:
+        click.echo(json.dumps({"possible": possible, "checks": [f.to_dict() for f in findings]}))
+    else:
+        _show(findings, possible)
+    ctx.exit(0 if possible else MACHINE_CANNOT)
+
+
+def _show(findings: list[Finding], possible: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+    table = Table(box=None, pad_edge=False)
+    for heading in ("need", "", "found"):
+        table.add_column(heading, overflow="fold")
+    for f in findings:
+        table.add_row(f.name, Text(f.status, colours[f.status]), Text(f.found))
+        for label, text in (("costs", f.cost), ("mend", f.mend)):
+            if text:
+                table.add_row("", "", Text.assemble((f"{label}: ", "dim"), text))
+    console = Console(highlight=False)
+    console.print(table)
+    if possible:
+        console.print("This machine can run it: testbed run experiments/quickstart.yaml")
+    else:
+        console.print("This machine cannot run it: mend what says fail above.", style="bold red")

@@ -1,0 +1,56 @@
+"""`testbed run`: one measured run of an experiment."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("file")
+@click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed, instead of the experiment's.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
+def command(file: str, out: str | None, seed: int | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Run the experiment in FILE: build its fabric, run its workload, store and show what was measured.
+
+    \b
+    Examples:
+      testbed run experiments/quickstart.yaml
+      testbed run experiments/quickstart.yaml --set workload.0.iterations=10 --out /tmp/quick
+      testbed run experiments/quickstart.yaml --json | jq .results
+
+    Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (see `testbed doctor`).
+    """
+    from testbed.overrides import override
+    from testbed.progress import for_stderr
+    from testbed.run import RunFailed, run
+    from testbed.spec import load
+
+    experiment = override(load(file), [*settings, *([f"seed={seed}"] if seed is not None else [])])
+    try:
+        with for_stderr() as progress:
+            result = run(experiment, out, progress)
+    except RunFailed as failure:
+        if as_json:
+            click.echo(json.dumps({"error": failure.to_dict(), "run": str(failure.folder)}))
+            sys.exit(failure.exit_code)
+        if failure.results:
+            _show(failure.folder)
+        click.echo(f"What was measured until then is in {failure.folder}", err=True)
+        raise
+    if as_json:
+        click.echo(json.dumps(result.to_dict()))
+    else:
+        _show(result.folder)
+
+
+def _show(folder: Path) -> None:
+    from results import load
+    from testbed.table import of_run, show
+
+    show(of_run(load(folder)))

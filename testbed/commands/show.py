@@ -1,0 +1,159 @@
+"""`testbed show`: a run's figures and counters, a topology, an experiment with all its defaults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from results import Run
+    from topologies import Fabric
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Show a run, a topology or an experiment.
+
+    \b
+    Examples:
+      testbed show run results/runs/20260101-120000-quickstart
+      testbed show counters results/runs/20260101-120000-quickstart nics
+      testbed show topology torus dims=4,4 --svg torus.svg
+      testbed show experiment experiments/quickstart.yaml
+    """
+
+
+def _load(run: str) -> Run:
+    from results import StoreError, load
+    from testbed.errors import InputError
+
+    try:
+        return load(run)
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+
+
+@command.command("run")
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print what `testbed run --json` printed.")
+def show_run(run: str, as_json: bool) -> None:
+    """Show the figures of RUN: a run folder, or its name in results/runs.
+
+    \b
+    Examples:
+      testbed show run results/runs/20260101-120000-quickstart
+      testbed show run 20260101-120000-quickstart --json
+    """
+    from testbed.table import of_run, show
+
+    loaded = _load(run)
+    if not as_json:
+        show(of_run(loaded))
+    elif loaded.summary:
+        click.echo(json.dumps(loaded.summary))
+    else:
+        error = loaded.state["error"] or {"what": f"the run is {loaded.state['state']}", "where": run, "hint": ""}
+        click.echo(json.dumps({"error": error, "run": str(loaded.path)}))
+
+
+@command.command("counters")
+@click.argument("run")
+@click.argument("frame", type=click.Choice(["ports", "nics", "qps", "switches", "drops", "events"]), default="ports")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
+def show_counters(run: str, frame: str, as_json: bool) -> None:
+    """Show one of the counter tables of RUN (ports by default); columns that are 0 everywhere are left out.
+
+    \b
+    Examples:
+      testbed show counters 20260101-120000-quickstart
+      testbed show counters 20260101-120000-quickstart drops
+    """
+    from testbed.table import counters, show
+
+    rows = _load(run).rows(frame)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        show(counters(frame, rows), wide=True)
+
+
+@command.command("topology")
+@click.argument("what", metavar="FILE|KIND")
+@click.argument("parameters", nargs=-1, metavar="[PARAMETER=VALUE]...")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw it into this SVG file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole graph as JSON.")
+def show_topology(what: str, parameters: tuple[str, ...], svg: Path | None, as_json: bool) -> None:
+    """Show the topology of an experiment FILE, or of a KIND with its parameters. Nothing is created on the machine.
+
+    \b
+    Examples:
+      testbed show topology experiments/quickstart.yaml
+      testbed show topology rail servers=4 gpus=2 --svg rail.svg
+      testbed show topology torus dims=4,4
+    """
+    from topologies.draw import as_svg, as_text
+
+    fabric = _fabric(what, parameters)
+    if svg is not None:
+        svg.write_text(as_svg(fabric))
+        click.echo(f"drawn into {svg}", err=True)
+    if as_json:
+        click.echo(json.dumps(fabric.to_dict()))
+    elif svg is None:
+        click.echo(as_text(fabric))
+
+
+def _fabric(what: str, parameters: tuple[str, ...]) -> Fabric:
+    from testbed.errors import InputError
+    from topologies import KINDS, TopologyError, build
+
+    if what not in KINDS:
+        from testbed.spec import load
+
+        if parameters:
+            hint = f"kinds of topology: {', '.join(KINDS)}"
+            raise InputError(f"parameters go with a kind of topology, and {what!r} is none", "command line", hint)
+        if "." not in what and not Path(what).exists():
+            hint = f"name an experiment file, or one of {', '.join(KINDS)}"
+            raise InputError(f"there is no topology and no file called {what!r}", "command line", hint)
+        return load(what).build_fabric()
+    try:
+        return build(what, dict(_parameter(p) for p in parameters))
+    except TopologyError as error:
+        raise InputError(error.what, f"command line: {error.key}", error.hint) from None
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    """`servers=4` or `dims=4,4`."""
+    from testbed.errors import InputError
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError("a parameter is NAME=VALUE", f"command line: {text}", "such as servers=4 or dims=4,4")
+    numbers = [int(n) if n.lstrip("-").isdecimal() and len(n) < 20 else n for n in value.split(",")]
+    return name, numbers if len(numbers) > 1 or name == "dims" else numbers[0]
+
+
+@command.command("experiment")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def show_experiment(file: str, as_json: bool) -> None:
+    """Show the experiment in FILE with every default written out, as it goes into a run's folder.
+
+    \b
+    Examples:
+      testbed show experiment experiments/quickstart.yaml
+    """
+    import sys
+
+    from testbed.spec import load
+    from testbed.yaml import dump
+
+    resolved = load(file).resolved()
+    if as_json:
+        click.echo(json.dumps(resolved))
+    else:
+        dump(resolved, sys.stdout)

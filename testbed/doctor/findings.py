@@ -1,0 +1,62 @@
+"""What an examination finds, and the register of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`found` is the state of the machine; `cost` what it prevents or worsens, `mend` how to change it."""
+
+    name: str
+    status: Status
+    found: str
+    cost: str = ""
+    mend: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+class Lack(Exception):
+    """Raised by a check: something is not as it should be.  `fatal` lacks make a run impossible."""
+
+    def __init__(self, found: str, cost: str, mend: str, *, fatal: bool = False) -> None:
+        super().__init__(found)
+        self.found, self.cost, self.mend, self.fatal = found, cost, mend, fatal
+
+
+@dataclass(frozen=True)
+class Check:
+    """`run` returns what it found when all is well, and raises Lack when not."""
+
+    name: str
+    run: Callable[[], str]
+    vital: bool  # its lack can make a run impossible; `require` looks at these only
+
+    def __call__(self) -> Finding:
+        try:
+            return Finding(self.name, "ok", self.run())
+        except Lack as lack:
+            return Finding(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
+        except Exception as error:  # a check that stumbles must not hide the others
+            found = f"could not be checked: {type(error).__name__}: {error}"
+            return Finding(self.name, "warn", found, "it is not known whether a run works")
+
+
+CHECKS: list[Check] = []
+
+
+def check(name: str, *, vital: bool = False) -> Callable[[Callable[[], str]], Callable[[], str]]:
+    """Register a function as the check called `name`; checks run and are shown in this order."""
+
+    def register(run: Callable[[], str]) -> Callable[[], str]:
+        CHECKS.append(Check(name, run, vital))
+        return run
+
+    return register

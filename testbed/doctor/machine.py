@@ -1,0 +1,209 @@
+"""The checks of what makes runs slow, small or doubtful: limits, memory, clock, load, programs, leftovers."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import socket
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+from testbed.doctor.findings import Lack, check
+from testbed.doctor.needs import need_program
+
+_STEAL_SECONDS = 0.2
+_SLEEPS = 40
+
+
+@check("kernel datapath")
+def kernel_datapath() -> str:
+    if Path("/sys/module/openvswitch").exists():
+        return "the kernel has Open vSwitch's module"
+    modules = Path("/lib/modules", os.uname().release)
+    if any(modules.glob("kernel/net/openvswitch/openvswitch.ko*")):
+        return "the kernel has Open vSwitch's module (not loaded)"
+    return "none: the userspace datapath serves both clocks"
+
+
+@check("programs")
+def programs() -> str:
+    cost = "fabrics work; what uses it does not: "
+    for name, package, use in (
+        ("ethtool", "ethtool", "TCP and UDP on hosts' kernel interfaces"),
+        ("tcpdump", "tcpdump", "captures from inside hosts"),
+        ("tshark", "tshark", "decoding captures"),
+        ("iperf3", "iperf3", "throughput of ordinary programs"),
+        ("ping", "iputils-ping", "ping from hosts"),
+    ):
+        need_program(name, package, cost + use)
+    return "ethtool, tcpdump, tshark, iperf3, ping"
+
+
+@check("python")
+def python() -> str:
+    version = ".".join(map(str, sys.version_info[:3]))
+    try:
+        requirements = metadata.requires("railbed") or []
+    except metadata.PackageNotFoundError:
+        raise Lack(
+            f"{version}, but Railbed is not installed in it", "dependencies unknown", "./setup.sh build"
+        ) from None
+    lacking = [name for name in map(_name_if_needed, requirements) if name and not _installed(name)]
+    if lacking:
+        raise Lack(f"{version} without {', '.join(lacking)}", "runs will fail", "./setup.sh build")
+    return f"{version} with all dependencies"
+
+
+def _name_if_needed(requirement: str) -> str | None:
+    """The package's name; None for those of extras and of other versions of Python."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return name.group() if name and ";" not in requirement else None
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@check("cgroups")
+def cgroups() -> str:
+    where = cgroup_controllers()
+    if not where:
+        raise Lack("no cgroups", "workers cannot be confined", "mount /sys/fs/cgroup", fatal=True)
+    lacking = [name for name in ("cpu", "memory", "pids") if name not in where]
+    if lacking:
+        cost = f"limits of workers on {', '.join(lacking)} have no effect"
+        raise Lack(f"no controller for {', '.join(lacking)}", cost, "enable them on the kernel's command line")
+    return ", ".join(f"{name} ({where[name]})" for name in ("cpu", "memory", "pids"))
+
+
+def cgroup_controllers() -> dict[str, str]:
+    """Controller -> `v1` or `v2`, as mounted here."""
+    found: dict[str, str] = {}
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount_point, kind, options, *_ = line.split(" ")
+        if kind == "cgroup":
+            found |= dict.fromkeys(options.split(","), "v1")
+        elif kind == "cgroup2":
+            controllers = Path(mount_point, "cgroup.controllers")
+            found |= dict.fromkeys(controllers.read_text().split() if controllers.exists() else [], "v2") | {
+                "unified": "v2"
+            }
+    return found
+
+
+@check("open files")
+def open_files() -> str:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        cost = f"about {max(0, hard - 200) // 2} switch ports and NICs fit into a fabric"
+        raise Lack(f"at most {hard} a process", cost, "raise the hard limit: ulimit -Hn 20000", fatal=hard < 256)
+    return f"{soft} a process, up to {'any number' if hard == resource.RLIM_INFINITY else hard}"
+
+
+@check("socket buffers")
+def socket_buffers() -> str:
+    default = int(Path("/proc/sys/net/core/rmem_default").read_text())
+    if default < 212_992:
+        cost = "Open vSwitch may lose frames that wait for it, and runs are flagged"
+        raise Lack(f"{default} bytes by default", cost, "sysctl net.core.rmem_default=212992")
+    return f"{default} bytes by default"
+
+
+@check("memory")
+def memory() -> str:
+    kib = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)
+    free = int(kib["MemAvailable"].split()[0]) >> 10
+    if free < 2048:
+        cost = "a few small workers fit (a rank takes about 100 MiB and its buffers)"
+        raise Lack(f"{free} MiB free", cost, "end other programs, or run on a larger machine", fatal=free < 256)
+    return f"{free / 1024:.1f} GiB free"
+
+
+@check("disk")
+def disk() -> str:
+    free = shutil.disk_usage(".").free >> 20
+    if free < 1024:
+        mend = "make room, or name another folder with --out"
+        raise Lack(f"{free} MiB free in {Path.cwd()}", "runs and captures may not fit", mend)
+    return f"{free / 1024:.0f} GiB free in {Path.cwd()}"
+
+
+@check("clock")
+def clock() -> str:
+    source_file = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = source_file.read_text().strip() if source_file.exists() else "unknown"
+    late_us = _late_us()
+    found = f"{source}, timers {late_us:.0f} us late"
+    cost = "with the real clock events run late: it needs a larger dilation (the virtual clock does not care)"
+    if source in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"):
+        raise Lack(found, cost, "use a machine whose clock source is tsc or its hypervisor's")
+    if late_us > 1000:
+        raise Lack(found, cost, "end other programs; use a kernel with high-resolution timers")
+    return found
+
+
+def _late_us() -> float:
+    """How late a timer of 100 us is, in us; exceeded by one in ten."""
+    late = []
+    for _ in range(_SLEEPS):
+        due = time.monotonic_ns() + 100_000
+        time.sleep(100e-6)
+        late.append(time.monotonic_ns() - due)
+    return sorted(late)[len(late) * 9 // 10] / 1000
+
+
+@check("load")
+def load() -> str:
+    processors = len(os.sched_getaffinity(0))
+    one_minute = os.getloadavg()[0]
+    steal = _steal_percent()
+    found = f"{one_minute:.1f} on {processors} processor{'s' * (processors != 1)}, {steal:.0f} % stolen"
+    cost = "runs take longer; with the real clock their figures may be doubtful (with the virtual clock not)"
+    if processors < 2:
+        raise Lack(found, cost, "give the machine a second processor")
+    if one_minute > processors or steal > 5:
+        raise Lack(found, cost, "end other programs, or wait")
+    return found
+
+
+def _steal_percent() -> float:
+    def sample() -> tuple[int, int]:
+        ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        return sum(ticks), ticks[7] if len(ticks) > 7 else 0
+
+    before, stolen_before = sample()
+    time.sleep(_STEAL_SECONDS)
+    after, stolen_after = sample()
+    return 100 * (stolen_after - stolen_before) / max(1, after - before)
+
+
+@check("loopback", vital=True)
+def loopback() -> str:
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=2),
+        ):
+            return "127.0.0.1 connects"
+    except OSError as error:
+        cost = "switches reach their controller over it"
+        raise Lack(f"127.0.0.1: {error.strerror or error}", cost, "ip link set lo up", fatal=True) from None
+
+
+@check("leftovers")
+def leftovers() -> str:
+    from testbed import ownership
+
+    dead = [record.id for record in ownership.fabrics() if record.state == "dead"]
+    if dead:
+        cost = "bridges, namespaces and files of killed runs take up room"
+        raise Lack(f"of dead fabrics: {', '.join(dead)}", cost, "testbed clean")
+    return "none"

@@ -1,0 +1,159 @@
+"""The checks without which no fabric comes up: rights, Open vSwitch, TAP devices, namespaces, containers, fabricd."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+from testbed.doctor.findings import Lack, check
+
+_CAPABILITIES = {
+    "CAP_NET_ADMIN": 12,
+    "CAP_NET_RAW": 13,
+    "CAP_SYS_CHROOT": 18,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+}
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+
+
+def output_of(*command: str, timeout: float = 10) -> str:
+    """Standard output of a command.  Raises OSError or subprocess.SubprocessError."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=True, stdin=subprocess.DEVNULL
+    )
+    return done.stdout
+
+
+def need_program(name: str, package: str, cost: str, *, fatal: bool = False) -> str:
+    """Path of a program.  Raises Lack."""
+    path = shutil.which(name)
+    if path is None:
+        raise Lack(f"{name} is not installed", cost, f"apt-get install {package}", fatal=fatal)
+    return path
+
+
+@check("root", vital=True)
+def root() -> str:
+    if os.geteuid() != 0:
+        cost = "only root can make network namespaces, TAP devices and bridges"
+        raise Lack(f"running as uid {os.geteuid()}, not root", cost, "run it with sudo", fatal=True)
+    effective = int(status_field("/proc/self/status", "CapEff"), 16)
+    lacking = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+    if lacking:
+        cost = "root without them cannot make namespaces and devices"
+        mend = "in a container: start it privileged, or add these capabilities"
+        raise Lack(f"root, but without {', '.join(lacking)}", cost, mend, fatal=True)
+    return "root with the capabilities needed"
+
+
+def status_field(path: str, name: str) -> str:
+    """The value of a `name: value` line.  Raises KeyError."""
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.strip()
+    raise KeyError(name)
+
+
+@check("open vswitch", vital=True)
+def open_vswitch() -> str:
+    cost = "every switch is an Open vSwitch bridge"
+    start = "systemctl start openvswitch-switch"
+    if not Path("/run/systemd/system").is_dir():
+        start = "/usr/share/openvswitch/scripts/ovs-ctl start --system-id=random"
+    need_program("ovs-vsctl", "openvswitch-switch", cost, fatal=True)
+    try:
+        columns = "--columns=ovs_version,datapath_types"
+        answer = output_of("ovs-vsctl", "--timeout=5", "--format=json", columns, "list", "Open_vSwitch")
+        version, datapaths = json.loads(answer)["data"][0]
+        output_of("ovs-appctl", "--timeout=5", "-t", "ovs-vswitchd", "version")
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError):
+        raise Lack("installed, but not running", cost, start, fatal=True) from None
+    known = datapaths[1] if isinstance(datapaths, list) else [datapaths]
+    if "netdev" not in known:
+        raise Lack(
+            f"version {version} without the netdev datapath",
+            "the virtual clock needs the userspace datapath",
+            "install the distribution's openvswitch-switch",
+            fatal=True,
+        )
+    return f"version {version} runs, userspace datapath"
+
+
+@check("tap devices", vital=True)
+def tap_devices() -> str:
+    cost = "every switch port is a TAP device"
+    device = Path("/dev/net/tun")
+    if not device.exists():
+        mend = "modprobe tun; in a container: pass /dev/net/tun in"
+        raise Lack(f"{device} is missing", cost, mend, fatal=True)
+    try:
+        with open(device, "r+b", buffering=0) as tun:  # the TAP goes away with the file
+            fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", b"rbdoctor%d", _IFF_TAP | _IFF_NO_PI))
+    except OSError as error:
+        mend = "run as root; in a container: add CAP_NET_ADMIN and allow the device"
+        raise Lack(f"{device}: {error.strerror}", cost, mend, fatal=True) from None
+    return f"{device} works"
+
+
+@check("mininet", vital=True)
+def mininet() -> str:
+    cost = "hosts are network namespaces that mnexec makes"
+    need_program("mnexec", "mininet", cost, fatal=True)
+    need_program("ifconfig", "net-tools", cost, fatal=True)
+    need_program("ip", "iproute2", cost, fatal=True)
+    need_program("nsenter", "util-linux", cost, fatal=True)
+    try:
+        output_of("mnexec", "-n", "true")
+    except (OSError, subprocess.SubprocessError):
+        mend = "allow network and mount namespaces (in a container: start it privileged)"
+        raise Lack("mnexec cannot make a network namespace", cost, mend, fatal=True) from None
+    return "mnexec makes network namespaces"
+
+
+@check("containers", vital=True)
+def containers() -> str:
+    cost = "every worker is a runc container with tini as its init"
+    need_program("runc", "runc", cost, fatal=True)
+    need_program("tini", "tini", cost, fatal=True)
+    version = output_of("runc", "--version").split("\n")[0].removeprefix("runc version ")
+    if not Path("/proc/sys/kernel/seccomp").exists():
+        raise Lack("the kernel has no seccomp", "workers' system calls are not filtered", "use a kernel with seccomp")
+    return f"runc {version}, tini, seccomp"
+
+
+@check("fabricd", vital=True)
+def fabricd() -> str:
+    from hardware import build
+
+    cost = "it is the emulated hardware"
+    mend = "./setup.sh build (or python -m hardware.build)"
+    if not build.FABRICD.exists():
+        raise Lack("not built", cost, mend, fatal=True)
+    try:
+        started = subprocess.run([str(build.FABRICD)], capture_output=True, text=True, timeout=10)
+    except OSError as error:
+        raise Lack(f"does not start: {error.strerror}", cost, mend, fatal=True) from None
+    if "shared libraries" in started.stderr:
+        raise Lack(started.stderr.strip(), cost, "apt-get install libjansson4 libdeflate0", fatal=True)
+    newest = max((p.stat().st_mtime for p in build.SOURCES.glob("*.[ch]")), default=0.0)
+    if newest > build.FABRICD.stat().st_mtime:
+        raise Lack("older than its sources", "what runs is not what is written there", mend)
+    return str(build.FABRICD)
+
+
+@check("run directory", vital=True)
+def run_directory() -> str:
+    cost = "what a fabric makes is journaled in /run/railbed before it is made"
+    if not os.access("/run", os.W_OK | os.X_OK):
+        raise Lack("/run cannot be written", cost, "run as root, with /run writable", fatal=True)
+    free = shutil.disk_usage("/run").free
+    if free < 16 << 20:
+        raise Lack(f"/run has {free >> 20} MiB free", cost, "make room in /run", fatal=True)
+    return "/run can be written"

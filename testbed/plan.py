@@ -1,0 +1,79 @@
+"""From an experiment to what each worker is told to do, and to the ports that are captured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from topologies import Fabric
+from workloads.registry import find
+
+if TYPE_CHECKING:
+    from testbed.spec import CollectiveStep, Experiment, FlowsStep
+
+Plan = dict[str, Any]
+
+
+def plan(experiment: Experiment) -> Plan:
+    """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
+    costs = experiment.costs
+    return {
+        "ranks": len(experiment.build_fabric().nics),
+        "seed": experiment.seed,
+        "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
+        "steps": [_step(step) for step in experiment.workload],
+    }
+
+
+def steps(plan: Plan) -> list[dict[str, Any]]:
+    """What each step is, as results.metrics.result_rows takes it: with its bus bandwidth factor from the registry."""
+    return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
+
+
+def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    entry = find(step["collective"], step["algorithm"])
+    taking_part = len(step["ranks"]) if step["ranks"] else ranks
+    described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
+    return described | {
+        "op": step["op"] if entry.ops else None,
+        "ranks": taking_part,
+        "busbw_factor": entry.busbw_factor(taking_part),
+    }
+
+
+def measurements(plan: Plan) -> int:
+    """How many measurement lines the workers print in all: one per rank and iteration, one from each end of a flow."""
+    total = 0
+    for step in plan["steps"]:
+        if step["kind"] == "flows":
+            total += 2 * len(step["flows"])
+        else:
+            total += len(step["ranks"] or range(plan["ranks"])) * len(step["sizes"]) * step["iterations"]
+    return total
+
+
+def _step(step: CollectiveStep | FlowsStep) -> dict[str, Any]:
+    from testbed.spec import FlowsStep
+
+    return _flows(step) if isinstance(step, FlowsStep) else _collective(step)
+
+
+def _collective(step: CollectiveStep) -> dict[str, Any]:
+    keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
+    return {"kind": "collective"} | {key: getattr(step, key) for key in keys}
+
+
+def _flows(step: FlowsStep) -> dict[str, Any]:
+    flows = [{"from": f.from_, "to": f.to, "size_bytes": f.size, "start_ns": f.start} for f in step.flows]
+    return {"kind": "flows", "flows": flows}
+
+
+def capture_ports(target: str, fabric: Fabric) -> list[str]:
+    """The `NODE:PORT`s that a capture target stands for: `port:SWITCH:N`, `nic:RANK`, or both ends of `cable:A-B`."""
+    kind, _, name = target.partition(":")
+    if kind == "port":
+        return [name]
+    if kind == "nic":
+        return [f"{fabric.nics[int(name)].name}:1"]
+    cable = fabric.cable(name)
+    return [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]

@@ -1,0 +1,319 @@
+"""A run from end to end: fabric up, workers at work, figures out of their output and the counters, fabric down, stored.
+
+The run folder is made first, so that one that cannot be written is found before anything exists on the machine, and
+the fabric is taken down whatever happens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardware.client import FabricdError
+from results.environment import environment
+from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
+from results.load import event_row
+from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows
+from results.report import report
+from results.store import RunFolder, StoreError
+from testbed import plan as planning
+from testbed import yaml
+from testbed.errors import RUN_FAILED, InputError, Problem, UserError
+from testbed.evidence import diagnose, wrong_results
+from testbed.progress import Progress
+from testbed.units import format_size
+from testbed.watch import Watch
+
+if TYPE_CHECKING:
+    from testbed.lab import Lab
+    from testbed.spec import Experiment
+
+WORKER = (sys.executable, "-m", "workloads.worker")
+CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
+_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+
+
+class RunFailed(UserError):
+    """A run that failed; `folder` keeps what was measured until then, `results` operations."""
+
+    def __init__(self, problem: Problem, folder: Path, results: int = 0, exit_code: int = RUN_FAILED) -> None:
+        super().__init__(problem.what, problem.where, problem.hint, exit_code)
+        self.folder = folder
+        self.results = results
+
+
+@dataclass
+class RunResult:
+    """What a run gave. `results` are rows of the frame of that name, `steps` what testbed.plan.steps says of them."""
+
+    folder: Path
+    clock: str
+    fidelity: Fidelity
+    results: list[Row]
+    steps: list[dict[str, Any]]
+    counters: dict[str, Any]
+    metrics_sha256: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `testbed run --json` prints."""
+        return {
+            "run": str(self.folder),
+            "clock": self.clock,
+            "fidelity": self.fidelity.to_dict(),
+            "results": [printed(row) for row in self.results],
+            "counters": self.counters,
+            "metrics_sha256": self.metrics_sha256,
+        }
+
+
+def printed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
+    return {row["kind"]: row[row["kind"]]} | {key: row[key] for key in _PRINTED}
+
+
+def run(
+    experiment: Experiment,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    *,
+    up: Callable[[Experiment], Lab] | None = None,
+) -> RunResult:
+    """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
+
+    `up` brings the fabric up (default: Lab.up). Raises RunFailed, InputError for a folder that cannot be written, and
+    what `up` raises; in the last two cases there is no run folder.
+    """
+    progress = progress or Progress()
+    try:
+        folder = RunFolder.create(experiment.name, out)
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+    try:
+        progress.stage("building the fabric")
+        lab = (up or _up)(experiment)
+    except BaseException:
+        folder.discard()
+        raise
+    attempt = _Attempt(experiment, folder, progress)
+    code = RUN_FAILED
+    try:
+        with ExitStack() as stack:
+            stack.callback(_down, lab, progress)
+            attempt.measure(lab)
+    except UserError as error:
+        attempt.problem = attempt.problem or Problem(error.what, error.where, error.hint)
+    except FabricdError as error:
+        attempt.problem = attempt.problem or Problem(str(error), "fabricd", "see logs/fabricd.log of the run")
+    except (KeyboardInterrupt, SystemExit) as stop:
+        code = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
+        attempt.problem = Problem("the run was interrupted", "", "what was measured until then is kept")
+    except BaseException as error:
+        folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+        raise
+    progress.stage("storing the run")
+    return attempt.store(code)
+
+
+def _up(experiment: Experiment) -> Lab:
+    from testbed.lab import Lab
+
+    return Lab.up(experiment, owner_pid=os.getpid(), persistent=False)
+
+
+def _down(lab: Lab, progress: Progress) -> None:
+    """Takes the fabric down; a second Ctrl-C would only leave half of it behind."""
+    progress.stage("taking the fabric down")
+    if threading.current_thread() is not threading.main_thread():
+        lab.down()
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        lab.down()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass
+class _Attempt:
+    """One run under way: what it has so far, and the folder where that goes."""
+
+    experiment: Experiment
+    folder: RunFolder
+    progress: Progress
+    problem: Problem | None = None
+    counters: dict[str, Any] = field(default_factory=dict)
+    fidelity: Fidelity = field(
+        default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
+    )
+    _lines: list[dict[str, Any]] = field(default_factory=list)
+    _events: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = planning.plan(self.experiment)
+        self.steps = planning.steps(self.plan)
+        self.environment = environment(self.experiment.seed)
+        with (self.folder.path / "experiment.yaml").open("w") as file:
+            yaml.dump(self.experiment.resolved(), file)
+        self.folder.write_json("environment.json", self.environment)
+        self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+
+    # -- while the fabric is up
+
+    def measure(self, lab: Lab) -> None:
+        """Runs the workers to their end, or to the first failure (then `problem` says which)."""
+        steal = StealMeter()
+        captures = self._capture(lab)
+        try:
+            with ExitStack() as files:
+                watch = self._start(lab, files)
+                evidence = watch.run()
+            if evidence.failed:
+                with suppress(Exception):  # fabricd may be what failed
+                    self.counters = lab.fabricd.request("counters", timeout=2.0)
+                evidence.counters = self.counters
+                self._keep_logs(lab)
+                self.problem = diagnose(evidence, lab.fabric, self.folder.logs)
+            else:
+                self._settle(lab, captures)
+        finally:
+            self._keep_logs(lab)
+        self.folder.write_json("counters.json", self.counters)
+        if self.counters:
+            self.fidelity = self._judge(steal.share())
+
+    def _start(self, lab: Lab, files: ExitStack) -> Watch:
+        """Starts the workers and, with the virtual clock, time."""
+        self.progress.stage("starting the workers")
+        workers, pipes = {}, {}
+        for rank in range(self.plan["ranks"]):
+            log = files.enter_context((self.folder.logs / f"rank{rank}.log").open("ab"))
+            read, write = os.pipe()
+            with os.fdopen(write, "wb") as output:
+                pipes[rank] = read
+                self._hand_plan(lab, rank)
+                workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
+        watch = Watch(
+            workers, pipes, lab.fabricd, {"fabricd": lab.fabricd.process, "controller": lab.controller},
+            retry_s=self._retry_s(lab),
+            on_line=self._on_line,
+            on_progress=self._on_progress, on_text=self._on_text, on_event=self._on_event,
+        )  # fmt: skip
+        files.callback(watch.close)
+        if self.experiment.clock.mode == "virtual":
+            lab.fabricd.request("start", ranks=list(workers))
+        self.progress.measure(planning.measurements(self.plan))
+        return watch
+
+    def _hand_plan(self, lab: Lab, rank: int) -> None:
+        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
+
+    def _retry_s(self, lab: Lab) -> float:
+        """Wall time after which a NIC sends again what was not acknowledged."""
+        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
+
+    def _on_line(self, line: dict[str, Any]) -> None:
+        self._lines.append(line)
+        self.folder.append("measurements.jsonl", line)
+        what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
+        self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+
+    def _on_progress(self, line: dict[str, Any]) -> None:
+        if "collective" in line:
+            self.progress.doing(
+                f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
+            )
+        else:
+            self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
+
+    def _on_text(self, rank: int, text: str) -> None:
+        with (self.folder.logs / f"rank{rank}.log").open("a") as log:
+            log.write(text + "\n")
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        self._events.append(event)
+        self.folder.append("events.jsonl", event)
+        if event["event"] == "controller_died":
+            self.progress.note(f"{CONTROLLER_DIED}; see logs/controller.log")
+
+    def _capture(self, lab: Lab) -> list[str]:
+        """Starts the captures that the experiment asks for; returns their files."""
+        ports = dict.fromkeys(p for t in self.experiment.capture for p in planning.capture_ports(t, lab.fabric))
+        if ports:
+            (self.folder.path / "captures").mkdir()
+        files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
+        for port, path in files.items():
+            lab.fabricd.request("capture", port=port, path=path)
+        return list(files.values())
+
+    def _settle(self, lab: Lab, captures: Sequence[str]) -> None:
+        """All workers are done: lets the fabric run empty, and takes the counters."""
+        self.progress.stage("reading the counters")
+        if self.experiment.clock.mode == "virtual":
+            lab.fabricd.request("quiesce")
+        self.counters = lab.fabricd.request("counters")
+        for path in captures:
+            lab.fabricd.request("capture_stop", path=path)
+
+    def _keep_logs(self, lab: Lab) -> None:
+        for log in lab.dir.glob("*.log"):
+            with suppress(OSError):
+                shutil.copy(log, self.folder.logs)
+
+    def _judge(self, steal: float | None) -> Fidelity:
+        seen = self.counters.get("fidelity", {})
+        if self.experiment.clock.mode == "virtual":
+            verdict = virtual_clock(seen)
+        else:
+            fabric = self.experiment.fabric
+            hop = smallest_hop_ns([(fabric.cable.rate, fabric.cable.delay)], fabric.nic.mtu)
+            verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
+        if any(e["event"] == "controller_died" for e in self._events):
+            verdict.reasons.append(CONTROLLER_DIED)
+        return verdict
+
+    # -- after it is down
+
+    def store(self, code: int) -> RunResult:
+        """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
+        ranks = rank_rows(self._lines)
+        results = result_rows(ranks, self.steps)
+        self.problem = self.problem or wrong_results(results)
+        tables = counter_rows(self.counters)
+        frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
+        for name, rows in frames.items():
+            self.folder.write_frame(name, rows)
+        self.folder.write_json("fidelity.json", self.fidelity.to_dict())
+        result = RunResult(
+            self.folder.final, self.experiment.clock.mode, self.fidelity, results, self.steps,
+            counter_totals(self.counters), metrics_sha256(results, ranks, self.counters),
+        )  # fmt: skip
+        if not self.problem:
+            self.folder.write_json("summary.json", result.to_dict())
+        self.folder.write_text("report.md", self._report(result, tables))
+        if self.problem:
+            raise RunFailed(self.problem, self.folder.fail(self.problem.to_dict()), len(results), code)
+        result.folder = self.folder.complete()
+        return result
+
+    def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
+        return report(
+            name=self.experiment.name,
+            error=self.problem.to_dict() if self.problem else None,
+            clock=result.clock,
+            fidelity=self.fidelity.to_dict(),
+            results=result.results,
+            tables=tables,
+            events=self._events,
+            environment=self.environment,
+            metrics_sha256=result.metrics_sha256,
+        )

@@ -1,0 +1,157 @@
+"""A run on the terminal: the table that people know from nccl-tests, flows, and one line on how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from results import Run
+from results.report import gigabytes
+from workloads.registry import DTYPES
+
+MOST_FLOWS = 32
+_STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
+# Where each rank has its own part, nccl-tests counts the elements of one part.
+_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def of_run(run: Run) -> RenderableType:
+    """Everything that `testbed run` shows of a run."""
+    drops: dict[str, int] = {}
+    for row in run.rows("drops"):
+        drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
+    fidelity = run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []}
+    parts: list[RenderableType] = [Text(f"# {_title(run)}", style="dim")]
+    if run.state["state"] != "complete":
+        error = run.state["error"] or {"what": "it was killed, or still goes on"}
+        parts.append(_item("# FAILED: ", error["what"], "bold red"))
+    elif fidelity["verdict"] == "invalid":
+        parts.append(Text("# INVALID: the figures below are not to be used", style="bold red"))
+    results = run.rows("results")
+    for index, group in groupby(results, key=lambda r: r["step"]):
+        step, rows = run.steps[index], list(group)
+        parts.append(Text("#"))
+        parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows)
+    return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
+
+
+def _title(run: Run) -> str:
+    experiment = run.experiment
+    ((kind, params),) = experiment["fabric"]["topology"].items()
+    clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
+    of = ", ".join(f"{key} {value}" for key, value in params.items())
+    return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
+
+
+def counters(frame: str, rows: Rows) -> RenderableType:
+    """A table of counters, without the columns in which nothing stands; as wide as it needs to be."""
+    columns = [c for c in dict.fromkeys(k for row in rows for k in row) if any(row.get(c) for row in rows)]
+    if not columns:
+        return Text(f"nothing in {frame}")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        numbers = all(isinstance(row.get(column), int | float | None) for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*("" if (value := row.get(c)) is None else escape(str(value)) for c in columns))
+    return table
+
+
+def _item(head: str, text: str, style: str = "") -> RenderableType:
+    """A line whose continuations stand below its text."""
+    grid = Table.grid()
+    grid.add_row(Text(head, style=style), Text(text, style=style))
+    return grid
+
+
+def show(renderable: RenderableType, console: Console | None = None, *, wide: bool = False) -> None:
+    """Prints it on stdout; `wide`: without regard to the width of the terminal."""
+    console = console or Console(highlight=False, width=10_000 if wide else None)
+    console.print(renderable, crop=False)
+
+
+def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]:
+    """One line per size; its time is the mean over the iterations, as in nccl-tests."""
+    sizes = [list(same) for _, same in groupby(rows, key=lambda r: r["size_bytes"])]
+    iterations = max(len(same) for same in sizes)
+    mean = f", mean of {iterations} iterations" if iterations > 1 else ""
+    yield Text(f"# {step['collective']} ({step['algorithm']}), {step['ranks']} ranks{mean}", style="bold")
+    table = _grid(
+        ("size", "(B)", 12), ("count", "(elements)", 10), ("type", "", 7), ("redop", "", 5), ("time", "(us)", 9),
+        ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 6),
+    )  # fmt: skip
+    for same in sizes:
+        size, time_ns, wrong = same[0]["size_bytes"], fmean(r["time_ns"] for r in same), sum(r["wrong"] for r in same)
+        algbw = size / time_ns * 1e9 if time_ns else None
+        table.add_row(
+            str(size),
+            str(size // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)),
+            step["dtype"],
+            step["op"] or "none",
+            microseconds(time_ns),
+            gigabytes(algbw),
+            gigabytes(None if algbw is None else algbw * step["busbw_factor"]),
+            _wrong(wrong),
+        )
+    yield table
+
+
+def _flows(rows: Rows) -> Iterator[RenderableType]:
+    yield Text(f"# flows (RDMA write), {len(rows)} in this step", style="bold")
+    table = _grid(
+        ("flow", "(from->to)", 12), ("size", "(B)", 10), ("start", "(us)", 9), ("time", "(us)", 9),
+        ("algbw", "(GB/s)", 7), ("#wrong", "", 6),
+    )  # fmt: skip
+    for row in rows[:MOST_FLOWS]:
+        cells = (row["flow"], str(row["size_bytes"]), microseconds(row["start_ns"]), microseconds(row["time_ns"]))
+        table.add_row(*cells, gigabytes(row["algbw_Bps"]), _wrong(row["wrong"]))
+    yield table
+    if len(rows) > MOST_FLOWS:
+        yield Text(f"# and {len(rows) - MOST_FLOWS} more: `testbed show run` with --json lists them all", style="dim")
+
+
+def _footer(
+    results: Rows, fidelity: Mapping[str, Any], drops: Mapping[str, int], folder: str
+) -> Iterator[RenderableType]:
+    collectives = [r for r in results if r["kind"] == "collective" and r["busbw_Bps"] is not None]
+    lines = [list(same) for _, same in groupby(collectives, key=lambda r: (r["step"], r["size_bytes"]))]
+    if lines:
+        busbw = fmean(same[0]["busbw_Bps"] * same[0]["time_ns"] / fmean(r["time_ns"] for r in same) for same in lines)
+        yield Text(f"# Avg bus bandwidth : {busbw / 1e9:.4f} GB/s")
+    if results:
+        wrong = sum(r["wrong"] for r in results)
+        yield Text(f"# Wrong elements    : {wrong} {'FAILED' if wrong else 'OK'}", style="bold red" if wrong else "")
+    verdict = fidelity["verdict"]
+    told = ", ".join(f"{count} {reason}" for reason, count in drops.items() if count) or "none"
+    yield Text.from_markup(f"# Fidelity          : [{_STYLE[verdict]}]{verdict}[/]; frames dropped: {escape(told)}")
+    for text in (*fidelity["reasons"], *(f"to change it: {a}" for a in fidelity.get("advice", ()))):
+        yield _item("#   - ", text)
+    yield Text(f"# Run folder        : {folder}", overflow="ignore", no_wrap=True)
+
+
+def _grid(*columns: tuple[str, str, int]) -> Table:
+    """A table without lines; each column is headed by a name and a unit below it, and has at least a width."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, (name, unit, width) in enumerate(columns):
+        first = f"#{name:>{width - 1}}\n#{unit:>{width - 1}}"  # `#`: a comment for whatever reads the table
+        table.add_column(f"{name}\n{unit}" if number else first, justify="right", no_wrap=True, min_width=width)
+    return table
+
+
+def microseconds(ns: float) -> str:
+    """A time in us: two decimals, as nccl-tests has them; three below 10 us."""
+    us = ns / 1e3
+    return f"{us:.3f}" if us < 10 else f"{us:.2f}"
+
+
+def _wrong(count: int) -> Text:
+    return Text(str(count), style="bold red" if count else "")

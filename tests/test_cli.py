@@ -1,0 +1,234 @@
+"""The frame of the command line: verbs are found, help is quick, errors have one form, signals end it cleanly."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import indent
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from testbed import commands
+from testbed.cli import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+VERBS = sorted(p.stem for p in (ROOT / "testbed" / "commands").glob("*.py") if not p.stem.startswith("_"))
+HEAVY = {"numpy", "pandas", "pyarrow", "pydantic", "networkx", "mininet", "os_ken", "ruamel", "rich", "paramiko"}
+
+
+def run(*arguments: str, **kwargs) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "testbed", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, **kwargs)
+
+
+@pytest.fixture
+def verb(tmp_path, monkeypatch):
+    """Adds a verb `probe` that takes --json, with the body given."""
+
+    def add(body: str) -> None:
+        head = "@click.command()\n@click.option('--json', 'as_json', is_flag=True)\ndef command(as_json):\n"
+        (tmp_path / "probe.py").write_text("import click\n\n" + head + indent(body, "    "))
+        monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+
+    yield add
+    sys.modules.pop("testbed.commands.probe", None)
+
+
+def main_with(folder: Path) -> list[str]:
+    """A command line that is the whole program with the verbs of a folder added."""
+    code = f"import testbed.commands as c; c.__path__.append({str(folder)!r}); from testbed.cli import main; main()"
+    return [sys.executable, "-c", code]
+
+
+def probe(*arguments: str):
+    return CliRunner().invoke(cli, ["probe", *arguments])
+
+
+# --- help ------------------------------------------------------------------
+
+
+def test_help_lists_every_verb_and_nothing_else():
+    done = run("--help")
+    assert done.returncode == 0
+    listed = [line.split()[0] for line in done.stdout.partition("Commands:\n")[2].splitlines()]
+    assert sorted(listed) == VERBS
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; sys.argv[1:] = ['--help']\nfrom testbed.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    code += "print('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    modules = {name.partition(".")[0] for name in done.stdout.partition("MODULES")[2].split()}
+    assert not modules & HEAVY
+
+
+def test_help_is_quick():
+    def seconds() -> float:
+        start = time.perf_counter()
+        run("--help")
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.3
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_help_with_examples(name):
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert f"testbed {name}" in result.output.partition("Usage:")[2]
+    assert "Example" in result.output
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None and command.get_short_help_str(200).endswith((".", "?"))
+
+
+def test_no_verb_shows_the_help_and_is_bad_input():
+    done = run()
+    assert done.returncode == 2
+    assert "Commands:" in done.stderr + done.stdout
+
+
+def test_version():
+    assert run("--version").stdout.startswith("testbed, version ")
+
+
+# --- errors ----------------------------------------------------------------
+
+RAISES = """\
+from testbed.errors import Problem, UserError
+raise UserError("no such [thing]", "e.yaml:3: a.b", "try another", exit_code=3, also=[Problem("and this", "e.yaml:9")])
+"""
+
+
+def test_user_error_as_text(verb):
+    verb(RAISES)
+    result = probe()
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "error: no such [thing]",
+        "  at: e.yaml:3: a.b",
+        "  hint: try another",
+        "also: and this",
+        "  at: e.yaml:9",
+    ]
+
+
+def test_user_error_as_json(verb):
+    verb(RAISES)
+    result = probe("--json")
+    assert result.exit_code == 3
+    assert result.stderr == ""
+    assert json.loads(result.stdout) == {
+        "error": {
+            "what": "no such [thing]",
+            "where": "e.yaml:3: a.b",
+            "hint": "try another",
+            "also": [{"what": "and this", "where": "e.yaml:9", "hint": ""}],
+        }
+    }
+
+
+def test_long_errors_are_not_wrapped(verb):
+    verb("from testbed.errors import UserError\nraise UserError('x' * 300)")
+    assert probe().stderr == f"error: {'x' * 300}\n"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "--no-such-option"], ["doctor", "extra"]])
+def test_wrong_usage_exits_with_2(arguments):
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == "" and "Usage:" in result.stderr
+
+    result = CliRunner().invoke(cli, [*arguments, "--json"])
+    assert result.exit_code == 2
+    assert set(json.loads(result.stdout)["error"]) == {"what", "where", "hint"}
+
+
+def test_json_after_two_dashes_is_not_for_us():
+    assert CliRunner().invoke(cli, ["nonsense", "--", "--json"]).stdout == ""
+
+
+def test_bad_experiment_file(tmp_path):
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: x\nfabric:\n  topology: {ring: {nodes: 4}}\n  cable: {rate: 400Gb}\n")
+    done = run("run", str(file), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[:2] == [
+        "error: 'Gb' is not a unit of rate",
+        f"  at: {file}:4: fabric.cable.rate",
+    ]
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_operating_system_error(verb):
+    verb("open('/no/such/file')")
+    result = probe()
+    assert result.exit_code == 1
+    assert result.stderr == "error: No such file or directory\n  at: /no/such/file\n"
+
+
+def test_a_bug_keeps_its_traceback_and_json_stays_json(verb):
+    verb("raise RuntimeError('oops')")
+    result = probe()
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr and "oops" in result.stderr
+    result = probe("--json")
+    assert result.exit_code == 1
+    assert "internal error: RuntimeError: oops" in json.loads(result.stdout)["error"]["what"]
+    assert "Traceback" in result.stderr
+
+
+# --- signals ---------------------------------------------------------------
+
+SLEEPS = """\
+import sys, time
+from pathlib import Path
+here = Path(__file__).parent
+try:
+    (here / "started").touch()
+    time.sleep(60)
+finally:
+    (here / "put-back").touch()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_put_everything_back(verb, tmp_path, number, code):
+    verb(SLEEPS)
+    with subprocess.Popen(
+        [*main_with(tmp_path), "probe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "started").exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert (tmp_path / "put-back").exists()
+    assert "Traceback" not in stderr
+
+
+def test_under_nohup_a_hangup_is_ignored(verb, tmp_path):
+    verb("import signal\nclick.echo(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
+    done = subprocess.run(
+        ["nohup", *main_with(tmp_path), "probe"], capture_output=True, text=True, cwd=ROOT, timeout=20
+    )
+    assert done.stdout == "True\n"
+
+
+def test_a_reader_that_leaves_early_gives_no_traceback():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", "doctor", "--json"], stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    os.close(write)
+    assert "Traceback" not in done.stderr

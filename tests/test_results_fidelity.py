@@ -1,0 +1,90 @@
+"""The verdict on a run: every cause, on both sides of its limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
+
+HOPS = 100_000
+LATE = {"what": "late copy", "switch": "leaf0", "port": 3, "time_ns": 5.0, "headers": "10.0.0.1 > 10.0.0.2"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "says"),
+    [
+        ({}, "exact", ""),
+        ({"flagged": 1, "flagged_examples": [LATE]}, "doubtful", "late copy on leaf0 port 3"),
+        ({"flagged": 100}, "doubtful", "100 of 100000"),
+        ({"flagged": 101}, "invalid", "101 of 100000"),
+        ({"controller_timeouts": 1}, "doubtful", "controller"),
+        ({"unmodelled_losses": 1}, "doubtful", "lost in Open vSwitch"),
+        ({"unmodelled_losses": 101}, "invalid", "lost in Open vSwitch"),
+        ({"forwarding_drops": 5}, "exact", ""),  # a missing flow is the experiment's, not the emulation's
+    ],
+)
+def test_virtual_clock(seen: dict[str, Any], verdict: str, says: str) -> None:
+    judged = virtual_clock({"frame_hops": HOPS, **seen})
+    assert judged.verdict == verdict
+    assert bool(judged.reasons) == (verdict != "exact")
+    assert says in " ".join(judged.reasons)
+
+
+@pytest.mark.parametrize(
+    ("seen", "steal", "verdict"),
+    [
+        ({"p99": 10_000}, 0.0, "good"),  # 1 % of 1000 ns x dilation 1000
+        ({"p99": 10_001}, 0.0, "doubtful"),
+        ({"p99": 50_000}, 0.0, "doubtful"),
+        ({"p99": 50_001}, 0.0, "invalid"),
+        ({"p99": None}, 0.0, "good"),
+        ({"p99": 0}, None, "good"),
+        ({"p99": 0}, 0.01, "good"),
+        ({"p99": 0}, 0.02, "doubtful"),
+        ({"p99": 0}, 0.2, "invalid"),
+        ({"p99": 0, "unmodelled_losses": 1}, 0.0, "doubtful"),
+        ({"p99": 0, "unmodelled_losses": 101}, 0.0, "invalid"),
+        ({"p99": 0, "netdev_drops": 1}, 0.0, "doubtful"),
+        ({"p99": 20_000, "unmodelled_losses": 101}, 0.0, "invalid"),  # the worst counts
+    ],
+)
+def test_real_clock(seen: dict[str, Any], steal: float | None, verdict: str) -> None:
+    seen = {"frame_hops": HOPS, "lateness_ns": {"p99": seen.pop("p99")}, **seen}
+    judged = real_clock(seen, smallest_hop_ns=1000, dilation=1000, steal=steal)
+    assert judged.verdict == verdict
+    assert judged.reasons, "a real clock's lateness is always stated"
+    assert bool(judged.advice) == (verdict != "good")
+
+
+def test_the_dilation_advised_would_be_enough() -> None:
+    seen = {"frame_hops": HOPS, "lateness_ns": {"p99": 120_000}}
+    judged = real_clock(seen, smallest_hop_ns=1000, dilation=1000, steal=0)
+    assert "dilation: 100000" in judged.advice[0]
+    assert real_clock(seen, smallest_hop_ns=1000, dilation=100_000, steal=0).verdict == "good"
+
+
+def test_the_smallest_hop_is_the_fastest_cables_frame_and_delay() -> None:
+    wire_bits = 8 * (4096 + 14 + 20 + 8 + 12 + 4 + 4 + 20)
+    assert smallest_hop_ns([(400e9, 500), (100e9, 0)], 4096) == pytest.approx(wire_bits / 100)
+    assert smallest_hop_ns([(400e9, 500)], 4096) == pytest.approx(wire_bits / 400 + 500)
+
+
+def test_a_verdict_never_gets_better() -> None:
+    judged = Fidelity("good")
+    judged.worsen("invalid", "a")
+    judged.worsen("doubtful", "b")
+    assert (judged.verdict, judged.reasons) == ("invalid", ["a", "b"])
+
+
+def test_steal_is_the_share_of_jiffies_since(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 100 800 0 0 0 50 7 0\ncpu0 1 2 3\n")
+    meter = StealMeter(stat)
+    stat.write_text("cpu  150 0 150 1000 0 0 0 150 7 0\n")
+    assert meter.share() == pytest.approx(100 / 400)
+    stat.write_text("nonsense\n")
+    assert meter.share() is None
+    assert StealMeter(tmp_path / "missing").share() is None

@@ -1,0 +1,168 @@
+"""`testbed run` and `testbed show` as a person or a program uses them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_lab import FakeLab
+from test_run import EXPERIMENT, whole
+
+from testbed import run as running
+from testbed.cli import cli
+from testbed.errors import InputError
+from testbed.overrides import override
+from testbed.spec import Experiment, loads
+
+Cli = Any
+
+
+class Outcome:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def data(self) -> Any:
+        """The one JSON object on stdout."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs `testbed ARGS` in an empty folder that has small.yaml, against a lab without a machine."""
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(EXPERIMENT)
+    state = {"script": whole}
+
+    def up(experiment: Experiment) -> Any:
+        (tmp_path / "machine").mkdir(exist_ok=True)
+        return FakeLab(experiment.build_fabric(), tmp_path / "machine", state["script"])
+
+    monkeypatch.setattr(running, "_up", up)
+
+    def call(*args: str, script: Any = whole) -> Outcome:
+        state["script"] = script
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(args))
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Outcome(ended.value.code, captured.out, captured.err)
+
+    return call
+
+
+def test_run_shows_the_table_and_where_the_run_is(testbed: Cli) -> None:
+    done = testbed("run", "small.yaml")
+    assert done.code == 0
+    assert "all_reduce (ring), 3 ranks, mean of 2 iterations" in done.out
+    assert "Fidelity          : exact" in done.out
+    (run,) = Path("results/runs").iterdir()
+    assert str(run) in done.out
+    assert testbed("show", "run", run.name).out.splitlines()[:-1] == done.out.splitlines()[:-1]
+
+
+def test_run_prints_one_json_object_and_show_prints_it_again(testbed: Cli) -> None:
+    done = testbed("run", "small.yaml", "--json", "--out", "here")
+    assert (done.code, done.err) == (0, "")
+    assert done.data["run"] == str(Path("here").absolute())
+    assert len(done.data["results"]) == 2
+    assert testbed("show", "run", "here", "--json").data == {**done.data, "run": "here"}
+
+
+def test_a_failed_run_prints_its_error_as_json(testbed: Cli) -> None:
+    done = testbed("run", "small.yaml", "--json", "--out", "here", script=lambda rank: "raise SystemExit(3)")
+    assert done.code == 1
+    assert set(done.data) == {"error", "run"}
+    assert set(done.data["error"]) == {"what", "where", "hint"}
+    assert done.data["run"] == str(Path("here.failed").absolute())
+    assert testbed("show", "run", "here.failed", "--json").data["error"] == done.data["error"]
+
+
+def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
+    one_of_two = "from_whole = True\n"
+
+    def script(rank: int) -> str:
+        return one_of_two + whole(rank).split("say('done')")[0] + "sys.exit('out of luck')"
+
+    done = testbed("run", "small.yaml", "--out", "here", script=script)
+    assert done.code == 1
+    assert "FAILED" in done.out
+    assert "all_reduce (ring), 3 ranks" in done.out
+    assert "error: rank" in done.err
+    assert "out of luck" in done.err
+    assert "here.failed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("run", "none.yaml"), "no such file"),
+        (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
+        (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
+        (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
+        (("run", "small.yaml", "--set", "fabric.nik=3"), "no 'nik'"),
+        (("show", "run", "none"), "no such run"),
+        (("show", "run", "."), "no run folder"),
+        (("show", "topology", "moebius"), "no topology and no file"),
+        (("show", "topology", "torus", "dims=1"), "dims"),
+        (("show", "topology", "rail", "servers"), "NAME=VALUE"),
+        (("show", "topology", "small.yaml", "servers=3"), "parameters go with a kind"),
+        (("show", "experiment", "none.yaml"), "no such file"),
+    ],
+)
+def test_bad_input_is_said_without_a_traceback_and_makes_nothing(
+    testbed: Cli, args: tuple[str, ...], says: str
+) -> None:
+    done = testbed(*args)
+    assert done.code == 2
+    assert says in done.err.replace("\n", " ")
+    assert "Traceback" not in done.err
+    assert sorted(p.name for p in Path().iterdir()) == ["small.yaml"]
+    as_json = testbed(*args, "--json")
+    assert as_json.code == 2
+    assert says in f"{as_json.data['error']['what']} {as_json.data['error']['where']}"
+
+
+def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
+    testbed("run", "small.yaml", "--seed", "9", "--set", "workload.0.iterations=2", "--out", "here")
+    resolved = loads(Path("here/experiment.yaml").read_text())
+    assert resolved.seed == 9
+    changed = override(resolved, ["fabric.cable.rate=100Gbps", "fabric.topology={star: {hosts: 5}}"])
+    assert (changed.fabric.cable.rate, len(changed.build_fabric().nics)) == (10**11, 5)
+    with pytest.raises(InputError) as told:
+        override(resolved, ["fabric.cable.rate=fast"])
+    assert told.value.where == "--set fabric.cable.rate=fast: fabric.cable.rate"
+
+
+def test_topologies_are_shown_and_drawn(testbed: Cli) -> None:
+    shown = testbed("show", "topology", "rail", "servers=2", "gpus=2", "--svg", "rail.svg")
+    assert (shown.code, shown.out) == (0, "")
+    assert Path("rail.svg").read_text().lstrip().startswith("<svg")
+    assert "sw0-1" in testbed("show", "topology", "torus", "dims=2,3").out
+    assert "sw2" in testbed("show", "topology", "small.yaml").out
+    assert len(testbed("show", "topology", "small.yaml", "--json").data["switches"]) == 3
+
+
+def test_an_experiment_is_shown_with_its_defaults(testbed: Cli) -> None:
+    shown = testbed("show", "experiment", "small.yaml")
+    assert loads(shown.out) == loads(EXPERIMENT)
+    assert "mtu: 4096" in shown.out
+    assert testbed("show", "experiment", "small.yaml", "--json").data == loads(EXPERIMENT).resolved()
+
+
+def test_counters_are_shown(testbed: Cli) -> None:
+    testbed("run", "small.yaml", "--out", "here")
+    assert "tx_frames" in testbed("show", "counters", "here").out
+    assert testbed("show", "counters", "here", "nics", "--json").data[0]["retransmitted"] == 2
+    assert "nothing in drops" in testbed("show", "counters", "here", "drops").out
+
+
+def test_progress_goes_to_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from testbed.progress import Progress, TerminalProgress, for_stderr
+
+    assert type(for_stderr()) is Progress
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert type(for_stderr()) is TerminalProgress

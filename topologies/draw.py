@@ -1,0 +1,29 @@
+"""A fabric drawn: as text for the terminal, as SVG for documents."""
+
+from __future__ import annotations
+
+from . import draw_clos, draw_rail, draw_torus
+from .draw_canvas import Canvas
+from .draw_common import subtitle, title
+from .draw_round import draw_ring, draw_star
+from .draw_text import as_text
+from .fabric import Fabric
+from .torus import dimensions
+
+_LAYOUTS = {
+    "rail": draw_rail.draw,
+    "clos": draw_clos.draw,
+    "torus": draw_torus.draw,
+    "ring": draw_ring,
+    "star": draw_star,
+}
+
+__all__ = ["as_svg", "as_text"]
+
+
+def as_svg(fabric: Fabric) -> str:
+    """An SVG document.  Very long rows (hundreds of servers, leaves, ring nodes) leave out their middle and say so."""
+    canvas = Canvas()
+    flat = fabric.kind == "torus" and len(dimensions(fabric)) == 1
+    (draw_ring if flat else _LAYOUTS[fabric.kind])(fabric, canvas)
+    return canvas.svg(title(fabric), subtitle(fabric))

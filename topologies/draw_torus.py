@@ -1,0 +1,87 @@
+"""Torus as SVG: the last dimension runs right, the one before it down, the third into the page; further ones repeat the
+whole, rightwards and downwards in turn.  Every dimension has its colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from .draw_canvas import HOST, SOFT, SWITCH, Canvas, Point, hue, nic_tip, switch_tip, text_width, tint
+from .fabric import Cable, Fabric
+from .torus import dimensions, name_at, step
+
+HIGH = 26  # a switch
+CHIP: Point = (48, 20)  # a host
+DOWN = 92  # from row to row, where nothing else needs room
+DEEP = 60  # up, for one step into the page
+Place = tuple[int, ...]
+
+
+def draw(fabric: Fabric, canvas: Canvas) -> None:
+    dims = dimensions(fabric)
+    wide = max(text_width(s.name, 12) for s in fabric.switches) + 16
+    steps = _steps(dims, wide + 58)
+    at = {place: _sum(steps, place) for place in product(*map(range, dims))}
+    for around in (True, False):  # what goes around lies under what does not
+        for axis, size in enumerate(dims):
+            for place, here in at.items():
+                if around == (place[axis] == size - 1) and (size > 2 or place[axis] == 0):
+                    other = step(place, axis, 1, dims)
+                    cable = fabric.cable_by_name[f"{name_at(place)}-{name_at(other)}"]
+                    _cable(canvas, cable, here, at[other], len(dims) - 1 - axis, around, wide)
+    for (x, y), switch, nic in zip(at.values(), fabric.switches, fabric.nics, strict=True):
+        chip = (x + wide / 2 + 5, y + HIGH)
+        cable = fabric.cable_by_name[f"{nic.name}-{switch.name}"]
+        canvas.line(((x, y), chip), tint(SOFT, 0.35), cable=cable, width=1.6)
+        canvas.node(chip, CHIP, nic.name, HOST, tip=nic_tip(nic))
+        canvas.node((x, y), (wide, HIGH), switch.name, SWITCH, tip=switch_tip(switch))
+
+
+def _steps(dims: Place, pitch: float) -> list[Point]:
+    """How far one step along each dimension moves on the page; no two switches come to lie on each other.
+
+    `pitch` is from switch to switch in a row of a plain grid.
+    """
+    aside = pitch / 2 + 8  # for one step into the page: past the host of the switch in front
+    depth = dims[-3] - 1 if len(dims) > 2 else 0
+    right, down = pitch + depth * aside, DOWN + depth * DEEP
+    steps: list[Point] = [(right, 0), (0, down), (aside, -DEEP)]
+    width = dims[-1] * right + depth * aside + 60
+    height = (dims[-2] if len(dims) > 1 else 1) * down + depth * DEEP + 60
+    for k, size in enumerate(reversed(dims[:-3])):
+        if k % 2 == 0:
+            steps.append((width, 0))
+            width = width * size + 60
+        else:
+            steps.append((0, height))
+            height = height * size + 60
+    return steps[: len(dims)][::-1]
+
+
+def _sum(steps: Sequence[Point], place: Place) -> Point:
+    pairs = list(zip(steps, place, strict=True))
+    return sum(s[0] * c for s, c in pairs), sum(s[1] * c for s, c in pairs)
+
+
+def _cable(canvas: Canvas, cable: Cable, a: Point, b: Point, level: int, around: bool, wide: float) -> None:
+    """From a to its upper neighbour b along a dimension: level 0 runs right, 1 down, 2 into the page."""
+    colour = hue(level) if not around else tint(hue(level), 0.5)
+    if level > 2:
+        canvas.bow(a, b, 60 if around else 30, tint(hue(level), 0.45), cable=cable, width=1.3)
+    elif not around:
+        canvas.line((a, b), colour, cable=cable)
+    elif level == 2:
+        canvas.bow(a, b, -26, colour, cable=cable, width=1.5)
+    else:
+        canvas.line(_loop(a, b, level, wide), colour, cable=cable, width=1.5, radius=14)
+
+
+def _loop(last: Point, first: Point, level: int, wide: float) -> list[Point]:
+    """From the end of a row over its top back to its start; of a column, along its left."""
+    (x, y), (x0, y0) = last, first
+    if level == 0:
+        over, out = y - 28, wide / 2 + 22
+        return [last, (x + out, y), (x + out, over), (x0 - out, over), (x0 - out, y), first]
+    beside, out = x - wide / 2 - 12, HIGH / 2 + 25
+    return [last, (x, y + out), (beside, y + out), (beside, y0 - out), (x, y0 - out), first]
