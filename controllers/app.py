@@ -1,0 +1,241 @@
+"""The OpenFlow application: keeps every switch of one fabric at the flows that its routes say.
+
+Proactive: a switch gets all its flows when it connects, nothing is ever learnt
+from frames.  Ports that go down, by fabricd's or the switch's account, change the
+routes; only the difference is sent.  Runs on os-ken and on ryu; all of this
+happens in the application's one event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ClassVar
+
+from controllers import openflow
+from controllers.bridge import Bridge, Change
+from controllers.compat import App, event, handler, hub, ofp_event, ofproto
+from controllers.fabricd import SUBSCRIBE, FabricdLink
+from controllers.ports import DownPorts
+from controllers.routes import Router
+from topologies.fabric import Cable, Fabric
+
+CONFIG, MAIN, DEAD = handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the controller is started with.  A switch's datapath id is `dpid_base` | its own in the fabric."""
+
+    fabric: Fabric
+    router: Router
+    dpid_base: int
+    fabricd: str | None  # fabricd's control socket
+
+
+class FromFabricd(event.EventBase):
+    """Messages that fabricd sent."""
+
+    def __init__(self, messages: list[dict[str, Any]]) -> None:
+        super().__init__()
+        self.messages = messages
+
+
+def fail(what: str) -> None:
+    """Say on standard output what is wrong, and end."""
+    say({"error": what})
+    os._exit(1)
+
+
+def say(message: dict[str, Any]) -> None:
+    """One JSON line on standard output, for the program that started this one (which may have gone)."""
+    try:
+        print(json.dumps(message), flush=True)
+    except OSError:
+        sys.stdout = None
+
+
+def _on(events: Any, *states: str) -> Callable[[Callable[[Any, Any], None]], Any]:
+    """Handle an event.  An exception ends the controller: better gone, and said so, than quietly wrong."""
+
+    def decorate(function: Callable[[Any, Any], None]) -> Any:
+        @wraps(function)
+        def guarded(self: Any, ev: Any) -> None:
+            try:
+                function(self, ev)
+            except Exception as error:
+                self.log.exception("in %s", function.__name__)
+                fail(f"internal error in {function.__name__}: {error!r}")
+
+        return handler.set_ev_cls(events, list(states) or None)(guarded)
+
+    return decorate
+
+
+class Controller(App):
+    """Programs the switches of one fabric (see Settings)."""
+
+    OFP_VERSIONS: ClassVar = [ofproto.OFP_VERSION]
+
+    def __init__(self, *args: Any, settings: Settings, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.log = logging.getLogger("railbed")
+        self.fabric = settings.fabric
+        self.router = settings.router
+        self.ports = DownPorts()
+        self.bridges = {s.name: Bridge(s.name) for s in self.fabric.switches}
+        self.datapaths: dict[str, Any] = {}  # by switch name
+        self.names = {settings.dpid_base | s.dpid: s.name for s in self.fabric.switches}
+        self.found: dict[str, list[int]] = {}  # cookies of flows that a new switch lists
+        self.unsettled: list[Any] = []  # ids of fabricd's events that wait for switches
+        self.link = FabricdLink(settings.fabricd, self._from_fabricd, self.log) if settings.fabricd else None
+        self.subscribed = self.link is None
+        self.announced = False
+        self.avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
+        for name, flows in self.router.flows().items():
+            self.bridges[name].wanted = frozenset(flows)
+
+    def start(self) -> Any:
+        super().start()
+        if self.link is not None:
+            hub.spawn(self.link.run)
+
+    # Switches come and go
+
+    @_on(ofp_event.EventOFPStateChange, MAIN, DEAD)
+    def state_changed(self, ev: Any) -> None:
+        datapath = ev.datapath
+        name = self.names.get(datapath.id)
+        if name is None:
+            if ev.state == MAIN:
+                self.log.warning("switch %016x is none of this fabric; ignored", datapath.id)
+        elif ev.state == MAIN:
+            self.log.info("%s: connected", name)
+            self.datapaths[name] = datapath
+            self.bridges[name].connected()
+            self.found[name] = []
+            datapath.send_msg(openflow.ask_flows(datapath))
+        elif self.datapaths.get(name) is datapath:
+            self.log.warning("%s: connection lost; it keeps its flows", name)
+            del self.datapaths[name]
+            self.bridges[name].lost()
+
+    @_on(ofp_event.EventOFPFlowStatsReply, MAIN)
+    def flows_listed(self, ev: Any) -> None:
+        if (name := self._name(ev.msg.datapath)) is None or name not in self.found:
+            return
+        self.found[name] += [entry.cookie for entry in ev.msg.body]
+        if not ev.msg.flags & ofproto.OFPMPF_REPLY_MORE:
+            self._send(name, self.bridges[name].found(self.found.pop(name)))
+
+    @_on(ofp_event.EventOFPBarrierReply, MAIN)
+    def barrier_seen(self, ev: Any) -> None:
+        if (name := self._name(ev.msg.datapath)) is not None:
+            self.bridges[name].barrier_seen(ev.msg.xid)
+            self._settle()
+
+    @_on(ofp_event.EventOFPErrorMsg, CONFIG, MAIN)
+    def error(self, ev: Any) -> None:
+        if (name := self._name(ev.msg.datapath)) is None:
+            return
+        what = f"{name} refused a message: {openflow.describe_error(ev.msg)}"
+        self.bridges[name].refused = what
+        self.log.error(what)
+        if not self.announced:
+            fail(what)
+
+    # Ports go down and come up
+
+    @_on(ofp_event.EventOFPPortDescStatsReply, CONFIG, MAIN)
+    def ports_listed(self, ev: Any) -> None:
+        if (name := self.names.get(ev.msg.datapath.id)) is not None:
+            down = {p.port_no for p in ev.msg.body if openflow.port_is_down(p)}
+            self.ports.switch_lists(name, {number for number in down if self._is_port(name, number)})
+            self._reroute(f"{name} connected")
+
+    @_on(ofp_event.EventOFPPortStatus, MAIN)
+    def port_status(self, ev: Any) -> None:
+        name, port = self._name(ev.msg.datapath), ev.msg.desc.port_no
+        if name is not None and self._is_port(name, port):
+            up = ev.msg.reason != ofproto.OFPPR_DELETE and not openflow.port_is_down(ev.msg.desc)
+            self.ports.switch_says((name, port), up)
+            self._reroute(f"{name}:{port} {'up' if up else 'down'}, says the switch")
+
+    @_on(FromFabricd)
+    def fabricd_says(self, ev: Any) -> None:
+        changed = []
+        for message in ev.messages:
+            if message.get("event") == "port":
+                name, port, up = message["switch"], message["port"], message["up"]
+                if self._is_port(name, port):
+                    self.ports.fabricd_says((name, port), up)
+                    changed.append(f"{name}:{port} {'up' if up else 'down'}")
+                self.unsettled.append(message["id"])
+            elif message.get("id") == SUBSCRIBE and "ok" in message:
+                self.subscribed = bool(message["ok"])
+                if not self.subscribed:
+                    self.log.error("fabricd refused the subscription: %s", message.get("error"))
+        if changed:
+            self._reroute(f"{', '.join(changed)}, says fabricd")
+        self._settle()
+
+    # Flows follow
+
+    def _reroute(self, why: str) -> None:
+        """Make the routes fit the ports, and send what that changes."""
+        avoid = frozenset(self.fabric.cable_at[port] for port in self.ports.down)
+        if avoid == self.avoided:
+            return
+        self.avoided = avoid
+        began = time.perf_counter()
+        sent = [0, 0, 0]
+        for name, flows in self.router.flows(self.ports.down).items():
+            bridge = self.bridges[name]
+            bridge.wanted = frozenset(flows)
+            if change := bridge.change():
+                self._send(name, change)
+                sent = [sent[0] + 1, sent[1] + len(change.add), sent[2] + len(change.delete)]
+        took_ms = (time.perf_counter() - began) * 1000
+        self.log.info("%s: %d switches changed, %d flows in, %d out, %.1f ms", why, *sent, took_ms)
+
+    def _send(self, name: str, change: Change) -> None:
+        datapath = self.datapaths[name]
+        for flow in change.add:
+            datapath.send_msg(openflow.add(datapath, flow))
+        for cookie in change.delete:
+            datapath.send_msg(openflow.delete(datapath, cookie))
+        barrier = openflow.barrier(datapath)
+        datapath.set_xid(barrier)
+        self.bridges[name].barrier_sent(barrier.xid)
+        datapath.send_msg(barrier)
+
+    def _settle(self) -> None:
+        """If every switch has confirmed its flows, answer the events that wait for it."""
+        if not all(bridge.settled for bridge in self.bridges.values()):
+            return
+        if not self.announced and self.subscribed:
+            self.announced = True
+            flows = sum(len(bridge.wanted) for bridge in self.bridges.values())
+            self.log.info("%d switches programmed with %d flows", len(self.bridges), flows)
+            say({"programmed": len(self.bridges), "flows": flows})
+        for waiting in self.unsettled:
+            if self.link is not None:
+                self.link.settled(waiting)
+        self.unsettled.clear()
+
+    def _from_fabricd(self, messages: list[dict[str, Any]]) -> None:
+        self.send_event(self.name, FromFabricd(messages))
+
+    def _name(self, datapath: Any) -> str | None:
+        """The switch behind a connection, unless a newer connection has taken its place."""
+        name = self.names.get(datapath.id)
+        return name if name is not None and self.datapaths.get(name) is datapath else None
+
+    def _is_port(self, name: str, port: int) -> bool:
+        return (name, port) in self.fabric.cable_at

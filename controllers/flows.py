@@ -1,0 +1,117 @@
+"""Flows as plain data: what a switch's tables hold, in no OpenFlow library's terms.
+
+Two tables.  ROUTE looks at the destination address, by prefixes that stand for
+places, and either outputs or hashes the frame onto one of several equal ports;
+MEMBER turns the hash's result into the port.  No two flows match the same frame,
+so that a flow taken away stops its traffic.  A flow's cookie is the hash of its
+contents, so that a controller that finds a flow in a switch knows from the
+cookie alone whether the flow is one that it wants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Network
+
+ROUTE, MEMBER = 0, 1
+
+# Flows never overlap; the one priority leaves room below and above for others.
+PRIORITY = 100
+
+# The registers that carry the hash's result and the group of ports it counts in.
+LINK_REGISTER, GROUP_REGISTER = 0, 1
+
+COOKIE_MAGIC = 0x7262 << 48
+COOKIE_MAGIC_MASK = 0xFFFF << 48
+
+ETH_IPV4, ETH_ARP, ARP_REQUEST = 0x0800, 0x0806, 1
+
+
+@dataclass(frozen=True)
+class Output:
+    """Send the frame out of a port."""
+
+    port: int
+
+
+@dataclass(frozen=True)
+class Hash:
+    """Put hash(addresses, protocol, TCP/UDP ports; basis) mod `links` into the link register."""
+
+    links: int
+    basis: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """Set a register."""
+
+    register: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Resubmit:
+    """Look the frame up in another table."""
+
+    table: int
+
+
+@dataclass(frozen=True)
+class AnswerArp:
+    """Turn the ARP request into its reply (the MAC is 02:00 and the address asked for) and send it back."""
+
+
+Action = Output | Hash | Load | Resubmit | AnswerArp
+MatchValue = int | str | tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One entry of a flow table.  `match` holds OpenFlow field names; an address comes as (address, mask)."""
+
+    table: int
+    priority: int
+    match: tuple[tuple[str, MatchValue], ...]
+    actions: tuple[Action, ...]
+
+    @cached_property
+    def cookie(self) -> int:
+        """64 bits: COOKIE_MAGIC above a hash of the flow's contents."""
+        text = repr((self.table, self.priority, self.match, self.actions))
+        return COOKIE_MAGIC | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
+
+
+def to_network(network: IPv4Network, ports: tuple[int, ...], basis: int = 0) -> Flow:
+    """The flow for a destination prefix: to the port, or, of several, by hash to one of them (needs `members`)."""
+    match: tuple[tuple[str, MatchValue], ...] = (("eth_type", ETH_IPV4), ("ipv4_dst", _masked(network)))
+    if len(ports) == 1:
+        return Flow(ROUTE, PRIORITY, match, (Output(ports[0]),))
+    share = (Hash(len(ports), basis), Load(GROUP_REGISTER, group_id(ports)), Resubmit(MEMBER))
+    return Flow(ROUTE, PRIORITY, match, share)
+
+
+def members(ports: tuple[int, ...]) -> list[Flow]:
+    """The MEMBER flows of a group of equal ports: link k of the group is ports[k]."""
+    group = (f"reg{GROUP_REGISTER}", group_id(ports))
+    return [
+        Flow(MEMBER, PRIORITY, ((f"reg{LINK_REGISTER}", k), group), (Output(port),)) for k, port in enumerate(ports)
+    ]
+
+
+def group_id(ports: tuple[int, ...]) -> int:
+    """A group's number, from its ports alone: an old and a new group never share one while flows are exchanged."""
+    return zlib.crc32(repr(ports).encode())
+
+
+def arp_responder(network: IPv4Network) -> Flow:
+    """Answers every ARP request for an address in `network` on the switch, so that none is ever flooded."""
+    match = (("eth_type", ETH_ARP), ("arp_op", ARP_REQUEST), ("arp_tpa", _masked(network)))
+    return Flow(ROUTE, PRIORITY, match, (AnswerArp(),))
+
+
+def _masked(network: IPv4Network) -> tuple[str, str]:
+    return str(network.network_address), str(network.netmask)

@@ -1,0 +1,73 @@
+"""The controller's process: `python -m controllers.main --fabric FABRIC.json --port TCPPORT ...`
+
+Listens on 127.0.0.1 for the fabric's switches.  Prints one JSON line when every switch is programmed,
+{"programmed": switches, "flows": total}, or {"error": text} and ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from controllers.routes import ROUTINGS, Router, RoutingError
+from topologies.fabric import Fabric
+
+HOST = "127.0.0.1"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run until a signal ends it.  The switches keep their flows then."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(
+        filename=options.log, level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S"
+    )
+    for noisy in ("os_ken", "ryu", "ofp_event"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    # The library's threads would outlive an ordinary exit, and there is nothing to put away.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+
+    from controllers.app import Settings, fail  # imports the OpenFlow library
+
+    try:
+        fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
+        settings = Settings(fabric, Router(fabric, options.routing), options.dpid_base, options.fabricd)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = error.what if isinstance(error, RoutingError) else f"not a fabric: {error!r}"
+        fail(f"{options.fabric}: {what}")
+        return
+    serve(settings, options.port)
+    fail(f"cannot listen on {HOST}:{options.port}; is the port in use?")
+
+
+def serve(settings: Any, port: int) -> None:
+    """Run the application; returns only if listening fails."""
+    from controllers.compat import LIBRARY, app_manager, cfg, hub
+
+    arguments = ["--ofp-listen-host", HOST, "--ofp-tcp-listen-port", str(port)]
+    cfg.CONF(args=arguments, project=LIBRARY, default_config_files=[])
+    manager = app_manager.AppManager.get_instance()
+    manager.load_apps(["controllers.app"])
+    hub.joinall(manager.instantiate_apps(settings=settings, **manager.create_contexts()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="controllers.main", description="Route one fabric's switches.")
+    parser.add_argument("--fabric", type=Path, required=True, metavar="FILE", help="the fabric, as JSON")
+    parser.add_argument("--port", type=int, required=True, help="TCP port to listen on")
+    parser.add_argument(
+        "--dpid-base", type=lambda text: int(text, 0), required=True, metavar="INT", help="high bits of datapath ids"
+    )
+    parser.add_argument("--fabricd", metavar="SOCKET", help="fabricd's control socket")
+    parser.add_argument("--routing", choices=list(ROUTINGS), default="ecmp")
+    parser.add_argument("--log", metavar="FILE", help="log there instead of on standard error")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Flows as OpenFlow 1.3 messages, with Open vSwitch's extensions for hashing and registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controllers.compat import nicira_ext, ofproto
+from controllers.flows import (
+    COOKIE_MAGIC,
+    COOKIE_MAGIC_MASK,
+    LINK_REGISTER,
+    Action,
+    AnswerArp,
+    Flow,
+    Hash,
+    Load,
+    Output,
+    Resubmit,
+)
+
+# The same flow always takes the same way, from one run and one machine to the next: everything that the hash
+# depends on is stated here and in the flow.
+HASH_FIELDS = 3  # NX_HASH_FIELDS_SYMMETRIC_L3L4_UDP, which ryu has no name for
+HASH_ALGORITHM = nicira_ext.NX_MP_ALG_MODULO_N
+
+ARP_REPLY = 2
+MAC_PREFIX = 0x0200  # a NIC's MAC is this and the four bytes of its address
+SCRATCH = "reg2"
+
+
+def add(datapath: Any, flow: Flow) -> Any:
+    """Install a flow, over one with the same match if there is one."""
+    parser = datapath.ofproto_parser
+    actions = [a for action in flow.actions for a in _actions(parser, action)]
+    return parser.OFPFlowMod(
+        datapath,
+        command=ofproto.OFPFC_ADD,
+        cookie=flow.cookie,
+        table_id=flow.table,
+        priority=flow.priority,
+        match=parser.OFPMatch(**dict(flow.match)),
+        instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)],
+    )
+
+
+def delete(datapath: Any, cookie: int) -> Any:
+    """Remove the flow that has this cookie."""
+    parser = datapath.ofproto_parser
+    return parser.OFPFlowMod(
+        datapath,
+        command=ofproto.OFPFC_DELETE,
+        cookie=cookie,
+        cookie_mask=(1 << 64) - 1,
+        table_id=ofproto.OFPTT_ALL,
+        out_port=ofproto.OFPP_ANY,
+        out_group=ofproto.OFPG_ANY,
+        match=parser.OFPMatch(),
+        instructions=[],
+    )
+
+
+def ask_flows(datapath: Any) -> Any:
+    """Ask for all flows that a controller of this kind has ever put there."""
+    return datapath.ofproto_parser.OFPFlowStatsRequest(
+        datapath,
+        0,
+        ofproto.OFPTT_ALL,
+        ofproto.OFPP_ANY,
+        ofproto.OFPG_ANY,
+        COOKIE_MAGIC,
+        COOKIE_MAGIC_MASK,
+        datapath.ofproto_parser.OFPMatch(),
+    )
+
+
+def barrier(datapath: Any) -> Any:
+    """Ask for a reply once everything sent before is in."""
+    return datapath.ofproto_parser.OFPBarrierRequest(datapath)
+
+
+def port_is_down(desc: Any) -> bool:
+    """Whether a port description says that the port carries nothing."""
+    return bool(desc.state & ofproto.OFPPS_LINK_DOWN or desc.config & ofproto.OFPPC_PORT_DOWN)
+
+
+def describe_error(message: Any) -> str:
+    """A switch's error message as text."""
+    kind = ofproto.ofp_error_type_to_str(message.type)
+    return f"{kind}, {ofproto.ofp_error_code_to_str(message.type, message.code)}"
+
+
+def _actions(parser: Any, action: Action) -> list[Any]:
+    match action:
+        case Output(port):
+            return [parser.OFPActionOutput(port)]
+        case Hash(links, basis):
+            register = f"reg{LINK_REGISTER}"
+            return [
+                parser.NXActionMultipath(
+                    fields=HASH_FIELDS,
+                    basis=basis,
+                    algorithm=HASH_ALGORITHM,
+                    max_link=links - 1,
+                    arg=0,
+                    ofs_nbits=nicira_ext.ofs_nbits(0, 31),
+                    dst=register,
+                )
+            ]
+        case Load(register_number, value):
+            return [parser.NXActionRegLoad(nicira_ext.ofs_nbits(0, 31), f"reg{register_number}", value)]
+        case Resubmit(table):
+            return [parser.NXActionResubmitTable(in_port=ofproto.OFPP_IN_PORT & 0xFFFF, table_id=table)]
+        case AnswerArp():
+            return _answer_arp(parser)
+
+
+def _answer_arp(parser: Any) -> list[Any]:
+    def move(source: str, destination: str, bits: int) -> Any:
+        return parser.NXActionRegMove(source, destination, bits)
+
+    def mac_prefix(field: str) -> Any:
+        return parser.NXActionRegLoad(nicira_ext.ofs_nbits(32, 47), field, MAC_PREFIX)
+
+    return [
+        move("eth_src", "eth_dst", 48),
+        move("arp_sha", "arp_tha", 48),
+        mac_prefix("eth_src"),
+        move("arp_tpa", "eth_src", 32),
+        mac_prefix("arp_sha"),
+        move("arp_tpa", "arp_sha", 32),
+        move("arp_tpa", SCRATCH, 32),
+        move("arp_spa", "arp_tpa", 32),
+        move(SCRATCH, "arp_spa", 32),
+        parser.OFPActionSetField(arp_op=ARP_REPLY),
+        parser.OFPActionOutput(ofproto.OFPP_IN_PORT),
+    ]

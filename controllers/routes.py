@@ -1,0 +1,106 @@
+"""Routes: the flows of every switch of a fabric, as a pure function.
+
+Where frames may go is the shortest paths over the cables that are up; a routing
+(one entry of ROUTINGS) says which of them a switch uses.  A hop always comes
+closer to the destination, so that no routing can loop, with or without failed
+cables.  Destinations are aggregated into prefixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from controllers import dimension_order, ecmp
+from controllers.distances import Toward, live_links, shortest
+from controllers.flows import Flow, arp_responder, members, to_network
+from controllers.prefixes import PrefixTree
+from topologies.fabric import Fabric, Switch
+
+GRIDS = frozenset({"torus", "ring"})
+
+Split = Callable[[Fabric, Switch, Toward], dict[tuple[int, ...], int]]
+
+
+class RoutingError(ValueError):
+    """A routing that does not exist or does not fit the topology: `what` is wrong, `hint` what to do."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what} ({hint})")
+        self.what = what
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Routing:
+    """A way to choose among shortest paths.  `split` gives the groups of equal ports of a switch."""
+
+    name: str
+    summary: str
+    split: Split
+    kinds: frozenset[str] | None = None  # of topology that it works on; None: any
+
+
+def _default(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:
+    split: Split = dimension_order.split if fabric.kind in GRIDS else ecmp.split
+    return split(fabric, switch, toward)
+
+
+ROUTINGS = {
+    r.name: r
+    for r in (
+        Routing("ecmp", "all shortest paths, by hash; torus and ring: dimension order", _default),
+        Routing("dimension_order", "lowest dimension first (torus, ring)", dimension_order.split, GRIDS),
+    )
+}
+
+
+class Router:
+    """The flows of one fabric under one routing.  Raises RoutingError if they do not go together."""
+
+    def __init__(self, fabric: Fabric, routing: str = "ecmp") -> None:
+        known = ROUTINGS.get(routing)
+        if known is None:
+            raise RoutingError(f"unknown routing '{routing}'", f"known: {', '.join(ROUTINGS)}")
+        if known.kinds is not None and fabric.kind not in known.kinds:
+            kinds = " and ".join(sorted(known.kinds))
+            raise RoutingError(f"routing '{routing}' does not fit a {fabric.kind}", f"it is for {kinds}; use ecmp")
+        self.fabric = fabric
+        self._split = known.split
+        self._tree = PrefixTree(sorted(int(n.ip) for n in fabric.nics))
+        self._nic_ports: dict[str, list[tuple[int, int]]] = {s.name: [] for s in fabric.switches}
+        for nic in fabric.nics:
+            end = fabric.cable_at[nic.name, 1].other(nic.name)
+            self._nic_ports[end.node].append((int(nic.ip), end.port))
+        self._attached = {
+            switch: sum(self._tree.bit[address] for address, _ in nics) for switch, nics in self._nic_ports.items()
+        }
+
+    def flows(self, down: Set[tuple[str, int]] = frozenset()) -> dict[str, list[Flow]]:
+        """Every switch's flows when the ports in `down`, (switch, port), carry nothing.
+
+        A cable is out of use as soon as one of its ends is down.  A NIC's own cable has no way around it: its
+        switch goes on sending there, so that the frames are lost, and counted, at the cable that is at fault.
+        """
+        paths = shortest(live_links(self.fabric, down), self._attached)
+        return {s.name: self._switch_flows(s, paths[s.name]) for s in self.fabric.switches}
+
+    def _switch_flows(self, switch: Switch, toward: Toward) -> list[Flow]:
+        groups = {ports: nics for ports, nics in self._split(self.fabric, switch, toward).items() if nics}
+        # Choices of switches in a row must not depend on each other, so every switch hashes with its own basis.
+        flows = [
+            to_network(network, ports, basis=switch.dpid)
+            for ports, nics in groups.items()
+            for network in self._tree.cover(nics)
+        ]
+        flows += [to_network(IPv4Network(address), (port,)) for address, port in self._nic_ports[switch.name]]
+        flows += [flow for ports in groups if len(ports) > 1 for flow in members(ports)]
+        if self._nic_ports[switch.name]:
+            flows.append(arp_responder(self._tree.network))
+        return flows
+
+
+def routes(fabric: Fabric, down: Set[tuple[str, int]] = frozenset(), routing: str = "ecmp") -> dict[str, list[Flow]]:
+    """Every switch's flows (see Router.flows).  Raises RoutingError."""
+    return Router(fabric, routing).flows(down)
