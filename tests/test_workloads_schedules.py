@@ -134,9 +134,7 @@ def flow_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int, float]]]:
 
 @settings(FULL, max_examples=30)
 @given(flow_sets(), st.integers(0, 2**32))
-def test_flows_arrive_whole_from_both_ends_view(
-    made: tuple[int, list[tuple[int, int, int, float]]], seed: int
-) -> None:
+def test_flows_arrive_whole_from_both_ends_view(made: tuple[int, list[tuple[int, int, int, float]]], seed: int) -> None:
     ranks, ends = made
     with fabric(ranks, seed) as fake:
         lines, errors = run(fake, plan(ranks, flows(*ends), flows(*ends)))
