@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -44,6 +44,7 @@ class Bringup:
     names: Names
     persistent: bool
     kernel: bool  # NICs have kernel interfaces
+    children: list[subprocess.Popen[Any]] = field(default_factory=list)
 
     @property
     def dir(self) -> Path:
@@ -59,7 +60,9 @@ class Bringup:
         """Starts a process of the fabric, in a session of its own; unless persistent it dies with us."""
         tether = [] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]
         env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT)}
-        return subprocess.Popen([*tether, *argv], env=env, start_new_session=True, **options)
+        process = subprocess.Popen([*tether, *argv], env=env, start_new_session=True, **options)
+        self.children.append(process)
+        return process
 
     def start_holder(self) -> Holder:
         """Starts what holds the hosts' namespaces."""
@@ -92,6 +95,7 @@ class Bringup:
             except FabricdError as error:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
         assert fabricd.process is not None
+        self.children.append(fabricd.process)
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 

@@ -79,18 +79,17 @@ class Lab:
         _check_machine()
         fabric = experiment.build_fabric()
         record, journal = ownership.create(Process.of(owner_pid or os.getpid()))
+        kernel = experiment.clock.mode == "real"
+        work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
         try:
-            names = Names(record.id, fabric)
-            kernel = experiment.clock.mode == "real"
-            work = Bringup(record, journal, fabric, names, persistent, kernel)
             lab = cls._up(work, experiment)
             if persistent:
                 assert lab.fabricd.process is not None
                 journal.own(Process.of(lab.fabricd.process.pid))
             return lab
         except BaseException:
-            journal.close()
-            ownership.undo(Record.read(record.dir))
+            ownership.undo(record)
+            _reap(work.children)
             raise
         finally:
             journal.close()
@@ -132,8 +131,7 @@ class Lab:
         (directory / (_STATE + ".new")).write_text(json.dumps(state))
         os.rename(directory / (_STATE + ".new"), directory / _STATE)
         mininet.join()
-        children: list[subprocess.Popen[Any]] = [holder.process, controller.process, fabricd.process]
-        return cls(Record.read(directory), fabric, state, fabricd, controller.process, children)
+        return cls(Record.read(directory), fabric, state, fabricd, controller.process, work.children)
 
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Lab:
@@ -271,9 +269,7 @@ class Lab:
             self.fabricd.request("stop", timeout=2.0)
         self.fabricd.close()
         ownership.undo(Record.read(self.dir))
-        for child in self._children:
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=5)
+        _reap(self._children)
 
     def close(self) -> None:
         """Lets go of a fabric that stays up."""
@@ -288,6 +284,17 @@ class Lab:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.down()
+
+
+def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
+    """Takes note of the end of processes that were killed, and closes what led to them."""
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
 
 
 def take_down(record: Record) -> Removed:

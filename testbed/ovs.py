@@ -45,9 +45,9 @@ def _create_args(bridge: Bridge, ids: Sequence[str], datapath: str) -> list[str]
 
 def finish(commands: Iterable[subprocess.Popen[str]]) -> None:
     """Waits for started transactions. Raises MachineError with what ovs-vsctl said."""
-    failures = [_Failure(c.returncode, errors) for c in commands if (errors := c.communicate()[1]) or c.returncode]
-    for failure in failures:
-        failure.raise_if_error()
+    ended = [(command.communicate()[1], command.returncode) for command in commands]
+    for errors, code in ended:
+        _raise_if_failed(code, errors)
 
 
 def set_controller(names: Sequence[str], target: str) -> None:
@@ -87,14 +87,10 @@ def _transactions(commands: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         yield args
 
 
-@dataclass(frozen=True)
-class _Failure:
-    code: int
-    errors: str
-
-    def raise_if_error(self) -> None:
-        if self.code:
-            raise MachineError(f"Open vSwitch refused: {self.errors.strip()[:500]}", hint=_HINT)
+def _raise_if_failed(code: int, errors: str) -> None:
+    # A port or bridge that could not be set up is told on stderr only.
+    if code or "Error detected" in errors:
+        raise MachineError(f"Open vSwitch refused: {' '.join(errors.split())[:500]}", hint=_HINT)
 
 
 def _start(args: Sequence[str]) -> subprocess.Popen[str]:
@@ -112,7 +108,7 @@ def _check(command: Sequence[str]) -> str:
         raise _missing() from None
     except subprocess.TimeoutExpired:
         raise MachineError(f"Open vSwitch does not answer ({command[0]})", hint=_HINT) from None
-    _Failure(done.returncode, done.stderr).raise_if_error()
+    _raise_if_failed(done.returncode, done.stderr)
     return done.stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -80,6 +81,19 @@ def fabric_ids() -> set[str]:
         return {name for name in os.listdir("/run/railbed") if not name.startswith(".")}
     except FileNotFoundError:
         return set()
+
+
+def fabrics_begun_by(pid: int) -> list[str]:
+    """Fabrics whose first owner was this process (others may run beside the tests)."""
+    found = []
+    for fabric_id in fabric_ids():
+        try:
+            first = json.loads(Path("/run/railbed", fabric_id, "journal").read_text().partition("\n")[0])
+        except (OSError, ValueError):
+            continue
+        if first["pid"] == pid:
+            found.append(fabric_id)
+    return found
 
 
 def addresses() -> str:

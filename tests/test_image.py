@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machine import cli, fabric_ids, traces
+from machine import ROOT, TESTBED, cli, fabrics_begun_by, traces
 
 from testbed.errors import InputError
 from testbed.image import unpack
@@ -266,7 +266,9 @@ def test_workers_run_in_an_image(tmp_path: Path) -> None:
 def test_a_bad_image_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "i.tar").write_text("nonsense")
     (tmp_path / "e.yaml").write_text("name: i\nfabric: {topology: {star: {hosts: 2}}}\nworkers: {image: i.tar}\n")
-    before = fabric_ids()
-    error = json.loads(cli("up", str(tmp_path / "e.yaml"), "--json", code=2))["error"]
-    assert "cannot unpack the image" in error["what"]
-    assert fabric_ids() <= before
+    command = [*TESTBED, "up", str(tmp_path / "e.yaml"), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as up:
+        out, _ = up.communicate()
+    assert up.returncode == 2
+    assert "cannot unpack the image" in json.loads(out)["error"]["what"]
+    assert fabrics_begun_by(up.pid) == []
