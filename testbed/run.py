@@ -202,6 +202,7 @@ class _Attempt:
                 with os.fdopen(write, "wb") as output, (self.folder.logs / f"rank{rank}.log").open("ab") as log:
                     workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
             unread.pop_all()
+        assert lab.fabricd.process is not None  # it is ours, not one that was attached to
         watch = Watch(
             workers,
             pipes,
