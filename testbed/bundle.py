@@ -50,6 +50,7 @@ class Binds:
 
     socket: Path
     plan: Path | None = None
+    idle: Path | None = None
 
 
 def configuration(
@@ -133,6 +134,8 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
     ]
     if binds.plan:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
+    if binds.idle:
+        mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
     return mounts + [_mount(str(p), "bind", str(p), "rbind", "rro", *private) for p in _program_folders(rootfs)]
 
 

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from testbed import idle
 from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, configuration
 from testbed.errors import MachineError
 from testbed.image import Image
@@ -28,6 +29,7 @@ from testbed.processes import MARK, Process
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
+_IDLE = [str(INSIDE / "idle")]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ class Containers:
             network_namespace=f"/proc/{self.networks[rank]}/ns/net",
             control_group=f"/{self.control_group}/r{rank}",
             limits=self.limits,
-            binds=Binds(self.worker_dir(rank) / "sock", plan if plan.exists() else None),
+            binds=Binds(
+                self.worker_dir(rank) / "sock",
+                plan if plan.exists() else None,
+                idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
+            ),
             rootfs=self.image.rootfs if self.image else None,
         )
         (bundle / "config.json").write_text(json.dumps(config))
@@ -126,7 +132,7 @@ class Containers:
                 return
             log = self.dir / f"container{rank}.log"
             with log.open("wb") as out:
-                worker = self.start(rank, ["sleep", "infinity"], stdout=out, stderr=out)
+                worker = self.start(rank, _IDLE, stdout=out, stderr=out)
                 if not worker.started():
                     raise MachineError(f"the container of rank {rank} does not start: {_tail(log)}", where=str(log))
 

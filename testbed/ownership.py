@@ -224,7 +224,7 @@ def undo(record: Record) -> Removed:
     removed = Removed(record.id)
     with _locked(record.dir):
         errors: list[str] = []
-        fabricd = record.processes.get("fabricd")
+        fabricd = Record.read(record.dir).processes.get("fabricd")
         keep = {fabricd.pid} if fabricd else set()
         removed.processes += _kill(record, keep)
         try:
@@ -234,7 +234,7 @@ def undo(record: Record) -> Removed:
         removed.processes += _kill(record, set())
         removed.control_groups = teardown.remove_control_groups(control_group(record.id), errors)
         removed.mounts = teardown.unmount_below(record.dir, errors)
-        left = teardown.wait_for_links(prefix(record.id), timeout=20)
+        left = teardown.wait_for_links(prefix(record.id), timeout=2)
         if left:
             errors.append(f"links are still there: {', '.join(left[:4])}")
         if errors:
@@ -271,6 +271,7 @@ def _kill(record: Record, keep: set[int]) -> int:
 
 
 def _processes(record: Record) -> set[Process]:
+    record = Record.read(record.dir)  # it may still be coming up
     found = set(record.processes.values())
     if record.mark:
         found |= processes.marked(record.mark)

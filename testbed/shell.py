@@ -31,7 +31,7 @@ class FabricCLI(CLI):
         first, args, _ = self.parseline(line)
         if first not in self.mn:
             self.status = _UNKNOWN_COMMAND
-        elif not self.mn.kernel and first in (h.name for h in self.mn.hosts) and _first_word(args) in _NEEDS_INTERFACE:
+        elif not self.mn.kernel and first in (h.name for h in self.mn.hosts) and _program(args) in _NEEDS_INTERFACE:
             error(NO_KERNEL_INTERFACE + "\n")
             self.status = 1
             return
@@ -64,14 +64,24 @@ class _Script(FabricCLI):
 
     def default(self, line: str) -> None:
         self.status = 0
-        super().default(line)
+        super().default(_without_input(line))
         node = self.mn.nameToNode.get(self.parseline(line)[0])
         if node is not None and node.shell and not self.status:
             self.status = int(node.cmd("echo $?").strip() or 0)
 
 
-def _first_word(args: str | None) -> str:
-    return os.path.basename((args or "").split(maxsplit=1)[0]) if args else ""
+def _without_input(line: str) -> str:
+    """A node's command that finds the end of its input instead of waiting for a terminal's."""
+    node, _, command = line.strip().partition(" ")
+    if not command.strip():
+        return line
+    end = "" if command.rstrip().endswith(("&", ";")) else " ;"
+    return f"{node} {{ {command}{end} }} < /dev/null"
+
+
+def _program(args: str | None) -> str:
+    words = (args or "").removeprefix("{ ").split(maxsplit=1)
+    return os.path.basename(words[0]) if words else ""
 
 
 def interact(net: FabricNet) -> None:
