@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_fabric import FakeFabric
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from workloads import registry, verbs, worker
@@ -126,14 +126,16 @@ def test_ping_pong_brings_back_what_was_sent(algorithm: str, order: list[int], c
 def flow_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int, float]]]:
     ranks = draw(st.integers(2, 6))
     ends = st.tuples(st.integers(0, ranks - 1), st.integers(1, ranks - 1)).map(lambda e: (e[0], sum(e) % ranks))
-    sizes = st.sampled_from([0, 1, 5000, MIB, MIB + 1, 3 * MIB - 7, 70 * MIB]) | st.integers(0, 4 * MIB)
+    sizes = st.sampled_from([0, 1, 5000, MIB, MIB + 1, 3 * MIB - 7]) | st.integers(0, 2 * MIB)
     starts = st.sampled_from([0.0, 1000.0, 123.456]) | st.floats(0, 1e6)
     made = draw(st.lists(st.tuples(ends, sizes, starts), min_size=1, max_size=6))
     return ranks, [(a, b, size, start) for (a, b), size, start in made]
 
 
-@settings(FULL, max_examples=30)
+@settings(FULL, max_examples=15)
 @given(flow_sets(), st.integers(0, 2**32))
+@example((2, [(0, 1, 70 * MIB, 0.0)]), 1)  # more than a receiver keeps
+@example((2, [(0, 1, 5000, 0.0), (1, 0, 1, 123.4564)]), 1)  # a start between two picoseconds
 def test_flows_arrive_whole_from_both_ends_view(made: tuple[int, list[tuple[int, int, int, float]]], seed: int) -> None:
     ranks, ends = made
     with fabric(ranks, seed) as fake:
@@ -205,9 +207,11 @@ def test_a_failed_operation_names_status_and_peer(step: Line) -> None:
 
 def test_a_worker_that_dies_ends_the_others_with_a_reason() -> None:
     with fabric(2) as fake:
-        Device(fake.path(0))._socket.close()
+        dying = threading.Thread(target=lambda: Device(fake.path(0))._socket.close())  # greeted once both are there
+        dying.start()
         with pytest.raises(FabricError, match="left without BYE"), Device(fake.path(1)) as device:
             device.sync(0, 2)
+        dying.join()
 
 
 def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +231,9 @@ def test_host_work_costs_what_the_plan_says() -> None:
             fake._some_time = lambda: 10_000_000  # type: ignore[method-assign]
             lines, _ = run(fake, plan(2, collective("all_reduce", [8000]), **costs))
         times.append(max(line["end_ns"] for line in lines) - min(line["start_ns"] for line in lines))
-    assert times[1] - times[0] == pytest.approx(4000 + 3 * 1000), "4000 bytes at 1 B/ns; woken twice, then by SENT"
+    assert times[1] - times[0] == pytest.approx(4000 + 2 * 1000), (
+        "4000 bytes at 1 B/ns; woken for the first hop and by SENT; the second hop's wake passes while SENT is awaited"
+    )
 
 
 def test_a_plan_for_another_rank_is_refused() -> None:

@@ -132,7 +132,8 @@ class Flows:
         of = sum(s.messages for s in waiting) + len(self.incoming)
         done = 0
         while waiting or active or len(self.arrived) < len(self.incoming):
-            while waiting and begin_ns + waiting[-1].flow.start_ns <= self.device.answered_ns:
+            # in picoseconds, as the clock counts: a fraction of one would be waited for, for ever
+            while waiting and round((begin_ns + waiting[-1].flow.start_ns) * 1000) <= self.device.answered_ps:
                 active.append(waiting.pop())
             self._post(active)
             until = begin_ns + waiting[-1].flow.start_ns if waiting else None

@@ -230,9 +230,9 @@ class Device:
         return self._clock_ps / 1000
 
     @property
-    def answered_ns(self) -> float:
+    def answered_ps(self) -> int:
         """This worker's clock at the last answer: what it has queued since is not in it."""
-        return self._clock_ps / 1000
+        return self._clock_ps
 
     def spend(self, ns: float) -> None:
         """Host time passes: moves this worker's own clock."""

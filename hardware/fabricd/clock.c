@@ -6,7 +6,8 @@
  * soon as nothing real can still put something before it:
  *  - a frame in Open vSwitch acts at its deadline, not before;
  *  - a worker that is running acts through its NIC's doorbell, so not before
- *    its own time + the cost of a post + the PCIe latency;
+ *    its own time + the cost of a post + the PCIe latency; only its CONNECT and
+ *    SYNC act at its own time, so whoever waits for one wakes after it;
  *  - while the controller is being waited for, time stands still.
  * clock_limit() is the earliest of these; events strictly before it run, and
  * then the process sleeps until something real answers.
@@ -40,20 +41,21 @@ int64_t wall_ns(void)
 /* clock_workers_changed() - Work out anew how far running workers let the clock go */
 void clock_workers_changed(struct fabric *f)
 {
-	ps_t limit = PS_NEVER;
+	struct clock *c = &f->clock;
 
-	if (f->clock.mode == CLOCK_REAL)
-		limit = PS_NEVER;
-	else
-		for (uint32_t i = 0; i < f->nic_count; i++) {
-			const struct worker *w = &f->workers[i];
-			ps_t acts = w->now + f->nics[i].post + f->nics[i].pcie_latency;
-			if (w->state == WORKER_ABSENT && w->expected)
-				limit = 0;
-			if (w->state == WORKER_RUNNING && acts < limit)
-				limit = acts;
-		}
-	f->clock.workers = limit;
+	c->workers = c->workers_now = PS_NEVER;
+	if (c->mode == CLOCK_REAL)
+		return;
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		const struct worker *w = &f->workers[i];
+		ps_t acts = w->now + f->nics[i].post + f->nics[i].pcie_latency;
+		if (w->state == WORKER_ABSENT && w->expected)
+			c->workers = c->workers_now = 0;
+		if (w->state == WORKER_RUNNING && acts < c->workers)
+			c->workers = acts;
+		if (w->state == WORKER_RUNNING && w->now < c->workers_now)
+			c->workers_now = w->now;
+	}
 }
 
 /* clock_limit() - Events before this time may run */
@@ -122,8 +124,10 @@ int64_t clock_lateness_ns(const struct fabric *f, double quantile)
 
 static void event_run(struct fabric *f, const struct event *e)
 {
-	if (event_kind(e) == EV_QP_TIMER && !qp_timer_set(e->a))
+	if (event_kind(e) == EV_QP_TIMER && !qp_timer_set(e->a, e->t))
 		return; /* everything was acknowledged: nothing happens, and no time passes */
+	if (event_kind(e) == EV_WAKE && !worker_wakes(e->a, e->seq))
+		return;
 	if (e->t > f->clock.now)
 		f->clock.now = e->t;
 	f->clock.events++;
@@ -136,6 +140,7 @@ static void event_run(struct fabric *f, const struct event *e)
 		port_enqueue(f, fr->credit->port, fr);
 		break;
 	}
+	case EV_HAND_OVER: ovs_hand_over(f, e->a); break;
 	case EV_PORT_FREE: port_free(f, e->a); break;
 	case EV_ARRIVE: {
 		uint32_t node = (uint32_t)(e->key >> 32) & 0xffffff, port = (uint32_t)(e->key >> 16) & 0xffff;
@@ -149,13 +154,14 @@ static void event_run(struct fabric *f, const struct event *e)
 		switch_forward(f, &f->nodes[node]->ports[port - 1], e->a);
 		break;
 	}
+	case EV_NO_WAY: switch_no_way(f, e->a); break;
 	case EV_DELIVER: {
 		struct frame *fr = e->a;
 		nic_receive(f, fr->to, fr, true);
 		break;
 	}
 	case EV_QP_TIMER: qp_timer(f, e->a); break;
-	case EV_WAKE: worker_wake(f, e->a, e->seq); break;
+	case EV_WAKE: worker_wake(f, e->a); break;
 	}
 }
 
@@ -164,10 +170,10 @@ static bool held_up(const struct fabric *f, const struct event *e)
 {
 	enum event_kind kind = event_kind(e);
 
-	if (kind == EV_ARRIVE) {
-		const struct node *n = f->nodes[(uint32_t)(e->key >> 32) & 0xffffff];
-		return n->kind == NODE_SWITCH && !ovs_room(f, &n->ports[((e->key >> 16) & 0xffff) - 1]);
-	}
+	if (kind == EV_HAND_OVER)
+		return !ovs_room(f, ((const struct frame *)e->a)->in);
+	if (kind == EV_WAKE)
+		return worker_must_wait(f, e->a);
 	/* the controller's new rules must not meet frames from before */
 	return kind == EV_ANNOUNCE && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
@@ -233,6 +239,7 @@ static void tick(struct fabric *f)
 		worker_check_hung(f);
 		if (f->clock.hold_left && now - f->clock.hold_wall_ns > CONTROLLER_PATIENCE_NS) {
 			f->clock.hold_left = 0;
+			f->clock.held[0] = f->clock.held[1] = 0;
 			f->clock.controller_timeouts++;
 			control_event(f, "controller_timeout", json_object());
 		}
@@ -272,7 +279,7 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 		return silence;
 	if (f->clock.mode == CLOCK_VIRTUAL)
 		return silence || p->many;
-	return (clock_real_now(f) - p->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
+	return (clock_real_now(f) - p->frame->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
 }
 
 /* fabric_run() - The event loop: until a stop is asked for */

@@ -153,12 +153,18 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 
 static const char *settled(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
+	const json_t *event = json_object_get(request, "event");
+	struct clock *clock = &f->clock;
+
 	(void)c;
 	(void)answer;
-	if (!json_is_integer(json_object_get(request, "event")))
+	if (!json_is_integer(event))
 		return "settled: event: the id of a port event is needed";
-	if (f->clock.hold_left)
-		f->clock.hold_left--;
+	for (int i = 0; clock->hold_left && i < 2; i++)
+		if (clock->held[i] && clock->held[i] == (uint64_t)json_integer_value(event)) {
+			clock->held[i] = 0;
+			clock->hold_left--;
+		}
 	return NULL;
 }
 

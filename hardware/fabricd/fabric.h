@@ -39,6 +39,10 @@ struct frame {
 	uint8_t class;
 	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
 	struct nic *to;	   /* scale-up domain: destination */
+	struct port *in;   /* switch port that it is on its way to, or has come in at */
+	ps_t t_in;	   /* when its last bit comes in there */
+	bool lost;	   /* the cable was cut before that */
+	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
 	uint8_t data[];	   /* fabric.frame_room bytes */
 };
 
@@ -48,9 +52,11 @@ enum event_kind {
 	EV_ANNOUNCE,  /* the controller is told: a = struct change */
 	EV_DOORBELL,  /* a worker's post reaches its NIC: a = struct post */
 	EV_FETCHED,   /* payload fetched over PCIe: a = frame, b = 1 for the scale-up port */
+	EV_HAND_OVER, /* Open vSwitch gets a frame that has just left for a switch: a = frame */
 	EV_PORT_FREE, /* the last bit has left: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
 	EV_FORWARD,   /* out of a switch's pipeline: a = frame */
+	EV_NO_WAY,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
 	EV_QP_TIMER,  /* a = qp */
 	EV_WAKE,      /* a = worker; last of its time, so that all completions of that time are in */
@@ -114,6 +120,7 @@ struct port {
 	uint8_t classes_used; /* bit per class with frames */
 	bool free_event;      /* EV_PORT_FREE is due */
 	ps_t busy_until;
+	ps_t arrives; /* the last frame sent, at the far end */
 	uint32_t ser_len; /* serialization of the last length asked for */
 	ps_t ser_ps;
 	int tap; /* switch: its TAP; -1 otherwise */
@@ -139,7 +146,7 @@ struct pending {
 	struct pending *prev, *next;
 	struct frame *frame; /* the original, kept until settled */
 	struct port *in;
-	ps_t t_in, deadline;
+	ps_t deadline;
 	uint64_t number; /* in order of handing over: fences settle all up to one */
 	uint32_t generation;
 	uint16_t slot;
@@ -147,7 +154,7 @@ struct pending {
 	uint16_t copies;
 };
 
-#define PENDING_MAX 400
+#define PENDING_MAX 2048
 struct ovs {
 	struct pending slot[PENDING_MAX];
 	uint16_t free_slot[PENDING_MAX];
@@ -280,6 +287,8 @@ enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, 
 #define REGION_BYTES_MAX (64ull << 30)
 #define QPS_MAX 4096
 #define WRS_MAX 16384
+#define POSTS_MAX 65536
+#define SYNCS_MAX 256
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
 
@@ -313,7 +322,8 @@ struct worker {
 	uint64_t region_bytes;
 	ps_t compute_free;
 	uint64_t posts;
-	uint32_t syncing; /* SYNCs not yet answered */
+	uint32_t posts_under_way; /* that have not reached the NIC yet */
+	uint32_t syncing, connecting; /* not yet answered */
 	int64_t heard_ns; /* wall time of its last message */
 	bool hung;
 	char reason[256];
@@ -369,8 +379,10 @@ struct clock {
 	ps_t now;
 	bool started;	 /* `start` was asked for */
 	ps_t workers;	 /* no running worker can act before this */
+	ps_t workers_now; /* the earliest time that a running worker shows */
 	ps_t hold;	 /* the controller is being waited for: stand still here */
 	uint32_t hold_left; /* answers still missing */
+	uint64_t held[2];   /* of the events of the two ends of one cable */
 	int64_t hold_wall_ns, ticked_ns;
 	uint64_t events;
 	uint64_t lateness[LATENESS_BUCKETS]; /* wall ns, 16 buckets an octave */
@@ -453,11 +465,13 @@ const char *drop_name(enum drop why);
 /* switch.c */
 void switch_ingress(struct fabric *f, struct port *in, struct frame *fr);
 void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
+void switch_no_way(struct fabric *f, struct frame *fr);
 
 /* ovs.c, tap.c */
 int tap_open(const char *name, char *error, size_t room);
 bool ovs_open(struct fabric *f, const char *fence_tap);
-void ovs_hand_over(struct fabric *f, struct port *in, struct frame *fr);
+void ovs_hand_over(struct fabric *f, struct frame *fr);
+void ovs_cable_cut(struct fabric *f, const struct cable *c);
 void ovs_readable(struct fabric *f, struct port *out);
 void ovs_fence_readable(struct fabric *f);
 void ovs_fence_start(struct fabric *f);
@@ -484,7 +498,7 @@ void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
 uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr);
 bool qp_has_packet(const struct fabric *f, const struct qp *q);
 void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome);
-bool qp_timer_set(struct qp *q);
+bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);
@@ -502,9 +516,11 @@ void worker_accept(struct fabric *f, struct worker *w);
 void worker_readable(struct fabric *f, struct worker *w);
 void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const char *why);
 void worker_record(struct fabric *f, struct worker *w, const struct record *r);
-void worker_wake(struct fabric *f, struct worker *w, uint64_t number);
+bool worker_wakes(const struct worker *w, uint64_t number);
+void worker_wake(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
+bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_check_hung(struct fabric *f);
 struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);

@@ -38,8 +38,11 @@ struct frame *frame_new(struct fabric *f)
 	return fr;
 }
 
+/* frame_free() - One user of a frame is done with it */
 void frame_free(struct fabric *f, struct frame *fr)
 {
+	if (fr->users && --fr->users)
+		return;
 	fr->next = f->frame_free;
 	f->frame_free = fr;
 }

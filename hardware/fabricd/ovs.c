@@ -112,12 +112,11 @@ static void settle(struct fabric *f, struct pending *p)
 		o->tail = p->prev;
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
-	if (p->copies) {
+	if (p->copies)
 		frame_free(f, p->frame);
-	} else {
-		((struct sw *)p->in->node)->forwarding_drops++;
-		port_drop(f, p->in, p->frame, DROP_FORWARDING);
-	}
+	else
+		event_add(f, p->deadline > f->clock.now ? p->deadline : f->clock.now, EV_NO_WAY, p->in->node->index,
+			  p->in->number, 0, p->frame->id, p->frame, 0);
 	p->in_use = false;
 	o->free_slot[o->free_count++] = p->slot;
 }
@@ -140,19 +139,19 @@ static void insert_by_deadline(struct ovs *o, struct pending *p)
 		o->head = p;
 }
 
-/* ovs_hand_over() - Give a frame to Open vSwitch at its ingress port, now
+/* ovs_hand_over() - Give a frame to Open vSwitch at the port that it is on its way to
  *
  * The caller has asked ovs_room() first.
  */
-void ovs_hand_over(struct fabric *f, struct port *in, struct frame *fr)
+void ovs_hand_over(struct fabric *f, struct frame *fr)
 {
 	struct ovs *o = &f->ovs;
+	struct port *in = fr->in;
 	struct pending *p = &o->slot[o->free_slot[--o->free_count]];
 
 	p->frame = fr;
 	p->in = in;
-	p->t_in = f->clock.now;
-	p->deadline = f->clock.now + ((struct sw *)in->node)->latency;
+	p->deadline = fr->t_in + ((struct sw *)in->node)->latency;
 	p->number = ++o->last_number;
 	p->generation++;
 	p->in_use = true;
@@ -175,6 +174,26 @@ void ovs_hand_over(struct fabric *f, struct port *in, struct frame *fr)
 	if (n < 0) {
 		o->write_errors++;
 		flag(f, in, strerror(errno), fr->data, fr->len);
+	}
+}
+
+/* ovs_cable_cut() - What has not come in yet over a cable never will */
+void ovs_cable_cut(struct fabric *f, const struct cable *c)
+{
+	for (struct pending *p = f->ovs.head; p; p = p->next)
+		if (p->in->cable == c && p->frame->t_in > f->clock.now)
+			p->frame->lost = true;
+	for (size_t i = 0; i < f->heap.n; i++) {
+		struct frame *fr = f->heap.ev[i].a;
+		switch (event_kind(&f->heap.ev[i])) {
+		case EV_HAND_OVER:
+		case EV_FORWARD:
+		case EV_NO_WAY:
+			if (fr->in && fr->in->cable == c && fr->t_in > f->clock.now)
+				fr->lost = true;
+			break;
+		default: break;
+		}
 	}
 }
 
@@ -201,6 +220,9 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 	if (p) {
 		fr->id = p->frame->id;
 		fr->class = p->frame->class;
+		fr->in = p->in;
+		fr->t_in = p->frame->t_in;
+		fr->lost = p->frame->lost;
 		if (p->deadline > t)
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);

@@ -112,8 +112,20 @@ static void port_start(struct fabric *f, struct port *p)
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
-	event_add(f, p->busy_until + p->cable->delay, EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
-		  p->cable->epoch);
+	ps_t arrives = p->busy_until + p->cable->delay;
+	if (arrives < p->arrives)
+		arrives = p->arrives; /* the cable has become shorter; nothing overtakes on it all the same */
+	p->arrives = arrives;
+	event_add(f, arrives, EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr, p->cable->epoch);
+	if (to->node->kind == NODE_SWITCH) {
+		fr->in = to;
+		fr->t_in = arrives;
+		fr->users = 2;
+		if (ovs_room(f, to))
+			ovs_hand_over(f, fr);
+		else
+			event_add(f, f->clock.now, EV_HAND_OVER, to->node->index, to->number, 0, fr->id, fr, 0);
+	}
 	if (p->classes_used && !p->free_event) {
 		p->free_event = true;
 		event_add(f, p->busy_until, EV_PORT_FREE, p->node->index, p->number, 0, 0, p, 0);
@@ -235,6 +247,7 @@ void cable_apply(struct fabric *f, struct change *c)
 		return;
 	cable->up = c->up;
 	cable->epoch++;
+	ovs_cable_cut(f, cable);
 	if (!c->up)
 		for (int i = 0; i < 2; i++)
 			port_flush(f, cable->end[i]);
@@ -249,6 +262,7 @@ void cable_apply(struct fabric *f, struct change *c)
 void cable_announce(struct fabric *f, struct change *c)
 {
 	bool settles = false;
+	struct clock *clock = &f->clock;
 
 	for (struct control_conn *k = f->conns; k; k = k->next)
 		settles = settles || (k->settles && !k->closing);
@@ -260,9 +274,9 @@ void cable_announce(struct fabric *f, struct change *c)
 			      json_pack("{s:I, s:s, s:i, s:b}", "id", (json_int_t)++f->last_port_event, "switch",
 					p->node->name, "port", p->number, "up", c->up));
 		if (settles && f->clock.mode == CLOCK_VIRTUAL) {
-			f->clock.hold = f->clock.now;
-			f->clock.hold_left++;
-			f->clock.hold_wall_ns = wall_ns();
+			clock->hold = clock->now;
+			clock->held[clock->hold_left++] = f->last_port_event;
+			clock->hold_wall_ns = wall_ns();
 		}
 	}
 }

@@ -11,7 +11,8 @@
  *
  * A NAK (sequence error) acknowledges what came before it and takes `send`
  * back to it.  When nothing is acknowledged for nic.timeout, `send` goes back
- * to `acked`; after nic.retry such times in a row the queue pair fails.  An RNR
+ * to `acked`, and the first packet asks for an acknowledgement, so that the
+ * receiver says how far it is; after nic.retry such times in a row the queue pair fails.  An RNR
  * NAK does the same after a pause.  Every acknowledgement that moves `acked`
  * restarts the timer and forgets the retries.
  */
@@ -22,6 +23,7 @@
 #include "roce.h"
 
 #define FIRST_QP_NUMBER 16
+#define WINDOW (1u << 23) /* packets under way: half of what PSNs can tell apart */
 #define RDMA_TOS (26 << 2 | 2) /* DSCP 26, ECT(0) */
 
 struct qp *qp_find(struct nic *n, uint32_t number)
@@ -134,7 +136,8 @@ void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
 
 bool qp_has_packet(const struct fabric *f, const struct qp *q)
 {
-	return q->state == QP_READY && q->send < q->next_packet && f->clock.now >= q->rnr_until;
+	return q->state == QP_READY && q->send < q->next_packet && f->clock.now >= q->rnr_until &&
+	       q->send - q->acked < WINDOW;
 }
 
 static void set_timer(struct fabric *f, struct qp *q, ps_t t)
@@ -170,7 +173,7 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 	struct nic *n = q->nic;
 	struct send_wr *wr = SEND_WR(q, q->send_wr_index);
 	uint64_t i = q->send - wr->first, offset = i * q->mtu, left = wr->length - offset;
-	bool last = i + 1 == wr->packets;
+	bool last = i + 1 == wr->packets, after_timeout = q->retries && q->send == q->acked;
 	struct region *r = wr->length ? worker_region(n->worker, wr->lkey, wr->local, wr->length) : NULL;
 
 	struct roce_packet pkt = {
@@ -180,7 +183,7 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 		.tos = RDMA_TOS,
 		.ttl = 64,
 		.opcode = opcode_of(wr, i == 0, last),
-		.ack_request = last || (q->send + 1) % n->ack_every == 0,
+		.ack_request = last || (q->send + 1) % n->ack_every == 0 || after_timeout,
 		.dst_qp = q->peer_number,
 		.psn = (uint32_t)q->send & PSN_MASK,
 		.remote_offset = wr->remote,
@@ -294,9 +297,11 @@ void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndr
 	}
 }
 
-/* qp_timer_set() - An EV_QP_TIMER has come: does the timer still run? */
-bool qp_timer_set(struct qp *q)
+/* qp_timer_set() - An EV_QP_TIMER of time @t has come: is it the one that counts, and does the timer still run? */
+bool qp_timer_set(struct qp *q, ps_t t)
 {
+	if (t != q->timer_event)
+		return false;
 	q->timer_event = PS_NEVER;
 	return q->timer != PS_NEVER && q->state == QP_READY;
 }

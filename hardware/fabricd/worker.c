@@ -237,7 +237,6 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 	w->wake_at = PS_NEVER;
 	f->stalled_said = false;
 	plan_wake(f, w);
-	clock_workers_changed(f);
 }
 
 static void send_records(struct fabric *f, struct worker *w)
@@ -271,17 +270,30 @@ static void send_records(struct fabric *f, struct worker *w)
 	worker_send(f, w, packet, (size_t)(p - packet));
 }
 
-/* worker_wake() - An EV_WAKE has come: stale if the wait has been planned anew since */
-void worker_wake(struct fabric *f, struct worker *w, uint64_t number)
+/* worker_wakes() - An EV_WAKE has come: does it count, or has the wait been planned anew since? */
+bool worker_wakes(const struct worker *w, uint64_t number)
 {
-	if (w->state != WORKER_WAITING || number != w->wake_number)
-		return;
+	return w->state == WORKER_WAITING && number == w->wake_number;
+}
+
+/* worker_wake() - The wait is over */
+void worker_wake(struct fabric *f, struct worker *w)
+{
 	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
 	w->state = WORKER_RUNNING;
 	w->heard_ns = wall_ns();
 	w->hung = false;
 	clock_workers_changed(f);
 	send_records(f, w);
+}
+
+/* worker_must_wait() - May a running worker still cause a record that this one sees when it wakes now?
+ *
+ * Only by a CONNECT or SYNC, which act at once.
+ */
+bool worker_must_wait(const struct fabric *f, const struct worker *w)
+{
+	return w->state == WORKER_WAITING && (w->syncing || w->connecting) && f->clock.workers_now <= w->wake_at;
 }
 
 /* worker_check_hung() - Say which running workers have been silent for too long */
@@ -319,12 +331,19 @@ void worker_waits_for(const struct worker *w, char *text, size_t room)
 			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
 }
 
-/* worker_sync() - A rank has come to a SYNC; the last one lets all of them go on */
+/* worker_sync() - A rank has come to a SYNC; the last one lets all of them go on
+ *
+ * Ranks that name different numbers of participants do not meet.
+ */
 void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants)
 {
 	struct sync **at = &f->syncs;
 
-	while (*at && (*at)->tag != tag)
+	if (w->syncing == SYNCS_MAX) {
+		worker_end(f, w, WORKER_LOST, "SYNC: more than 256 not yet answered");
+		return;
+	}
+	while (*at && ((*at)->tag != tag || (*at)->participants != participants))
 		at = &(*at)->next;
 	struct sync *s = *at;
 	if (!s) {
@@ -334,10 +353,6 @@ void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t part
 			abort();
 		*s = (struct sync){.tag = tag, .participants = participants, .ranks = ranks};
 		*at = s;
-	}
-	if (s->participants != participants) {
-		worker_end(f, w, WORKER_LOST, "SYNC: another rank named another number of participants");
-		return;
 	}
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->ranks[i] == w->rank) {

@@ -8,11 +8,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "bytes.h"
@@ -52,7 +54,6 @@ static const char *hello(struct message *m)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
 	w->now = m->f->clock.now;
-	clock_workers_changed(m->f);
 	uint8_t *p = put_le32(put_le16(put_le16(reply, 1), 0), sizeof reply);
 	p = put_le32(put_le32(p, VERSION), w->rank);
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);
@@ -68,6 +69,7 @@ static const char *register_region(struct message *m)
 	uint64_t length = get_le64(&m->v);
 	uint32_t cookie = get_le32(&m->v);
 	struct stat st;
+	struct statfs fs;
 
 	if (!m->alone || m->memfd < 0)
 		return "REGISTER: must come alone, with one memfd";
@@ -78,6 +80,8 @@ static const char *register_region(struct message *m)
 	int seals = fcntl(m->memfd, F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return "REGISTER: not a memfd sealed with F_SEAL_SHRINK";
+	if (fstatfs(m->memfd, &fs) || fs.f_type != TMPFS_MAGIC)
+		return "REGISTER: a memfd of huge pages";
 	if (fstat(m->memfd, &st) || (uint64_t)st.st_size < length)
 		return "REGISTER: memfd is shorter than the length named";
 	void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, m->memfd, 0);
@@ -133,6 +137,7 @@ static const char *connect_qp(struct message *m)
 	q->no_scale_up = flags & 1;
 	q->private_bytes = private_bytes;
 	memcpy(q->private_data, private, private_bytes);
+	w->connecting++;
 
 	struct nic *other = &m->f->nics[peer];
 	for (uint32_t i = 0; i < other->qp_count; i++) {
@@ -141,6 +146,8 @@ static const char *connect_qp(struct message *m)
 			continue;
 		ps_t t = o->connect_time > q->connect_time ? o->connect_time : q->connect_time;
 		qp_connected(m->f, q, o);
+		w->connecting--;
+		other->worker->connecting--;
 		say_connected(m->f, q, t);
 		say_connected(m->f, o, t);
 		break;
@@ -152,14 +159,14 @@ static const char *connect_qp(struct message *m)
 static const char *post(struct message *m, const struct post *what)
 {
 	struct worker *w = m->w;
-	struct post *p = malloc(sizeof *p);
+	struct post *p = w->posts_under_way < POSTS_MAX ? malloc(sizeof *p) : NULL;
 
 	if (!p)
-		return "out of memory";
+		return "more than 65536 posts that have not reached the NIC yet";
 	*p = *what;
 	p->w = w;
 	w->now += w->nic->post;
-	clock_workers_changed(m->f);
+	w->posts_under_way++;
 	event_add(m->f, w->now + w->nic->pcie_latency, EV_DOORBELL, w->nic->n.index, 0, 0, ++w->posts, p, 0);
 	return NULL;
 }
@@ -233,7 +240,6 @@ static const char *spend(struct message *m)
 	if (duration > DURATION_MAX || m->w->now > (ps_t)DURATION_MAX)
 		return "SPEND: longer than thirteen days";
 	m->w->now += (ps_t)duration;
-	clock_workers_changed(m->f);
 	return NULL;
 }
 
@@ -329,6 +335,7 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 		wrong = command(&m, &packet, len);
 	if (wrong)
 		worker_end(f, w, WORKER_LOST, wrong);
+	clock_workers_changed(f);
 }
 
 /* worker_doorbell() - A posted request has reached the NIC */
@@ -336,6 +343,7 @@ void worker_doorbell(struct fabric *f, struct post *p)
 {
 	struct qp *q = qp_find(p->w->nic, p->qp);
 
+	p->w->posts_under_way--;
 	if (p->recv)
 		qp_post_recv(f, q, &p->receive);
 	else

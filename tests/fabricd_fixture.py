@@ -1,0 +1,352 @@
+"""A fabric of fabricd and Open vSwitch alone, and workers that are sockets in the test's own hands.
+
+No hosts, containers or controller: bridges with one static flow per switch and destination.  Needs root and a running
+Open vSwitch.  Everything made is named rbe..., and goes when the test ends, fails or is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+import topologies
+from hardware.build import build
+from hardware.client import Fabricd
+from hardware.config import Hardware, fabricd_config, fence_name, tap_name
+from topologies.fabric import Fabric
+from workloads import wire
+from workloads.wire import Record
+
+DEADLINE_S = 15.0
+SIZED = 1 << 20
+PARKED_UNTIL_PS = 10**15
+
+
+def fabricd_binary() -> Path:
+    """The sanitized fabricd, unless RAILBED_FABRICD=plain."""
+    return build(sanitize=os.environ.get("RAILBED_FABRICD", "sanitized") == "sanitized")
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {deadline_s} s for: {what}"
+        time.sleep(0.005)
+
+
+class SessionOver(Exception):
+    """fabricd ended the session; the text is its reason."""
+
+
+def sealed_memfd(nbytes: int, seals: int = fcntl.F_SEAL_SHRINK) -> int:
+    fd = os.memfd_create("railbed-test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, nbytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class RawWorker:
+    """A worker's end of its socket.  Nothing is checked or batched: what a test says goes out as it is."""
+
+    def __init__(self, path: Path, *, hello: bool = True) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(DEADLINE_S)
+        self.socket.connect(str(path))
+        self.time_ps = 0
+        self.more = 0
+        if hello:
+            self.send(wire.command(wire.HELLO, wire.MAGIC, wire.VERSION))
+            _, self.rank, _, _, self.time_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(self.packet(wire.WELCOME))
+
+    def send(self, *commands: bytes, fds: Sequence[int] = ()) -> None:
+        socket.send_fds(self.socket, [b"".join(commands)], list(fds))
+
+    def packet(self, kind: int) -> memoryview:
+        """The body of the next packet, which must be of that kind.  Raises SessionOver."""
+        try:
+            data = self.socket.recv(SIZED)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise SessionOver("closed without a word")
+        got, body = wire.packet(data)
+        if got == wire.ERROR:
+            raise SessionOver(bytes(body).decode())
+        assert got == kind
+        return body
+
+    def reason(self) -> str:
+        """Why fabricd ends the session; fails if it does not."""
+        while True:
+            try:
+                data = self.socket.recv(SIZED)
+            except ConnectionError:
+                return "closed without a word"
+            if not data:
+                return "closed without a word"
+            kind, body = wire.packet(data)
+            if kind == wire.ERROR:
+                return bytes(body).decode()
+
+    def region(self, nbytes: int) -> tuple[int, mmap.mmap]:
+        fd = sealed_memfd(nbytes)
+        self.send(wire.command(wire.REGISTER, nbytes, 7, 0), fds=[fd])
+        _, key = wire.REGION_BODY.unpack(self.packet(wire.REGION))
+        memory = mmap.mmap(fd, nbytes)
+        os.close(fd)
+        return key, memory
+
+    def begin_wait(self, records: int = 1, until_ps: int = wire.FOREVER, *commands: bytes) -> None:
+        self.send(*commands, wire.command(wire.WAIT, records, 0, until_ps))
+
+    def end_wait(self) -> list[Record]:
+        body = self.packet(wire.RECORDS)
+        self.time_ps, count, self.more = wire.RECORDS_BODY.unpack_from(body)
+        return list(wire.records(body[wire.RECORDS_BODY.size :], count))
+
+    def wait(self, records: int = 1, until_ps: int = wire.FOREVER, *commands: bytes) -> list[Record]:
+        self.begin_wait(records, until_ps, *commands)
+        return self.end_wait()
+
+    def bye(self) -> None:
+        self.send(wire.command(wire.BYE))
+        self.socket.close()
+
+
+def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
+    """The one record that each of them waits for.  Each leaves when it has it, so that the clock need not wait for it."""
+    records: dict[int, Record] = {}
+    with selectors.DefaultSelector() as waiting:
+        for i, w in enumerate(workers):
+            waiting.register(w.socket, selectors.EVENT_READ, i)
+        while waiting.get_map():
+            ready = waiting.select(DEADLINE_S)
+            assert ready, f"only {len(records)} of {len(workers)} have ended"
+            for key, _ in ready:
+                (records[key.data],) = workers[key.data].end_wait()
+                waiting.unregister(key.fileobj)
+                workers[key.data].bye()
+    return [records[i] for i in range(len(workers))]
+
+
+def post_send(
+    qp: int,
+    lkey: int,
+    rkey: int,
+    length: int,
+    *,
+    opcode: int = wire.WRITE,
+    wr_id: int = 1,
+    local: int = 0,
+    remote: int = 0,
+    imm: int = 0,
+    flags: int = wire.SIGNALED,
+) -> bytes:
+    return wire.command(wire.POST_SEND, qp, opcode, flags, 0, wr_id, lkey, rkey, local, remote, length, imm, 0)
+
+
+def post_recv(qp: int, lkey: int, length: int = 0, *, wr_id: int = 2, offset: int = 0) -> bytes:
+    return wire.command(wire.POST_RECV, qp, lkey, wr_id, offset, length)
+
+
+@dataclass
+class Pair:
+    """Two connected queue pairs, and a region on each side."""
+
+    a: RawWorker
+    b: RawWorker
+    qp_a: int
+    qp_b: int
+    key_a: int
+    key_b: int
+    memory_a: mmap.mmap
+    memory_b: mmap.mmap
+    scale_up: bool
+    parked: bool = False
+
+    def park(self) -> None:
+        """From now on b waits, so that the clock goes on while a acts."""
+        if not self.parked:
+            self.parked = True
+            self.b.begin_wait(10_000, PARKED_UNTIL_PS)
+
+    def write(self, length: int, **fields: int) -> bytes:
+        return post_send(self.qp_a, self.key_a, self.key_b, length, **fields)
+
+    def done(self) -> None:
+        self.a.bye()
+        if self.parked:
+            self.b.end_wait()
+        self.b.bye()
+
+
+class BareFabric:
+    """A running fabric."""
+
+    def __init__(self, fabric: Fabric, hardware: Hardware, directory: Path, fabricd: Fabricd, fabric_id: str) -> None:
+        self.fabric = fabric
+        self.hardware = hardware
+        self.directory = directory
+        self.fabricd = fabricd
+        self.id = fabric_id
+        fabricd.subscribe()
+
+    @property
+    def pid(self) -> int:
+        assert self.fabricd.process is not None
+        return self.fabricd.process.pid
+
+    def bridge(self, switch: str) -> str:
+        return f"rb{self.id}-s{self.fabric.switch_by_name[switch].index}"
+
+    def port_to(self, switch: str, node: str) -> int:
+        """The port of `switch` whose cable leads to `node`."""
+        ends = (c.end(switch) for c in self.fabric.cables if {c.a.node, c.b.node} == {switch, node})
+        return next(ends).port
+
+    def ofctl(self, *arguments: str, flows: Sequence[str] = ()) -> str:
+        command = ["ovs-ofctl", "-OOpenFlow13", *arguments]
+        done = subprocess.run(command, input="\n".join(flows) + "\n", text=True, check=True, capture_output=True)
+        return done.stdout
+
+    def worker_socket(self, rank: int) -> Path:
+        return self.directory / "workers" / str(rank) / "sock"
+
+    def worker(self, rank: int, **how: Any) -> RawWorker:
+        return RawWorker(self.worker_socket(rank), **how)
+
+    def start(self, *ranks: int) -> None:
+        self.fabricd.request("start", ranks=list(ranks))
+
+    def connect(
+        self, a: RawWorker, b: RawWorker, nbytes: int = 4096, *, tag: int = 5, network_only: bool = False
+    ) -> Pair:
+        """A queue pair between two workers that have nothing else to wait for."""
+        (key_a, memory_a), (key_b, memory_b) = a.region(nbytes), b.region(nbytes)
+        for one, other in ((a, b), (b, a)):
+            one.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, other.rank, tag, 9, 0, int(network_only)))
+        (made_a,), (made_b,) = a.end_wait(), b.end_wait()
+        return Pair(a, b, made_a.qp, made_b.qp, key_a, key_b, memory_a, memory_b, bool(made_a.imm))
+
+    def pair(self, a: int, b: int, nbytes: int = 4096, *, start: bool = True, network_only: bool = False) -> Pair:
+        """Workers of two ranks, connected; with `start` the clock runs and waits for just these two."""
+        if start:
+            self.start(a, b)
+        return self.connect(self.worker(a), self.worker(b), nbytes, network_only=network_only)
+
+    def counters(self) -> dict[str, Any]:
+        return self.fabricd.request("counters")
+
+    def nic(self, rank: int) -> dict[str, Any]:
+        nics: list[dict[str, Any]] = self.counters()["nics"]
+        return nics[rank]
+
+    def events(self, kind: str, deadline_s: float = DEADLINE_S) -> list[dict[str, Any]]:
+        """Reads events until one of that kind has come; returns all of that kind read so far."""
+        found: list[dict[str, Any]] = []
+        end = time.monotonic() + deadline_s
+        while not found:
+            assert time.monotonic() < end, f"no event {kind} within {deadline_s} s"
+            found += [e for e in self.fabricd.events(0.1) if e["event"] == kind]
+        return found
+
+
+@contextlib.contextmanager
+def bare_fabric(
+    kind: str,
+    params: Mapping[str, Any],
+    hardware: Hardware = Hardware(),
+    *,
+    clock: Mapping[str, Any] | None = None,
+    binary: Path | None = None,
+    worker_timeout_ms: int = 3000,
+    change: Callable[[dict[str, Any]], None] = lambda config: None,
+) -> Iterator[BareFabric]:
+    """Brings a fabric up and takes it down whatever happens; fails if fabricd ends badly or has leaked.
+
+    `change` may edit fabricd's configuration.
+    """
+    fabric = topologies.build(kind, params)
+    fabric_id = f"e{secrets.token_hex(2)[:3]}"
+    config = fabricd_config(
+        fabric, hardware, fabric_id=fabric_id, clock=clock or {"mode": "virtual"}, worker_timeout_ms=worker_timeout_ms
+    )
+    change(config)
+    with tempfile.TemporaryDirectory(prefix=f"rb{fabric_id}-") as folder, open(Path(folder) / "log", "w+b") as log:
+        fabricd = Fabricd.start(config, Path(folder), binary=binary or fabricd_binary(), log=log)
+        bridges = [f"rb{fabric_id}-s{s.index}" for s in fabric.switches] + [f"rb{fabric_id}-f"]
+        with _removed_at_the_end(bridges, fabricd):
+            _bridges_up(fabric, fabric_id, bridges)
+            yield BareFabric(fabric, hardware, Path(folder), fabricd, fabric_id)
+        log.seek(0)
+        said = log.read().decode(errors="replace")
+        assert fabricd.process is not None
+        assert (fabricd.process.returncode, said) == (0, ""), said
+
+
+@contextlib.contextmanager
+def _removed_at_the_end(bridges: Sequence[str], fabricd: Fabricd) -> Iterator[None]:
+    """A shell waits for the test's end or death and then removes what is still there."""
+    assert fabricd.process is not None
+    remove = ["ovs-vsctl", "--no-wait", *(w for b in bridges for w in ("--", "--if-exists", "del-br", b))]
+    script = f"trap '' INT TERM; read -r _ && exit; kill {fabricd.process.pid}; {' '.join(remove)}"
+    guard = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
+    finally:
+        subprocess.run(remove, check=True)
+        fabricd.stop()
+        guard.communicate(b"done\n")
+
+
+def _bridges_up(fabric: Fabric, fabric_id: str, bridges: Sequence[str]) -> None:
+    fence, fence_bridge = fence_name(fabric_id), bridges[-1]
+    taps = [fence]
+    command = ["ovs-vsctl", *_add_bridge(fence_bridge), *_add_port(fence_bridge, fence, 1)]
+    for bridge, switch in zip(bridges, fabric.switches, strict=False):
+        command += _add_bridge(bridge)
+        for port in range(1, switch.ports + 1):
+            taps.append(tap_name(fabric_id, switch, port))
+            command += _add_port(bridge, taps[-1], port)
+    for tap in taps:
+        Path(f"/proc/sys/net/ipv6/conf/{tap}/disable_ipv6").write_text("1")  # no frames of the kernel's own
+    links = "".join(f"link set {tap} mtu 9216 up\n" for tap in taps)
+    subprocess.run(["ip", "-batch", "-"], input=links, text=True, check=True)
+    subprocess.run(command, check=True)
+    _add_flows(fence_bridge, ["in_port=1,actions=in_port"])
+    paths = dict(nx.all_pairs_shortest_path(fabric.graph))
+    for bridge, switch in zip(bridges, fabric.switches, strict=False):
+        ports = {e.other(switch.name).node: e.end(switch.name).port for e in _cables(fabric, switch.name)}
+        flows = [f"dl_dst={n.mac},actions=output:{ports[paths[switch.name][n.name][1]]}" for n in fabric.nics]
+        _add_flows(bridge, flows)
+
+
+def _cables(fabric: Fabric, node: str) -> list[Any]:
+    return [c for c in fabric.cables if node in (c.a.node, c.b.node)]
+
+
+def _add_bridge(name: str) -> list[str]:
+    return ["--", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure",
+            "protocols=OpenFlow10,OpenFlow13,OpenFlow15", "other-config:disable-in-band=true"]  # fmt: skip
+
+
+def _add_port(bridge: str, tap: str, number: int) -> list[str]:
+    return ["--", "add-port", bridge, tap, "--", "set", "interface", tap, f"ofport_request={number}"]
+
+
+def _add_flows(bridge: str, flows: Sequence[str]) -> None:
+    subprocess.run(["ovs-ofctl", "add-flows", bridge, "-"], input="\n".join(flows) + "\n", text=True, check=True)
