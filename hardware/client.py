@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -52,9 +53,9 @@ class Fabricd:
         log: IO[bytes] | int | None = subprocess.DEVNULL,
         env: Mapping[str, str] | None = None,
     ) -> Fabricd:
-        """Start a fabricd in `directory` (fabricd.json, control.sock, workers/RANK/sock there) and wait until it is ready.
+        """Start a fabricd in `directory` and wait until it is ready.
 
-        Raises FabricdError with fabricd's own words when it cannot.
+        fabricd.json, control.sock and workers/RANK/sock are made there.  Raises FabricdError with fabricd's own words when it cannot.
         """
         if not binary.exists():
             raise FabricdError(f"{binary} is missing: build it with `python -m hardware.build`")
@@ -127,10 +128,8 @@ class Fabricd:
 
     def stop(self, timeout: float = 10.0) -> None:
         """End fabricd (and with it its TAP devices) and wait until it has ended."""
-        try:
+        with contextlib.suppress(FabricdError):  # gone already
             self.request("stop", timeout)
-        except FabricdError:
-            pass  # gone already
         self.close()
         if self.process is not None:
             try:

@@ -39,6 +39,13 @@ class Verbs(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does it, but a verb's first sentence stays whole."""
+        found = ((verb, self.get_command(ctx, verb)) for verb in self.list_commands(ctx))
+        rows = [(verb, command.get_short_help_str(limit=1000)) for verb, command in found if command]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def main(  # type: ignore[override]  # this group is always the program, so it always exits
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:

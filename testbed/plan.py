@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from topologies import Fabric
+from topologies.ring_order import ring_order
 from workloads.registry import find
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ Plan = dict[str, Any]
 def plan(experiment: Experiment) -> Plan:
     """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
     costs = experiment.costs
+    fabric = experiment.build_fabric()
     return {
-        "ranks": len(experiment.build_fabric().nics),
+        "ranks": len(fabric.nics),
         "seed": experiment.seed,
         "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
-        "steps": [_step(step) for step in experiment.workload],
+        "steps": [_step(step, fabric) for step in experiment.workload],
     }
 
 
@@ -52,15 +54,18 @@ def measurements(plan: Plan) -> int:
     return total
 
 
-def _step(step: CollectiveStep | FlowsStep) -> dict[str, Any]:
+def _step(step: CollectiveStep | FlowsStep, fabric: Fabric) -> dict[str, Any]:
     from testbed.spec import FlowsStep
 
-    return _flows(step) if isinstance(step, FlowsStep) else _collective(step)
+    return _flows(step) if isinstance(step, FlowsStep) else _collective(step, fabric)
 
 
-def _collective(step: CollectiveStep) -> dict[str, Any]:
+def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
-    return {"kind": "collective"} | {key: getattr(step, key) for key in keys}
+    told = {"kind": "collective"} | {key: getattr(step, key) for key in keys}
+    if step.algorithm == "ring" and step.ranks is None:
+        told["ranks"] = ring_order(fabric)
+    return told
 
 
 def _flows(step: FlowsStep) -> dict[str, Any]:

@@ -53,13 +53,12 @@ class RunFailed(UserError):
 
 @dataclass
 class RunResult:
-    """What a run gave. `results` are rows of the frame of that name, `steps` what testbed.plan.steps says of them."""
+    """What a run gave. `results` are rows of the frame of that name."""
 
     folder: Path
     clock: str
     fidelity: Fidelity
     results: list[Row]
-    steps: list[dict[str, Any]]
     counters: dict[str, Any]
     metrics_sha256: str
 
@@ -98,12 +97,12 @@ def run(
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
     try:
+        attempt = _Attempt(experiment, folder, progress)
         progress.stage("building the fabric")
         lab = (up or _up)(experiment)
     except BaseException:
         folder.discard()
         raise
-    attempt = _Attempt(experiment, folder, progress)
     code = RUN_FAILED
     try:
         with ExitStack() as stack:
@@ -195,18 +194,26 @@ class _Attempt:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
         workers, pipes = {}, {}
-        for rank in range(self.plan["ranks"]):
-            log = files.enter_context((self.folder.logs / f"rank{rank}.log").open("ab"))
-            read, write = os.pipe()
-            with os.fdopen(write, "wb") as output:
-                pipes[rank] = read
+        with ExitStack() as unread:
+            for rank in range(self.plan["ranks"]):
+                pipes[rank], write = os.pipe()
+                unread.callback(os.close, pipes[rank])
                 self._hand_plan(lab, rank)
-                workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
+                with os.fdopen(write, "wb") as output, (self.folder.logs / f"rank{rank}.log").open("ab") as log:
+                    workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
+            unread.pop_all()
+        assert lab.fabricd.process is not None  # it is ours, not one that was attached to
         watch = Watch(
-            workers, pipes, lab.fabricd, {"fabricd": lab.fabricd.process, "controller": lab.controller},
+            workers,
+            pipes,
+            lab.fabricd,
+            {"fabricd": lab.fabricd.process, "controller": lab.controller},
+            retry_s=self._retry_s(lab),
             on_line=self._on_line,
-            on_progress=self._on_progress, on_text=self._on_text, on_event=self._on_event,
-        )  # fmt: skip
+            on_progress=self._on_progress,
+            on_text=self._on_text,
+            on_event=self._on_event,
+        )
         files.callback(watch.close)
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
@@ -215,6 +222,10 @@ class _Attempt:
 
     def _hand_plan(self, lab: Lab, rank: int) -> None:
         (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
+
+    def _retry_s(self, lab: Lab) -> float:
+        """Wall time after which a NIC sends again what was not acknowledged."""
+        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
 
     def _on_line(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
@@ -289,9 +300,13 @@ class _Attempt:
             self.folder.write_frame(name, rows)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
         result = RunResult(
-            self.folder.final, self.experiment.clock.mode, self.fidelity, results, self.steps,
-            counter_totals(self.counters), metrics_sha256(results, ranks, self.counters),
-        )  # fmt: skip
+            folder=self.folder.final,
+            clock=self.experiment.clock.mode,
+            fidelity=self.fidelity,
+            results=results,
+            counters=counter_totals(self.counters),
+            metrics_sha256=metrics_sha256(results, ranks, self.counters),
+        )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
         self.folder.write_text("report.md", self._report(result, tables))

@@ -46,6 +46,7 @@ class Hardware(Protocol):
 class Watch:
     """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
 
+    `retry_s` is the wall time after which a NIC sends again (virtual clock: 0, it is not wall time that passes).
     `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
     text) what is no JSON line, `on_event` every event with `wall_s` added.
     """
@@ -57,6 +58,7 @@ class Watch:
         hardware: Hardware,
         processes: Mapping[str, Process],
         *,
+        retry_s: float = 0.0,
         on_line: Callable[[dict[str, Any]], None],
         on_progress: Callable[[dict[str, Any]], None],
         on_text: Callable[[int, str], None],
@@ -67,6 +69,7 @@ class Watch:
         self._hardware = hardware
         self._processes = dict(processes)
         self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
+        self._retry_s = retry_s
         self._began = time.monotonic()
         self._open = set(pipes)
         self._tails = dict.fromkeys(pipes, b"")
@@ -201,13 +204,17 @@ class Watch:
         self.evidence.absent = sorted(absent & set(self._workers) - self.evidence.done)
 
     def _look_for_losses(self) -> None:
-        """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself."""
+        """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself.
+
+        If it sends again too rarely to be seen at it, one frame is enough, unless the controller is at work.
+        """
         if not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
             return
         drops = self._ask("counters").get("drops", [])
         count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_roce(d["headers"]))
         before = self._lossy_checks[-1][1]
-        self.evidence.lossy = 0 < before < count
+        rare = self._retry_s > LOSSY_S and not any(self.evidence.of("port"))
+        self.evidence.lossy = before > 0 and (count > before or rare)
         self._lossy_checks.append((time.monotonic() + LOSSY_S, count))
 
     def _ended(self, now: float) -> bool:

@@ -1,8 +1,8 @@
 """A second implementation of the worker protocol: a fabric in one Python thread, for property tests of schedules.
 
 It knows no packets.  A message takes a random time; its source is read and its target written at random moments within
-that time, out of spite: a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of a
-queue pair stay in order.  The clock is virtual: it moves only while every worker waits.  Whatever docs/fabricd-protocol.md
+that time, out of spite: a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of
+a queue pair stay in order.  The clock is virtual: it moves only while every worker waits.  Whatever the protocol
 forbids ends the whole run, and `error` says why; so does an immediate or a send that finds no receive posted.
 """
 
@@ -61,7 +61,7 @@ class Session:
 
 
 class FakeFabric(threading.Thread):
-    """Serves `ranks` workers at `socket(rank)` until all have left.  Use as a context manager; then look at `error`."""
+    """Serves `ranks` workers at `path(rank)` until all have left.  Use as a context manager; then look at `error`."""
 
     def __init__(self, directory: Path, ranks: int, seed: int = 0, *, post_ns: int = 100) -> None:
         super().__init__(daemon=True)
@@ -71,6 +71,7 @@ class FakeFabric(threading.Thread):
         self.post_ps = post_ns * 1000
         self.now_ps = 0
         self.messages = 0
+        self.signs_of_life = 0
         self.error: str | None = None
         self.corrupt: Callable[[int], bool] = lambda message: False
         self.status: Callable[[int], int] = lambda message: 0
@@ -81,12 +82,12 @@ class FakeFabric(threading.Thread):
         self._syncs: dict[int, tuple[int, list[Session]]] = {}
         self._listeners = [self._listen(rank) for rank in range(ranks)]
 
-    def socket(self, rank: int) -> str:
+    def path(self, rank: int) -> str:
         return str(self.directory / f"{rank}.sock")
 
     def _listen(self, rank: int) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(self.socket(rank))
+        listener.bind(self.path(rank))
         listener.listen()
         return listener
 
@@ -250,7 +251,9 @@ class FakeFabric(threading.Thread):
             if opcode == wire.WRITE:
                 return
             if not other.receives:
-                raise Violation(f"message {number} from rank {s.rank} to rank {other.owner.rank} finds no receive posted")
+                raise Violation(
+                    f"message {number} from rank {s.rank} to rank {other.owner.rank} finds no receive posted"
+                )
             key, receive_id, offset, room = other.receives.popleft()
             if opcode == wire.SEND:
                 if room < length:
@@ -301,7 +304,7 @@ class FakeFabric(threading.Thread):
                 self._record_at(time_ps, c, wire.SYNCED, tag, 0, 0, 0)
 
     def _op_10(self, s: Session) -> None:
-        pass
+        self.signs_of_life += 1
 
     def _op_11(self, s: Session) -> None:
         s.state = "done"

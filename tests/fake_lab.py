@@ -97,6 +97,7 @@ class FakeLab:
         self.controller = FakeProcess()
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self.downs = 0
+        self.dilation = 100_000
         self._script = script
 
     def worker_dir(self, rank: int) -> Path:

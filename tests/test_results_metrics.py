@@ -107,6 +107,8 @@ def test_the_hash_heeds_what_was_measured_and_nothing_else() -> None:
     assert sha(lines[::-1], counters()) == reference, "order of arrival"
     assert sha([line(0, 0.0, 10.0), lines[1]], counters()) == reference, "5 and 5.0"
     assert sha(lines, counters(fidelity={"fences": 99}, time_ns=7)) == reference, "the machine"
+    two = [{"switch": name, "frames_in": 1} for name in ("sw0", "sw1")]
+    assert sha(lines, counters(switches=two)) == sha(lines, counters(switches=two[::-1])), "order of counters"
     assert sha([line(0, 0, 10), line(1, 0, 10.501)], counters()) != reference, "a picosecond"
     assert sha(lines, counters(nics=[{"nic": "h0", "rank": 0, "retransmitted": 3}])) != reference, "a counter"
     assert sha(lines, counters(drops=[{"node": "sw0", "port": 1, "reason": "tail", "count": 1}])) != reference, "a drop"

@@ -253,6 +253,16 @@ def test_frames_that_keep_finding_no_flow_end_the_run_before_a_queue_pair_gives_
     assert "switch sw1 has no flow" in play.failing(lambda rank: WAIT, prepare).what
 
 
+def test_one_frame_without_a_flow_is_enough_when_the_next_one_would_take_long(play: Play) -> None:
+    def prepare(lab: FakeLab) -> None:
+        drop = {"node": "sw1", "port": 2, "reason": "forwarding", "count": 1, "headers": "RoCE"}
+        lab.fabricd.answers["counters"] = counters(drops=[drop])
+        emit({"event": "forwarding_drop", "switch": "sw1", "port": 2, "headers": "RoCE", "time_ns": 5.0})(lab)
+
+    real = EXPERIMENT + "clock: {real: {dilation: 100000}}\n"
+    assert "switch sw1 has no flow" in play.failing(lambda rank: WAIT, prepare, text=real).what
+
+
 def test_a_queue_pair_that_gave_up_is_named_with_where_the_frames_were_lost(play: Play) -> None:
     def prepare(lab: FakeLab) -> None:
         drop = {"node": "sw0", "port": 3, "reason": "cable", "count": 40, "headers": "h"}

@@ -51,6 +51,7 @@ class BareLab:
         )
         with (folder / "fabricd.log").open("wb") as log:
             self.fabricd = Fabricd.start(config, folder, binary=build(), log=log)
+        self.dilation = 1
         self.controller = subprocess.Popen(["sleep", "600"])
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
 

@@ -79,7 +79,7 @@ def test_defaults():
     e = loads("name: x\nfabric: {topology: {ring: {nodes: 4}}}")
     assert e.seed == 1 and e.clock.mode == "virtual" and e.workload == [] and e.capture == []
     assert (e.fabric.nic.mtu, e.fabric.nic.ack_every, e.fabric.nic.retry) == (4096, 16, 7)
-    assert (e.fabric.nic.timeout, e.fabric.nic.tx_buffer) == (100_000.0, 131072)
+    assert (e.fabric.nic.timeout, e.fabric.nic.tx_buffer) == (2_000_000.0, 131072)
     assert e.fabric.scale_up is None
     assert (e.control.routing, e.control.reaction) == ("ecmp", 1e6)
     assert (e.costs.post, e.costs.reduce, e.costs.wake) == (100.0, 800_000_000_000, 0.0)

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from workloads.registry import FLOW_MESSAGE_BYTES
 
 FRAME_BYTES = 14 + 20 + 8 + 12 + 4 + 4 + 20  # Ethernet, IPv4, UDP, BTH, ICRC, FCS, preamble and gap
+SHORTEST_BYTES = 64 + 20  # frame with FCS, preamble and gap
 RETH_BYTES = 16
 IMM_BYTES = 4
-AETH_BYTES = 4
-ACK_BYTES = FRAME_BYTES + AETH_BYTES
+ACK_BYTES = FRAME_BYTES + 4  # AETH
+
+
+def wire_bytes(payload_bytes: int, headers_bytes: int = 0) -> int:
+    """What a data packet takes of a link: `headers_bytes` of RETH and immediate; payload is padded to words."""
+    return max(SHORTEST_BYTES, FRAME_BYTES + headers_bytes + -(-payload_bytes // 4) * 4)
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Path:
-    """From NIC to NIC: the links in order, and the latency of the switch behind each but the last."""
+    """From NIC to NIC: the links in order, and the latency of the switch behind each but the last.
+
+    A `scale_up` domain is one link that leads from GPU memory to GPU memory, without PCIe.
+    """
 
     links: tuple[Link, ...]
     switch_latency_ns: tuple[float, ...] = ()
+    scale_up: bool = False
 
     def __post_init__(self) -> None:
         if len(self.switch_latency_ns) != len(self.links) - 1:
@@ -94,23 +103,23 @@ class _Packets:
         messages = max(1, -(-size_bytes // message_bytes))
         rest = size_bytes - (messages - 1) * message_bytes
         count = (messages - 1) * costs.packets(message_bytes) + costs.packets(rest)
-        wire = size_bytes + count * FRAME_BYTES + messages * RETH_BYTES * reth + IMM_BYTES * imm
         if count == 1:
-            only = (size_bytes, wire)
+            only = (size_bytes, wire_bytes(size_bytes, RETH_BYTES * reth + IMM_BYTES * imm))
             return cls(1, only, only, only)
         payload = min(costs.mtu, message_bytes)
-        first = (payload, payload + FRAME_BYTES + RETH_BYTES * reth)
+        first = (payload, wire_bytes(payload, RETH_BYTES * reth))
         payload = rest - (costs.packets(rest) - 1) * costs.mtu
-        last = (payload, payload + FRAME_BYTES + RETH_BYTES * (reth and rest <= costs.mtu) + IMM_BYTES * imm)
+        last = (payload, wire_bytes(payload, RETH_BYTES * (reth and rest <= costs.mtu) + IMM_BYTES * imm))
         between = max(count - 2, 1)
-        middle = ((size_bytes - first[0] - last[0]) / between, (wire - first[1] - last[1]) / between)
+        total = size_bytes - payload + count * FRAME_BYTES + (messages - (rest <= costs.mtu)) * RETH_BYTES * reth
+        middle = ((size_bytes - first[0] - last[0]) / between, (total - FRAME_BYTES - first[1]) / between)
         return cls(count, first, middle, last)
 
     def through(self, stages: Sequence[_Stage]) -> float:
         """Time from the first packet's start on the first stage to the last one's end on the last.
 
         The last packet leaves the last stage after the longest chain of packets that wait for each other: the first
-        packet up to stage b, those between from b to c, most of them at the slowest stage there, the last one from c on.
+        packet up to stage b, those between from b to c, most at the slowest stage there, the last one from c on.
         """
         first = [stage.time_ns(*self.first) for stage in stages]
         middle = [stage.time_ns(*self.middle) for stage in stages]
@@ -120,10 +129,7 @@ class _Packets:
         if self.count == 2:
             return max(sum(first[: c + 1]) + sum(last[c:]) for c in range(len(stages)))
         return max(
-            sum(first[: b + 1])
-            + sum(middle[b : c + 1])
-            + (self.count - 3) * max(middle[b : c + 1])
-            + sum(last[c:])
+            sum(first[: b + 1]) + sum(middle[b : c + 1]) + (self.count - 3) * max(middle[b : c + 1]) + sum(last[c:])
             for b in range(len(stages))
             for c in range(b, len(stages))
         )
@@ -139,14 +145,24 @@ class _Stage:
 
 
 def _stages(path: Path, costs: Costs, *, to_memory: bool) -> list[_Stage]:
+    links = [_Stage(link.rate_bps, wire=True) for link in path.links]
+    if path.scale_up:
+        return links
     pcie = _Stage(costs.pcie_rate_bps, wire=False)
-    return [pcie, *(_Stage(link.rate_bps, wire=True) for link in path.links), *([pcie] if to_memory else [])]
+    return [pcie, *links, pcie] if to_memory else [pcie, *links]
+
+
+def _pcie_ns(path: Path, costs: Costs, *, to_memory: bool) -> float:
+    """PCIe latencies on the way: the doorbell's, that of fetching, that of writing."""
+    crossings = 1 if path.scale_up else 2 + to_memory
+    return crossings * costs.pcie_latency_ns
 
 
 def received_ns(size_bytes: int, path: Path, costs: Costs, *, reth: bool = True, imm: bool = True) -> float:
     """From the end of posting to the receiver's completion: doorbell, fetch, path, into the receiver's memory."""
     packets = _Packets.of(size_bytes, costs, reth=reth, imm=imm)
-    return 3 * costs.pcie_latency_ns + path.constant_ns + packets.through(_stages(path, costs, to_memory=True))
+    pcie = _pcie_ns(path, costs, to_memory=True)
+    return pcie + path.constant_ns + packets.through(_stages(path, costs, to_memory=True))
 
 
 def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | None = None) -> float:
@@ -155,8 +171,9 @@ def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | N
     `message_bytes`: in messages of that size (None: in one), the last with an immediate.
     """
     packets = _Packets.of(size_bytes, costs, reth=True, imm=True, message_bytes=message_bytes)
-    there = 2 * costs.pcie_latency_ns + path.constant_ns + packets.through(_stages(path, costs, to_memory=False))
-    return there + path.ack_ns() + costs.pcie_latency_ns
+    pcie = _pcie_ns(path, costs, to_memory=False) + costs.pcie_latency_ns
+    there = path.constant_ns + packets.through(_stages(path, costs, to_memory=False))
+    return pcie + there + path.ack_ns()
 
 
 def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:
@@ -166,10 +183,8 @@ def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:
 
 def flow_limit_bps(path: Path, costs: Costs) -> float:
     """Payload per second of an endless flow: the slowest link's rate x payload / wire bytes, or PCIe's."""
-    return min(
-        costs.pcie_rate_bps,
-        min(link.rate_bps for link in path.links) * costs.mtu / (costs.mtu + FRAME_BYTES),
-    )
+    links = min(link.rate_bps for link in path.links) * costs.mtu / wire_bytes(costs.mtu)
+    return links if path.scale_up else min(links, costs.pcie_rate_bps)
 
 
 def ping_pong_write_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:

@@ -58,8 +58,11 @@ class Part(Protocol):
     ) -> None:
         """Connects rank `context.device.rank` of the group `ranks`; `tag` and the `len(ranks)` after it are its own."""
 
-    def prepare(self, size_bytes: int, iteration: int) -> None:
-        """Writes the inputs and posts the receives."""
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        """Writes the inputs and posts the receives.
+
+        Every `variant` of the inputs is different, so that what an earlier iteration left behind is wrong in this one.
+        """
 
     def run(self) -> None:
         """Does it, and returns when the result is there and the buffers are free."""

@@ -1,7 +1,7 @@
 """Inputs that every rank can compute for every other, and the check of a result against what they add up to.
 
-A rank's input is a pattern of PERIOD elements, repeated over its vector; so is any reduction of such inputs, and a result
-of any size is checked against one period of it, block by block.  PERIOD is a prime: no chunk, packet or page is a
+A rank's input is a pattern of PERIOD elements, repeated over its vector; so is any reduction of such inputs, and a
+result of any size is checked against one period of it, block by block.  PERIOD is prime: no chunk, packet or page is a
 multiple of it, so bytes that land in the wrong place differ.  Values are integers small enough for every partial
 result to be exact in every order in the element type: a result is right to the last bit or it is wrong.  (An average
 divides the exact sum once, so it is the correctly rounded quotient.)
@@ -67,7 +67,9 @@ class Inputs:
     def reduced(self) -> NDArray[Any]:
         """One period of what the reduction of all inputs must be, computed in integers."""
         total = self._values(0)
-        combine = {"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}[self.op or ""]
+        combine = {"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}[
+            self.op or ""
+        ]
         for index in range(1, self.ranks):
             combine(total, self._values(index), out=total)
         if self.op != "avg":
@@ -100,10 +102,8 @@ def fill(out: NDArray[Any], period: NDArray[Any], start: int = 0, tick: Callable
         tick()
 
 
-def count_wrong(
-    result: NDArray[Any], period: NDArray[Any], start: int = 0, tick: Callable[[], None] = _nothing
-) -> int:
-    """How many elements of `result` differ from the repeated `period`, beginning with its element `start`.  NaN is wrong."""
+def count_wrong(result: NDArray[Any], period: NDArray[Any], start: int = 0, tick: Callable[[], None] = _nothing) -> int:
+    """How many elements of `result` are not what `fill` would have written there.  NaN is wrong."""
     wrong = 0
     for block, pattern in _blocks(result, period, start):
         wrong += int(np.count_nonzero(block != pattern))
@@ -111,9 +111,7 @@ def count_wrong(
     return wrong
 
 
-def _blocks(
-    whole: NDArray[Any], period: NDArray[Any], start: int
-) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _blocks(whole: NDArray[Any], period: NDArray[Any], start: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Views of `whole`, each with the pattern that it lines up with (by broadcasting)."""
     pattern = np.roll(period, -(start % PERIOD))
     rows = max(1, BLOCK_BYTES // (PERIOD * whole.itemsize))

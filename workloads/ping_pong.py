@@ -37,9 +37,9 @@ class WritePingPong:
         (self.pair,) = self.device.connect([peer])
         (self.rkey,) = _KEY.unpack(self.pair.private)
 
-    def prepare(self, size_bytes: int, iteration: int) -> None:
+    def prepare(self, size_bytes: int, variant: int) -> None:
         self.size_bytes = size_bytes
-        self.start = iteration
+        self.start = variant
         self.arrived = self.sent = False
         count = size_bytes // self.dtype.itemsize
         self.received = self.inbox.view(self.dtype.name, 0, count)
@@ -71,10 +71,10 @@ class WritePingPong:
         for record in self.device.wait():
             if record.kind == wire.SENT:
                 self.sent = True
-            elif record.kind == self.arrival and record.bytes == self.size_bytes:
+            elif record.kind == self.arrival and record.nbytes == self.size_bytes:
                 self.arrived = True
             else:
-                raise FabricError(f"a record of kind {record.kind} with {record.bytes} bytes in a ping-pong")
+                raise FabricError(f"a record of kind {record.kind} with {record.nbytes} bytes in a ping-pong")
 
 
 class SendPingPong(WritePingPong):

@@ -1,7 +1,8 @@
 """RDMA verbs for a worker: its NIC, registered memory and queue pairs, over the worker socket of `fabricd`.
 
 Posts cost Python time only when they are collected: commands gather in a buffer and go out in one packet with the
-next wait, in the order in which they were given.  Emulated time passes only as the protocol says (docs/fabricd-protocol.md).
+next wait, in the order in which they were given.  docs/fabricd-protocol.md says
+what costs emulated time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from workloads import wire
 from workloads.wire import Record
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 DEFAULT_SOCKET = "/run/railbed/worker.sock"
@@ -54,7 +54,7 @@ class Region:
         return len(self._memory)
 
     def view(self, dtype: str, offset_bytes: int = 0, count: int = -1) -> NDArray[Any]:
-        """A numpy view of `count` elements (-1: all that fit) from `offset_bytes`: no copy, both sides see the same bytes."""
+        """A numpy view of `count` elements (-1: all that fit) from byte `offset_bytes` on, without a copy."""
         import numpy as np
 
         if count < 0:
@@ -72,7 +72,7 @@ class Peer(NamedTuple):
 
 
 class QueuePair:
-    """A reliable connection to one peer.  Posting queues the command; nothing goes out before the device's next wait."""
+    """A reliable connection to one peer.  Posts go out with the device's next wait."""
 
     def __init__(self, device: Device, number: int, peer: int, private: bytes, scale_up: bool) -> None:
         self._post = device._queue
@@ -128,7 +128,7 @@ class QueuePair:
 
 
 class Device:
-    """A rank's NIC, compute stream and clock.  One thread, one session; as a context manager it says BYE on a clean end.
+    """A rank's NIC, compute stream and clock.  One session; as a context manager it says BYE on a clean end.
 
     `rank`, `ranks`, `mtu` and `real_clock` come from the fabric.  Every method may raise FabricError (the session is
     over) or CompletionError (an operation failed).
@@ -200,7 +200,7 @@ class Device:
         return Region(memory, key)
 
     def connect(self, peers: Sequence[Peer]) -> list[QueuePair]:
-        """Connects to all `peers` at once and returns their queue pairs in the same order; waits for every peer's call."""
+        """Connects to all `peers` at once and returns their queue pairs in order; waits for every peer's call."""
         calls: dict[int, Peer] = {}
         for peer in peers:
             if len(peer.private) > wire.MAX_PRIVATE:
@@ -230,9 +230,9 @@ class Device:
         return self._clock_ps / 1000
 
     @property
-    def answered_ns(self) -> float:
+    def answered_ps(self) -> int:
         """This worker's clock at the last answer: what it has queued since is not in it."""
-        return self._clock_ps / 1000
+        return self._clock_ps
 
     def spend(self, ns: float) -> None:
         """Host time passes: moves this worker's own clock."""
@@ -244,7 +244,7 @@ class Device:
         self._queue(wire.COMPUTE, wr_id, round(ns * 1000))
 
     def wait(self, records: int = 1, until_ns: float | None = None) -> list[Record]:
-        """Waits until `records` are due, or until the clock shows `until_ns`; returns all that are due, oldest first."""
+        """Waits until `records` are due, or the clock shows `until_ns`; returns all that are due, oldest first."""
         until = wire.FOREVER if until_ns is None else round(until_ns * 1000)
         while len(self._due) < records:
             had = len(self._due)
@@ -257,7 +257,7 @@ class Device:
         return due
 
     def sync(self, tag: int, participants: int) -> float:
-        """Waits, at no emulated cost, until `participants` ranks have called with `tag`; returns the common time in ns."""
+        """Waits until `participants` ranks have called with `tag`, at no cost; returns the common time in ns."""
         self._queue(wire.SYNC, tag, participants)
         answer = self._take(lambda r: r.kind == wire.SYNCED, 1)[0]
         if answer.wr_id != tag:
@@ -265,7 +265,7 @@ class Device:
         return answer.time_ps / 1000
 
     def progress(self) -> None:
-        """Call often during long work on the host: tells fabricd, a few times a second at most, that this worker is alive."""
+        """Call often during long work on the host: now and then it tells fabricd that this worker is alive."""
         if time.monotonic() - self._last_sent_s >= PROGRESS_EVERY_S:
             self._send(wire.command(wire.PROGRESS))
 
@@ -315,7 +315,9 @@ class Device:
         """The body of the next packet, which must be of kind `expected` and of `size` bytes (None: any)."""
         kind, body = self._receive()
         if kind != expected or (size is not None and len(body) != size):
-            raise FabricError(f"fabricd sent a packet of kind {kind} with {len(body)} bytes where kind {expected} was due")
+            raise FabricError(
+                f"fabricd sent a packet of kind {kind} with {len(body)} bytes where kind {expected} was due"
+            )
         return body
 
     def _pull(self, records: int, until_ps: int) -> None:

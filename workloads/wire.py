@@ -58,7 +58,7 @@ class Malformed(ValueError):
 
 
 class Record(NamedTuple):
-    """One completion or answer: `time_ps` is when it became due, `bytes` what it moved."""
+    """One completion or answer: `time_ps` is when it became due, `nbytes` what it moved."""
 
     kind: int
     status: int
@@ -66,7 +66,7 @@ class Record(NamedTuple):
     time_ps: int
     qp: int
     imm: int
-    bytes: int
+    nbytes: int
     private: bytes = b""
 
 

@@ -1,9 +1,9 @@
-"""What runs in a worker's container: takes the plan's steps one after the other and says on stdout, in JSON lines, what came of them.
+"""What runs in a worker's container: takes the plan's steps one after the other and says what came of them.
 
     python -m workloads.worker        with the plan at $RAILBED_PLAN and the fabric at $RAILBED_SOCKET
 
-Lines: `collective` (one per measured iteration), `flow` (one from each end), `progress` (for a person; a few a second at
-most), `error` (the last line of a run that failed), `done` (the last line of one that did not).  Exit code 0 or 1.
+JSON lines on stdout: `collective` (one per measured iteration), `flow` (one from each end), `progress` (for a person),
+`error` (the last line of a run that failed), `done` (the last line of one that did not).  Exit code 0 or 1.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class _Step:
 def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
     """Runs the plan's steps as rank `device.rank`.  Raises FabricError when the fabric fails."""
     rank = device.rank
+    if plan["rank"] != rank:
+        raise ValueError(f"the plan is for rank {plan['rank']}, the socket is rank {rank}'s")
     steps = [_Step(number, step, plan["ranks"]) for number, step in enumerate(plan["steps"])]
     everyone = len({r for step in steps for r in step.ranks})
     ours = [step for step in steps if rank in step.ranks]
@@ -77,17 +79,19 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
     plan, device, entry = step.plan, context.device, step.entry
     part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
+    variant = step.number * 997
     said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
     for size_bytes in plan["sizes"]:
         for iteration in range(-plan["warmup"], plan["iterations"]):
             line = {**said, "size_bytes": size_bytes, "iteration": iteration}
             context.tick = _progress(line, emit if device.rank == step.ranks[0] else None)
-            part.prepare(size_bytes, iteration + plan["warmup"])
+            variant += 1
+            part.prepare(size_bytes, variant)
             start_ns = device.sync(step.number + 1, len(step.ranks))
             part.run()
             end_ns = device.time_ns
             wrong = part.finish()
-            if iteration >= 0:
+            if iteration >= 0 or wrong:
                 emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong})
 
 

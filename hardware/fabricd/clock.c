@@ -234,7 +234,7 @@ static void tick(struct fabric *f)
 {
 	int64_t now = wall_ns();
 
-	if (f->clock.mode == CLOCK_VIRTUAL && now - f->clock.ticked_ns > NAP_NS / 2) {
+	if (now - f->clock.ticked_ns > NAP_NS / 2) {
 		f->clock.ticked_ns = now;
 		worker_check_hung(f);
 		if (f->clock.hold_left && now - f->clock.hold_wall_ns > CONTROLLER_PATIENCE_NS) {

@@ -106,7 +106,7 @@ struct cable {
 	struct port *end[2];
 	int64_t rate_bps;
 	ps_t delay;
-	bool up;
+	bool up, announced_down;
 	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
 };
 
@@ -460,6 +460,7 @@ void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why
 struct change *change_new(struct fabric *f, const struct change *what);
 void cable_apply(struct fabric *f, struct change *c);
 void cable_announce(struct fabric *f, struct change *c);
+void cables_down_say(struct fabric *f, struct control_conn *c);
 const char *drop_name(enum drop why);
 
 /* switch.c */

@@ -254,6 +254,27 @@ void cable_apply(struct fabric *f, struct change *c)
 	event_add(f, f->clock.now + f->reaction, EV_ANNOUNCE, 0, 0, 0, ++f->last_change, c, 0);
 }
 
+static json_t *port_event(struct fabric *f, const struct port *p, bool up)
+{
+	return json_pack("{s:I, s:s, s:i, s:b}", "id", (json_int_t)++f->last_port_event, "switch", p->node->name, "port",
+			 p->number, "up", up);
+}
+
+/* cables_down_say() - Tell a controller that has just come which ports are known to be down */
+void cables_down_say(struct fabric *f, struct control_conn *c)
+{
+	for (uint32_t k = 0; k < f->cable_count; k++)
+		for (int i = 0; f->cables[k].announced_down && i < 2; i++) {
+			const struct port *p = f->cables[k].end[i];
+			if (p->node->kind != NODE_SWITCH)
+				continue;
+			json_t *o = port_event(f, p, false);
+			json_object_set_new(o, "event", json_string("port"));
+			json_object_set_new(o, "time_ns", ns_json(f->clock.now));
+			control_send(f, c, o);
+		}
+}
+
 /* cable_announce() - Tell the controller that a cable's ports went up or down
  *
  * With the virtual clock, time then stands still until it says that its rules
@@ -264,15 +285,14 @@ void cable_announce(struct fabric *f, struct change *c)
 	bool settles = false;
 	struct clock *clock = &f->clock;
 
+	c->cable->announced_down = !c->up;
 	for (struct control_conn *k = f->conns; k; k = k->next)
 		settles = settles || (k->settles && !k->closing);
 	for (int i = 0; i < 2; i++) {
 		struct port *p = c->cable->end[i];
 		if (p->node->kind != NODE_SWITCH)
 			continue;
-		control_event(f, "port",
-			      json_pack("{s:I, s:s, s:i, s:b}", "id", (json_int_t)++f->last_port_event, "switch",
-					p->node->name, "port", p->number, "up", c->up));
+		control_event(f, "port", port_event(f, p, c->up));
 		if (settles && f->clock.mode == CLOCK_VIRTUAL) {
 			clock->hold = clock->now;
 			clock->held[clock->hold_left++] = f->last_port_event;

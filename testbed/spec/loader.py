@@ -113,7 +113,7 @@ def _say(detail: ErrorDetails, loc: tuple[str | int, ...], written: object) -> t
         )
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"{written} is out of bounds", f"must be {words} {_in_units_of(written, context[key])}"
+        return f"{str(written)[:40]} is out of bounds", f"must be {words} {_in_units_of(written, context[key])}"
     if kind == "literal_error":
         choices = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return unknown(str(loc[-1]), value, choices)

@@ -98,7 +98,7 @@ class Nic(Model):
     mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
     pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
     ack_every: int = Field(default=16, ge=1, le=1 << 20, description="packets that one acknowledgement covers")
-    timeout: Time = default("100us", "without an acknowledgement for so long, send again", gt=0, le=MAX_TIME)
+    timeout: Time = default("2ms", "without an acknowledgement for so long, send again", gt=0, le=MAX_TIME)
     retry: int = Field(default=7, ge=0, le=1000, description="timeouts in a row until the queue pair fails")
     tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
 
@@ -208,7 +208,10 @@ class CollectiveStep(Model):
     )
     iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
     warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
-    ranks: list[int] | None = Field(default=None, description="the ranks that take part, in ring order (null: all)")
+    ranks: list[int] | None = Field(
+        default=None,
+        description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -16,6 +16,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 MAX_BYTES = 4 << 20
 MAX_VALUES = 1_000_000
 MAX_DEPTH = 32
+MAX_DIGITS = 100
 
 Path = tuple[str | int, ...]
 
@@ -117,6 +118,8 @@ class _Builder:
         if tag not in {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float")}:
             raise YamlProblem(f"only plain values are allowed here, not {tag}", line, path=path)
         try:
+            if len(node.value) > MAX_DIGITS:
+                raise ValueError
             return self.constructor.construct_object(node, deep=True)
         except (ValueError, OverflowError, LookupError):
             raise YamlProblem(f"{node.value[:40]!r} is not a number", line, path=path) from None

@@ -1,7 +1,7 @@
 """Ring all-reduce, reduce-scatter and all-gather, one message a hop.
 
 The vector is cut into one chunk per rank.  On a reducing hop a rank's chunk goes into its right neighbour's staging
-buffer, which the neighbour then adds to its own vector; on a gathering hop it goes straight into the neighbour's vector.
+buffer, and the neighbour adds it to its own vector; on a gathering hop it goes straight into the neighbour's vector.
 The message is an RDMA write with immediate (the hop's number), its receive posted before the collective begins.
 
 A write never lands in memory still in use, without credits.  Staging has a place for every chunk, and each chunk
@@ -49,7 +49,7 @@ def gathering(ranks: int, index: int) -> list[Hop]:
 
 
 def chunks(count: int, ranks: int) -> list[slice]:
-    """`count` elements in `ranks` parts whose lengths differ by one at most (0 where there are too few), longest first."""
+    """`count` elements in `ranks` parts, longest first; lengths differ by one at most, and may be 0."""
     each, more = divmod(count, ranks)
     edges = [each * i + min(i, more) for i in range(ranks + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
@@ -85,12 +85,12 @@ class _Ring:
         """The hops of rank `index`."""
         raise NotImplementedError
 
-    def prepare(self, size_bytes: int, iteration: int) -> None:
+    def prepare(self, size_bytes: int, variant: int) -> None:
         count = size_bytes // self.dtype.itemsize
         self.chunks = chunks(count, self.n)
         self.mine = self.vector.view(self.dtype.name, 0, count)
         self.staged = self.staging.view(self.dtype.name, 0, count)
-        self.start = iteration  # other data every time, so that what an earlier iteration left is wrong in this one
+        self.start = variant
         self.received = 0
         self.sent = False
         self._fill()

@@ -1,0 +1,38 @@
+"""`testbed clean`: removes what killed runs have left."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("fabric", required=False, metavar="[ID]")
+@click.option("--force", is_flag=True, help="Also if the fabric is in use (only with ID).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(fabric: str | None, force: bool, as_json: bool) -> None:
+    """Remove what fabrics have left whose owner has died: processes, links, bridges, control groups, directories.
+
+    Fabrics that are in use, and whatever is not a fabric's, are not touched.
+
+    \b
+    Examples:
+      testbed clean
+      testbed clean 3f2a --force
+    """
+    from testbed import ownership
+    from testbed.errors import InputError
+
+    if force and not fabric:
+        raise InputError("--force needs the id of the fabric", where="command line", hint="testbed list")
+    removed = ownership.clean(fabric, force)
+    if as_json:
+        click.echo(json.dumps({"removed": [r.to_dict() for r in removed]}))
+        return
+    for one in removed:
+        parts = {k: v for k, v in one.to_dict().items() if k != "id" and v}
+        what = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in parts.items())
+        click.echo(f"removed fabric {one.id}: {what or 'its directory'}")
+    if not removed:
+        click.echo("nothing to clean")

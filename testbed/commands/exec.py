@@ -1,0 +1,35 @@
+"""`testbed exec`: a command in a rank's container."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--fabric", metavar="ID", help="The fabric (default: the only one that is up).")
+@click.option("--tty/--no-tty", default=None, help="With a terminal of its own (default: if we have one).")
+@click.argument("rank", type=int)
+@click.argument("argv", nargs=-1, required=True, metavar="CMD...")
+def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ...]) -> None:
+    """Run CMD in the container of RANK, with our standard input and output; its exit code is ours.
+
+    A rank of a fabric that was left up gets its container with the first command; it stays until the fabric goes down.
+
+    \b
+    Examples:
+      testbed exec 0 -- id
+      testbed exec 1 -- ping -c3 10.0.0.1
+      testbed exec --fabric 3f2a 0 -- bash
+    """
+    from testbed.lab import Lab
+
+    lab = Lab.attach(fabric)
+    try:
+        terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
+        run, env = lab.exec_command(rank, argv[1:] if argv[0] == "--" else argv, tty=terminal)
+    finally:
+        lab.close()
+    os.execvpe(run[0], run, env)

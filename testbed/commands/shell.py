@@ -1,0 +1,38 @@
+"""`testbed shell`: Mininet's command line on a live fabric."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command()
+@click.argument("fabric", required=False, metavar="[ID]")
+@click.option("-c", "commands", multiple=True, metavar="CMD", help="Run this command and leave; may repeat.")
+def command(fabric: str | None, commands: tuple[str, ...]) -> None:
+    """Talk to the fabric ID (default: the only one that is up) on Mininet's command line.
+
+    Commands can also come from standard input. Then, and with -c, the exit code is that of the last command that
+    failed. A link that is set down is an emulated cable that is cut.
+
+    \b
+    Examples:
+      testbed shell
+      testbed shell -c 'h0 ping -c1 h1'
+      testbed shell 3f2a -c pingall -c 'link leaf0 spine0 down' -c pingall
+      echo 'iperf h0 h1' | testbed shell
+    """
+    from testbed.lab import Lab
+
+    lab = Lab.attach(fabric)
+    try:
+        from testbed.shell import interact, run_commands
+
+        if not commands and sys.stdin.isatty():
+            interact(lab.net)
+            return
+        code = run_commands(lab.net, commands or sys.stdin)
+    finally:
+        lab.close()
+    sys.exit(code)

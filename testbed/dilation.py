@@ -1,0 +1,32 @@
+"""How much slower than the emulated fabric the real clock must run, so that this machine can keep up."""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from hardware.config import Hardware
+from topologies import Fabric
+
+# CPU per frame and hop, measured: Open vSwitch alone, which is the slower of the two.
+_FRAME_HOP_NS = 7_000.0
+_SHARE = 0.5  # of a core
+_WIRE_OVERHEAD = 24 + 62  # preamble, gap and FCS; Ethernet, IP and transport headers of a full frame
+
+
+def automatic(fabric: Fabric, hardware: Hardware) -> int:
+    """The smallest power of ten at which all NICs sending at once keep Open vSwitch at half a core."""
+    bits = 8.0 * (hardware.mtu + _WIRE_OVERHEAD)
+    frames_per_s = len(fabric.nics) * hardware.cable_rate_bps / bits
+    cpu = frames_per_s * _hops(fabric) * _FRAME_HOP_NS / 1e9  # seconds of CPU for a second of emulated time
+    dilation = 1
+    while cpu / dilation > _SHARE:
+        dilation *= 10
+    return dilation
+
+
+def _hops(fabric: Fabric) -> float:
+    """Switches on the way from a NIC to the others, on average (from one NIC in each place, all are alike)."""
+    first = fabric.nics[0].name
+    lengths = nx.single_source_shortest_path_length(fabric.graph, first)
+    hops = [lengths[n.name] - 1 for n in fabric.nics[1:] if n.name in lengths]
+    return sum(hops) / len(hops) if hops else 1.0

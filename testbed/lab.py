@@ -1,0 +1,350 @@
+"""A live fabric: brought up, used, taken down. `Lab.up` makes one, `Lab.attach` finds one that is up already."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from hardware.client import Fabricd, FabricdError
+from hardware.config import Hardware, fabricd_config
+from testbed import ovs, ownership
+from testbed.bringup import Bringup, import_in_background
+from testbed.bundle import Limits
+from testbed.container import Containers, File, Worker
+from testbed.dilation import automatic
+from testbed.errors import MachineError, UserError
+from testbed.image import Image, root_of
+from testbed.inventory import topology_text
+from testbed.names import Names
+from testbed.ownership import HOST, Record, Removed
+from testbed.processes import MARK, Process
+from topologies import Fabric
+
+if TYPE_CHECKING:
+    from testbed.net import FabricNet
+    from testbed.spec import Experiment
+
+_STATE = "lab.json"
+_TOOLS = {"runc": "runc", "ip": "iproute2", "ovs-vsctl": "openvswitch-switch", "mnexec": "mininet"}
+
+
+class _Running:
+    """A process of the fabric that need not be our child."""
+
+    def __init__(self, process: Process) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    def poll(self) -> int | None:
+        """None while it runs; how it ended is not known to us."""
+        return None if self._process.alive() else -1
+
+
+@dataclass
+class Lab:
+    """One live fabric.
+
+    `fabricd` is the connection to its emulated hardware, `controller` its controller's process (`pid`, `poll()`),
+    `net` the same fabric as a Mininet. As a context manager it goes down at the end.
+    """
+
+    record: Record
+    fabric: Fabric
+    state: dict[str, Any]
+    fabricd: Fabricd
+    controller: Any
+    _children: list[subprocess.Popen[Any]] = field(default_factory=list)
+    _starting: list[Worker] = field(default_factory=list)
+    _down: bool = False
+
+    # -- up
+
+    @classmethod
+    def up(cls, experiment: Experiment, *, owner_pid: int | None = None, persistent: bool = False) -> Lab:
+        """Brings a fabric up.
+
+        It belongs to the process `owner_pid` (default: this one) and its processes die with this one; a `persistent`
+        one stays when this process ends, and then belongs to its fabricd. To be called in the main thread: helpers die
+        with the thread that started them. Raises UserError; nothing is left then.
+        """
+        _check_machine()
+        fabric = experiment.build_fabric()
+        record, journal = ownership.create(Process.of(owner_pid or os.getpid()))
+        kernel = experiment.clock.mode == "real"
+        work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
+        try:
+            lab = cls._up(work, experiment)
+            if persistent:
+                assert lab.fabricd.process is not None
+                journal.own(Process.of(lab.fabricd.process.pid))
+            return lab
+        except BaseException:
+            ownership.undo(record)
+            _reap(work.children)
+            raise
+        finally:
+            journal.close()
+
+    @classmethod
+    def _up(cls, work: Bringup, experiment: Experiment) -> Lab:
+        directory, fabric = work.dir, work.fabric
+        (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
+        (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
+        hardware = _hardware(experiment)
+        clock: dict[str, Any] = {"mode": experiment.clock.mode}
+        if work.kernel:
+            clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
+        mininet = import_in_background("testbed.net")
+        holder = work.start_holder()
+        controller = work.start_controller(experiment.control.routing)
+        config = fabricd_config(fabric, hardware, fabric_id=work.record.id, clock=clock, seed=experiment.seed)
+        fabricd = work.start_fabricd(config)
+        assert fabricd.process is not None
+        work.set_taps_up()
+        bridges = work.make_bridges(Process.of(fabricd.process.pid))
+        pids = work.take_hosts(holder)
+        image = root_of(experiment.workers.image, directory)
+        controller.wait_listening()
+        ovs.finish(bridges)
+        ovs.return_to_sender(work.names.fence_bridge)
+        ovs.set_controller([work.names.bridge(s) for s in fabric.switches], f"tcp:127.0.0.1:{controller.port}")
+        if work.kernel:
+            work.plug_in(holder, pids, experiment.fabric.nic.mtu)
+        holder.let_go()
+        state = {
+            "name": experiment.name,
+            "clock": clock,
+            "controller_port": controller.port,
+            "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
+            "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
+            "flows": controller.wait_programmed()["flows"],
+        }
+        (directory / (_STATE + ".new")).write_text(json.dumps(state))
+        os.rename(directory / (_STATE + ".new"), directory / _STATE)
+        mininet.join()
+        return cls(Record.read(directory), fabric, state, fabricd, controller.process, work.children)
+
+    @classmethod
+    def attach(cls, fabric_id: str | None = None) -> Lab:
+        """The live fabric of this id, or the only one there is. Raises UserError."""
+        record = ownership.find(fabric_id)
+        if record.state == "dead":
+            raise UserError(f"fabric {record.id} is dead: its owner has ended", hint=f"testbed clean {record.id}")
+        try:
+            state = json.loads((record.dir / _STATE).read_text())
+            fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))
+            fabricd = Fabricd(record.dir / "control.sock")
+        except FileNotFoundError:
+            raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
+        except FabricdError as error:
+            raise UserError(str(error), hint=f"testbed down {record.id}") from None
+        return cls(record, fabric, state, fabricd, _Running(record.processes["controller"]))
+
+    # -- what it is
+
+    @property
+    def id(self) -> str:
+        """Four hexadecimal digits."""
+        return self.record.id
+
+    @property
+    def dir(self) -> Path:
+        """The fabric's directory, /run/railbed/<id>; its logs are DIR/*.log."""
+        return self.record.dir
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the hosts have kernel interfaces (the real clock's)."""
+        return bool(self.state["clock"]["mode"] == "real")
+
+    @property
+    def dilation(self) -> int:
+        """Wall time per emulated time with the real clock; 1 with the virtual one, where it means nothing."""
+        return int(self.state["clock"].get("dilation", 1))
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.id, self.fabric)
+
+    @cached_property
+    def hosts(self) -> dict[str, Process]:
+        """The processes that hold the hosts' namespaces."""
+        found = self.record.processes.items()
+        return {name.removeprefix(HOST): process for name, process in found if name.startswith(HOST)}
+
+    @cached_property
+    def net(self) -> FabricNet:
+        """The fabric as a Mininet."""
+        from testbed.net import FabricNet
+
+        fabricd = self.record.processes["fabricd"]
+        net = FabricNet(
+            self.fabric,
+            self.names,
+            {name: process.pid for name, process in self.hosts.items()},
+            kernel=self.kernel,
+            mark={MARK: self.record.mark},
+            tags={ovs.TAG: self.id, ovs.OWNER_TAG: ownership.owner_tag(fabricd)},
+            cable=self.set_cable,
+            stop=self.down,
+        )
+        net.build()
+        net.add_controller(self.state["controller_port"], self.controller.pid)
+        return net
+
+    def set_cable(self, name: str, up: bool) -> None:
+        """Cuts or mends a cable."""
+        self.fabricd.request("cable", cable=name, up=up)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, for people and programs."""
+        hosts = self.fabric.hosts
+        return {
+            "id": self.id,
+            "dir": str(self.dir),
+            "name": self.state["name"],
+            "topology": topology_text(self.fabric.kind, self.fabric.params),
+            "clock": self.state["clock"]["mode"],
+            "dilation": self.dilation,
+            "ranks": {nic.rank: {"name": nic.name, "host": nic.host, "ip": str(nic.ip)} for nic in self.fabric.nics},
+            "switches": [s.name for s in self.fabric.switches],
+            "hosts": [h.name for h in hosts],
+        }
+
+    # -- workers
+
+    @cached_property
+    def containers(self) -> Containers:
+        image = self.state["image"]
+        return Containers(
+            self.id,
+            self.dir,
+            self.record.mark,
+            ownership.control_group(self.id),
+            {nic.rank: nic.name for nic in self.fabric.nics},
+            {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
+            Limits(**self.state["limits"]),
+            Image(Path(image["rootfs"]), image["env"]) if image else None,
+        )
+
+    def worker_dir(self, rank: int) -> Path:
+        """Where a rank's `plan.json` belongs before its worker starts."""
+        return self.containers.worker_dir(rank)
+
+    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
+        """Starts a program as a rank's container; returns before it runs, so that several start at the same time."""
+        self._starting = [w for w in self._starting if w.starting]
+        if len(self._starting) >= 2 * (os.cpu_count() or 1):  # more would only get in each other's way
+            self._starting.pop(0).started()
+        worker = self.containers.start(rank, argv, stdout=stdout, stderr=stderr)
+        self._starting.append(worker)
+        return worker
+
+    def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool) -> tuple[list[str], Mapping[str, str]]:
+        """Command and environment that run `argv` in a rank's container. Makes an idle one if none runs."""
+        if not 0 <= rank < len(self.fabric.nics):
+            raise UserError(f"there is no rank {rank}", hint=f"ranks: 0 to {len(self.fabric.nics) - 1}", exit_code=2)
+        self.containers.idle(rank)
+        return self.containers.exec_command(rank, argv, tty=tty), {**os.environ, MARK: self.record.mark}
+
+    # -- down
+
+    def down(self) -> None:
+        """Takes the fabric down: of all that it was, nothing is left. Raises MachineError if that fails."""
+        if self._down:
+            return
+        self._down = True
+        if "net" in self.__dict__:
+            self.net.close()
+        with suppress(FabricdError):  # it closes its captures; if it is gone, it has none
+            self.fabricd.request("stop", timeout=2.0)
+        self.fabricd.close()
+        ownership.undo(Record.read(self.dir))
+        _reap(self._children)
+
+    def close(self) -> None:
+        """Lets go of a fabric that stays up."""
+        if "net" in self.__dict__:
+            self.net.close()
+        self.fabricd.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.down()
+
+
+def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
+    """Takes note of the end of processes that were killed, and closes what led to them."""
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+
+def take_down(record: Record) -> Removed:
+    """Takes down a fabric that was left up, or what is left of a dead one. Raises UserError if it is somebody's."""
+    if record.state != "dead":
+        if not record.standing or record.state == "elsewhere":
+            raise UserError(
+                f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
+                hint=f"stop that process, or testbed clean {record.id} --force",
+            )
+        record.journal.own(Process.of(os.getpid()))  # ours until it is gone: nobody else begins to clean
+        with suppress(FabricdError, OSError):
+            fabricd = Fabricd(record.dir / "control.sock")
+            fabricd.request("stop", timeout=2.0)
+            fabricd.close()
+    return ownership.undo(Record.read(record.dir))
+
+
+def _check_machine() -> None:
+    """What would fail later, said at once and with nothing made."""
+    import shutil
+
+    if os.geteuid() != 0:
+        raise MachineError("a fabric needs root: devices, namespaces, containers", hint=f"sudo {' '.join(sys.argv)}")
+    for tool, package in _TOOLS.items():
+        if not shutil.which(tool):
+            raise MachineError(f"{tool} is not installed", hint=f"./setup.sh installs it (package {package})")
+    if not os.path.exists("/dev/net/tun"):
+        raise MachineError("there is no /dev/net/tun", hint="testbed doctor")
+    ovs.tagged()
+
+
+def _hardware(experiment: Experiment) -> Hardware:
+    fabric, nic = experiment.fabric, experiment.fabric.nic
+    scale_up = fabric.scale_up
+    hardware = Hardware(
+        cable_rate_bps=fabric.cable.rate,
+        cable_delay_ns=fabric.cable.delay,
+        switch_latency_ns=fabric.switch.latency,
+        switch_buffer_bytes=fabric.switch.buffer,
+        mtu=nic.mtu,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        post_ns=experiment.costs.post,
+        tx_buffer_bytes=nic.tx_buffer,
+        ack_every=nic.ack_every,
+        timeout_ns=nic.timeout,
+        retry=nic.retry,
+        reaction_ns=experiment.control.reaction,
+    )
+    if scale_up is None:
+        return hardware
+    return replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)

@@ -1,0 +1,57 @@
+"""What the parts of a live fabric are called on the machine: devices, bridges, datapath ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from testbed.ownership import prefix
+from topologies import Fabric, Nic, Switch
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the parts of one fabric; every one fits the kernel's 15 characters."""
+
+    id: str
+    fabric: Fabric
+
+    def tap(self, switch: Switch, port: int) -> str:
+        """The TAP device of a switch's port."""
+        return f"{prefix(self.id)}{switch.index}-{port}"
+
+    def bridge(self, switch: Switch) -> str:
+        return f"{prefix(self.id)}s{switch.index}"
+
+    @property
+    def fence_tap(self) -> str:
+        return f"{prefix(self.id)}fence"
+
+    @property
+    def fence_bridge(self) -> str:
+        """Not called as its port is: a bridge has a device of its own name."""
+        return f"{prefix(self.id)}f"
+
+    def netdev(self, nic: Nic) -> str:
+        """The TAP device of a NIC's kernel interface, as fabricd makes it."""
+        return f"{prefix(self.id)}n{nic.rank}"
+
+    def interface_number(self, nic: Nic) -> int:
+        """Which of its host's interfaces a NIC is, from 0."""
+        return self._numbers[nic.name]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: n for host in self.fabric.hosts for n, name in enumerate(host.nics)}
+
+    def interface(self, nic: Nic) -> str:
+        """A NIC's kernel interface inside its host's namespace."""
+        return f"{nic.host}-eth{self.interface_number(nic)}"
+
+    @property
+    def dpid_base(self) -> int:
+        """High bits of every datapath id of this fabric ("RB" and the id)."""
+        return 0x5242 << 48 | int(self.id, 16) << 16
+
+    def dpid(self, switch: Switch) -> int:
+        return self.dpid_base | switch.dpid

@@ -1,0 +1,347 @@
+"""Mininet over a Railbed fabric: its nodes, links, API and command line, built in batches.
+
+What differs from stock Mininet:
+- A host's namespace is held by a small process (holder.py); its shell starts with its first command.
+- A switch is a bridge `rb<id>-s<index>`, all made in one transaction, but the node keeps its topology name.
+- A link is an emulated cable in fabricd between two TAP devices: `link A B down` cuts that, not an interface.
+- Nothing global is changed: no sysctls, no limits, no `killall`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mininet.link import Intf, Link
+from mininet.log import error, output
+from mininet.net import Mininet
+from mininet.node import Controller, Host, Node, OVSSwitch
+from mininet.topo import Topo
+
+from testbed import ovs
+from testbed.errors import MachineError
+from testbed.names import Names
+from topologies import Fabric
+
+NO_KERNEL_INTERFACE = (
+    "With the virtual clock hosts have no kernel interface: only RDMA workloads run on it. Use the real clock."
+)
+
+
+class LazyShell(Node):
+    """A node whose shell starts with its first command, in the namespaces of the process `pid` (none: the root's)."""
+
+    def __init__(self, name: str, pid: int | None = None, mark: Mapping[str, str] | None = None, **params: Any) -> None:
+        self._holder = pid or os.getpid()
+        self._mark = dict(mark or {})
+        self._shell_allowed = self._starting = False
+        super().__init__(name, **params)
+        self._shell_allowed = True
+
+    @classmethod
+    def setup(cls) -> None:
+        if missing := [tool for tool in ("mnexec", "ifconfig") if not shutil.which(tool)]:
+            raise MachineError(f"{' and '.join(missing)} not found", hint="./setup.sh installs it (package mininet)")
+
+    def startShell(self, mnopts: str | None = None) -> None:
+        """Called by Mininet when the node is made: only notes where the shell will live."""
+        self.pid = self._holder
+
+    def _start_shell_now(self) -> None:
+        if self.shell is None:
+            mine = self.inNamespace  # type: ignore[has-type]
+            self.inNamespace, self._starting = False, True  # no new namespace
+            try:
+                super().startShell()
+            finally:
+                self.inNamespace, self._starting, self.pid = mine, False, self._holder
+
+    def _popen(self, cmd: Sequence[str], **params: Any) -> Any:
+        params.setdefault("env", {**os.environ, **self._mark})
+        if self._starting and self._holder != os.getpid():
+            cmd = ["mnexec", "-a", str(self._holder), *cmd]
+        return super()._popen(cmd, **params)
+
+    def cmd(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._shell_allowed:  # what constructors of Mininet want configured is configured already
+            return ""
+        if not self._starting:
+            self._start_shell_now()
+        return super().cmd(*args, **kwargs)
+
+    def sendCmd(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._starting:
+            self._start_shell_now()
+        return super().sendCmd(*args, **kwargs)
+
+
+class FabricHost(LazyShell, Host):
+    """A server: the namespace in which its NICs' kernel interfaces are, and its ranks' containers live."""
+
+
+class FabricSwitch(LazyShell, OVSSwitch):
+    """A bridge of the fabric under its topology name."""
+
+    def __init__(self, name: str, bridge: str = "", tags: Mapping[str, str] | None = None, **params: Any) -> None:
+        super().__init__(name, **{**params, "inNamespace": False, "datapath": "user", "protocols": "OpenFlow13"})
+        self.bridge = bridge
+        self.tags = dict(tags or {})
+
+    @classmethod
+    def setup(cls) -> None:
+        LazyShell.setup()
+
+    @classmethod
+    def isOldOVS(cls) -> bool:
+        return False
+
+    def as_bridge(self) -> ovs.Bridge:
+        ports = tuple(intf.name for intf in self.intfList() if self.ports[intf])
+        return ovs.Bridge(self.bridge, int(self.dpid, 16), ports)
+
+    def start(self, controllers: Sequence[Any]) -> None:
+        """Makes the bridge anew, after `stop` (a whole fabric's bridges are made by the lab, at once)."""
+        ovs.finish(ovs.create([self.as_bridge()], self.tags))
+        if controllers:
+            ovs.set_controller([self.bridge], f"tcp:{controllers[0].IP()}:{controllers[0].port}")
+
+    def stop(self, deleteIntfs: bool = False) -> None:
+        """Removes the bridge; its TAP devices stay."""
+        ovs.finish(ovs.delete([self.bridge]))
+
+    def dpctl(self, *args: Any) -> Any:
+        return self.cmd("ovs-ofctl", "-O", "OpenFlow13", args[0], self.bridge, *args[1:])
+
+    def vsctl(self, *args: Any, **kwargs: Any) -> Any:
+        return self.cmd("ovs-vsctl", *[self.bridge if a is self else a for a in args], **kwargs)
+
+    def controllerUUIDs(self, update: bool = False) -> list[str]:
+        text = self.cmd("ovs-vsctl", "get", "Bridge", self.bridge, "controller").strip()
+        return [uuid.strip() for uuid in text.strip("[]").split(",") if uuid.strip()]
+
+    def connected(self) -> bool:
+        return any("true" in self.cmd("ovs-vsctl get Controller", u, "is_connected") for u in self.controllerUUIDs())
+
+    def attach(self, intf: Any) -> None:
+        self.cmd("ovs-vsctl add-port", self.bridge, intf)
+
+    def detach(self, intf: Any) -> None:
+        self.cmd("ovs-vsctl del-port", self.bridge, intf)
+
+
+class FabricController(LazyShell, Controller):
+    """The fabric's controller, a process of the fabric: Mininet shows it, and neither starts nor stops it."""
+
+    def checkListening(self) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def stop(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+class FabricIntf(Intf):
+    """One end of a cable: a switch's TAP device, or a NIC's kernel interface (not there with the virtual clock)."""
+
+    def config(self, mac: str | None = None, ip: str | None = None, **_params: Any) -> dict[str, Any]:
+        """Only takes note: devices are configured in batches."""
+        if ip:
+            self.ip, _, self.prefixLen = ip.partition("/")
+        return {}
+
+    def updateIP(self) -> str | None:
+        """The address from `ifconfig`; where there is no interface, the NIC's."""
+        known = self.ip
+        self.ip = super().updateIP() or known
+        return self.ip
+
+    def delete(self) -> None:
+        self.node.delIntf(self)
+        self.link = None
+
+
+class FabricLink(Link):
+    """An emulated cable."""
+
+    def __init__(self, *args: Any, cable: str, **params: Any) -> None:
+        self.cable = cable
+        super().__init__(*args, intf=FabricIntf, **{k: v for k, v in params.items() if k != "intf"})
+
+    @classmethod
+    def makeIntfPair(cls, *args: Any, **kwargs: Any) -> None:
+        """Nothing to make: fabricd has made both ends."""
+
+
+class FabricTopo(Topo):
+    """A Railbed fabric as a Mininet topology; port numbers and device names are the fabric's."""
+
+    def build(self, fabric: Fabric, names: Names, pids: Mapping[str, int], common: Mapping[str, Any]) -> None:
+        for host in fabric.hosts:
+            self.addHost(host.name, pid=pids.get(host.name), **common["host"])
+        for switch in fabric.switches:
+            self.addSwitch(switch.name, dpid=f"{names.dpid(switch):x}", bridge=names.bridge(switch), **common["switch"])
+        for cable in fabric.cables:
+            options: dict[str, Any] = {"cable": cable.name}
+            nodes: list[str] = []
+            for n, end in enumerate((cable.a, cable.b), 1):
+                nic = fabric.nic_by_name.get(end.node)
+                if nic is None:
+                    nodes.append(end.node)
+                    options |= {f"port{n}": end.port}
+                    options |= {f"intfName{n}": names.tap(fabric.switch_by_name[end.node], end.port)}
+                else:
+                    nodes.append(nic.host)
+                    options |= {f"port{n}": names.interface_number(nic), f"intfName{n}": names.interface(nic)}
+                    options |= {f"addr{n}": nic.mac, f"params{n}": {"ip": f"{nic.ip}/8"}}
+            self.addLink(*nodes, **options)
+
+
+class FabricNet(Mininet):
+    """The live fabric as a Mininet. `cable` cuts or mends a cable by name; `kernel` says whether NICs have interfaces.
+
+    The lab makes namespaces, TAP devices and controller before `start`, and takes all down again.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        names: Names,
+        pids: Mapping[str, int],
+        *,
+        kernel: bool,
+        mark: Mapping[str, str],
+        tags: Mapping[str, str],
+        cable: Callable[[str, bool], Any],
+        stop: Callable[[], Any],
+    ) -> None:
+        self.fabric = fabric
+        self.kernel = kernel
+        self._cable = cable
+        self._stop = stop
+        common = {"host": {"mark": mark}, "switch": {"mark": mark, "tags": tags}}
+        topo = FabricTopo(fabric=fabric, names=names, pids=pids, common=common)
+        super().__init__(
+            topo=topo, switch=FabricSwitch, host=FabricHost, link=FabricLink, controller=None, build=False
+        )  # fmt: skip
+
+    @classmethod
+    def init(cls) -> None:
+        """Mininet would raise limits and global sysctls here."""
+
+    def configHosts(self) -> None:
+        """Done in a batch by the lab."""
+
+    def add_controller(self, port: int, pid: int) -> None:
+        self.addController("c0", FabricController, ip="127.0.0.1", port=port, pid=None)
+        self.get("c0").pid = pid
+
+    def start(self) -> None:
+        """Nothing is left to do: the lab has brought the fabric up."""
+
+    def stop(self) -> None:
+        """Takes the fabric down."""
+        self.close()
+        self._stop()
+
+    def close(self) -> None:
+        """Ends the shells that were started from here; the fabric stays."""
+        for node in (*self.hosts, *self.switches, *self.controllers):
+            Node.terminate(node)
+
+    # -- cables
+
+    def configLinkStatus(self, src: str, dst: str, status: str) -> None:
+        """Cuts (`down`) or mends (`up`) the cables between two nodes."""
+        for name in (src, dst):
+            if name not in self.nameToNode:
+                error(f"{name} is not in this fabric\n")
+                return
+        links = self.linksBetween(self.nameToNode[src], self.nameToNode[dst])
+        if not links:
+            error(f"there is no cable between {src} and {dst}\n")
+        for link in links:
+            self._cable(link.cable, status == "up")
+
+    # -- tests
+
+    def ping(self, hosts: Sequence[Any] | None = None, timeout: str | None = None) -> float:
+        """As Mininet's, but the pings of one host run at the same time. Returns the loss in percent."""
+        if not self.kernel:
+            error(NO_KERNEL_INTERFACE + "\n")
+            return 100.0
+        if not hosts:
+            hosts = self.hosts
+            output("*** Ping: testing ping reachability\n")
+        sent = received = 0
+        wait = ["-W", str(timeout)] if timeout else []
+        for node in hosts:
+            output(f"{node.name} -> ")
+            others = [dest for dest in hosts if dest is not node]
+            pings = [node.popen(["ping", "-c1", *wait, dest.IP()]) for dest in others]
+            for dest, ping in zip(others, pings, strict=True):
+                s, r = self._parsePing(ping.communicate()[0].decode())
+                sent, received = sent + s, received + r
+                output(f"{dest.name} " if r else "X ")
+            output("\n")
+        if not sent:
+            output("*** Warning: No packets sent\n")
+            return 0.0
+        loss = 100.0 * (sent - received) / sent
+        output(f"*** Results: {loss:.0f}% dropped ({received}/{sent} received)\n")
+        return loss
+
+    def iperf(
+        self,
+        hosts: Sequence[Any] | None = None,
+        l4Type: str = "TCP",
+        udpBw: str = "10M",
+        fmt: str | None = None,
+        seconds: int = 5,
+        port: int = 5001,
+    ) -> list[str]:
+        """As Mininet's, with iperf3 (and no `killall`): [server's rate, client's rate], for UDP the asked one first."""
+        if not self.kernel:
+            error(NO_KERNEL_INTERFACE + "\n")
+            return ["", ""]
+        client, server = hosts or [self.hosts[0], self.hosts[-1]]
+        output(f"*** Iperf: testing {l4Type} bandwidth between {client} and {server}\n")
+        base = ["iperf3", "-p", str(port), *(["-f", fmt] if fmt else [])]
+        listener = server.popen([*base, "-s", "-1", "--forceflush"], stderr=subprocess.STDOUT)
+        try:
+            while (line := listener.stdout.readline()) and b"listening" not in line:
+                pass
+            extra = ["-u", "-b", udpBw] if l4Type == "UDP" else []
+            talk, _, _ = client.pexec([*base, "-c", server.IP(), "-t", str(seconds), *extra])
+            listen = listener.communicate(timeout=seconds + 30)[0].decode()
+        except subprocess.TimeoutExpired:
+            talk = listen = ""
+        finally:
+            if listener.poll() is None:
+                listener.kill()
+            listener.wait()
+        result = [self._parseIperf(listen), self._parseIperf(talk)]
+        if l4Type == "UDP":
+            result.insert(0, udpBw)
+        output(f"*** Results: {result}\n")
+        return result
+
+
+def log_to_stdout() -> None:
+    """Mininet writes everything to stderr; a script wants results on stdout, errors on stderr."""
+    import logging
+
+    from mininet.log import StreamHandlerNoNewline, lg
+
+    (handler,) = lg.handlers[:1]
+    handler.setStream(sys.stdout)
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)
+    errors = StreamHandlerNoNewline(sys.stderr)
+    errors.setFormatter(handler.formatter)
+    errors.setLevel(logging.WARNING)
+    lg.addHandler(errors)

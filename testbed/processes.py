@@ -1,0 +1,143 @@
+"""Processes that can be recognized again: a pid alone may by now belong to somebody else, pid and start time cannot.
+
+Also what finds a fabric's processes whatever became of their parents: an environment variable that they all carry.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+MARK = "RAILBED_FABRIC"
+_PROC = Path("/proc")
+
+
+@cache
+def machine() -> str:
+    """This boot of this machine, as seen from this pid namespace: where the pids that we write down mean something."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third (the state) on. Raises ProcessLookupError."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(pid) from None
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process by pid and start time (clock ticks since boot)."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """The process that has this pid now. Raises ProcessLookupError."""
+        return cls(pid, int(_stat(pid)[19]))
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Process:
+        return cls(int(d["pid"]), int(d["start"]))
+
+    def to_dict(self) -> dict[str, int]:
+        return {"pid": self.pid, "start": self.start}
+
+    def alive(self) -> bool:
+        """Whether it still runs. A zombie does not: nothing that it owned is in use."""
+        try:
+            fields = _stat(self.pid)
+        except ProcessLookupError:
+            return False
+        return int(fields[19]) == self.start and fields[0] not in "ZX"
+
+    def signal(self, number: int) -> bool:
+        """Sends a signal; False if the process is gone. Never hits a later process of the same pid."""
+        with suppress(ProcessLookupError):
+            fd = os.pidfd_open(self.pid)
+            try:
+                if self.alive():
+                    signal.pidfd_send_signal(fd, number)
+                    return True
+            finally:
+                os.close(fd)
+        return False
+
+
+def every() -> Iterator[int]:
+    """All pids that can be seen from here."""
+    return (int(name) for name in os.listdir(_PROC) if name.isdigit())
+
+
+def marked(mark: str) -> set[Process]:
+    """Processes that carry `RAILBED_FABRIC=mark` in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    return _those(pid for pid in every() if wanted in _environment(pid))
+
+
+def in_network_namespaces(inodes: Iterable[int]) -> set[Process]:
+    """Processes inside these network namespaces, never those of our own."""
+    wanted = set(inodes) - {network_namespace(os.getpid())}
+    return _those(pid for pid in every() if wanted and network_namespace(pid) in wanted)
+
+
+def network_namespace(pid: int) -> int:
+    """Inode of a process's network namespace, 0 if it has none any more."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:
+        return 0
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _those(pids: Iterable[int]) -> set[Process]:
+    found = set()
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            found.add(Process.of(pid))
+    return found
+
+
+def ancestors() -> set[int]:
+    """Our own pid and those of our parents: never to be killed, even if started from inside a fabric."""
+    pids, pid = set(), os.getpid()
+    while pid > 0 and pid not in pids:
+        pids.add(pid)
+        try:
+            pid = int(_stat(pid)[1])
+        except ProcessLookupError:
+            break
+    return pids
+
+
+def wait_gone(processes: Iterable[Process], timeout: float) -> set[Process]:
+    """Waits until they are gone; returns those that are still there after `timeout` seconds."""
+    watched = list(processes)
+    wait_for(lambda: not any(p.alive() for p in watched), timeout, pause=0.001)
+    return {p for p in watched if p.alive()}
+
+
+def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:
+    """Polls until `condition()` is true; False after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+    return True
