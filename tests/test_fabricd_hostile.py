@@ -1,4 +1,4 @@
-"""Workers are not trusted: whatever one does that the protocol forbids ends its session, with a reason, and nothing else.
+"""Workers are not trusted: whatever one does that the protocol forbids ends its session, and nothing else.
 
 Beside each hostile rank two others exchange writes; their figures are exact and fabricd loses no file descriptor.
 """

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv, wait_until
+from fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv
 from test_fabricd_timing import one, timed_write
 
 from hardware.client import Fabricd, FabricdError
