@@ -159,6 +159,8 @@ case "$verb" in
         as_root .venv/bin/testbed run experiments/quickstart.yaml "$@"
         ;;
     test)
+        packages="$packages clang" # for the fuzzers; Ubuntu 22.04 has their library in clang's own packages
+        [ "$(os_id)" = ubuntu:22.04 ] || packages="$packages libclang-rt-dev"
         set_up
         start_ovs
         linted=0

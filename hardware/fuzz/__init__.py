@@ -1,0 +1,1 @@
+"""Fuzzers of what fabricd reads from outside: the worker protocol, the control protocol, frames."""

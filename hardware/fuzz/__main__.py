@@ -1,0 +1,110 @@
+"""Builds and runs the fuzzers, all at once: `python -m hardware.fuzz [--seconds N] [TARGET ...]`.
+
+Needs clang with libFuzzer (Debian: clang).  What breaks a target is kept in hardware/bin/fuzz/TARGET-*; a target's
+program there runs such a file again.  What was found to reach new code is kept, too, and is where the next call starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hardware.build import CFLAGS, LIBRARIES, SOURCES, BuildError
+from hardware.fuzz.seeds import DICTIONARY, SEEDS
+
+HERE = Path(__file__).resolve().parent
+OUTPUT = HERE.parent / "bin" / "fuzz"
+SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+REPLACED = {"main.c", "tap.c"}  # the harness has its own
+HARNESS = ["harness.c", "tap.c"]
+LIMITS = ["-max_len=8192", "-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1"]
+
+
+def build() -> None:
+    """Compile every target that is older than its sources.  Raises BuildError."""
+    compiler = shutil.which("clang")
+    if compiler is None:
+        raise BuildError("the fuzzers need clang: apt-get install clang")
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    shared = [s for s in sorted(SOURCES.glob("*.c")) if s.name not in REPLACED] + [HERE / name for name in HARNESS]
+    flags = [compiler, *CFLAGS, *SANITIZE]
+    newest = max(p.stat().st_mtime_ns for folder in (SOURCES, HERE) for p in folder.glob("*.[ch]"))
+    sources = [*shared, *(HERE / f"fuzz_{target}.c" for target in SEEDS)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = dict(zip(sources, pool.map(lambda s: _compile(flags, s, newest), sources), strict=True))
+    for target in SEEDS:
+        program = OUTPUT / target
+        mine = [objects[s] for s in (*shared, HERE / f"fuzz_{target}.c")]
+        if not program.exists() or program.stat().st_mtime_ns <= max(o.stat().st_mtime_ns for o in mine):
+            fuzzer = ["-fsanitize=fuzzer", "-Wl,--wrap=fopen", *map(str, mine), *LIBRARIES]
+            _run([*flags, *fuzzer, "-o", str(program)])
+
+
+def _compile(flags: list[str], source: Path, newest: int) -> Path:
+    target = OUTPUT / f"{source.parent.name}-{source.stem}.o"
+    if not target.exists() or target.stat().st_mtime_ns <= newest:
+        _run([*flags, "-fsanitize=fuzzer-no-link", "-c", str(source), "-o", str(target)])
+    return target
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise BuildError(f"{' '.join(command)} failed:\n{done.stderr.rstrip()}")
+
+
+def corpus(target: str) -> Path:
+    """The folder of inputs that a target starts from, with its seeds in it."""
+    folder = OUTPUT / f"corpus-{target}"
+    folder.mkdir(exist_ok=True)
+    for number, seed in enumerate(SEEDS[target]()):
+        (folder / f"seed-{number:03}").write_bytes(seed)
+    return folder
+
+
+def fuzz(target: str, seconds: int) -> subprocess.CompletedProcess[str]:
+    """Run one target; its log is in the answer's stderr."""
+    command = [str(OUTPUT / target), *LIMITS, f"-max_total_time={seconds}", f"-artifact_prefix={OUTPUT / target}-"]
+    if target in DICTIONARY:
+        words = OUTPUT / f"{target}.dict"
+        words.write_text("".join(f'"{word}"\n' for word in DICTIONARY[target] if word.replace("_", "").isalnum()))
+        command.append(f"-dict={words}")
+    environment = {**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=4:malloc_context_size=8"}
+    return subprocess.run(
+        [*command, str(corpus(target))], capture_output=True, text=True, errors="replace", env=environment
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m hardware.fuzz", description="Fuzz fabricd.")
+    parser.add_argument("--seconds", type=int, default=60, help="how long (all targets run at the same time)")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(SEEDS)}; default: all")
+    options = parser.parse_args(arguments)
+    targets = options.targets or list(SEEDS)
+    if unknown := set(targets) - set(SEEDS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    try:
+        build()
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    with ThreadPoolExecutor(len(targets)) as pool:
+        results = dict(zip(targets, pool.map(lambda t: fuzz(t, options.seconds), targets), strict=True))
+    for target, done in results.items():
+        lines = done.stderr.splitlines()
+        runs = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), "?")
+        coverage = next((line.split("cov:")[1].split()[0] for line in reversed(lines) if "cov:" in line), "?")
+        print(f"{target}: {'ok' if done.returncode == 0 else 'BROKEN'}, {runs} inputs, {coverage} branches reached")
+        if done.returncode:
+            print("\n".join(lines[-80:]), file=sys.stderr)
+    return int(any(done.returncode for done in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+/* Frames: parsed and described as they are; received by a NIC with live queue pairs; put out by Open vSwitch. */
+#include <string.h>
+
+#include "../fabricd/roce.h"
+#include "harness.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static void parse(const uint8_t *data, size_t len)
+{
+	struct roce_packet pkt;
+	char text[256];
+
+	if (roce_parse(data, len, &pkt) == ROCE_OK && pkt.payload_bytes > len)
+		__builtin_trap();
+	frame_describe(data, len, len, text, sizeof text);
+	frame_describe(data, len < DROPPED_BYTES ? len : DROPPED_BYTES, len, text, sizeof text);
+	frame_describe(data, len, len, text, 20);
+}
+
+static void receive(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, bool scale_up)
+{
+	struct frame *fr = frame_new(f);
+
+	fr->len = (uint32_t)(len < f->frame_room - TRAILER_BYTES ? len : f->frame_room - TRAILER_BYTES);
+	memcpy(fr->data, data, fr->len);
+	fr->id = ++f->last_frame_id;
+	nic_receive(f, &f->nics[rank % RANKS], fr, scale_up);
+}
+
+/* A RoCE packet near what a queue pair expects, with a correct ICRC */
+static void near_miss(struct fabric *f, struct input *in)
+{
+	static const uint8_t payload[2048];
+	uint8_t rank = next(in) % 2, opcode = next(in), flags = next(in);
+	const struct nic *n = &f->nics[rank], *peer = &f->nics[!rank];
+	const struct qp *q = n->qp_count ? n->qps[0] : NULL;
+	uint8_t frame[2300];
+
+	if (!q)
+		return;
+	struct roce_packet pkt = {
+		.src_ip = peer->ip,
+		.dst_ip = n->ip,
+		.src_port = 0xc000,
+		.ttl = 64,
+		.opcode = opcode & 0x1f,
+		.ack_request = flags & 1,
+		.dst_qp = flags & 2 ? next(in) : q->number,
+		.psn = (uint32_t)(flags & 4 ? (opcode == RC_ACK ? q->send : q->expected) : q->acked) + (uint32_t)(int8_t)next(in),
+		.remote_offset = flags & 8 ? UINT64_MAX - next(in) : next(in) * 300ull,
+		.rkey = flags & 16 ? next(in) : 1,
+		.dma_bytes = next(in) * 100u,
+		.syndrome = next(in),
+		.msn = 1,
+		.payload = payload,
+		.payload_bytes = next(in) * 8u + (flags >> 6),
+	};
+	memcpy(pkt.dst_mac, n->mac, 6);
+	memcpy(pkt.src_mac, peer->mac, 6);
+	uint32_t len = roce_build(frame, sizeof frame, &pkt);
+	if (flags & 32 && len) {
+		frame[next(in) % len] ^= next(in);
+		roce_set_icrc(frame, len);
+	}
+	if (len)
+		receive(f, rank, frame, len, false);
+}
+
+static void from_ovs(struct input *in, const uint8_t *data, size_t len)
+{
+	uint8_t frame[4096];
+	size_t n;
+	const uint8_t *last = ovs_last(&n);
+	unsigned port = next(in) % (RANKS + 1);
+
+	if (n > sizeof frame || !n || next(in) & 1) { /* foreign */
+		ovs_emits(port, data, len);
+		return;
+	}
+	memcpy(frame, last, n); /* one that was handed over, changed or cut, perhaps once more */
+	for (int i = next(in) % 4; i > 0; i--)
+		frame[(next(in) | (size_t)next(in) << 8) % n] ^= next(in);
+	size_t cut = next(in) % 32;
+	ovs_emits(port, frame, n > cut ? n - cut : n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	parse(data, len);
+	struct fabric *f = harness_open();
+	struct input in = input_of(data, len);
+	uint8_t packet[512], setting = next(&in);
+
+	harness_connect(f, 0, 1, true);
+	size_t n = 0;
+	for (int i = 0; i < 4; i++)
+		n += post_recv(packet + n, 16, 1, 0, 3000);
+	harness_say(f, 1, packet, n + wait_for(packet + n, 99, UINT64_MAX), -1);
+	n = post_send(packet, 16, setting % 3, 1, 1, 0, 0, setting * 60u);
+	harness_say(f, 0, packet, n + wait_for(packet + n, 99, UINT64_MAX), -1);
+	harness_say(f, 2, packet, wait_for(packet, 99, UINT64_MAX), -1);
+	ovs_silent = setting & 64;
+	while (in.v.left) {
+		uint8_t what = next(&in);
+		switch (what & 3) {
+		case 0: harness_run(f, 1 + (what >> 2) % 4); break;
+		case 1: near_miss(f, &in); break;
+		default: {
+			size_t raw_bytes;
+			const uint8_t *raw = some(&in, &raw_bytes);
+			if ((what & 3) == 2)
+				receive(f, what >> 2, raw, raw_bytes, what & 128);
+			else
+				from_ovs(&in, raw, raw_bytes);
+		}
+		}
+	}
+	ovs_silent = false;
+	harness_run(f, 50);
+	harness_close(f);
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* The worker protocol: three ranks send what they like, while events run.
+ *
+ * Input: steps.  A step is a byte that says what, and what it needs:
+ *  raw packets as they are, commands put together from few bytes so that most of them hold, or a run of events.
+ */
+#include "harness.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static uint64_t odd_size(uint8_t x)
+{
+	static const uint64_t sizes[] = {0,	1,     3,      1023,       1024,	   1025,	  4096, 20000,
+					 65535, 65536, 65537,  1ull << 31, (1ull << 31) + 1, UINT64_MAX, UINT64_MAX - 7, 1ull << 63};
+
+	return x < 128 ? sizes[x % 16] : x * 17ull;
+}
+
+/* One command from a few bytes; most of them hold */
+static size_t cooked(struct input *in, uint8_t *to)
+{
+	uint8_t body[280] = {0}, op = next(in) % 13, a = next(in), b = next(in), c = next(in);
+	uint32_t qp = 16u + a % 3;
+	uint8_t *p = body;
+
+	switch (op) {
+	case 2:
+		put_le32(put_le64(body, a & 1 ? REGION : odd_size(b)), c);
+		return command(to, op, body, 16);
+	case 3:
+		p = put_le32(put_le32(put_le32(p, a % (RANKS + 1)), b % 4), c);
+		put_le16(put_le16(p, c & 0x70 ? 0 : c), b >> 7);
+		return command(to, op, body, (uint16_t)(16 + (c & 0x70 ? 0 : (c + 7) & ~7)));
+	case 4: return post_send(to, qp, b % 4, a >> 6, c >> 6, odd_size(next(in)), odd_size(next(in)), odd_size(c));
+	case 5: return post_recv(to, qp, b % 3, odd_size(next(in)), odd_size(c));
+	case 6:
+	case 7:
+		put_le64(put_le64(p, a), odd_size(b) * c);
+		return command(to, op, body, op == 6 ? 16 : 8);
+	case 8: return wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
+	case 9:
+		put_le32(put_le32(p, a % 3), b % (RANKS + 2));
+		return command(to, op, body, 8);
+	case 10: return command(to, op, body, 0);
+	case 11: return command(to, a < 16 ? op : 10, body, 0);
+	default: return command(to, op, body, 8);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct fabric *f = harness_open();
+	struct input in = input_of(data, len);
+	static uint8_t packet[MESSAGE_MAX];
+
+	if (next(&in) & 1) {
+		harness_connect(f, 0, 1, false);
+		harness_connect(f, 1, 2, true);
+	}
+	for (int steps = 0; in.v.left && steps < 64; steps++) {
+		uint8_t what = next(&in);
+		unsigned rank = what & 3;
+		if (what < 64) {
+			harness_run(f, 1 + what % 8);
+		} else if (what < 128) {
+			size_t n;
+			const uint8_t *raw = some(&in, &n);
+			harness_say(f, rank, raw, n, harness_memfd(what >> 2));
+		} else {
+			size_t n = 0;
+			for (int i = 0; i <= (what >> 2 & 7) && n < 4096; i++)
+				n += cooked(&in, packet + n);
+			harness_say(f, rank, packet, n, harness_memfd(what >> 5 & 1 ? 0 : 4));
+		}
+		if (what == 63)
+			worker_end(f, &f->workers[next(&in) % RANKS], WORKER_LOST, "died");
+	}
+	harness_run(f, 30);
+	for (unsigned r = 0; r < RANKS; r++)
+		worker_end(f, &f->workers[r], WORKER_LOST, "over");
+	harness_run(f, 30);
+	harness_close(f);
+	return 0;
+}

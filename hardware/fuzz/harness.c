@@ -1,0 +1,201 @@
+/* The fabric that the fuzzers play with: three ranks on one switch, all in one scale-up domain. */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+void taps_close(void);
+void ovs_turn(void);
+
+static const char config[] =
+	"{'fabric': 'fuzz', 'clock': {'mode': 'virtual'}, 'fence_tap': 'fence', 'control': {'reaction_ns': 1000},"
+	" 'switches': [{'name': 'sw0', 'latency_ns': 500, 'buffer_bytes': 20000, 'taps': ['port1', 'port2', 'port3']}],"
+	" 'nics': [%s], 'cables': [%s], 'scale_up': [{'nics': ['h0', 'h1', 'h2'], 'rate_bps': 3600e9, 'delay_ns': 300}]}";
+
+static int worker_end_fd[RANKS];
+
+/* No file that an input names is ever opened */
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+	return *path ? __real_fopen("/dev/null", mode[0] == 'r' ? "r" : "w") : NULL;
+}
+
+static json_t *config_json(void)
+{
+	char nics[2048] = "", cables[1024] = "", text[4096];
+
+	for (unsigned i = 0; i < RANKS; i++) {
+		snprintf(nics + strlen(nics), sizeof nics - strlen(nics),
+			 "%s{'name': 'h%u', 'rank': %u, 'mac': '02:00:0a:00:00:%02x', 'ip': '10.0.0.%u', 'mtu': 1024,"
+			 " 'pcie_rate_bps': 512e9, 'pcie_latency_ns': 500, 'post_ns': 100, 'tx_buffer_bytes': 8192,"
+			 " 'ack_every': 4, 'timeout_ns': 20000, 'retry': 3, 'rnr_timeout_ns': 3000, 'rnr_retry': 3}",
+			 i ? "," : "", i, i, i, i + 1);
+		snprintf(cables + strlen(cables), sizeof cables - strlen(cables),
+			 "%s{'name': 'sw0-h%u', 'a': ['sw0', %u], 'b': ['h%u', 1], 'rate_bps': 400e9, 'delay_ns': 500}",
+			 i ? "," : "", i, i + 1, i);
+	}
+	snprintf(text, sizeof text, config, nics, cables);
+	for (char *c = text; *c; c++)
+		if (*c == '\'')
+			*c = '"';
+	return json_loads(text, 0, NULL);
+}
+
+/* harness_open() - A fabric whose clock runs and whose ranks have all said HELLO */
+struct fabric *harness_open(void)
+{
+	struct fabric *f = calloc(1, sizeof *f);
+	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, 1}, packet[16];
+
+	if (!f)
+		abort();
+	f->control_fd = f->ovs.fence_tap = -1;
+	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	f->config = config_json();
+	if (!f->config || !config_load(f, f->config)) {
+		fprintf(stderr, "fuzz: %s\n", f->error);
+		abort();
+	}
+	f->clock.started = true;
+	for (unsigned r = 0; r < RANKS; r++) {
+		int fds[2];
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
+			abort();
+		f->workers[r].fd = fds[0];
+		worker_end_fd[r] = fds[1];
+		harness_say(f, r, packet, command(packet, 1, hello, sizeof hello), -1);
+	}
+	return f;
+}
+
+void harness_close(struct fabric *f)
+{
+	int epoll_fd = f->epoll_fd;
+
+	fabric_free(f);
+	free(f);
+	close(epoll_fd);
+	for (unsigned r = 0; r < RANKS; r++)
+		close(worker_end_fd[r]);
+	taps_close();
+}
+
+static void read_answers(void)
+{
+	static uint8_t answer[1 << 17];
+
+	for (unsigned r = 0; r < RANKS; r++)
+		while (recv(worker_end_fd[r], answer, sizeof answer, MSG_DONTWAIT) > 0)
+			;
+}
+
+/* harness_run() - Let events happen and Open vSwitch answer, for so many turns at most */
+void harness_run(struct fabric *f, int rounds)
+{
+	ps_t before = f->clock.now;
+	bool ran = true;
+
+	for (; rounds > 0 && (ran || f->ovs.head); rounds--) {
+		ran = fabric_step(f);
+		ovs_turn();
+		for (uint16_t i = 0; i < f->switches[0].n.port_count; i++)
+			ovs_readable(f, &f->switches[0].n.ports[i]);
+		if (!ran && f->ovs.head)
+			ovs_tick(f);
+		ovs_fence_readable(f);
+		read_answers();
+		control_idle(f);
+		control_sweep(f);
+		if (f->clock.now < before)
+			abort(); /* time went back */
+		before = f->clock.now;
+	}
+}
+
+/* harness_say() - A packet from a worker */
+void harness_say(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, int memfd)
+{
+	struct worker *w = &f->workers[rank % RANKS];
+
+	if (w->fd >= 0)
+		worker_message(f, w, data, len, memfd);
+	read_answers();
+}
+
+/* harness_memfd() - Memory of a good or bad kind; made once */
+int harness_memfd(unsigned kind)
+{
+	static int fds[4] = {-1, -1, -1, -1};
+	static const int seals[4] = {F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW, 0, F_SEAL_SHRINK | F_SEAL_WRITE};
+	static const off_t sizes[4] = {REGION, 4096, REGION, REGION};
+
+	kind %= 5;
+	if (kind == 4)
+		return -1;
+	if (fds[kind] < 0) {
+		fds[kind] = memfd_create("fuzz", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+		if (fds[kind] < 0 || ftruncate(fds[kind], sizes[kind]) || fcntl(fds[kind], F_ADD_SEALS, seals[kind]))
+			abort();
+	}
+	return fds[kind];
+}
+
+/* harness_connect() - Both ranks register memory and connect; both are running afterwards */
+void harness_connect(struct fabric *f, unsigned a, unsigned b, bool network)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned one = i ? b : a, other = i ? a : b;
+		uint8_t body[16], packet[64];
+		put_le32(put_le32(put_le64(body, REGION), 1), 0);
+		harness_say(f, one, packet, command(packet, 2, body, 16), harness_memfd(0));
+		uint8_t *p = put_le32(put_le32(put_le32(body, other), 1), 1);
+		put_le16(put_le16(p, 0), network);
+		size_t n = command(packet, 3, body, 16);
+		harness_say(f, one, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
+	}
+	harness_run(f, 20);
+}
+
+size_t command(uint8_t *to, uint16_t op, const uint8_t *body, uint16_t body_bytes)
+{
+	put_le32(put_le16(put_le16(to, op), (uint16_t)(8 + body_bytes)), 0);
+	if (body_bytes)
+		memcpy(to + 8, body, body_bytes);
+	return 8u + body_bytes;
+}
+
+size_t post_send(uint8_t *to, uint32_t qp, uint8_t opcode, uint32_t lkey, uint32_t rkey, uint64_t local, uint64_t remote,
+		 uint64_t length)
+{
+	uint8_t body[56];
+	uint8_t *p = put_le16(put_u8(put_u8(put_le32(body, qp), opcode), 1), 0);
+
+	p = put_le32(put_le32(put_le64(p, 1), lkey), rkey);
+	p = put_le64(put_le64(put_le64(p, local), remote), length);
+	put_le32(put_le32(p, 7), 0);
+	return command(to, 4, body, sizeof body);
+}
+
+size_t post_recv(uint8_t *to, uint32_t qp, uint32_t key, uint64_t offset, uint64_t length)
+{
+	uint8_t body[32];
+	uint8_t *p = put_le64(put_le32(put_le32(body, qp), key), 2);
+
+	put_le64(put_le64(p, offset), length);
+	return command(to, 5, body, sizeof body);
+}
+
+size_t wait_for(uint8_t *to, uint32_t records, uint64_t until)
+{
+	uint8_t body[16];
+
+	put_le64(put_le32(put_le32(body, records), 0), until);
+	return command(to, 8, body, sizeof body);
+}

@@ -1,0 +1,95 @@
+"""Inputs to start from: one for each thing that a protocol knows, so that the fuzzers need not find them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
+    {"id": 1, "op": "status"},
+    {"id": "x", "op": "start", "ranks": [0, 1, 2]},
+    {"op": "counters"},
+    {"op": "cable", "cable": "sw0-h0", "up": False, "at_ns": 1000},
+    {"op": "cable", "cable": "h1-sw0", "rate_bps": 1e9, "delay_ns": 0.5},
+    {"op": "cable", "cable": "sw0-h0", "up": True},
+    {"op": "capture", "port": "sw0:1", "path": "a"},
+    {"op": "capture", "port": "h0:2", "path": "a"},
+    {"op": "capture_stop", "path": "a"},
+    {"id": [None, {"a": 1}], "op": "quiesce"},
+    {"op": "subscribe", "settles": True},
+    {"op": "settled", "event": 1},
+    {"op": "stop"},
+)
+
+
+def worker_seeds() -> Iterator[bytes]:
+    """Steps of fuzz_worker.c: what, then for 64..127 a raw packet behind its length, for more a few bytes a command."""
+    yield bytes([1, 3])
+    for op in range(13):  # cooked: op, and the bytes that its fields are made of
+        for fields in ((0, 0, 0), (1, 1, 1), (0, 129, 2, 0, 4), (2, 2, 255, 7, 15), (200, 1, 64, 14, 14)):
+            yield bytes([1, 128 | op % 3, op, *fields, 3, 128, 8, 1, 1, 0, 10])
+            yield bytes([0, 160, op, *fields, 7])
+    hello = struct.pack("<HHIII", 1, 16, 0, 0x31574252, 1)
+    register = struct.pack("<HHIQII", 2, 24, 0, 65536, 7, 0)
+    connect = struct.pack("<HHIIIIHH4x", 3, 32, 0, 1, 5, 9, 0, 0)
+    send = struct.pack("<HHIIBBHQIIQQQII", 4, 64, 0, 16, 1, 1, 0, 5, 1, 1, 0, 0, 5000, 42, 0)
+    receive = struct.pack("<HHIIIQQQ", 5, 40, 0, 16, 1, 7, 0, 6000)
+    compute = struct.pack("<HHIQQ", 6, 24, 0, 1, 1000)
+    spend = struct.pack("<HHIQ", 7, 16, 0, 1000)
+    wait = struct.pack("<HHIIIQ", 8, 24, 0, 1, 0, 2**64 - 1)
+    sync = struct.pack("<HHIII", 9, 16, 0, 1, 2)
+    progress, bye = struct.pack("<HHI", 10, 8, 0), struct.pack("<HHI", 11, 8, 0)
+    for packet in (hello, register, connect + wait, send + wait, receive + send, compute + spend, sync + wait, progress):
+        yield b"\0" + _raw(0, packet) + _raw(1, packet) + b"\7"
+    yield b"\1" + _raw(1, receive * 4 + wait) + b"\7" + _raw(0, send * 3 + wait) + b"\7\7\7" + _raw(2, bye)
+    yield b"\1" + _raw(0, send) + b"\3\77\1" + _raw(0, send + wait) + b"\7\7"  # 63: a rank dies
+
+
+def _raw(rank: int, packet: bytes) -> bytes:
+    return bytes([64 | rank]) + struct.pack("<H", len(packet)) + packet
+
+
+def control_seeds() -> Iterator[bytes]:
+    """Requests as they are on the wire, behind a first byte (1: ranks are at work) and the size of each piece."""
+    lines = [json.dumps(request).encode() + b"\n" for request in CONTROL_REQUESTS]
+    for line in lines:
+        yield b"\1\xff" + line
+        yield b"\0\0" + line
+    yield b"\1\xff" + b"".join(lines[:-1])
+    yield b"\1\xff" + b'{"op": "\\u0000"}\n[[[]]]\n{}\n\n"\xff'
+
+
+def frame_seeds() -> Iterator[bytes]:
+    """RoCE frames of every opcode, and steps of fuzz_frame.c."""
+    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17):
+        frame = _roce(opcode)
+        yield frame
+        yield frame[:53]
+        yield b"\0" + bytes([2]) + struct.pack("<H", len(frame)) + frame
+        yield b"\1" + bytes([3]) + struct.pack("<H", len(frame)) + frame + bytes([1, 0, 4])
+        for flags in (1, 4, 5, 8, 16, 64, 129):
+            yield bytes([200, 1, 0, opcode, flags, 0, 3, 5, 31, 10, 0, 1, 1, opcode, flags, 1, 2, 2, 96, 200, 4])
+    for setting in (0, 1, 2, 66, 200):
+        yield bytes([setting, 4, 3, 0, 0, 2, 0, 1, 10, 0, 255, 0, 4, 3, 0, 0, 1, 0, 0, 12])
+
+
+def _roce(opcode: int) -> bytes:
+    extension = bytes(16) if opcode in (6, 10, 11) else b""
+    extension += bytes(4) if opcode in (9, 11, 17) else b""
+    bth = struct.pack(">BBHII", opcode, 0x40, 0xFFFF, 16, 1 << 31)
+    udp = struct.pack(">HHHH", 0xC000, 4791, 8 + len(bth) + len(extension) + 8 + 4, 0)
+    total = 20 + 8 + len(bth) + len(extension) + 8 + 4
+    ip = struct.pack(">BBHHHBBHII", 0x45, 0, total, 0, 0x4000, 64, 17, 0, 0x0A000001, 0x0A000002)
+    mac = bytes.fromhex("02000a000001" + "02000a000000" + "0800")
+    return mac + ip + udp + bth + extension + bytes(8) + bytes(4)
+
+
+SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "worker": worker_seeds,
+    "control": control_seeds,
+    "frame": frame_seeds,
+}
+DICTIONARY: dict[str, Sequence[str]] = {
+    "control": sorted({str(word) for request in CONTROL_REQUESTS for pair in request.items() for word in pair}),
+}
