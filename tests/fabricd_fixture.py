@@ -34,6 +34,7 @@ from workloads.wire import Record
 DEADLINE_S = 15.0
 SIZED = 1 << 20
 PARKED_UNTIL_PS = 10**15
+DEFAULTS = Hardware()
 
 
 def fabricd_binary() -> Path:
@@ -128,7 +129,7 @@ class RawWorker:
 
 
 def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
-    """The one record that each of them waits for.  Each leaves when it has it, so that the clock need not wait for it."""
+    """The one record that each waits for.  Each leaves when it has it, so that the clock need not wait for it."""
     records: dict[int, Record] = {}
     with selectors.DefaultSelector() as waiting:
         for i, w in enumerate(workers):
@@ -269,7 +270,7 @@ class BareFabric:
 def bare_fabric(
     kind: str,
     params: Mapping[str, Any],
-    hardware: Hardware = Hardware(),
+    hardware: Hardware = DEFAULTS,
     *,
     clock: Mapping[str, Any] | None = None,
     binary: Path | None = None,

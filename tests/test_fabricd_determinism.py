@@ -32,7 +32,7 @@ def both_cores_loaded() -> Iterator[None]:
 
 
 def drive(f: BareFabric, script: Callable[[int, RawWorker, list[int], int], Iterator[tuple[int, list[bytes]]]]) -> Any:
-    """Each rank's script yields what to wait for and what to post; returns what every rank saw, in its order, and counters.
+    """Each rank's script yields what to wait for and what to post.  Returns what every rank saw, and counters.
 
     Ranks are answered as they come: which is read first is left to the machine.
     """

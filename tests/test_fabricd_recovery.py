@@ -1,4 +1,4 @@
-"""What queue pairs do about loss and refusal: timeouts, go-back-N, RNR, access errors, with exact times and counters."""
+"""What queue pairs do about loss and refusal: timeouts, go-back-N, RNR, access errors; exact times, counters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
         tries = -(-25_000_000 // again)  # the receive reaches the NIC 600 ns after that time, before the next try
         assert sent.time_ps - start == model.sent(4, 0) + tries * again
         assert received.time_ps - start == model.received(4, 0) + tries * again
-        assert (sent.status, received.wr_id, received.bytes, pair.memory_b[:4]) == (0, 5, 4, b"good")
+        assert (sent.status, received.wr_id, received.nbytes, pair.memory_b[:4]) == (0, 5, 4, b"good")
         assert f.nic(0)["rnr_nak_retry_err"] == tries == f.nic(0)["retransmitted"]
         assert f.counters()["fidelity"]["events"] < 200  # no timer multiplies
         pair.done()
@@ -66,7 +66,7 @@ def test_receiver_never_ready(opcode: int) -> None:
     [(99, 0, 8), (0, 0, 8), (1, 4090, 8), (1, 2**64 - 4, 8), (1, 2**63, 8), (1, 4096, 1), (1, 0, 4097)],
 )
 def test_remote_access_error(key: int, remote: int, length: int) -> None:
-    """A write outside the peer's memory fails, writes nothing, and breaks the queue pair: what was posted behind it is flushed."""
+    """A write outside the peer's memory writes nothing and breaks the queue pair: what was posted later is flushed."""
     with bare_fabric("star", {"hosts": 2}) as f:
         f.start(0, 1)
         a, b = f.worker(0), f.worker(1)
@@ -139,7 +139,7 @@ def test_a_cable_that_flaps_costs_a_timeout_at_most(cable: str) -> None:
 
 
 def test_incast_into_a_tiny_buffer() -> None:
-    """Incast into a buffer of two frames and a few acknowledgements: go-back-N gets everything through, byte for byte."""
+    """Incast into a buffer of two frames and a few acknowledgements: go-back-N gets all bytes through."""
     frame = 14 + 20 + 8 + 12 + 4 + RETH + 1024
     h = Hardware(mtu=1024, switch_buffer_bytes=2 * frame + 400, timeout_ns=30_000, retry=50)
     size = 256 * 1024

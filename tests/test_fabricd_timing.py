@@ -1,8 +1,8 @@
 """Emulated times are exact: flows and completions against closed forms derived from the documented model.
 
-A post takes post_ns of its worker's time and reaches the NIC a PCIe latency later.  Payload is fetched at the PCIe rate,
-a PCIe latency behind.  A frame takes its wire bytes on each cable, the cable's delay, and a switch's latency behind its
-last bit.  The acknowledgement takes the same way back, and a completion is visible a PCIe latency later.
+A post takes post_ns of its worker's time and reaches the NIC a PCIe latency later.  Payload is fetched at the PCIe
+rate, a PCIe latency behind.  A frame takes its wire bytes on each cable, the cable's delay, and a switch's latency
+behind its last bit.  The acknowledgement takes the same way back, and a completion is visible a PCIe latency later.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_one_packet(kind: str, params: dict[str, int], switches: int, mtu: int) 
         for size in (0, 1, 2, 3, 4, 5, 63, 255, mtu - 1, mtu):
             pair.memory_a[:size] = os.urandom(size)
             took, record = timed_write(pair, size, wr_id=size)
-            assert (took, record.status, record.wr_id, record.bytes) == (model.sent(size, RETH), 0, size, size)
+            assert (took, record.status, record.wr_id, record.nbytes) == (model.sent(size, RETH), 0, size, size)
             assert pair.memory_b[:size] == pair.memory_a[:size]
         pair.done()
 
@@ -135,7 +135,7 @@ def test_what_the_receiver_sees_and_when(kind: str, params: dict[str, int], swit
                 pair.a.end_wait()
                 assert sent.time_ps - start == model.sent(size, extension)
                 assert received.time_ps - start == model.received(size, extension)
-                assert (received.wr_id, received.bytes) == (77, size)
+                assert (received.wr_id, received.nbytes) == (77, size)
                 if opcode == wire.WRITE_IMM:
                     assert (received.kind, received.imm) == (wire.RECEIVED_IMM, 0xABCD1234)
                 else:

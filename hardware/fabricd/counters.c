@@ -92,6 +92,7 @@ static json_t *fidelity_json(const struct fabric *f)
 	json_object_set_new(o, "clock", json_string(c->mode == CLOCK_REAL ? "real" : "virtual"));
 	COUNT(o, "dilation", c->dilation);
 	COUNT(o, "frame_hops", f->ovs.hops);
+	COUNT(o, "forwarding_wall_ns", f->ovs.last_ns - f->ovs.first_ns);
 	COUNT(o, "forwarding_drops", forwarding);
 	COUNT(o, "flagged", f->ovs.flagged);
 	json_object_set(o, "flagged_examples", f->ovs.flagged_examples);

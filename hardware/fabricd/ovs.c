@@ -160,7 +160,8 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 	in->tap_pending++;
 	in->tap_pending_bytes += truesize(fr->len);
 	insert_by_deadline(o, p);
-	o->hops++;
+	if (!o->hops++)
+		o->first_ns = wall_ns();
 
 	uint8_t *t = put_le32(fr->data + fr->len, o->nonce);
 	t = put_le32(t, p->generation);
@@ -240,6 +241,7 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 /* ovs_readable() - Take in all that Open vSwitch has put out at a port */
 void ovs_readable(struct fabric *f, struct port *out)
 {
+	f->ovs.last_ns = wall_ns();
 	for (;;) {
 		struct frame *fr = frame_new(f);
 		ssize_t n = read(out->tap, fr->data, f->frame_room);

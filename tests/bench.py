@@ -1,0 +1,199 @@
+"""Benchmarks: `./setup.sh bench [--out FILE]`.  Ratios measured in one run, printed as a table and stored as JSON.
+
+- frame-hops: frames through a switch (Open vSwitch's userspace datapath) per wall second, at an MTU of 4096
+- ring floor: a ring all-reduce of 8 ranks x 64 MiB, wall time against frames x what one frame costs Open vSwitch alone
+- up/down: a fabric of 64 servers, against stock Mininet with the same topology
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from results.environment import environment
+from testbed.lab import Lab
+from testbed.progress import Progress
+from testbed.run import run
+from testbed.spec import loads
+
+ROOT = Path(__file__).parent.parent
+RUNS = 3
+STAR = "fabric: {topology: {star: {hosts: 8}}}"
+FLOWS = f"""
+name: bench-flows
+{STAR}
+workload:
+  - flows: [{", ".join(f"{{from: {i}, to: {(i + 1) % 8}, size: 64MiB}}" for i in range(8))}]
+"""
+RING = f"""
+name: bench-ring
+{STAR}
+workers: {{memory: 2GiB}}
+workload:
+  - {{collective: all_reduce, algorithm: ring, sizes: [64MiB]}}
+"""
+SERVERS = """
+name: bench-up
+clock: real
+fabric: {topology: {clos: {leaves: 8, spines: 4, hosts_per_leaf: 8}}}
+"""
+
+
+def hops(text: str) -> dict[str, float]:
+    """One run: how many frames went through a switch, and in how much wall time, from the first to the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(loads(text), Path(folder) / "run", Progress())
+        fidelity = json.loads((Path(result.folder) / "counters.json").read_text())["fidelity"]
+    assert fidelity["flagged"] == 0 and fidelity["forwarding_drops"] == 0
+    return {"frame_hops": fidelity["frame_hops"], "wall_s": fidelity["forwarding_wall_ns"] / 1e9}
+
+
+# --- what one frame costs Open vSwitch alone
+
+
+def _vswitchd_cpu_s() -> float:
+    """CPU time of ovs-vswitchd's threads so far (the userspace datapath runs in its main one)."""
+    pid = int(Path("/var/run/openvswitch/ovs-vswitchd.pid").read_text())
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def ovs_cost_us(frames: int = 120_000, frame_bytes: int = 4170, ports: int = 8, batch: int = 16) -> float:
+    """CPU time of Open vSwitch per frame, in microseconds: frames of a full MTU go in by one TAP and out by the next."""
+    from hardware.client import BINARY
+
+    assert BINARY.exists()
+    tag = f"rbb{os.getpid() % 10000:04d}"
+    with ExitStack() as stack:
+        taps = [stack.enter_context(_Tap(f"{tag}-{i}")) for i in range(ports)]
+        stack.callback(subprocess.run, ["ovs-vsctl", "--if-exists", "del-br", tag], check=True)
+        command = ["ovs-vsctl", "add-br", tag, "--", "set", "bridge", tag, "datapath_type=netdev", "fail_mode=secure"]
+        for i, tap in enumerate(taps):
+            command += ["--", "add-port", tag, tap.name, "--", "set", "interface", tap.name, f"ofport_request={i + 1}"]
+        subprocess.run(command, check=True)
+        flows = "\n".join(f"in_port={i + 1},actions=output:{(i + 1) % ports + 1}" for i in range(ports))
+        subprocess.run(["ovs-ofctl", "add-flows", tag, "-"], input=flows, text=True, check=True)
+        frame = bytes.fromhex("020000000002020000000001" + "88b5") + bytes(frame_bytes - 14)
+        _through(taps, frame, batch)  # the first sets up the datapath's flows
+        before = _vswitchd_cpu_s()
+        sent = 0
+        while sent < frames:
+            sent += _through(taps, frame, batch)
+        return (_vswitchd_cpu_s() - before) / sent * 1e6
+
+
+def _through(taps: list[_Tap], frame: bytes, batch: int) -> int:
+    """A batch of frames into every TAP, then all of them out again.  Returns how many."""
+    for tap in taps:
+        for _ in range(batch):
+            os.write(tap.fd, frame)
+    for tap in taps:
+        for _ in range(batch):
+            os.read(tap.fd, 65536)
+    return len(taps) * batch
+
+
+class _Tap:
+    """A TAP device that goes with its descriptor."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> _Tap:
+        import fcntl
+        import struct
+
+        self.fd = os.open("/dev/net/tun", os.O_RDWR)
+        fcntl.ioctl(self.fd, 0x400454CA, struct.pack("16sH22x", self.name.encode(), 0x1002))  # TUNSETIFF: TAP, no header
+        Path(f"/proc/sys/net/ipv6/conf/{self.name}/disable_ipv6").write_text("1")
+        subprocess.run(["ip", "link", "set", self.name, "mtu", "9300", "up"], check=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+
+# --- up and down
+
+
+def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.monotonic()
+    value = action()
+    return time.monotonic() - start, value
+
+
+def railbed_up_down() -> tuple[float, float]:
+    up, lab = _timed(lambda: Lab.up(loads(SERVERS)))
+    down, _ = _timed(lab.down)
+    return up, down
+
+
+def mininet_up_down() -> tuple[float, float]:
+    """Stock Mininet, the same switches, hosts and cables, switches in the userspace datapath, without a controller."""
+    import mininet.net
+    from mininet.net import Mininet
+    from mininet.node import OVSSwitch
+    from mininet.topo import Topo
+
+    fabric = loads(SERVERS).build_fabric()
+    topo = Topo()
+    short = {s.name: f"b{s.index}" for s in fabric.switches}
+    for switch in fabric.switches:
+        topo.addSwitch(short[switch.name], datapath="user", dpid=f"{switch.index + 1:016x}")
+    for host in fabric.hosts:
+        topo.addHost(host.name)
+    for cable in fabric.cables:
+        topo.addLink(*(short.get(end.node, end.node) for end in (cable.a, cable.b)))
+    mininet.net.fixLimits = lambda: None  # it would change the machine's limits for good
+    net = Mininet(topo, switch=OVSSwitch, controller=None, build=False)
+    up, _ = _timed(lambda: (net.build(), net.start()))
+    down, _ = _timed(net.stop)
+    return up, down
+
+
+# --- all
+
+
+def measure() -> dict[str, Any]:
+    cost_us = statistics.median(ovs_cost_us() for _ in range(RUNS))
+    flows = [hops(FLOWS) for _ in range(RUNS)]
+    ring = [hops(RING) for _ in range(RUNS)]
+    pairs = [(railbed_up_down(), mininet_up_down()) for _ in range(RUNS)]
+    floors = [r["frame_hops"] * cost_us / 1e6 for r in ring]
+    return {
+        "ovs_cpu_us_per_frame": cost_us,
+        "frame_hops_per_s": statistics.median(r["frame_hops"] / r["wall_s"] for r in flows),
+        "ring_8x64MiB_wall_s": statistics.median(r["wall_s"] for r in ring),
+        "ring_8x64MiB_floor_s": statistics.median(floors),
+        "ring_over_floor": statistics.median(r["wall_s"] / f for r, f in zip(ring, floors, strict=True)),
+        "railbed_up_s": statistics.median(ours[0] for ours, _ in pairs),
+        "railbed_down_s": statistics.median(ours[1] for ours, _ in pairs),
+        "mininet_up_s": statistics.median(stock[0] for _, stock in pairs),
+        "mininet_down_s": statistics.median(stock[1] for _, stock in pairs),
+        "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./setup.sh bench", description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench" / "bench.json", help="where the JSON goes")
+    out: Path = parser.parse_args().out
+    figures = measure()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"environment": environment(1), "figures": figures}, indent=1, default=str) + "\n")
+    for name, value in figures.items():
+        print(f"{name:32} {value:12.2f}")
+    print(f"stored in {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What runs measure, from container to table, against arithmetic (docs/closed-form.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.run import run
+from testbed.spec import loads
+from workloads import closed_form
+from workloads.closed_form import Costs, Path as Way
+
+MIB = 1 << 20
+PARAMETERS = {"rate_bps": 400e9, "delay_ns": 500.0, "latency_ns": 500.0}
+COSTS = Costs(reduce_bps=800e9)
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
+    reason="needs root, runc and Open vSwitch",
+)
+
+
+def measured(folder: Path, topology: str, steps: list[str]) -> list[dict[str, Any]]:
+    """The results of a run of these steps, checked: right data, exact clock, nothing dropped."""
+    lines = "\n".join(f"  - {step}" for step in steps)
+    text = f"name: closed-form\nfabric: {{topology: {topology}}}\nworkers: {{memory: 2GiB}}\nworkload:\n{lines}\n"
+    result = run(loads(text), folder / "run")
+    summary: dict[str, Any] = json.loads((Path(result.folder) / "summary.json").read_text())
+    assert summary["fidelity"]["verdict"] == "exact"
+    assert summary["counters"]["drops"] == {}
+    rows: list[dict[str, Any]] = summary["results"]
+    assert {row["wrong"] for row in rows} == {0}
+    return rows
+
+
+def flow(source: int, target: int, size: int) -> str:
+    return f"{{flows: [{{from: {source}, to: {target}, size: {size}B}}]}}"
+
+
+@pytest.mark.parametrize(
+    ("topology", "ends"),
+    [
+        ("{clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}", [(0, 1, 1), (0, 2, 3)]),
+        ("{ring: {nodes: 4}}", [(0, 1, 2), (3, 0, 2)]),
+    ],
+)
+def test_flows_over_one_two_and_three_switches(tmp_path: Path, topology: str, ends: list[tuple[int, int, int]]) -> None:
+    sizes = [1, 64, 4096, 4097, 5 * 4096, 8 * MIB]
+    cases = [(source, target, switches, size) for source, target, switches in ends for size in sizes]
+    rows = measured(tmp_path, topology, [flow(source, target, size) for source, target, _, size in cases])
+    for (_, _, switches, size), row in zip(cases, rows, strict=True):
+        way = Way.uniform(switches, **PARAMETERS)
+        within = switches if size <= 4096 else 0.001 * row["time_ns"]  # one packet: 1 ns per hop
+        assert row["time_ns"] == pytest.approx(closed_form.flow_ns(size, way, COSTS), abs=within)
+
+
+def test_a_long_flow_reaches_the_rate_that_headers_leave(tmp_path: Path) -> None:
+    """Payload over wire bytes of a full packet, within 0.1 %: what a flow takes to start is 4 us of 5.4 ms."""
+    (row,) = measured(tmp_path, "{star: {hosts: 2}}", [flow(1, 0, 256 * MIB)])
+    limit = closed_form.flow_limit_bps(Way.uniform(1, **PARAMETERS), COSTS)
+    assert limit == pytest.approx(400e9 * 4096 / 4178)
+    assert row["algbw_Bps"] * 8 == pytest.approx(limit, rel=0.001)
+
+
+def test_ring_all_reduce_takes_what_the_formula_says(tmp_path: Path) -> None:
+    cases = [(n, size * MIB) for n in (2, 3, 4, 5, 7, 8, 12, 16) for size in (1, 16)]
+    cases += [(n, 64 * MIB) for n in (2, 8, 16)]
+    steps = [
+        f"{{collective: all_reduce, algorithm: ring, sizes: [{size}B], ranks: {list(range(n))}}}" for n, size in cases
+    ]
+    rows = measured(tmp_path, "{star: {hosts: 16}}", steps)
+    way = Way.uniform(1, **PARAMETERS)
+    off = {}
+    for (n, size), row in zip(cases, rows, strict=True):
+        formula = closed_form.ring_all_reduce_ns(n, size, way, COSTS)
+        off[n, size // MIB] = row["time_ns"] / formula - 1
+        assert row["busbw_Bps"] == pytest.approx(size / row["time_ns"] * 1e9 * 2 * (n - 1) / n)
+    assert max(map(abs, off.values())) < 0.01, off
