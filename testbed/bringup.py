@@ -141,30 +141,29 @@ class Bringup:
 
     # -- hosts
 
-    def plug_in(self, holder: Holder, pids: Mapping[str, int], mtu: int) -> None:
-        """Moves each NIC's kernel interface into its host's namespace and configures it there. Raises MachineError."""
+    def with_kernel_interfaces(self, config: dict[str, Any], pids: Mapping[str, int]) -> dict[str, Any]:
+        """fabricd's configuration, with every NIC's interface in the namespace that this process holds for its host."""
+        for nic, entry in zip(self.fabric.nics, config["nics"], strict=True):
+            entry |= {"netdev": self.names.interface(nic), "netns": f"/proc/{pids[nic.host]}/ns/net"}
+        return config
+
+    def plug_in(self, holder: Holder, mtu: int) -> None:
+        """Configures each NIC's kernel interface, which fabricd has made in its host's namespace."""
         mtu = max(mtu, _KERNEL_MTU)
-        _ip(
-            "".join(
-                f"link set dev {self.names.netdev(nic)} address {nic.mac} mtu {mtu} netns {pids[nic.host]}"
-                f" name {self.names.interface(nic)}\n"
-                for nic in self.fabric.nics
-            )
-        )
-        holder.ask({"configure": {host.name: self._interfaces(host.nics) for host in self.fabric.hosts}})
+        holder.ask({"configure": {host.name: self._interfaces(host.nics, mtu) for host in self.fabric.hosts}})
         if errors := holder.answer()["errors"]:
             name, error = next(iter(errors.items()))
             raise MachineError(f"cannot configure the interfaces of {name}: {error}")
 
-    def _interfaces(self, nic_names: Sequence[str]) -> dict[str, Any]:
+    def _interfaces(self, nic_names: Sequence[str], mtu: int) -> dict[str, Any]:
         nics = [self.fabric.nic_by_name[name] for name in nic_names]
-        lines = [line for n, nic in enumerate(nics) for line in self._addresses(nic, n, len(nics))]
+        lines = [line for n, nic in enumerate(nics) for line in self._addresses(nic, n, len(nics), mtu)]
         return {"ip": "\n".join(lines) + "\n", "offloads_off": [self.names.interface(nic) for nic in nics]}
 
-    def _addresses(self, nic: Nic, number: int, of: int) -> list[str]:
+    def _addresses(self, nic: Nic, number: int, of: int, mtu: int) -> list[str]:
         """One NIC has all of 10/8 on its link. Of several, each has its rail, and what has its address as source."""
         device = self.names.interface(nic)
-        up = f"link set dev {device} up"
+        up = f"link set dev {device} address {nic.mac} mtu {mtu} up"
         if of == 1:
             return [f"address add {nic.ip}/8 brd + dev {device}", up]
         table = 100 + number

@@ -4,7 +4,7 @@ Standalone, so that it starts in 15 ms. It speaks JSON lines: on stdin first {"n
 it forks a process per name that unshares its network and mount namespace, and answers {"pids": {name: pid}}. After that
 any number of {"configure": {name: {"ip": "lines for ip -batch", "offloads_off": [interfaces]}}}: each is answered with
 {"errors": {name: text}}, empty if all went well. At the end of stdin it just holds on, until it is killed; its children
-die with it.
+die with it. A child that gets SIGTERM deletes its interfaces and ends.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCETHTOOL = 0x8913, 0x8914, 0x8946
 _IFF_UP = 1
 _ETHTOOL_STXCSUM, _ETHTOOL_SSG, _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x17, 0x19, 0x1F, 0x24, 0x2C
+_RTM_DELLINK, _NLM_F_REQUEST = 17, 1
 _MESSAGE = 1 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -75,6 +76,14 @@ def _configure(wanted: dict[str, Any]) -> str:
     return done.stderr.strip() if done.returncode else ""
 
 
+def _delete_interfaces() -> None:
+    """All hosts do it at once, which is much faster than one after the other by the devices' owner."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
+        links = [index for index, name in socket.if_nameindex() if name != "lo"]
+        header = struct.pack("IHHII", 32, _RTM_DELLINK, _NLM_F_REQUEST, 1, 0)
+        netlink.send(b"".join(header + struct.pack("BxHiII", 0, 0, index, 0, 0) for index in links))
+
+
 def _hold(name: str, parent: int, channel: socket.socket) -> None:
     """One host's process: never returns."""
     error = ""
@@ -87,8 +96,10 @@ def _hold(name: str, parent: int, channel: socket.socket) -> None:
     channel.send(json.dumps(error).encode())
     while message := channel.recv(_MESSAGE):
         channel.send(json.dumps(_configure(json.loads(message))).encode())
-    while True:
-        signal.pause()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    signal.sigwait([signal.SIGTERM])
+    _delete_interfaces()
+    os._exit(0)
 
 
 def _say(answer: dict[str, Any]) -> None:

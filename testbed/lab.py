@@ -107,18 +107,22 @@ class Lab:
         holder = work.start_holder()
         controller = work.start_controller(experiment.control.routing)
         config = fabricd_config(fabric, hardware, fabric_id=work.record.id, clock=clock, seed=experiment.seed)
+        if work.kernel:
+            pids = work.take_hosts(holder)
+            config = work.with_kernel_interfaces(config, pids)
         fabricd = work.start_fabricd(config)
         assert fabricd.process is not None
         work.set_taps_up()
         bridges = work.make_bridges(Process.of(fabricd.process.pid))
-        pids = work.take_hosts(holder)
+        if not work.kernel:
+            work.take_hosts(holder)
         image = root_of(experiment.workers.image, directory)
         controller.wait_listening()
         ovs.finish(bridges)
         ovs.return_to_sender(work.names.fence_bridge)
         ovs.set_controller([work.names.bridge(s) for s in fabric.switches], f"tcp:127.0.0.1:{controller.port}")
         if work.kernel:
-            work.plug_in(holder, pids, experiment.fabric.nic.mtu)
+            work.plug_in(holder, experiment.fabric.nic.mtu)
         holder.let_go()
         state = {
             "name": experiment.name,

@@ -32,10 +32,6 @@ class Names:
         """Not called as its port is: a bridge has a device of its own name."""
         return f"{prefix(self.id)}f"
 
-    def netdev(self, nic: Nic) -> str:
-        """The TAP device of a NIC's kernel interface, as fabricd makes it."""
-        return f"{prefix(self.id)}n{nic.rank}"
-
     def interface_number(self, nic: Nic) -> int:
         """Which of its host's interfaces a NIC is, from 0."""
         return self._numbers[nic.name]

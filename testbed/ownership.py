@@ -225,13 +225,19 @@ def undo(record: Record) -> Removed:
     with _locked(record.dir):
         errors: list[str] = []
         fabricd = Record.read(record.dir).processes.get("fabricd")
-        keep = {fabricd.pid} if fabricd else set()
-        removed.processes += _kill(record, keep)
-        try:
-            removed.bridges, removed.links = _remove_switching(record)
-        except UserError as error:
-            errors.append(error.what)
-        removed.processes += _kill(record, set())
+        _dismiss_hosts(record)
+        # fabricd's devices go in one go, while it still has them open: closed one by one, each takes 10 ms.
+        removed.processes += _kill(record, {fabricd.pid} if fabricd else set())
+        mine = _bridges_of(record.id, errors)
+        with teardown.short_grace_periods(active=bool(mine)):
+            deletions = ovs.delete(mine)
+            removed.links = teardown.delete_links(link_group(record.id), prefix(record.id), also=mine)
+            removed.processes += _kill(record, set())
+            try:
+                ovs.finish(deletions)
+                removed.bridges = len(mine)
+            except UserError as error:
+                errors.append(error.what)
         removed.control_groups = teardown.remove_control_groups(control_group(record.id), errors)
         removed.mounts = teardown.unmount_below(record.dir, errors)
         left = teardown.wait_for_links(prefix(record.id), timeout=2)
@@ -245,14 +251,19 @@ def undo(record: Record) -> Removed:
     return removed
 
 
-def _remove_switching(record: Record) -> tuple[int, int]:
-    """Bridges and links. Deleting links in one go first makes it fast: one by one, each costs a grace period."""
-    mine = [name for name, ids in ovs.tagged().items() if ids[ovs.TAG] == record.id]
-    with teardown.short_grace_periods(active=bool(mine)):
-        deletions = ovs.delete(mine)
-        links = teardown.delete_links(link_group(record.id), prefix(record.id), also=mine)
-        ovs.finish(deletions)
-    return len(mine), links
+def _dismiss_hosts(record: Record) -> None:
+    """Has the hosts' holders delete their interfaces, all at once."""
+    hosts = [p for name, p in Record.read(record.dir).processes.items() if name.startswith(HOST)]
+    asked = [p for p in hosts if p.signal(15)]
+    processes.wait_gone(asked, timeout=5)
+
+
+def _bridges_of(fabric_id: str, errors: list[str]) -> list[str]:
+    try:
+        return [name for name, ids in ovs.tagged().items() if ids[ovs.TAG] == fabric_id]
+    except MachineError as error:
+        errors.append(error.what)
+        return []
 
 
 def _kill(record: Record, keep: set[int]) -> int:

@@ -117,7 +117,8 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 {
 	const char *mac = json_string_value(json_object_get(o, "mac")), *ip = json_string_value(json_object_get(o, "ip")),
-		   *netdev = json_string_value(json_object_get(o, "netdev"));
+		   *netdev = json_string_value(json_object_get(o, "netdev")),
+		   *netns = json_string_value(json_object_get(o, "netns"));
 	struct in_addr address;
 	unsigned m[6];
 	char error[256];
@@ -156,7 +157,8 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	}
 	n->netdev = -1;
 	if (netdev) {
-		n->netdev = tap_open(netdev, error, sizeof error);
+		n->netdev = netns ? tap_open_in(netns, netdev, error, sizeof error)
+				  : tap_open(netdev, error, sizeof error);
 		if (n->netdev < 0)
 			return config_fail(f, "%s", error);
 		if (!watch_add(f, n->netdev, WATCH_NETDEV, n))

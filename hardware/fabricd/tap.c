@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -35,5 +37,32 @@ int tap_open(const char *name, char *error, size_t room)
 		close(fd);
 		return -1;
 	}
+	return fd;
+}
+
+/* tap_open_in() - Create a TAP device in another network namespace
+ * @netns:	Path of the namespace, such as /proc/PID/ns/net
+ * @name:	Interface name
+ * @error:	Filled with what went wrong
+ *
+ * A device that is made in its namespace needs not be moved there, which would cost 20 ms.
+ *
+ * Return: non-blocking file descriptor, or -1
+ */
+int tap_open_in(const char *netns, const char *name, char *error, size_t room)
+{
+	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), there = open(netns, O_RDONLY | O_CLOEXEC), fd = -1;
+
+	if (home < 0 || there < 0 || setns(there, CLONE_NEWNET)) {
+		snprintf(error, room, "network namespace %s: %s", netns, strerror(errno));
+	} else {
+		fd = tap_open(name, error, room);
+		if (setns(home, CLONE_NEWNET)) /* never again at home: give up */
+			abort();
+	}
+	if (home >= 0)
+		close(home);
+	if (there >= 0)
+		close(there);
 	return fd;
 }
