@@ -55,7 +55,8 @@ class Fabricd:
     ) -> Fabricd:
         """Start a fabricd in `directory` and wait until it is ready.
 
-        fabricd.json, control.sock and workers/RANK/sock are made there.  Raises FabricdError with fabricd's own words when it cannot.
+        fabricd.json, control.sock and workers/RANK/sock are made there.  Raises FabricdError with fabricd's own words
+        when it cannot.
         """
         if not binary.exists():
             raise FabricdError(f"{binary} is missing: build it with `python -m hardware.build`")

@@ -86,12 +86,12 @@ class Bringup:
         self.journal.made({HOST + name: Process.of(pid) for name, pid in pids.items()})
         return pids
 
-    def start_fabricd(self, config: Mapping[str, Any]) -> Fabricd:
+    def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool) -> Fabricd:
         """Raises MachineError."""
         self.journal.write("makes", what="links", prefix=f"rb{self.record.id}-", group=link_group(self.record.id))
         with (self.dir / "fabricd.log").open("wb") as log:
             try:
-                fabricd = Fabricd.start(config, self.dir, log=log, env=self.mark)
+                fabricd = Fabricd.start(config, self.dir, fifo=fifo, log=log, env=self.mark)
             except FabricdError as error:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
         assert fabricd.process is not None

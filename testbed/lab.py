@@ -110,7 +110,7 @@ class Lab:
         if work.kernel:
             pids = work.take_hosts(holder)
             config = work.with_kernel_interfaces(config, pids)
-        fabricd = work.start_fabricd(config)
+        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo)
         assert fabricd.process is not None
         work.set_taps_up()
         bridges = work.make_bridges(Process.of(fabricd.process.pid))

@@ -28,14 +28,14 @@ class Bridge:
     ports: tuple[str, ...]
 
 
-def create(bridges: Sequence[Bridge], tags: Mapping[str, str], datapath: str = "netdev") -> list[subprocess.Popen[str]]:
+def create(bridges: Sequence[Bridge], tags: Mapping[str, str]) -> list[subprocess.Popen[str]]:
     """Starts making these bridges, fail-secure and without controller; `finish` waits for it and tells of errors."""
     ids = [f"external_ids:{key}={json.dumps(value)}" for key, value in tags.items()]
-    return [_start(args) for args in _transactions(_create_args(b, ids, datapath) for b in bridges)]
+    return [_start(args) for args in _transactions(_create_args(b, ids) for b in bridges)]
 
 
-def _create_args(bridge: Bridge, ids: Sequence[str], datapath: str) -> list[str]:
-    options = [f"datapath_type={datapath}", "fail_mode=secure", f"protocols={_PROTOCOLS}"]
+def _create_args(bridge: Bridge, ids: Sequence[str]) -> list[str]:
+    options = ["datapath_type=netdev", "fail_mode=secure", f"protocols={_PROTOCOLS}"]
     other = [f"other_config:datapath-id={bridge.dpid:016x}", "other_config:disable-in-band=true"]
     args = ["--", "add-br", bridge.name, "--", "set", "Bridge", bridge.name, *options, *other, *ids]
     for number, port in enumerate(bridge.ports, 1):

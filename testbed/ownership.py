@@ -224,10 +224,13 @@ def undo(record: Record) -> Removed:
     removed = Removed(record.id)
     with _locked(record.dir):
         errors: list[str] = []
-        fabricd = Record.read(record.dir).processes.get("fabricd")
-        _dismiss_hosts(record)
-        # fabricd's devices go in one go, while it still has them open: closed one by one, each takes 10 ms.
-        removed.processes += _kill(record, {fabricd.pid} if fabricd else set())
+        # As long as hosts are held, what runs inside them is found. Then the devices go, many at once, while fabricd
+        # still has them open: closed one by one, each takes 10 ms.
+        known = Record.read(record.dir).processes
+        holders = [p for name, p in known.items() if name.startswith(HOST)]
+        for_later = {p.pid for name, p in known.items() if name in ("fabricd", "holder")} | {p.pid for p in holders}
+        removed.processes += _kill(record, for_later)
+        removed.processes += _dismiss(holders)
         mine = _bridges_of(record.id, errors)
         with teardown.short_grace_periods(active=bool(mine)):
             deletions = ovs.delete(mine)
@@ -251,11 +254,10 @@ def undo(record: Record) -> Removed:
     return removed
 
 
-def _dismiss_hosts(record: Record) -> None:
-    """Has the hosts' holders delete their interfaces, all at once."""
-    hosts = [p for name, p in Record.read(record.dir).processes.items() if name.startswith(HOST)]
-    asked = [p for p in hosts if p.signal(15)]
-    processes.wait_gone(asked, timeout=5)
+def _dismiss(holders: list[Process]) -> int:
+    """Has the hosts' holders delete their interfaces, all at once, and end; returns how many did."""
+    asked = [p for p in holders if p.signal(15)]
+    return len(asked) - len(processes.wait_gone(asked, timeout=5))
 
 
 def _bridges_of(fabric_id: str, errors: list[str]) -> list[str]:

@@ -13,7 +13,8 @@ import pytest
 from testbed.run import run
 from testbed.spec import loads
 from workloads import closed_form
-from workloads.closed_form import Costs, Path as Way
+from workloads.closed_form import Costs
+from workloads.closed_form import Path as Way
 
 MIB = 1 << 20
 PARAMETERS = {"rate_bps": 400e9, "delay_ns": 500.0, "latency_ns": 500.0}

@@ -40,7 +40,8 @@ def worker_seeds() -> Iterator[bytes]:
     wait = struct.pack("<HHIIIQ", 8, 24, 0, 1, 0, 2**64 - 1)
     sync = struct.pack("<HHIII", 9, 16, 0, 1, 2)
     progress, bye = struct.pack("<HHI", 10, 8, 0), struct.pack("<HHI", 11, 8, 0)
-    for packet in (hello, register, connect + wait, send + wait, receive + send, compute + spend, sync + wait, progress):
+    pairs = (connect + wait, send + wait, receive + send, compute + spend, sync + wait)
+    for packet in (hello, register, *pairs, progress):
         yield b"\0" + _raw(0, packet) + _raw(1, packet) + b"\7"
     yield b"\1" + _raw(1, receive * 4 + wait) + b"\7" + _raw(0, send * 3 + wait) + b"\7\7\7" + _raw(2, bye)
     yield b"\1" + _raw(0, send) + b"\3\77\1" + _raw(0, send + wait) + b"\7\7"  # 63: a rank dies

@@ -127,10 +127,14 @@ class FabricSpec(Model):
 
 
 class Clock(Model):
-    """`virtual`, `real` or `{real: {dilation: N}}`; `dilation` None: found out when the fabric comes up."""
+    """`virtual`, `real` or `{real: {dilation: N, fifo: BOOL}}`; `dilation` None: found out when the fabric comes up.
+
+    `fifo`: fabricd asks for real-time scheduling (SCHED_FIFO), and goes on without where it is not allowed.
+    """
 
     mode: Literal["virtual", "real"]
     dilation: int | None = None
+    fifo: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -143,29 +147,32 @@ class Clock(Model):
         if not isinstance(inner, dict):
             raise fault("the real clock takes a mapping", "write {real: {dilation: 10000}}", path=["real"])
         for key in inner:
-            if key != "dilation":
-                raise fault(f"unknown key {key!r}", "allowed keys: dilation", path=["real", key])
-        dilation = inner.get("dilation", "auto")
+            if key not in ("dilation", "fifo"):
+                raise fault(f"unknown key {key!r}", "allowed keys: dilation, fifo", path=["real", key])
+        dilation, fifo = inner.get("dilation", "auto"), inner.get("fifo", False)
+        if type(fifo) is not bool:
+            raise fault(f"{fifo!r:.40} is neither true nor false", "write true or false", ["real", "fifo"])
         if dilation == "auto":
-            return {"mode": "real"}
+            return {"mode": "real", "fifo": fifo}
         if type(dilation) is not int or not 1 <= dilation <= 10**9:
             raise fault(
                 f"{dilation!r:.40} is not a dilation",
                 "write auto or a whole number from 1 to 10^9",
                 ["real", "dilation"],
             )
-        return {"mode": "real", "dilation": dilation}
+        return {"mode": "real", "dilation": dilation, "fifo": fifo}
 
     @model_serializer
     def _as_written(self) -> Any:
         if self.mode == "virtual":
             return "virtual"
-        return {"real": {"dilation": "auto" if self.dilation is None else self.dilation}}
+        return {"real": {"dilation": "auto" if self.dilation is None else self.dilation, "fifo": self.fifo}}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         dilation = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 10**9}]}
-        real = {"type": "object", "properties": {"dilation": dilation}, "additionalProperties": False}
+        properties = {"dilation": dilation, "fifo": {"type": "boolean"}}
+        real = {"type": "object", "properties": properties, "additionalProperties": False}
         written = {"type": "object", "properties": {"real": real}, "required": ["real"], "additionalProperties": False}
         return {"anyOf": [{"enum": ["virtual", "real"]}, written]}
 
