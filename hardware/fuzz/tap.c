@@ -30,6 +30,12 @@ int tap_open(const char *name, char *error, size_t room)
 	return fds[0];
 }
 
+int tap_open_in(const char *netns, const char *name, char *error, size_t room)
+{
+	(void)netns;
+	return tap_open(name, error, room);
+}
+
 void taps_close(void)
 {
 	while (tap_count)
