@@ -19,12 +19,11 @@ static const char config[] =
 
 static int worker_end_fd[RANKS];
 
-/* No file that an input names is ever opened */
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode)
+/* What fabricd's sources call fopen() here: no file that an input names is ever opened */
+FILE *fuzz_fopen(const char *path, const char *mode);
+FILE *fuzz_fopen(const char *path, const char *mode)
 {
-	return *path ? __real_fopen("/dev/null", mode[0] == 'r' ? "r" : "w") : NULL;
+	return *path ? fopen("/dev/null", mode[0] == 'r' ? "r" : "w") : NULL;
 }
 
 static json_t *config_json(void)
