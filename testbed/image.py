@@ -63,10 +63,11 @@ def _main(archive: str, rootfs: str, room: str) -> dict[str, Any]:
     try:
         with tarfile.open(archive) as outer:
             layers, config = _contents(outer)
+            inside = os.stat(rootfs)
             os.chroot(rootfs)
             os.chdir("/")
             os.umask(0)
-            unpacker = _Unpacker(int(room))
+            unpacker = _Unpacker(int(room), inside)
             for layer in layers:
                 unpacker.layer(layer)
             return {"env": (config.get("config") or {}).get("Env") or []}
@@ -153,7 +154,10 @@ class _Reader:
 
 
 class _Unpacker:
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, inside: os.stat_result) -> None:
+        """`inside` is the directory that / must be by now: layers remove what they lie over."""
+        if not os.path.samestat(os.stat("/"), inside):
+            raise ImageError("the unpacking process is not locked into the new root; nothing was unpacked")
         self._room = room
 
     def layer(self, stream: IO[bytes]) -> None:

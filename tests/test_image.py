@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from machine import ROOT, TESTBED, cli, fabrics_begun_by, traces
 
 from testbed.errors import InputError
-from testbed.image import unpack
+from testbed.image import ImageError, _Unpacker, unpack
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -272,3 +272,9 @@ def test_a_bad_image_leaves_nothing(tmp_path: Path) -> None:
     assert up.returncode == 2
     assert "cannot unpack the image" in json.loads(out)["error"]["what"]
     assert fabrics_begun_by(up.pid) == []
+
+
+def test_nothing_is_unpacked_outside_of_a_new_root(tmp_path: Path) -> None:
+    """Layers remove what they lie over: without the lock into the new root that would be the machine's own files."""
+    with pytest.raises(ImageError, match="not locked into the new root"):
+        _Unpacker(1 << 20, os.stat(tmp_path))
