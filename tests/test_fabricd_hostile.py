@@ -6,19 +6,16 @@ Beside each hostile rank two others exchange writes; their figures are exact and
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
-import select
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from fabricd_fixture import (
     BareFabric,
     RawWorker,
-    SessionOver,
     bare_fabric,
     post_recv,
     post_send,
@@ -32,16 +29,11 @@ from workloads import wire
 
 MODEL = Model(Hardware(), 1)
 BIG = 2**64 - 1
-MFD_HUGETLB = 4
 
 
 def raw(op: int, body: bytes = b"", *, length: int | None = None) -> bytes:
     """A command whose header says whatever it is told to."""
     return struct.pack("<HHI", op, 8 + len(body) if length is None else length, 0) + body
-
-
-def register(length: int) -> bytes:
-    return wire.command(wire.REGISTER, length, 1, 0)
 
 
 def descriptors(pid: int) -> int:
@@ -109,7 +101,7 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
     "body too long": (raw(wire.SPEND, bytes(16)), "wrong length"),
     "PROGRESS with a body": (raw(wire.PROGRESS, bytes(8)), "wrong length"),
     "a good command, then a stump": (wire.command(wire.PROGRESS) + b"\1\0\0\0", "cut short"),
-    "REGISTER without a memfd": (register(4096), "one memfd"),
+    "REGISTER without a memfd": (wire.command(wire.REGISTER, 4096, 1, 0), "one memfd"),
     "CONNECT to no rank": (wire.command(wire.CONNECT, 4, 0, 0, 0, 0), "no such rank"),
     "CONNECT to rank 2^32-1": (wire.command(wire.CONNECT, wire.U32, 0, 0, 0, 0), "no such rank"),
     "CONNECT to itself": (wire.command(wire.CONNECT, 0, 0, 0, 0, 0), "itself"),
@@ -201,111 +193,6 @@ def test_unknown_opcode_and_flags() -> None:
             pair.a.send(post_send(pair.qp_a, pair.key_a, pair.key_b, 8, opcode=opcode, flags=flags))
             assert "unknown opcode or flag" in pair.a.reason()
             pair.b.bye()
-
-
-def not_sealed() -> int:
-    return sealed_memfd(4096, 0)
-
-
-def ordinary_file() -> int:
-    return os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
-
-
-def read_only() -> int:
-    fd = sealed_memfd(4096)
-    again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
-    os.close(fd)
-    return again
-
-
-def huge_pages() -> int:
-    fd = os.memfd_create("huge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | MFD_HUGETLB)
-    os.ftruncate(fd, 2 << 20)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    return fd
-
-
-MEMFDS: dict[str, tuple[Callable[[], int], int, str]] = {
-    "not sealed": (not_sealed, 4096, "sealed"),
-    "sealed against something else": (lambda: sealed_memfd(4096, fcntl.F_SEAL_GROW), 4096, "sealed"),
-    "sealed against writing": (
-        lambda: sealed_memfd(4096, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE),
-        4096,
-        "cannot be mapped",
-    ),
-    "an ordinary file": (ordinary_file, 4096, "not a memfd"),
-    "a device": (lambda: os.open("/dev/zero", os.O_RDWR), 4096, "not a memfd"),
-    "a socket": (lambda: socket.socket(socket.AF_UNIX).detach(), 4096, "not a memfd"),
-    "only for reading": (read_only, 4096, "cannot be mapped"),
-    "huge pages": (huge_pages, 2 << 20, "huge pages"),
-    "shorter than it says": (lambda: sealed_memfd(4096), 4097, "shorter"),
-    "empty": (lambda: sealed_memfd(0), 4096, "shorter"),
-    "length 0": (lambda: sealed_memfd(4096), 0, "length 0"),
-    "length 2^64-1": (lambda: sealed_memfd(4096), BIG, "64 GiB"),
-    "length 65 GiB": (lambda: sealed_memfd(65 << 30), 65 << 30, "64 GiB"),
-}
-
-
-@pytest.mark.parametrize("name", MEMFDS)
-def test_bad_memory(name: str) -> None:
-    make, length, reason = MEMFDS[name]
-    with beside_honest_ones() as f:
-        w = f.worker(0)
-        fd = make()
-        w.send(register(length), fds=(fd,))
-        os.close(fd)
-        assert reason in w.reason()
-
-
-def test_memory_cannot_shrink_and_may_be_written_at_any_time() -> None:
-    with bare_fabric("star", {"hosts": 2}) as f:
-        pair = f.pair(0, 1, 1 << 20)
-        fd = sealed_memfd(8192)
-        with pytest.raises(PermissionError):
-            os.ftruncate(fd, 4096)
-        os.close(fd)
-        pair.park()
-        pair.a.begin_wait(1, wire.FOREVER, pair.write(1 << 20))
-        while not select.select([pair.a.socket], [], [], 0)[0]:
-            pair.memory_a[:4096] = os.urandom(4096)
-        assert [r.status for r in pair.a.end_wait()] == [0]
-        pair.done()
-
-
-def test_too_many_files_and_regions() -> None:
-    with beside_honest_ones() as f:
-        w = f.worker(0)
-        fds = tuple(sealed_memfd(4096) for _ in range(200))
-        w.send(register(4096), fds=fds)
-        assert "more than one file" in w.reason()
-        three = f.worker(3)
-        with contextlib.suppress(SessionOver):
-            for _ in range(256):
-                three.send(register(4096), fds=(fds[0],))
-                three.packet(wire.REGION)
-        three.send(register(4096), fds=(fds[0],))
-        assert "256 regions" in three.reason()
-        for fd in fds:
-            os.close(fd)
-
-
-def test_files_where_none_belong() -> None:
-    """A file with another command is closed and otherwise ignored; two with REGISTER are too many."""
-    with beside_honest_ones() as f:
-        w = f.worker(0)
-        fds = (sealed_memfd(4096), sealed_memfd(4096))
-        before = descriptors(f.pid)
-        for _ in range(200):
-            w.send(wire.command(wire.PROGRESS), fds=fds[:1])
-        w.wait(0)
-        assert descriptors(f.pid) == before
-        w.send(register(4096), wire.command(wire.PROGRESS), fds=fds[:1])
-        assert "alone" in w.reason()
-        three = f.worker(3)
-        three.send(register(4096), fds=fds)
-        assert "more than one file" in three.reason()
-        for fd in fds:
-            os.close(fd)
 
 
 def test_packets_too_long_and_empty() -> None:

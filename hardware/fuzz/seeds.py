@@ -30,6 +30,10 @@ def worker_seeds() -> Iterator[bytes]:
         for fields in ((0, 0, 0), (1, 1, 1), (0, 129, 2, 0, 4), (2, 2, 255, 7, 15), (200, 1, 64, 14, 14)):
             yield bytes([1, 128 | op % 3, op, *fields, 3, 128, 8, 1, 1, 0, 10])
             yield bytes([0, 160, op, *fields, 7])
+    for at in range(16):  # ranks are connected; each post holds but for one offset, or one length, of every odd size
+        for length in (65, 66, 67, 64 + at):  # also rkey 1
+            yield bytes([1, 128, 4, 66, at % 3, length, at, at, 8, 1, 1, 0, 7])  # on queue pair 16, lkey 1
+            yield bytes([1, 129, 5, 66, 1, length, at, 8, 1, 1, 0, 128, 4, 66, 2, 66, 0, 0, 8, 1, 1, 0, 7])
     hello = struct.pack("<HHIII", 1, 16, 0, 0x31574252, 1)
     register = struct.pack("<HHIQII", 2, 24, 0, 65536, 7, 0)
     connect = struct.pack("<HHIIIIHH4x", 3, 32, 0, 1, 5, 9, 0, 0)

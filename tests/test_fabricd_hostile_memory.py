@@ -1,0 +1,127 @@
+"""Memory that workers register: what is not theirs to give, not sealed, too short, too much, or changes under way."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import socket
+from collections.abc import Callable
+
+import pytest
+from fabricd_fixture import SessionOver, bare_fabric, sealed_memfd
+from test_fabricd_hostile import BIG, beside_honest_ones, descriptors
+
+from workloads import wire
+
+MFD_HUGETLB = 4
+
+
+def register(length: int) -> bytes:
+    return wire.command(wire.REGISTER, length, 1, 0)
+
+
+def not_sealed() -> int:
+    return sealed_memfd(4096, 0)
+
+
+def ordinary_file() -> int:
+    return os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
+
+
+def read_only() -> int:
+    fd = sealed_memfd(4096)
+    again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+    os.close(fd)
+    return again
+
+
+def huge_pages() -> int:
+    fd = os.memfd_create("huge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | MFD_HUGETLB)
+    os.ftruncate(fd, 2 << 20)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return fd
+
+
+MEMFDS: dict[str, tuple[Callable[[], int], int, str]] = {
+    "not sealed": (not_sealed, 4096, "sealed"),
+    "sealed against something else": (lambda: sealed_memfd(4096, fcntl.F_SEAL_GROW), 4096, "sealed"),
+    "sealed against writing": (
+        lambda: sealed_memfd(4096, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE),
+        4096,
+        "cannot be mapped",
+    ),
+    "an ordinary file": (ordinary_file, 4096, "not a memfd"),
+    "a device": (lambda: os.open("/dev/zero", os.O_RDWR), 4096, "not a memfd"),
+    "a socket": (lambda: socket.socket(socket.AF_UNIX).detach(), 4096, "not a memfd"),
+    "only for reading": (read_only, 4096, "cannot be mapped"),
+    "huge pages": (huge_pages, 2 << 20, "huge pages"),
+    "shorter than it says": (lambda: sealed_memfd(4096), 4097, "shorter"),
+    "empty": (lambda: sealed_memfd(0), 4096, "shorter"),
+    "length 0": (lambda: sealed_memfd(4096), 0, "length 0"),
+    "length 2^64-1": (lambda: sealed_memfd(4096), BIG, "64 GiB"),
+    "length 65 GiB": (lambda: sealed_memfd(65 << 30), 65 << 30, "64 GiB"),
+}
+
+
+@pytest.mark.parametrize("name", MEMFDS)
+def test_bad_memory(name: str) -> None:
+    make, length, reason = MEMFDS[name]
+    with beside_honest_ones() as f:
+        w = f.worker(0)
+        fd = make()
+        w.send(register(length), fds=(fd,))
+        os.close(fd)
+        assert reason in w.reason()
+
+
+def test_memory_cannot_shrink_and_may_be_written_at_any_time() -> None:
+    with bare_fabric("star", {"hosts": 2}) as f:
+        pair = f.pair(0, 1, 1 << 20)
+        fd = sealed_memfd(8192)
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, 4096)
+        os.close(fd)
+        pair.park()
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(1 << 20))
+        while not select.select([pair.a.socket], [], [], 0)[0]:
+            pair.memory_a[:4096] = os.urandom(4096)
+        assert [r.status for r in pair.a.end_wait()] == [0]
+        pair.done()
+
+
+def test_too_many_files_and_regions() -> None:
+    with beside_honest_ones() as f:
+        w = f.worker(0)
+        fds = tuple(sealed_memfd(4096) for _ in range(200))
+        w.send(register(4096), fds=fds)
+        assert "more than one file" in w.reason()
+        three = f.worker(3)
+        with contextlib.suppress(SessionOver):
+            for _ in range(256):
+                three.send(register(4096), fds=(fds[0],))
+                three.packet(wire.REGION)
+        three.send(register(4096), fds=(fds[0],))
+        assert "256 regions" in three.reason()
+        for fd in fds:
+            os.close(fd)
+
+
+def test_files_where_none_belong() -> None:
+    """A file with another command is closed and otherwise ignored; two with REGISTER are too many."""
+    with beside_honest_ones() as f:
+        w = f.worker(0)
+        fds = (sealed_memfd(4096), sealed_memfd(4096))
+        before = descriptors(f.pid)
+        for _ in range(200):
+            w.send(wire.command(wire.PROGRESS), fds=fds[:1])
+        w.wait(0)
+        assert descriptors(f.pid) == before
+        w.send(register(4096), wire.command(wire.PROGRESS), fds=fds[:1])
+        assert "alone" in w.reason()
+        three = f.worker(3)
+        three.send(register(4096), fds=fds)
+        assert "more than one file" in three.reason()
+        for fd in fds:
+            os.close(fd)
