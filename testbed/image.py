@@ -1,12 +1,14 @@
 """Unpacks an image archive (`docker save`, or an OCI layout as `podman save --format oci-archive`) into a directory.
 
 Archives are not trusted. They are unpacked by a child process that has locked itself into the new root with chroot, so
-that no path, link or `..` in them leads out; device nodes and set-id bits are left out, and the size is bounded.
+that no path, link or `..` in them leads out, and for which all the rest of the machine is read-only. Device nodes and
+set-id bits are left out, and the size is bounded.
 """
 
 from __future__ import annotations
 
 import bz2  # noqa: F401  # tarfile imports these when it meets such an archive: too late after chroot
+import ctypes
 import gzip
 import hashlib
 import json
@@ -26,6 +28,8 @@ from testbed.errors import InputError, UserError
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MAX_METADATA = 16 << 20
+_CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 _HINT = "an image archive comes from `docker save IMAGE -o FILE` or `podman save --format oci-archive IMAGE -o FILE`"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -64,6 +68,7 @@ def _main(archive: str, rootfs: str, room: str) -> dict[str, Any]:
         with tarfile.open(archive) as outer:
             layers, config = _contents(outer)
             inside = os.stat(rootfs)
+            _protect_all_but(rootfs)
             os.chroot(rootfs)
             os.chdir("/")
             os.umask(0)
@@ -151,6 +156,37 @@ class _Reader:
 
 
 # -- one layer over the others, at /
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns", ctypes.c_uint64),
+    )
+
+
+def _protect_all_but(rootfs: str) -> None:
+    """Makes everything outside of `rootfs` read-only for this process: whatever else fails, nothing there can be lost.
+
+    In a mount namespace of its own, so nobody else notices. Raises OSError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int) -> None:
+        if result != 0:
+            raise OSError(ctypes.get_errno(), f"cannot protect the machine: {os.strerror(ctypes.get_errno())}")
+
+    def set_attributes(path: str, flags: int, attributes: _MountAttributes) -> None:
+        size = ctypes.sizeof(attributes)
+        check(libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, path.encode(), flags, ctypes.byref(attributes), size))
+
+    check(libc.unshare(_CLONE_NEWNS))
+    check(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    check(libc.mount(rootfs.encode(), rootfs.encode(), None, _MS_BIND, None))
+    set_attributes("/", _AT_RECURSIVE, _MountAttributes(set=_MOUNT_ATTR_RDONLY))
+    set_attributes(rootfs, 0, _MountAttributes(clear=_MOUNT_ATTR_RDONLY))
 
 
 class _Unpacker:

@@ -233,8 +233,9 @@ def undo(record: Record) -> Removed:
         removed.processes += _dismiss(holders)
         mine = _bridges_of(record.id, errors)
         with teardown.short_grace_periods(active=bool(mine)):
+            removed.links = len(teardown.links(prefix(record.id)))  # Open vSwitch is about to delete some itself
             deletions = ovs.delete(mine)
-            removed.links = teardown.delete_links(link_group(record.id), prefix(record.id), also=mine)
+            teardown.delete_links(link_group(record.id), prefix(record.id), also=mine)
             removed.processes += _kill(record, set())
             try:
                 ovs.finish(deletions)

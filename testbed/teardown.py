@@ -27,20 +27,19 @@ def links(prefix: str) -> list[str]:
     return [name for name in os.listdir(_NET) if name.startswith(prefix)]
 
 
-def delete_links(group: int, prefix: str, also: Sequence[str] = ()) -> int:
-    """Deletes the links of a group (and those in `also`, which need not be there) at once; returns how many."""
+def delete_links(group: int, prefix: str, also: Sequence[str] = ()) -> None:
+    """Deletes the links of a group (and those in `also`, which need not be there) at once, but no stranger's."""
     present = [name for name in also if (_NET / name).exists()]
     if present:
         batch = "".join(f"link set dev {name} group {group}\n" for name in present)
         _ip(["-force", "-batch", "-"], batch)
     members = [name for name in os.listdir(_NET) if _group(name) == group]
     if not members:
-        return 0
+        return
     if all(name.startswith(prefix) for name in members):
         _ip(["link", "delete", "group", str(group)])
     else:  # a stranger is in our group: one by one, without it
         _ip(["-force", "-batch", "-"], "".join(f"link delete dev {n}\n" for n in members if n.startswith(prefix)))
-    return sum(name.startswith(prefix) for name in members)
 
 
 def _group(link: str) -> int:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,6 +118,21 @@ def test_the_first_process_has_no_more_than_that(lab: Lab) -> None:
 )
 def test_what_cannot_be_done(lab: Lab, forbidden: str) -> None:
     shell(lab, f"if ({forbidden}) 2>/dev/null; then exit 1; fi")
+
+
+def test_other_file_systems_are_read_only_too(lab: Lab) -> None:
+    """`/` may consist of several mounts."""
+    point = Path(tempfile.mkdtemp(prefix="rbm", dir="/var/tmp"))
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(point)], check=True)
+    try:
+        (point / "seen").write_text("yes")
+        with worker(lab, 0, "sh", "-c", f"cat {point}/seen; echo x > {point}/made") as (w, out):
+            assert w.wait() != 0
+        assert out.read_text().startswith("yes")
+        assert [p.name for p in point.iterdir()] == ["seen"]
+    finally:
+        subprocess.run(["umount", str(point)], check=True)
+        point.rmdir()
 
 
 def test_devices_of_the_machine_cannot_be_opened(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -272,6 +273,22 @@ def test_a_bad_image_leaves_nothing(tmp_path: Path) -> None:
     assert up.returncode == 2
     assert "cannot unpack the image" in json.loads(out)["error"]["what"]
     assert fabrics_begun_by(up.pid) == []
+
+
+def test_the_machine_is_read_only_for_the_unpacking_process(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    outside, inside = tmp_path / "outside", tmp_path / "root" / "inside"
+    program = (
+        "import pathlib; from testbed.image import _protect_all_but\n"
+        f"_protect_all_but({str(tmp_path / 'root')!r})\n"
+        f"pathlib.Path({str(inside)!r}).write_text('x')\n"
+        f"try: pathlib.Path({str(outside)!r}).write_text('x')\n"
+        "except OSError as error: print(error.errno)"
+    )
+    done = subprocess.run([TESTBED[0], "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(errno.EROFS)
+    assert not outside.exists()
+    assert inside.read_text() == "x"
 
 
 def test_nothing_is_unpacked_outside_of_a_new_root(tmp_path: Path) -> None:

@@ -73,6 +73,16 @@ def test_global_settings_stay(lab: Lab, before: dict[str, str]) -> None:
     assert sysctls() == before["sysctls"]
 
 
+def test_mininet_does_not_raise_limits(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be raised already on this machine, so seeing no change proves little."""
+    calls: list[str] = []
+    monkeypatch.setattr("mininet.net.fixLimits", lambda: calls.append("fixLimits"))
+    attached = Lab.attach(lab.id)
+    assert attached.net.hosts
+    attached.close()
+    assert calls == []
+
+
 def test_devices_of_switches_say_nothing_by_themselves(lab: Lab) -> None:
     links = [name for name in os.listdir("/sys/class/net") if name.startswith(f"rb{lab.id}-")]
     bridges = {lab.names.bridge(s) for s in lab.fabric.switches} | {lab.names.fence_bridge}
@@ -179,6 +189,14 @@ def test_every_address_reaches_every_other(lab: Lab) -> None:
             if here.host != there.host:
                 out = lab.net.get(here.host).pexec(["ping", "-c1", "-W2", "-I", str(here.ip), str(there.ip)])[0]
                 assert "1 received" in out, f"{here.name} to {there.name}: {out}"
+
+
+def test_what_has_an_address_as_source_leaves_by_its_nic(lab: Lab) -> None:
+    for here in lab.fabric.nics:
+        for there in lab.fabric.nics:
+            if here.host != there.host:
+                route = lab.net.get(here.host).pexec(["ip", "route", "get", str(there.ip), "from", str(here.ip)])[0]
+                assert f"dev {lab.names.interface(here)}" in route
 
 
 def test_a_ping_takes_what_the_model_says(lab: Lab) -> None:
