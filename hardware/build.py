@@ -24,7 +24,7 @@ SANITIZED = HERE / "bin" / "fabricd-sanitized"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-LIBRARIES = ["-ljansson", "-ldeflate"]
+LIBRARIES = ["-ljansson", "-ldeflate", "-lm"]
 
 
 class BuildError(Exception):

@@ -238,9 +238,9 @@ def test_flows_into_one_port_share_it() -> None:
 
 
 def test_a_full_buffer_drops_what_arithmetic_says() -> None:
-    """Seven frames at one time into one port: one goes out at once, two fit into the buffer, four are lost.
+    """Seven frames come in at one time: two fit into the buffer, where they are from then on, and five are lost.
 
-    Their queue pairs send again a timeout later, all at one time: three get through; and then the last one.
+    Their queue pairs send again a timeout later, all at one time: two get through, and so on.
     """
     frame = HEADERS + RETH + 4096
     h = Hardware(switch_buffer_bytes=2 * frame, timeout_ns=50_000)
@@ -254,12 +254,13 @@ def test_a_full_buffer_drops_what_arithmetic_says() -> None:
         took = [r.time_ps - start for r in as_they_end([p.a for p in pairs])]
         sink.end_wait()
         ser, timeout = wire_ps(h.cable_rate_bps, 4096, RETH), int(h.timeout_ns * PS)
-        expected = [model.sent(4096, RETH) + again * timeout + place * ser for again in range(3) for place in range(3)]
+        expected = [model.sent(4096, RETH) + again * timeout + place * ser for again in range(4) for place in range(2)]
         assert took == expected[:7]  # places in order of port number
         counters = f.counters()
-        assert [(d["node"], d["port"], d["reason"], d["count"]) for d in counters["drops"]] == [("sw0", 1, "tail", 5)]
+        lost = [(d["node"], d["port"], d["reason"], d["count"]) for d in counters["drops"]]
+        assert lost == [("sw0", port, "tail", times) for port, times in zip(range(4, 9), (1, 1, 2, 2, 3), strict=True)]
         assert "RoCE RC WRITE_ONLY" in counters["drops"][0]["headers"]
-        for key, count in (("retransmitted", 5), ("local_ack_timeout_err", 5)):
+        for key, count in (("retransmitted", 9), ("local_ack_timeout_err", 9)):
             assert sum(n[key] for n in counters["nics"]) == count
         assert counters["switches"][0]["buffer_max_bytes"] == 2 * frame
         sink.bye()

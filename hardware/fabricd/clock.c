@@ -25,6 +25,7 @@
 #include "fabric.h"
 
 #define CONTROLLER_PATIENCE_NS 2000000000LL
+#define AGENT_PATIENCE_NS 10000000000LL
 #define OVS_PATIENCE_NS 300000LL	/* then ask with a fence */
 #define REAL_OVS_PATIENCE_NS 20000000LL
 #define NAP_NS 100000000LL
@@ -48,7 +49,7 @@ void clock_workers_changed(struct fabric *f)
 		return;
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		const struct worker *w = &f->workers[i];
-		ps_t acts = w->now + f->nics[i].post + f->nics[i].pcie_latency;
+		ps_t acts = w->now + f->nics[i].p.post + f->nics[i].p.pcie_latency;
 		if (w->state == WORKER_ABSENT && w->expected)
 			c->workers = c->workers_now = 0;
 		if (w->state == WORKER_RUNNING && acts < c->workers)
@@ -73,6 +74,38 @@ ps_t clock_limit(const struct fabric *f)
 	if (c->hold_left && c->hold < limit)
 		limit = c->hold;
 	return limit;
+}
+
+/* clock_hold() - Stand still here until the event of that id has been answered (virtual clock)
+ * @agent:	By the testbed, which may have to start or stop something; otherwise by the controller
+ */
+void clock_hold(struct fabric *f, uint64_t id, bool agent)
+{
+	struct clock *c = &f->clock;
+	int64_t patience = agent ? AGENT_PATIENCE_NS : CONTROLLER_PATIENCE_NS;
+
+	if (c->mode == CLOCK_REAL || c->hold_left == HELD_MAX)
+		return;
+	c->hold = c->now;
+	if (!c->hold_left || patience > c->hold_patience_ns)
+		c->hold_patience_ns = patience;
+	c->held[c->hold_left++] = id;
+	c->hold_wall_ns = wall_ns();
+}
+
+/* clock_answered() - An event has been answered
+ * Return: whether it was waited for
+ */
+bool clock_answered(struct fabric *f, uint64_t id)
+{
+	struct clock *c = &f->clock;
+
+	for (uint32_t i = 0; i < c->hold_left; i++)
+		if (c->held[i] == id) {
+			c->held[i] = c->held[--c->hold_left];
+			return true;
+		}
+	return false;
 }
 
 void clock_start_real(struct fabric *f)
@@ -142,6 +175,10 @@ static void event_run(struct fabric *f, const struct event *e)
 	}
 	case EV_HAND_OVER: ovs_hand_over(f, e->a); break;
 	case EV_PORT_FREE: port_free(f, e->a); break;
+	case EV_PAUSE_END: pfc_end(f, e->a, e->t); break;
+	case EV_PAUSE_AGAIN: pfc_again(f, e->a); break;
+	case EV_WATCHDOG: watchdog_look(f, e->a, (unsigned)e->b); break;
+	case EV_PAUSE_ARRIVE:
 	case EV_ARRIVE: {
 		uint32_t node = (uint32_t)(e->key >> 32) & 0xffffff, port = (uint32_t)(e->key >> 16) & 0xffff;
 		struct node *n = f->nodes[node];
@@ -161,6 +198,11 @@ static void event_run(struct fabric *f, const struct event *e)
 		break;
 	}
 	case EV_QP_TIMER: qp_timer(f, e->a); break;
+	case EV_QP_SEND: qp_paced(f, e->a, e->t); break;
+	case EV_RX_DRAINED: nic_drained(f, e->a); break;
+	case EV_RECV_USABLE: qp_recv_usable(e->a, (uint32_t)e->b); break;
+	case EV_FAULT: fault_event(f, e->a, e->b); break;
+	case EV_TRAFFIC: traffic_start(f, e->a); break;
 	case EV_WAKE: worker_wake(f, e->a); break;
 	}
 }
@@ -171,11 +213,11 @@ static bool held_up(const struct fabric *f, const struct event *e)
 	enum event_kind kind = event_kind(e);
 
 	if (kind == EV_HAND_OVER)
-		return !ovs_room(f, ((const struct frame *)e->a)->in);
+		return !ovs_room(f, ((const struct frame *)e->a)->way->in);
 	if (kind == EV_WAKE)
 		return worker_must_wait(f, e->a);
 	/* the controller's new rules must not meet frames from before */
-	return kind == EV_ANNOUNCE && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
+	return (kind == EV_ANNOUNCE || kind == EV_FAULT) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
 
 /* fabric_step() - Run the events that may run, a burst at most
@@ -190,8 +232,11 @@ bool fabric_step(struct fabric *f)
 	ps_t real_limit = real ? clock_limit(f) : 0;
 	for (; n < BURST && f->heap.n && !f->stop; n++) {
 		const struct event *first = &f->heap.ev[0];
-		if (first->t >= (real ? real_limit : clock_limit(f)) || held_up(f, first))
+		ps_t limit = real ? real_limit : clock_limit(f);
+		if (first->t >= limit || held_up(f, first))
 			break;
+		if (f->heap.n == f->heap.background && limit == PS_NEVER)
+			break; /* pauses that are said again, and nothing else */
 		event_pop(&f->heap, &e);
 		if (real)
 			clock_late(f, (int64_t)((__int128)(real_limit - 1 - e.t) * f->clock.dilation / PS_PER_NS));
@@ -203,7 +248,7 @@ bool fabric_step(struct fabric *f)
 /* fabric_idle() - Nothing is left that could happen by itself */
 bool fabric_idle(const struct fabric *f)
 {
-	return !f->heap.n && !f->ovs.head && !f->clock.hold_left;
+	return f->heap.n == f->heap.background && !f->ovs.head && !f->clock.hold_left;
 }
 
 static void say_stalled(struct fabric *f)
@@ -237,9 +282,8 @@ static void tick(struct fabric *f)
 	if (now - f->clock.ticked_ns > NAP_NS / 2) {
 		f->clock.ticked_ns = now;
 		worker_check_hung(f);
-		if (f->clock.hold_left && now - f->clock.hold_wall_ns > CONTROLLER_PATIENCE_NS) {
+		if (f->clock.hold_left && now - f->clock.hold_wall_ns > f->clock.hold_patience_ns) {
 			f->clock.hold_left = 0;
-			f->clock.held[0] = f->clock.held[1] = 0;
 			f->clock.controller_timeouts++;
 			control_event(f, "controller_timeout", json_object());
 		}
@@ -279,7 +323,7 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 		return silence;
 	if (f->clock.mode == CLOCK_VIRTUAL)
 		return silence || p->many;
-	return (clock_real_now(f) - p->frame->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
+	return (clock_real_now(f) - p->frame->way->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
 }
 
 /* fabric_run() - The event loop: until a stop is asked for */

@@ -81,6 +81,35 @@ static bool load_clock(struct fabric *f, const json_t *o)
 	return !f->error[0];
 }
 
+static bool params_fail(struct fabric *f, const char *name, const char *wrong)
+{
+	return wrong ? config_fail(f, "%s: %s", name, wrong) : true;
+}
+
+static void port_init(struct port *p, struct node *n, uint16_t number)
+{
+	*p = (struct port){.node = n, .number = number, .tap = -1, .pause_end_event = PS_NEVER};
+	p->base.pfc_rx = p->base.pfc_tx = true;
+	for (unsigned c = 0; c < CLASSES; c++)
+		p->lane[c].watchdog_from = PS_NEVER;
+}
+
+/* `headroom_bytes` of a switch is one for all ports, or a list */
+static bool load_port_params(struct fabric *f, struct port *p, const json_t *o)
+{
+	const json_t *headroom = json_object_get(o, "headroom_bytes"), *pfc = json_object_get(o, "pfc");
+
+	if (json_is_array(headroom))
+		headroom = json_array_get(headroom, p->number - 1u);
+	if (headroom && (!json_is_number(headroom) || json_number_value(headroom) < 0 || json_number_value(headroom) > 1e12))
+		return config_fail(f, "%s: headroom_bytes: from 0 to 1e12", p->node->name);
+	p->base.headroom_bytes = headroom ? (uint64_t)json_number_value(headroom) : 0;
+	if (pfc)
+		p->base.pfc_rx = p->base.pfc_tx = json_is_true(pfc);
+	p->p = p->base;
+	return true;
+}
+
 static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 {
 	const json_t *taps = json_object_get(o, "taps");
@@ -90,7 +119,16 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	if (!name_of(f, o, "name", s->n.name, sizeof s->n.name))
 		return false;
 	s->latency = time_of(f, o, "latency_ns", REQUIRED);
-	s->buffer_bytes = (uint64_t)number(f, o, "buffer_bytes", 1, 1e12, REQUIRED);
+	s->base = switch_plain;
+	s->base.dscp_class[48] = 6;
+	s->base.dscp_class[26] = 3;
+	if (!json_object_get(o, "buffer_bytes"))
+		return config_fail(f, "%s: buffer_bytes is needed", s->n.name);
+	if (!params_fail(f, s->n.name, switch_params_set(&s->base, o)))
+		return false;
+	for (unsigned c = 0; c < CLASSES; c++)
+		s->base.weight[c] = s->base.weight[c] ? s->base.weight[c] : 1;
+	s->p = s->base;
 	if (ports > PORTS_MAX)
 		return config_fail(f, "%s: more than %d ports", s->n.name, PORTS_MAX);
 	s->n.ports = calloc(ports + 1, sizeof *s->n.ports);
@@ -99,10 +137,10 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	for (size_t i = 0; i < ports; i++) {
 		struct port *p = &s->n.ports[i];
 		const char *tap = json_string_value(json_array_get(taps, i));
-		p->node = &s->n;
-		p->number = (uint16_t)(i + 1);
-		p->tap = -1;
+		port_init(p, &s->n, (uint16_t)(i + 1));
 		s->n.port_count++;
+		if (!load_port_params(f, p, o))
+			return false;
 		if (!tap)
 			return config_fail(f, "%s: taps: a list of interface names is needed", s->n.name);
 		p->tap = tap_open(tap, error, sizeof error);
@@ -136,23 +174,28 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	if (n != &f->nics[n->rank < f->nic_count ? n->rank : 0])
 		return config_fail(f, "%s: rank: NICs must come in the order of ranks", n->n.name);
 	n->mtu = (uint32_t)number(f, o, "mtu", 256, 9000, REQUIRED);
-	n->pcie_bps = rate_of(f, o, "pcie_rate_bps");
-	n->pcie_latency = time_of(f, o, "pcie_latency_ns", REQUIRED);
-	n->post = time_of(f, o, "post_ns", REQUIRED);
-	n->tx_buffer_bytes = (uint64_t)number(f, o, "tx_buffer_bytes", 1, 1e9, REQUIRED);
-	n->ack_every = (uint32_t)number(f, o, "ack_every", 1, 1 << 20, REQUIRED);
-	n->timeout = time_of(f, o, "timeout_ns", REQUIRED);
-	n->retry = (uint32_t)number(f, o, "retry", 0, 1000, REQUIRED);
-	n->rnr_timeout = time_of(f, o, "rnr_timeout_ns", REQUIRED);
-	n->rnr_retry = (uint32_t)number(f, o, "rnr_retry", 0, 7, REQUIRED);
-	if (!n->timeout || !n->rnr_timeout)
+	static const char *const needed[] = {"pcie_rate_bps", "pcie_latency_ns", "post_ns",	 "tx_buffer_bytes", "ack_every",
+					     "timeout_ns",    "retry",		 "rnr_timeout_ns", "rnr_retry"};
+	for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+		if (!json_object_get(o, needed[i]))
+			return config_fail(f, "%s: %s is needed", n->n.name, needed[i]);
+	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
+				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .cc = &cc_none};
+	if (!params_fail(f, n->n.name, nic_params_set(f, &n->base, o)))
+		return false;
+	if (!n->base.timeout || !n->base.rnr_timeout)
 		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
+	n->p = n->base;
+	n->pressure_event = PS_NEVER;
+	f->stamps = f->stamps || n->p.cc->hops;
 	n->n.ports = n->port;
 	n->n.port_count = 1;
 	n->worker = &f->workers[n->rank];
 	*n->worker = (struct worker){.f = f, .nic = n, .rank = n->rank, .listen_fd = -1, .fd = -1};
 	for (int i = 0; i < 2; i++) {
-		n->port[i] = (struct port){.node = &n->n, .number = (uint16_t)(i + 1), .tap = -1};
+		port_init(&n->port[i], &n->n, (uint16_t)(i + 1));
+		if (!load_port_params(f, &n->port[i], o))
+			return false;
 		n->tx[i] = (struct tx){.nic = n, .port = &n->port[i]};
 	}
 	n->netdev = -1;
@@ -184,9 +227,10 @@ static bool load_cable(struct fabric *f, struct cable *c, const json_t *o)
 {
 	if (!name_of(f, o, "name", c->name, sizeof c->name))
 		return false;
-	c->rate_bps = rate_of(f, o, "rate_bps");
-	c->delay = time_of(f, o, "delay_ns", REQUIRED);
-	c->up = true;
+	c->base.rate_bps = rate_of(f, o, "rate_bps");
+	c->base.delay = time_of(f, o, "delay_ns", REQUIRED);
+	c->base.up = true;
+	c->p = c->base;
 	c->end[0] = load_end(f, c, json_object_get(o, "a"));
 	c->end[1] = load_end(f, c, json_object_get(o, "b"));
 	if (f->error[0])
@@ -194,6 +238,7 @@ static bool load_cable(struct fabric *f, struct cable *c, const json_t *o)
 	if (c->end[0] == c->end[1])
 		return config_fail(f, "%s: both ends in one port", c->name);
 	for (int i = 0; i < 2; i++) {
+		c->base_end[i] = c->end[i];
 		c->end[i]->cable = c;
 		c->end[i]->peer = c->end[!i];
 	}
@@ -206,7 +251,7 @@ static bool load_scale_up(struct fabric *f, struct scale_up *s, const json_t *o)
 
 	s->rate_bps = rate_of(f, o, "rate_bps");
 	s->delay = time_of(f, o, "delay_ns", REQUIRED);
-	s->cable = (struct cable){.name = "scale-up", .rate_bps = s->rate_bps, .delay = s->delay, .up = true};
+	s->cable = (struct cable){.name = "scale-up", .p = {.rate_bps = s->rate_bps, .delay = s->delay, .up = true}};
 	for (size_t i = 0; i < json_array_size(nics); i++) {
 		const char *name = json_string_value(json_array_get(nics, i));
 		struct port *p = name ? fabric_port(f, name, 1) : NULL;
@@ -247,7 +292,7 @@ bool config_load(struct fabric *f, json_t *config)
 		return false;
 	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
 	f->worker_timeout_ns = (int64_t)(number(f, config, "worker_timeout_ms", 1, 1e9, 3000) * 1e6);
-	f->reaction = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
+	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
 	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
 	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
@@ -278,13 +323,18 @@ bool config_load(struct fabric *f, json_t *config)
 		mtu = n->mtu > mtu ? n->mtu : mtu;
 	}
 	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
-	f->frame_room = (mtu + ROCE_MAX_HEADER + ICRC_BYTES + 32 + TRAILER_BYTES + 7) & ~7u;
+	f->frame_room = (mtu + ROCE_MAX_HEADER + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
 	json_array_foreach(json_object_get(config, "cables"), i, o)
 		if (!load_cable(f, &f->cables[i], o))
 			return false;
 	json_array_foreach(json_object_get(config, "scale_up"), i, o)
 		if (!load_scale_up(f, &f->scale_ups[i], o))
 			return false;
+	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++)
+		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
+			f->nodes[k]->ports[i].index = f->port_count++;
+	for (uint32_t k = 0; k < f->switch_count; k++)
+		buffer_changed(f, &f->switches[k]);
 	return ovs_open(f, json_string_value(json_object_get(config, "fence_tap"))) && !f->error[0];
 }
 
@@ -299,13 +349,27 @@ struct port *fabric_port(struct fabric *f, const char *node, uint32_t number)
 	return NULL;
 }
 
+/* fabric_port_named() - The port called NODE:NUMBER, or NULL */
+struct port *fabric_port_named(struct fabric *f, const char *name)
+{
+	const char *colon = name ? strrchr(name, ':') : NULL;
+	char node[NAME_BYTES];
+	unsigned number;
+
+	if (!colon || (size_t)(colon - name) >= sizeof node || sscanf(colon + 1, "%u", &number) != 1)
+		return NULL;
+	memcpy(node, name, (size_t)(colon - name));
+	node[colon - name] = '\0';
+	return fabric_port(f, node, number);
+}
+
 /* fabric_cable() - The cable called @name, A-B or B-A, or NULL */
 struct cable *fabric_cable(struct fabric *f, const char *name)
 {
 	for (uint32_t i = 0; i < f->cable_count; i++) {
 		struct cable *c = &f->cables[i];
 		char turned[2 * NAME_BYTES];
-		snprintf(turned, sizeof turned, "%s-%s", c->end[1]->node->name, c->end[0]->node->name);
+		snprintf(turned, sizeof turned, "%s-%s", c->base_end[1]->node->name, c->base_end[0]->node->name);
 		if (!strcmp(c->name, name) || !strcmp(turned, name))
 			return c;
 	}
@@ -332,6 +396,7 @@ void fabric_free(struct fabric *f)
 		if (event_kind(&e) == EV_DOORBELL)
 			free(e.a);
 	captures_close(f);
+	faults_close(f);
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);
 		free(f->switches[i].n.ports);

@@ -108,22 +108,9 @@ static const char *cable(struct fabric *f, struct control_conn *c, const json_t 
 	return NULL;
 }
 
-static struct port *port_named(struct fabric *f, const char *text)
-{
-	const char *colon = text ? strrchr(text, ':') : NULL;
-	char node[NAME_BYTES];
-	unsigned number;
-
-	if (!colon || (size_t)(colon - text) >= sizeof node || sscanf(colon + 1, "%u", &number) != 1)
-		return NULL;
-	memcpy(node, text, (size_t)(colon - text));
-	node[colon - text] = '\0';
-	return fabric_port(f, node, number);
-}
-
 static const char *capture(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
-	struct port *p = port_named(f, json_string_value(json_object_get(request, "port")));
+	struct port *p = fabric_port_named(f, json_string_value(json_object_get(request, "port")));
 	const char *path = json_string_value(json_object_get(request, "path"));
 
 	(void)c;
@@ -146,6 +133,11 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 {
 	(void)f;
 	(void)answer;
+	const char *acts = json_string_value(json_object_get(request, "acts"));
+
+	if (acts && strcmp(acts, "controller") && strcmp(acts, "agent"))
+		return "subscribe: acts: controller or agent";
+	strcpy(c->acts, acts ? acts : "");
 	c->subscribed = true;
 	c->settles = json_is_true(json_object_get(request, "settles"));
 	if (c->settles) /* a controller that comes late, or again, learns what is down */
@@ -156,17 +148,48 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 static const char *settled(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	const json_t *event = json_object_get(request, "event");
-	struct clock *clock = &f->clock;
 
 	(void)c;
 	(void)answer;
 	if (!json_is_integer(event))
-		return "settled: event: the id of a port event is needed";
-	for (int i = 0; clock->hold_left && i < 2; i++)
-		if (clock->held[i] && clock->held[i] == (uint64_t)json_integer_value(event)) {
-			clock->held[i] = 0;
-			clock->hold_left--;
-		}
+		return "settled: event: the id of an event is needed";
+	clock_answered(f, (uint64_t)json_integer_value(event));
+	return NULL;
+}
+
+static const char *inject(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)answer;
+	return fault_inject(f, request);
+}
+
+static const char *heal(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *id = json_string_value(json_object_get(request, "fault"));
+
+	(void)c;
+	(void)answer;
+	return id ? fault_heal(f, id) : "heal: fault: an id is needed";
+}
+
+static const char *faults(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	json_object_set_new(answer, "faults", faults_json(f));
+	return NULL;
+}
+
+static const char *traffic_results(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *id = json_string_value(json_object_get(request, "fault"));
+	json_t *flows = id ? fault_flows_json(f, id) : NULL;
+
+	(void)c;
+	if (!flows)
+		return "traffic_results: fault: no traffic fault of that id";
+	json_object_set_new(answer, "flows", flows);
 	return NULL;
 }
 
@@ -185,6 +208,7 @@ static const struct {
 } ops[] = {
 	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
 	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
+	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
 	{"stop", stop},
 };
 

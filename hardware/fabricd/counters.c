@@ -11,8 +11,45 @@ json_t *ns_json(ps_t t)
 	return t % PS_PER_NS ? json_real((double)t / PS_PER_NS) : json_integer(t / PS_PER_NS);
 }
 
-static void port_json(const struct port *p, json_t *ports, json_t *drops)
+/* What mlx5 and SONiC count for each priority; all zero ones are left out */
+static void lane_json(const struct fabric *f, const struct port *p, unsigned class, json_t *o)
 {
+	const struct lane *l = &p->lane[class];
+	ps_t paused = l->paused_total + (p->paused >> class & 1 ? f->clock.now - l->paused_since : 0);
+	const struct {
+		const char *format;
+		uint64_t value;
+	} counts[] = {
+		{"tx_prio%u_packets", l->tx_frames},
+		{"tx_prio%u_bytes", l->tx_bytes},
+		{"rx_prio%u_packets", l->rx_frames},
+		{"rx_prio%u_bytes", l->rx_bytes},
+		{"tx_prio%u_pause", l->tx_pause},
+		{"rx_prio%u_pause", l->rx_pause},
+		{"rx_prio%u_pause_transition", l->pauses},
+		{"rx_prio%u_pause_duration", (uint64_t)(paused / PS_PER_US)},
+		{"ecn_marked_prio%u", l->marked},
+		{"drops_prio%u", l->drops},
+		{"queue_max_prio%u_bytes", l->queue_max},
+		{"ingress_max_prio%u_bytes", l->in.max_bytes},
+		{"headroom_max_prio%u_bytes", l->in.headroom_max},
+		{"pfcwd_storms_prio%u", l->storms},
+	};
+
+	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+		char name[48];
+		if (!counts[i].value)
+			continue;
+		snprintf(name, sizeof name, counts[i].format, class);
+		COUNT(o, name, counts[i].value);
+	}
+}
+
+static void port_json(const struct fabric *f, const struct port *p, json_t *ports, json_t *drops)
+{
+	json_t *classes = json_object();
+	uint64_t marked = 0;
+
 	json_t *o = json_object(), *lost = json_object();
 	char peer[NAME_BYTES + 16] = "";
 
@@ -38,6 +75,12 @@ static void port_json(const struct port *p, json_t *ports, json_t *drops)
 						       (json_int_t)p->drops[why], "headers", text));
 	}
 	json_object_set_new(o, "drops", lost);
+	for (unsigned c = 0; c < CLASSES; c++) {
+		lane_json(f, p, c, classes);
+		marked += p->lane[c].marked;
+	}
+	COUNT(o, "ecn_marked", marked);
+	json_object_set_new(o, "priorities", classes);
 	json_array_append_new(ports, o);
 }
 
@@ -57,6 +100,11 @@ static json_t *nic_json(const struct nic *n)
 	COUNT(o, "local_ack_timeout_err", n->timeouts);
 	COUNT(o, "rnr_nak_retry_err", n->rnr_naks);
 	COUNT(o, "rx_icrc_encapsulated", n->icrc_errors);
+	COUNT(o, "rx_out_of_buffer", n->out_of_buffer);
+	COUNT(o, "np_ecn_marked_roce_packets", n->np_marked);
+	COUNT(o, "np_cnp_sent", n->np_cnps);
+	COUNT(o, "rp_cnp_handled", n->rp_cnps);
+	COUNT(o, "rp_cnp_ignored", n->rp_ignored);
 	COUNT(o, "retransmitted", n->retransmitted);
 	return o;
 }
@@ -76,6 +124,10 @@ static json_t *qp_json(const struct qp *q)
 	COUNT(o, "tx_packets", q->tx_packets);
 	COUNT(o, "tx_bytes", q->tx_bytes);
 	COUNT(o, "retransmitted", q->retransmitted);
+	COUNT(o, "cnps", q->cnps);
+	COUNT(o, "rate_bps", q->cc_state.rate);
+	COUNT(o, "window_bytes", q->cc_state.window);
+	json_object_set_new(o, "generated", json_boolean(q->generated));
 	return o;
 }
 
@@ -118,20 +170,23 @@ json_t *counters_json(struct fabric *f)
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		const struct sw *s = &f->switches[i];
 		for (uint16_t k = 0; k < s->n.port_count; k++)
-			port_json(&s->n.ports[k], ports, drops);
-		json_array_append_new(switches, json_pack("{s:s, s:I, s:I, s:I}", "switch", s->n.name, "frames_in",
+			port_json(f, &s->n.ports[k], ports, drops);
+		json_array_append_new(switches, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "switch", s->n.name, "frames_in",
 							  (json_int_t)s->frames_in, "forwarding_drops",
 							  (json_int_t)s->forwarding_drops, "buffer_max_bytes",
-							  (json_int_t)s->used_max));
+							  (json_int_t)s->used_max, "buffer_bytes",
+							  (json_int_t)s->p.buffer_bytes, "buffer_used_bytes",
+							  (json_int_t)s->used));
 	}
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		struct nic *n = &f->nics[i];
 		for (int k = 0; k < (n->scale_up ? 2 : 1); k++)
-			port_json(&n->port[k], ports, drops);
+			port_json(f, &n->port[k], ports, drops);
 		json_array_append_new(nics, nic_json(n));
 		for (uint32_t k = 0; k < n->qp_count; k++)
 			json_array_append_new(qps, qp_json(n->qps[k]));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
+	return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "faults", fault_counts_json(f), "deadlocks",
+			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
 }

@@ -23,6 +23,12 @@ enum event_kind event_kind(const struct event *e)
 	return (enum event_kind)(e->key >> 56);
 }
 
+/* A pause that is said again and again is no reason to wait for anything */
+static bool background(enum event_kind kind)
+{
+	return kind == EV_PAUSE_AGAIN || kind == EV_PAUSE_ARRIVE;
+}
+
 /* event_add() - Enter an event
  * @f:		Fabric
  * @t:		When
@@ -52,6 +58,7 @@ void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, ui
 		h->ev = ev;
 		h->room = room;
 	}
+	h->background += background(kind);
 	size_t i = h->n++;
 	while (i) {
 		size_t up = (i - 1) / 4;
@@ -71,6 +78,7 @@ bool event_pop(struct heap *h, struct event *first)
 	if (!h->n)
 		return false;
 	*first = h->ev[0];
+	h->background -= background(event_kind(first));
 	struct event e = h->ev[--h->n];
 	size_t i = 0;
 	for (;;) {

@@ -12,21 +12,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef int64_t ps_t;
-#define PS_NEVER INT64_MAX
-#define PS_PER_NS 1000
-#define PS_PER_S 1000000000000LL
+#include "cc.h"
+#include "params.h"
 
 #define NAME_BYTES 48
-#define CLASSES 8
-#define CLASS_ACK 6
-#define CLASS_RDMA 3
 #define CLASS_DEFAULT 0
 #define TRAILER_BYTES 16
 
 struct fabric;
 struct nic;
 struct qp;
+struct roce_packet;
 struct worker;
 struct port;
 struct tx;
@@ -39,26 +35,45 @@ struct frame {
 	uint8_t class;
 	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
 	struct nic *to;	   /* scale-up domain: destination */
-	struct port *in;   /* switch port that it is on its way to, or has come in at */
-	ps_t t_in;	   /* when its last bit comes in there */
-	bool lost;	   /* the cable was cut before that */
+	struct passage *way; /* through the switch that it is in, or on its way to */
 	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
+	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */
 	uint8_t data[];	   /* fabric.frame_room bytes */
+};
+
+/* A frame's way through one switch: shared by the frame that comes in and the copies that leave */
+struct passage {
+	struct passage *next;
+	struct port *in;
+	ps_t t_in;	/* when its last bit comes in */
+	uint32_t bytes, users;
+	uint8_t class;	/* by its DSCP as it came in */
+	bool admitted;	/* occupies the buffer */
+	bool lost;	/* the cable was cut before it came in, or there was no room: nothing leaves */
 };
 
 /* ---- events (event.c): ordered by (time, kind, node, port, ..), never by arrival ---- */
 enum event_kind {
+	EV_FAULT,     /* an injected fault goes on or off: a = struct fault, b = on */
+	EV_TRAFFIC,   /* a generated flow starts: a = struct generated */
 	EV_CABLE,     /* a cable changes: a = struct change */
 	EV_ANNOUNCE,  /* the controller is told: a = struct change */
 	EV_DOORBELL,  /* a worker's post reaches its NIC: a = struct post */
 	EV_FETCHED,   /* payload fetched over PCIe: a = frame, b = 1 for the scale-up port */
 	EV_HAND_OVER, /* Open vSwitch gets a frame that has just left for a switch: a = frame */
 	EV_PORT_FREE, /* the last bit has left: a = port */
+	EV_PAUSE_END, /* a pause may have run out: a = port */
+	EV_PAUSE_AGAIN, /* a port that has sent XOFF says it again: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
+	EV_PAUSE_ARRIVE, /* of a pause frame, likewise */
 	EV_FORWARD,   /* out of a switch's pipeline: a = frame */
 	EV_NO_WAY,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
+	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */
+	EV_QP_SEND,   /* a paced queue pair may send: a = qp */
+	EV_RX_DRAINED, /* a NIC's receive buffer may have room: a = nic */
+	EV_RECV_USABLE, /* a slow receiver's receives become usable: a = qp, b = how many */
 	EV_WAKE,      /* a = worker; last of its time, so that all completions of that time are in */
 };
 
@@ -73,10 +88,26 @@ struct event {
 struct heap {
 	struct event *ev;
 	size_t n, room;
+	size_t background; /* events that only keep a pause alive: alone, they lead to nothing */
 };
 
 /* ---- ports and cables (port.c) ---- */
-enum drop { DROP_TAIL, DROP_FORWARDING, DROP_CABLE, DROP_ICRC, DROP_NO_QP, DROP_MALFORMED, DROPS };
+enum drop {
+	DROP_TAIL,		/* the buffer is full */
+	DROP_FORWARDING,	/* no rule sends it anywhere */
+	DROP_CABLE,		/* the cable is down */
+	DROP_ICRC,		/* wrong checksum at the receiver */
+	DROP_NO_QP,		/* for nobody here */
+	DROP_MALFORMED,
+	DROP_LOSSY,		/* a lossy class's queue is over its threshold */
+	DROP_HEADROOM,		/* a lossless class's headroom is full */
+	DROP_FAULT,		/* an injected loss */
+	DROP_NO_RECEIVE_BUFFER,	/* the NIC's is full */
+	DROP_TTL,		/* ran out */
+	DROP_WATCHDOG,		/* the PFC watchdog empties the queue */
+	DROP_MTU,		/* longer than the cable carries */
+	DROPS
+};
 
 /* The start of the last frame that was dropped for some reason */
 #define DROPPED_BYTES 80
@@ -104,20 +135,53 @@ struct node {
 struct cable {
 	char name[2 * NAME_BYTES];
 	struct port *end[2];
-	int64_t rate_bps;
-	ps_t delay;
-	bool up, announced_down;
+	struct port *base_end[2], *wanted[2]; /* as configured; as swaps say */
+	struct cable_params base, p;
+	bool announced_down;
 	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
+};
+
+/* What came in at one port in one class and occupies the switch's buffer (a priority group) */
+struct group {
+	uint64_t bytes;	   /* in the reserve and the shared part */
+	uint64_t headroom; /* beyond: what still came in after XOFF */
+	uint64_t max_bytes, headroom_max;
+	bool xoff;
+};
+
+/* PFC and the counts of one class at one port */
+struct lane {
+	struct group in;	/* switches */
+	ps_t paused_since, paused_until, paused_total;
+	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
+	ps_t pause_seen;	/* the last XOFF */
+	int64_t deficit;	/* of the scheduler */
+	uint64_t queue_max;
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
+	uint64_t storms; /* times that the watchdog stepped in */
+	uint64_t marked, drops;
 };
 
 struct port {
 	struct node *node;
 	uint16_t number; /* from 1; a NIC's scale-up port is 2 */
+	uint32_t index;	 /* over all ports of the fabric */
+	uint32_t frame_faults; /* that look at what leaves here */
 	struct cable *cable;
 	struct port *peer;
+	struct port_params base, p;
 	struct fifo queue[CLASSES];
+	struct fifo control;  /* pause frames: go first */
+	struct lane lane[CLASSES];
 	uint64_t queued_bytes, queued_max;
 	uint8_t classes_used; /* bit per class with frames */
+	uint8_t paused;	      /* by the other end */
+	uint8_t xoff;	      /* we pause the other end */
+	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
+	uint8_t scheduled;    /* class whose turn it is */
+	ps_t pause_end_event; /* the earliest EV_PAUSE_END that is due, or PS_NEVER */
+	bool again_event;     /* EV_PAUSE_AGAIN is due */
 	bool free_event;      /* EV_PORT_FREE is due */
 	ps_t busy_until;
 	ps_t arrives; /* the last frame sent, at the far end */
@@ -137,8 +201,12 @@ struct port {
 struct sw {
 	struct node n;
 	ps_t latency;
-	uint64_t buffer_bytes, used, used_max;
+	struct switch_params base, p;
+	uint64_t set_aside; /* of the buffer: reserves and headrooms of all groups in use */
+	uint64_t shared;    /* of the rest: occupied */
+	uint64_t used, used_max;
 	uint64_t frames_in, forwarding_drops;
+	bool deadlock_said;
 };
 
 /* A frame inside Open vSwitch: handed over, not yet settled */
@@ -202,12 +270,10 @@ struct nic {
 	uint8_t mac[6];
 	uint32_t ip;
 	uint32_t mtu;
-	int64_t pcie_bps;
-	ps_t pcie_latency, post;
+	struct nic_params base, p;
 	ps_t pcie_tx_free, pcie_rx_free;
-	uint64_t tx_buffer_bytes;
-	uint32_t ack_every, retry, rnr_retry;
-	ps_t timeout, rnr_timeout;
+	ps_t pressure_event; /* the EV_RX_DRAINED that is due, or PS_NEVER */
+	bool pressed; /* its receive buffer is over the threshold: classes are paused */
 	struct worker *worker;
 	struct qp **qps;
 	uint32_t qp_count, qp_room;
@@ -217,6 +283,7 @@ struct nic {
 	uint64_t netdev_drops;
 	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
 	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
+	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
 };
 
 /* ---- queue pairs (qp_send.c, qp_receive.c) ---- */
@@ -277,8 +344,21 @@ struct qp {
 	uint8_t message_kind;
 	uint32_t message_rkey;
 	uint64_t message_at, message_left, message_bytes;
+	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
+	ps_t cnp_sent;	      /* when the last congestion notification went out */
+	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
+	struct telemetry last; /* of the packet that is acknowledged next */
+	struct reorder *reorder; /* selective repeat: what came ahead */
+	/* congestion control */
+	const struct cc_algorithm *cc;
+	struct cc_state cc_state;
+	ps_t next_send;	  /* pacing: not before */
+	ps_t pace_event;  /* the earliest EV_QP_SEND that is due, or PS_NEVER */
+	uint64_t sent_bytes_acked;
+	struct repeat *repeat; /* selective repeat: what is to be sent again */
+	struct generated *generated; /* a flow of the traffic generator, or NULL */
 	/* counters */
-	uint64_t tx_packets, tx_bytes, retransmitted;
+	uint64_t tx_packets, tx_bytes, retransmitted, cnps;
 };
 
 /* ---- workers (worker.c) ---- */
@@ -365,6 +445,7 @@ struct control_conn {
 	char *out;
 	size_t out_bytes, out_room;
 	bool subscribed, settles, closing;
+	char acts[16]; /* what `act` events it is for: controller, agent or nothing */
 	json_t *quiesce_id;
 	bool quiesce;
 };
@@ -373,6 +454,7 @@ struct control_conn {
 enum clock_mode { CLOCK_VIRTUAL, CLOCK_REAL };
 
 #define LATENESS_BUCKETS 640
+#define HELD_MAX 64
 struct clock {
 	enum clock_mode mode;
 	int64_t dilation;
@@ -383,8 +465,8 @@ struct clock {
 	ps_t workers_now; /* the earliest time that a running worker shows */
 	ps_t hold;	 /* the controller is being waited for: stand still here */
 	uint32_t hold_left; /* answers still missing */
-	uint64_t held[2];   /* of the events of the two ends of one cable */
-	int64_t hold_wall_ns, ticked_ns;
+	uint64_t held[HELD_MAX]; /* to events of these ids */
+	int64_t hold_wall_ns, hold_patience_ns, ticked_ns;
 	uint64_t events;
 	uint64_t lateness[LATENESS_BUCKETS]; /* wall ns, 16 buckets an octave */
 	uint64_t lateness_count;
@@ -409,12 +491,20 @@ struct fabric {
 	uint32_t scale_up_count;
 	struct ovs ovs;
 	struct frame *frame_free;
+	struct passage *passage_free;
+	struct passage **passage_slabs;
+	size_t passage_slab_count;
 	void **frame_slabs;
 	size_t frame_slab_count;
 	uint32_t frame_room;
 	uint64_t last_frame_id;
 	struct sync *syncs;
-	ps_t reaction;
+	uint64_t deadlocks;
+	struct fault *faults, *healed;
+	uint64_t last_fault, last_fault_order;
+	uint32_t port_count;
+	ps_t reaction, reaction_base;
+	bool stamps; /* some control asks switches for telemetry */
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change, last_port_event;
 	int64_t worker_timeout_ns;
@@ -430,6 +520,9 @@ struct fabric {
 /* frame.c */
 struct frame *frame_new(struct fabric *f);
 void frame_free(struct fabric *f, struct frame *fr);
+struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes);
+struct passage *passage_join(struct passage *way);
+void passage_leave(struct fabric *f, struct frame *fr);
 void frame_describe(const uint8_t *data, size_t have, size_t len, char *text, size_t room);
 void frames_close(struct fabric *f);
 
@@ -442,6 +535,8 @@ enum event_kind event_kind(const struct event *e);
 /* clock.c */
 int64_t wall_ns(void);
 ps_t clock_limit(const struct fabric *f);
+void clock_hold(struct fabric *f, uint64_t id, bool agent);
+bool clock_answered(struct fabric *f, uint64_t id);
 void clock_workers_changed(struct fabric *f);
 void clock_start_real(struct fabric *f);
 ps_t clock_real_now(const struct fabric *f);
@@ -456,13 +551,56 @@ ps_t port_serialization(struct port *p, uint32_t len);
 uint32_t wire_bytes(uint32_t len);
 void port_enqueue(struct fabric *f, struct port *p, struct frame *fr);
 void port_free(struct fabric *f, struct port *p);
+void port_kick(struct fabric *f, struct port *p);
+void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum drop why);
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch);
+void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why);
 void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why);
 struct change *change_new(struct fabric *f, const struct change *what);
+void cable_unplug(struct fabric *f, struct cable *cable);
+void cable_plug(struct fabric *f, struct cable *cable);
+void cable_in_force(struct fabric *f, struct cable *cable);
 void cable_apply(struct fabric *f, struct change *c);
 void cable_announce(struct fabric *f, struct change *c);
 void cables_down_say(struct fabric *f, struct control_conn *c);
 const char *drop_name(enum drop why);
+
+/* buffer.c */
+uint8_t buffer_class(const struct sw *s, const struct frame *fr);
+void buffer_changed(struct fabric *f, struct sw *s);
+bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop *why);
+void buffer_release(struct fabric *f, struct sw *s, struct passage *way);
+uint64_t buffer_threshold(const struct sw *s);
+bool buffer_queue_full(const struct sw *s, const struct port *out, unsigned class, uint32_t bytes);
+
+/* scheduler.c */
+unsigned scheduler_pick(const struct fabric *f, struct port *p, uint8_t ready);
+void scheduler_sent(struct port *p, unsigned class, uint32_t bytes);
+
+/* ecn.c */
+bool is_ipv4(const struct frame *fr);
+void ip_set_tos(struct frame *fr, uint8_t tos);
+bool ip_hop(struct frame *fr);
+void ecn_dequeued(struct fabric *f, struct port *p, unsigned class, struct frame *fr);
+
+/* pfc.c, watchdog.c, deadlock.c */
+ps_t pfc_time(const struct port *p, uint16_t quanta);
+void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff);
+void pfc_again(struct fabric *f, struct port *p);
+void pfc_receive(struct fabric *f, struct port *p, struct frame *fr);
+void pfc_waits(struct fabric *f, struct port *p);
+void pfc_end(struct fabric *f, struct port *p, ps_t t);
+void pfc_changed(struct fabric *f, struct port *p);
+void watchdog_paused(struct fabric *f, struct port *p, unsigned class);
+void watchdog_look(struct fabric *f, struct port *p, unsigned class);
+void deadlock_look(struct fabric *f, struct port *p, unsigned class);
+
+/* params.c */
+extern const struct switch_params switch_plain;
+const char *switch_params_set(struct switch_params *p, const json_t *o);
+const char *port_params_set(struct port_params *p, const json_t *o);
+const char *cable_params_set(struct cable_params *p, const json_t *o);
+const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t *o);
 
 /* switch.c */
 void switch_ingress(struct fabric *f, struct port *in, struct frame *fr);
@@ -474,7 +612,6 @@ int tap_open(const char *name, char *error, size_t room);
 int tap_open_in(const char *netns, const char *name, char *error, size_t room);
 bool ovs_open(struct fabric *f, const char *fence_tap);
 void ovs_hand_over(struct fabric *f, struct frame *fr);
-void ovs_cable_cut(struct fabric *f, const struct cable *c);
 void ovs_readable(struct fabric *f, struct port *out);
 void ovs_fence_readable(struct fabric *f);
 void ovs_fence_start(struct fabric *f);
@@ -486,11 +623,35 @@ void ovs_close(struct fabric *f);
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q);
 void nic_tx_kick(struct fabric *f, struct tx *tx);
-void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr);
+void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class);
 void nic_netdev_readable(struct fabric *f, struct nic *n);
 void nic_netdev_resume(struct fabric *f, struct nic *n);
 void scale_up_arrive(struct fabric *f, struct frame *fr);
 ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
+
+/* nic_pressure.c */
+bool nic_rx_room(const struct fabric *f, const struct nic *n, uint32_t bytes);
+void nic_pressure(struct fabric *f, struct nic *n);
+void nic_drained(struct fabric *f, struct nic *n);
+void nic_params_changed(struct fabric *f, struct nic *n);
+
+/* telemetry.c */
+uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t);
+void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t);
+void telemetry_stamp(struct fabric *f, const struct port *p, unsigned class, struct frame *fr);
+#define TELEMETRY_MAX_BYTES (16 + 16 * HOPS_MAX)
+
+/* reorder.c */
+bool reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr);
+struct frame *reorder_take(struct qp *q);
+void reorder_drop(struct fabric *f, struct qp *q);
+void repeat_came(struct qp *q, uint64_t n);
+void repeat_timeout(struct qp *q);
+void repeat_acked(struct qp *q, uint64_t before);
+void repeat_forget(struct qp *q);
+bool repeat_next(const struct qp *q, uint64_t *n);
+void repeat_sent(struct qp *q);
+void reorder_release(struct qp *q);
 
 /* qp_send.c */
 struct qp *qp_new(struct nic *n);
@@ -500,7 +661,9 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
 uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr);
 bool qp_has_packet(const struct fabric *f, const struct qp *q);
-void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome);
+void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
+void qp_pace(struct fabric *f, struct qp *q);
+void qp_paced(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
@@ -510,8 +673,8 @@ void *ring_at(const struct ring *r, size_t size, uint32_t index);
 #define SEND_WR(q, i) ((struct send_wr *)ring_at(&(q)->sq, sizeof(struct send_wr), (i)))
 
 /* qp_receive.c */
-struct roce_packet;
-void qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr);
+void qp_recv_usable(struct qp *q, uint32_t count);
 
 /* worker.c, worker_message.c */
 bool workers_open(struct fabric *f, const char *dir);
@@ -547,6 +710,27 @@ void control_line(struct fabric *f, struct control_conn *c, const char *text, si
 json_t *counters_json(struct fabric *f);
 json_t *ns_json(ps_t t);
 
+/* fault.c, fault_frames.c, fault_params.c, traffic.c */
+struct fault;
+struct generated;
+struct frame_fate {
+	bool dropped, reorder;
+	uint32_t duplicates;
+	ps_t delay;
+};
+const char *fault_inject(struct fabric *f, const json_t *request);
+const char *fault_heal(struct fabric *f, const char *id);
+void fault_event(struct fabric *f, struct fault *x, bool on);
+json_t *faults_json(struct fabric *f);
+json_t *fault_counts_json(struct fabric *f);
+json_t *fault_flows_json(struct fabric *f, const char *id);
+void faults_close(struct fabric *f);
+struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct frame *fr);
+void fault_fold(struct fabric *f, int of, const void *object, void *params);
+extern const uint8_t traffic_payload[];
+void traffic_start(struct fabric *f, struct generated *g);
+void traffic_ended(struct fabric *f, struct generated *g, bool failed);
+
 /* capture.c */
 const char *capture_start(struct fabric *f, struct port *p, const char *path);
 const char *capture_stop(struct fabric *f, const char *path);
@@ -556,6 +740,7 @@ void captures_close(struct fabric *f);
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
 bool config_fail(struct fabric *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct port *fabric_port_named(struct fabric *f, const char *name);
 struct port *fabric_port(struct fabric *f, const char *node, uint32_t number);
 struct cable *fabric_cable(struct fabric *f, const char *name);
 void fabric_free(struct fabric *f);

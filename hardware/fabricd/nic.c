@@ -32,29 +32,37 @@ ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes)
 {
 	ps_t start = n->pcie_rx_free > now ? n->pcie_rx_free : now;
 
-	n->pcie_rx_free = start + transfer(bytes, n->pcie_bps);
-	return n->pcie_rx_free + n->pcie_latency;
+	n->pcie_rx_free = start + transfer(bytes, n->p.pcie_bps);
+	return n->pcie_rx_free + n->p.pcie_latency;
 }
 
 static ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
 {
 	ps_t start = n->pcie_tx_free > now ? n->pcie_tx_free : now;
 
-	n->pcie_tx_free = start + transfer(bytes, n->pcie_bps);
-	return n->pcie_tx_free + n->pcie_latency;
+	n->pcie_tx_free = start + transfer(bytes, n->p.pcie_bps);
+	return n->pcie_tx_free + n->p.pcie_latency;
+}
+
+static void into_round(struct tx *tx, struct qp *q)
+{
+	q->ready = true;
+	q->ready_next = NULL;
+	if (tx->ready_tail)
+		tx->ready_tail->ready_next = q;
+	else
+		tx->ready_head = q;
+	tx->ready_tail = q;
 }
 
 /* nic_tx_ready() - A queue pair may have something to send: put it into the round */
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q)
 {
-	if (!q->ready && qp_has_packet(f, q)) {
-		q->ready = true;
-		q->ready_next = NULL;
-		if (tx->ready_tail)
-			tx->ready_tail->ready_next = q;
+	if (!q->ready) {
+		if (qp_has_packet(f, q))
+			into_round(tx, q);
 		else
-			tx->ready_head = q;
-		tx->ready_tail = q;
+			qp_pace(f, q);
 	}
 	nic_tx_kick(f, tx);
 }
@@ -64,18 +72,20 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 {
 	struct nic *n = tx->nic;
 
-	while (tx->ready_head && tx->used_bytes < n->tx_buffer_bytes) {
+	while (tx->ready_head && tx->used_bytes < n->p.tx_buffer_bytes) {
 		struct qp *q = tx->ready_head;
 		tx->ready_head = q->ready_next;
 		if (!tx->ready_head)
 			tx->ready_tail = NULL;
 		q->ready = false;
-		if (!qp_has_packet(f, q))
+		if (!qp_has_packet(f, q)) {
+			qp_pace(f, q);
 			continue;
+		}
 		struct frame *fr = frame_new(f);
 		uint32_t payload = qp_next_frame(f, q, fr);
 		fr->id = ++f->last_frame_id;
-		fr->class = CLASS_RDMA;
+		fr->class = (uint8_t)n->p.data_class;
 		fr->credit = tx;
 		fr->to = q->peer;
 		tx->used_bytes += fr->len;
@@ -84,23 +94,18 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
 		n->tx_packets++;
 		n->tx_bytes += fr->len;
-		if (qp_has_packet(f, q)) {
-			q->ready = true;
-			q->ready_next = NULL;
-			if (tx->ready_tail)
-				tx->ready_tail->ready_next = q;
-			else
-				tx->ready_head = q;
-			tx->ready_tail = q;
-		}
+		if (qp_has_packet(f, q))
+			into_round(tx, q);
+		else
+			qp_pace(f, q);
 	}
 }
 
-/* nic_control_frame() - Send an acknowledgement: made in the NIC, needs no fetch */
-void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr)
+/* nic_control_frame() - Send an acknowledgement or notification: made in the NIC, needs no fetch */
+void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class)
 {
 	fr->id = ++f->last_frame_id;
-	fr->class = CLASS_ACK;
+	fr->class = (uint8_t)class;
 	fr->to = q->peer;
 	port_enqueue(f, q->tx->port, fr);
 }
@@ -154,13 +159,24 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 		port_drop(f, p, fr, DROP_NO_QP);
 		return;
 	}
+	if (!scale_up && !nic_rx_room(f, n, pkt.payload_bytes)) {
+		n->out_of_buffer++;
+		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);
+		return;
+	}
 	n->rx_packets++;
 	n->rx_bytes += fr->len;
+	bool kept = false;
 	if (pkt.opcode == RC_ACK)
-		qp_acknowledged(f, q, pkt.psn, pkt.syndrome);
+		qp_acknowledged(f, q, &pkt, fr);
+	else if (pkt.opcode == RC_CNP)
+		cc_notified(f, q);
 	else
-		qp_receive(f, q, &pkt);
-	frame_free(f, fr);
+		kept = qp_receive(f, q, &pkt, fr);
+	if (!kept)
+		frame_free(f, fr);
+	if (!scale_up)
+		nic_pressure(f, n);
 }
 
 /* nic_netdev_readable() - The host's kernel sends: into the NIC's queue, class 0 */

@@ -146,12 +146,12 @@ static void insert_by_deadline(struct ovs *o, struct pending *p)
 void ovs_hand_over(struct fabric *f, struct frame *fr)
 {
 	struct ovs *o = &f->ovs;
-	struct port *in = fr->in;
+	struct port *in = fr->way->in;
 	struct pending *p = &o->slot[o->free_slot[--o->free_count]];
 
 	p->frame = fr;
 	p->in = in;
-	p->deadline = fr->t_in + ((struct sw *)in->node)->latency;
+	p->deadline = fr->way->t_in + ((struct sw *)in->node)->latency;
 	p->number = ++o->last_number;
 	p->generation++;
 	p->in_use = true;
@@ -178,26 +178,6 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 	}
 }
 
-/* ovs_cable_cut() - What has not come in yet over a cable never will */
-void ovs_cable_cut(struct fabric *f, const struct cable *c)
-{
-	for (struct pending *p = f->ovs.head; p; p = p->next)
-		if (p->in->cable == c && p->frame->t_in > f->clock.now)
-			p->frame->lost = true;
-	for (size_t i = 0; i < f->heap.n; i++) {
-		struct frame *fr = f->heap.ev[i].a;
-		switch (event_kind(&f->heap.ev[i])) {
-		case EV_HAND_OVER:
-		case EV_FORWARD:
-		case EV_NO_WAY:
-			if (fr->in && fr->in->cable == c && fr->t_in > f->clock.now)
-				fr->lost = true;
-			break;
-		default: break;
-		}
-	}
-}
-
 static struct pending *trailer_pending(struct ovs *o, const uint8_t *data, size_t len, bool *ours)
 {
 	struct view v = view_of(data + len - TRAILER_BYTES, TRAILER_BYTES);
@@ -220,10 +200,7 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 	fr->len = (uint32_t)(ours ? n - TRAILER_BYTES : n);
 	if (p) {
 		fr->id = p->frame->id;
-		fr->class = p->frame->class;
-		fr->in = p->in;
-		fr->t_in = p->frame->t_in;
-		fr->lost = p->frame->lost;
+		fr->way = passage_join(p->frame->way);
 		if (p->deadline > t)
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);

@@ -2,13 +2,12 @@
  *
  * Theory of Operation
  *
- * A port has one queue per class and serves the highest class first.  A frame
+ * A port has one queue per class (scheduler.c says which is served next).  A frame
  * occupies the cable for (frame + FCS + preamble and gap) at the cable's rate
  * and arrives, last bit, a cable delay later: store and forward.  A port that
  * runs empty leaves no event behind; the next frame looks at busy_until.
  *
- * A switch's queues share its buffer and drop at the tail when it is full.  A
- * NIC's queues are bounded by its transmit buffer (nic.c), which is told as
+ * A switch's queues share its buffer (buffer.c).  A NIC's queues are bounded by its transmit buffer (nic.c), which is told as
  * soon as a frame leaves for the wire.
  *
  * The scale-up port of a NIC is a port whose far end is picked frame by frame.
@@ -16,14 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric.h"
+#include "fault.h"
 #include "roce.h"
 
 #define MIN_FRAME_BYTES 64 /* with FCS */
 
 static const char *const drop_names[DROPS] = {
-	[DROP_TAIL] = "tail",	[DROP_FORWARDING] = "forwarding", [DROP_CABLE] = "cable",
-	[DROP_ICRC] = "icrc",	[DROP_NO_QP] = "no_qp",		  [DROP_MALFORMED] = "malformed",
+	[DROP_TAIL] = "tail",
+	[DROP_FORWARDING] = "forwarding",
+	[DROP_CABLE] = "cable",
+	[DROP_ICRC] = "icrc",
+	[DROP_NO_QP] = "no_qp",
+	[DROP_MALFORMED] = "malformed",
+	[DROP_LOSSY] = "lossy",
+	[DROP_HEADROOM] = "headroom",
+	[DROP_FAULT] = "fault",
+	[DROP_NO_RECEIVE_BUFFER] = "no_receive_buffer",
+	[DROP_TTL] = "ttl",
+	[DROP_WATCHDOG] = "watchdog",
+	[DROP_MTU] = "mtu",
 };
 
 const char *drop_name(enum drop why)
@@ -44,7 +54,7 @@ ps_t port_serialization(struct port *p, uint32_t len)
 {
 	if (p->ser_len != len) {
 		p->ser_len = len;
-		p->ser_ps = ((ps_t)wire_bytes(len) * 8 * PS_PER_S + p->cable->rate_bps / 2) / p->cable->rate_bps;
+		p->ser_ps = ((ps_t)wire_bytes(len) * 8 * PS_PER_S + p->cable->p.rate_bps / 2) / p->cable->p.rate_bps;
 	}
 	return p->ser_ps;
 }
@@ -60,12 +70,13 @@ static void credit_back(struct fabric *f, struct frame *fr)
 	nic_tx_kick(f, tx);
 }
 
-/* port_drop() - Count a frame as lost at a port, keep its headers, free it */
-void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
+/* port_lost() - Count a frame as lost at a port and keep its headers */
+void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why)
 {
 	struct dropped *last = p->last_drop[why];
 
 	p->drops[why]++;
+	p->lane[fr->class].drops++;
 	if (!last) {
 		last = p->last_drop[why] = malloc(sizeof *last);
 		if (!last)
@@ -79,13 +90,35 @@ void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why
 		control_event(f, "forwarding_drop",
 			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
 	}
+}
+
+/* port_drop() - Count a frame as lost at a port, keep its headers, free it */
+void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
+{
+	port_lost(f, p, fr, why);
 	credit_back(f, fr);
 	frame_free(f, fr);
 }
 
-static struct frame *fifo_pop(struct port *p)
+static bool may_send(const struct port *p)
 {
-	unsigned class = 31 - (unsigned)__builtin_clz(p->classes_used);
+	return p->control.head || p->classes_used & ~p->paused;
+}
+
+/* The port is busy: go on when it is free, if there is something to go on with */
+static void free_later(struct fabric *f, struct port *p)
+{
+	if (!may_send(p)) {
+		if (p->classes_used)
+			pfc_waits(f, p);
+	} else if (!p->free_event) {
+		p->free_event = true;
+		event_add(f, p->busy_until, EV_PORT_FREE, p->node->index, p->number, 0, 0, p, 0);
+	}
+}
+
+static struct frame *fifo_pop(struct port *p, unsigned class)
+{
 	struct fifo *q = &p->queue[class];
 	struct frame *fr = q->head;
 
@@ -97,40 +130,105 @@ static struct frame *fifo_pop(struct port *p)
 		q->tail = NULL;
 		p->classes_used &= (uint8_t)~(1u << class);
 	}
-	if (p->node->kind == NODE_SWITCH)
-		((struct sw *)p->node)->used -= fr->len;
 	return fr;
 }
 
-static void port_start(struct fabric *f, struct port *p)
+static struct frame *control_pop(struct port *p)
 {
-	struct frame *fr = fifo_pop(p);
-	struct port *to = p->peer ? p->peer : &fr->to->port[1];
+	struct frame *fr = p->control.head;
 
+	p->control.head = fr->next;
+	if (!fr->next)
+		p->control.tail = NULL;
+	return fr;
+}
+
+/* A frame comes in at @to when its last bit does; towards a switch, Open vSwitch may think about it until then */
+static void on_its_way(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
+{
+	passage_leave(f, fr);
+	event_add(f, arrives, fr->pause ? EV_PAUSE_ARRIVE : EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
+		  p->cable->epoch);
+	if (to->node->kind != NODE_SWITCH || fr->pause)
+		return;
+	fr->way = passage_new(f, to, arrives, fr->len);
+	fr->users = 2;
+	if (ovs_room(f, to))
+		ovs_hand_over(f, fr);
+	else
+		event_add(f, f->clock.now, EV_HAND_OVER, to->node->index, to->number, 0, fr->id, fr, 0);
+}
+
+static void duplicate(struct fabric *f, struct port *p, struct port *to, const struct frame *fr, ps_t arrives)
+{
+	struct frame *copy = frame_new(f);
+
+	copy->len = fr->len;
+	copy->class = fr->class;
+	copy->to = fr->to;
+	copy->id = ++f->last_frame_id;
+	memcpy(copy->data, fr->data, fr->len);
+	on_its_way(f, p, to, copy, arrives);
+}
+
+/* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
+static void send(struct fabric *f, struct port *p, struct frame *fr)
+{
+	struct port *to = p->peer ? p->peer : &fr->to->port[1];
+	struct frame_fate fate = {0};
+
+	if (p->frame_faults && !fr->pause)
+		fate = fault_frames(f, p, fr);
 	p->busy_until = f->clock.now + port_serialization(p, fr->len);
 	p->tx_frames++;
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
-	ps_t arrives = p->busy_until + p->cable->delay;
-	if (arrives < p->arrives)
-		arrives = p->arrives; /* the cable has become shorter; nothing overtakes on it all the same */
-	p->arrives = arrives;
-	event_add(f, arrives, EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr, p->cable->epoch);
-	if (to->node->kind == NODE_SWITCH) {
-		fr->in = to;
-		fr->t_in = arrives;
-		fr->users = 2;
-		if (ovs_room(f, to))
-			ovs_hand_over(f, fr);
-		else
-			event_add(f, f->clock.now, EV_HAND_OVER, to->node->index, to->number, 0, fr->id, fr, 0);
-	}
-	if (p->classes_used && !p->free_event) {
-		p->free_event = true;
-		event_add(f, p->busy_until, EV_PORT_FREE, p->node->index, p->number, 0, 0, p, 0);
-	}
 	credit_back(f, fr);
+	if (fate.dropped) {
+		port_drop(f, to, fr, DROP_FAULT);
+		return;
+	}
+	ps_t arrives = p->busy_until + p->cable->p.delay + fate.delay;
+	if (arrives < p->arrives && !fate.reorder)
+		arrives = p->arrives; /* the cable has become shorter; nothing overtakes on it all the same */
+	if (!fate.reorder)
+		p->arrives = arrives;
+	for (; fate.duplicates; fate.duplicates--)
+		duplicate(f, p, to, fr, arrives);
+	on_its_way(f, p, to, fr, arrives);
+}
+
+static void port_start(struct fabric *f, struct port *p)
+{
+	if (p->control.head) {
+		send(f, p, control_pop(p));
+	} else {
+		unsigned class = scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused));
+		struct frame *fr = fifo_pop(p, class);
+		struct lane *l = &p->lane[class];
+		l->tx_frames++;
+		l->tx_bytes += fr->len + FCS_BYTES;
+		if (p->node->kind == NODE_SWITCH) {
+			scheduler_sent(p, class, fr->len);
+			ecn_dequeued(f, p, class, fr);
+			if (f->stamps)
+				telemetry_stamp(f, p, class, fr);
+		}
+		send(f, p, fr);
+	}
+	free_later(f, p);
+}
+
+/* port_kick() - Something may have become ready to be sent */
+void port_kick(struct fabric *f, struct port *p)
+{
+	if (p->free_event)
+		return;
+	if (f->clock.now >= p->busy_until && may_send(p))
+		port_start(f, p);
+	else
+		free_later(f, p);
 }
 
 /* port_enqueue() - Offer a frame to a port's egress queue
@@ -141,19 +239,13 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 {
 	struct fifo *q = &p->queue[fr->class];
 
-	if (!p->cable || !p->cable->up) {
+	if (!p->cable || !p->cable->p.up) {
 		port_drop(f, p, fr, DROP_CABLE);
 		return;
 	}
-	if (p->node->kind == NODE_SWITCH) {
-		struct sw *s = (struct sw *)p->node;
-		if (s->used + fr->len > s->buffer_bytes) {
-			port_drop(f, p, fr, DROP_TAIL);
-			return;
-		}
-		s->used += fr->len;
-		if (s->used > s->used_max)
-			s->used_max = s->used;
+	if (p->cable->p.mtu && fr->len > p->cable->p.mtu + ETH_BYTES) {
+		port_drop(f, p, fr, DROP_MTU);
+		return;
 	}
 	fr->next = NULL;
 	if (q->tail)
@@ -163,26 +255,23 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 	q->tail = fr;
 	q->frames++;
 	q->bytes += fr->len;
+	if (q->bytes > p->lane[fr->class].queue_max)
+		p->lane[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
 	p->queued_bytes += fr->len;
 	if (p->queued_bytes > p->queued_max)
 		p->queued_max = p->queued_bytes;
-	if (p->free_event)
-		return;
-	if (f->clock.now >= p->busy_until) {
-		port_start(f, p);
-	} else {
-		p->free_event = true;
-		event_add(f, p->busy_until, EV_PORT_FREE, p->node->index, p->number, 0, 0, p, 0);
-	}
+	port_kick(f, p);
 }
 
 /* port_free() - The last bit has left: start the next frame, if any */
 void port_free(struct fabric *f, struct port *p)
 {
 	p->free_event = false;
-	if (p->classes_used)
+	if (may_send(p))
 		port_start(f, p);
+	else
+		free_later(f, p);
 	if (p->node->kind == NODE_NIC)
 		nic_netdev_resume(f, (struct nic *)p->node);
 }
@@ -193,6 +282,8 @@ void port_free(struct fabric *f, struct port *p)
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch)
 {
 	if (epoch != p->cable->epoch) {
+		if (fr->way)
+			fr->way->lost = true;
 		port_drop(f, p, fr, DROP_CABLE);
 		return;
 	}
@@ -200,6 +291,10 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 	p->rx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, false);
+	if (fr->pause) {
+		pfc_receive(f, p, fr);
+		return;
+	}
 	if (p->node->kind == NODE_SWITCH)
 		switch_ingress(f, p, fr);
 	else if (p->number == 2)
@@ -208,10 +303,24 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 		nic_receive(f, (struct nic *)p->node, fr, false);
 }
 
-static void port_flush(struct fabric *f, struct port *p)
+/* port_flush_class() - Drop all that waits in one queue */
+void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum drop why)
 {
-	while (p->classes_used)
-		port_drop(f, p, fifo_pop(p), DROP_CABLE);
+	while (p->queue[class].head)
+		port_drop(f, p, fifo_pop(p, class), why);
+}
+
+/* The cable is cut: what waits is lost, and what was agreed over it is forgotten */
+static void port_cut(struct fabric *f, struct port *p)
+{
+	for (unsigned c = 0; c < CLASSES; c++) {
+		port_flush_class(f, p, c, DROP_CABLE);
+		if (p->paused >> c & 1)
+			p->lane[c].paused_total += f->clock.now - p->lane[c].paused_since;
+	}
+	while (p->control.head)
+		frame_free(f, control_pop(p));
+	p->paused = 0;
 }
 
 /* change_new() - A change that may be scheduled: kept until the fabric ends, as events point to it */
@@ -228,30 +337,68 @@ struct change *change_new(struct fabric *f, const struct change *what)
 	return c;
 }
 
-/* cable_apply() - Carry out a change of a cable, now
+/* cable_unplug() - A cable is pulled out at both ends: what is on it and what waits for it is lost */
+void cable_unplug(struct fabric *f, struct cable *cable)
+{
+	cable->epoch++;
+	for (int i = 0; i < 2; i++)
+		port_cut(f, cable->end[i]);
+}
+
+/* cable_plug() - A cable is put in where it is wanted */
+void cable_plug(struct fabric *f, struct cable *cable)
+{
+	cable->epoch++;
+	for (int i = 0; i < 2; i++) {
+		struct port *p = cable->end[i] = cable->wanted[i];
+		p->cable = cable;
+		p->peer = cable->wanted[!i];
+		p->ser_len = 0;
+		if (p->xoff)
+			pfc_say(f, p, p->xoff, true);
+		port_kick(f, p);
+	}
+}
+
+/* cable_in_force() - A cable's parameters may be others from now on: carry out what that means
  *
  * When it goes up or down and ends at a switch, the controller is told
  * control.reaction later.
  */
+void cable_in_force(struct fabric *f, struct cable *cable)
+{
+	struct cable_params want = cable->base;
+
+	fault_fold(f, OF_CABLE, cable, &want);
+	bool turned = want.up != cable->p.up;
+	cable->p = want;
+	for (int i = 0; i < 2; i++)
+		cable->end[i]->ser_len = 0;
+	if (!turned)
+		return;
+	cable->epoch++;
+	for (int i = 0; i < 2; i++) {
+		if (!want.up)
+			port_cut(f, cable->end[i]);
+		else if (cable->end[i]->xoff)
+			pfc_say(f, cable->end[i], cable->end[i]->xoff, true);
+	}
+	struct change *c = change_new(f, &(struct change){.cable = cable, .set_up = true, .up = want.up});
+	event_add(f, f->clock.now + f->reaction, EV_ANNOUNCE, 0, 0, 0, f->last_change, c, 0);
+}
+
+/* cable_apply() - Carry out a change of a cable, now */
 void cable_apply(struct fabric *f, struct change *c)
 {
 	struct cable *cable = c->cable;
 
 	if (c->rate_bps)
-		cable->rate_bps = c->rate_bps;
+		cable->base.rate_bps = c->rate_bps;
 	if (c->delay >= 0)
-		cable->delay = c->delay;
-	for (int i = 0; i < 2; i++)
-		cable->end[i]->ser_len = 0;
-	if (!c->set_up || c->up == cable->up)
-		return;
-	cable->up = c->up;
-	cable->epoch++;
-	ovs_cable_cut(f, cable);
-	if (!c->up)
-		for (int i = 0; i < 2; i++)
-			port_flush(f, cable->end[i]);
-	event_add(f, f->clock.now + f->reaction, EV_ANNOUNCE, 0, 0, 0, ++f->last_change, c, 0);
+		cable->base.delay = c->delay;
+	if (c->set_up)
+		cable->base.up = c->up;
+	cable_in_force(f, cable);
 }
 
 static json_t *port_event(struct fabric *f, const struct port *p, bool up)
@@ -283,7 +430,6 @@ void cables_down_say(struct fabric *f, struct control_conn *c)
 void cable_announce(struct fabric *f, struct change *c)
 {
 	bool settles = false;
-	struct clock *clock = &f->clock;
 
 	c->cable->announced_down = !c->up;
 	for (struct control_conn *k = f->conns; k; k = k->next)
@@ -293,10 +439,7 @@ void cable_announce(struct fabric *f, struct change *c)
 		if (p->node->kind != NODE_SWITCH)
 			continue;
 		control_event(f, "port", port_event(f, p, c->up));
-		if (settles && f->clock.mode == CLOCK_VIRTUAL) {
-			clock->hold = clock->now;
-			clock->held[clock->hold_left++] = f->last_port_event;
-			clock->hold_wall_ns = wall_ns();
-		}
+		if (settles)
+			clock_hold(f, f->last_port_event, false);
 	}
 }

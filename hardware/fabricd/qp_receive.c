@@ -4,7 +4,7 @@
  *
  * Packets are taken in order.  One ahead of the expected number means loss: one
  * NAK (sequence error) is sent, and no other until the expected packet has
- * come.  One behind is a duplicate: acknowledged again if it asks for it.  A
+ * come; with selective repeat it is kept until its turn (reorder.c).  One behind is a duplicate: acknowledged again if it asks for it.  A
  * message that needs a receive request while none is posted is answered with
  * an RNR NAK and not taken.
  *
@@ -16,33 +16,58 @@
 #include "fabric.h"
 #include "roce.h"
 
-#define ACK_TOS (48 << 2)
+#define CE 3
+#define TTL 64
 
-static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet)
+static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
 {
 	struct frame *fr = frame_new(f);
-	struct roce_packet pkt = {
-		.src_ip = q->nic->ip,
-		.dst_ip = q->peer->ip,
-		.src_port = q->src_port,
-		.tos = ACK_TOS,
-		.ttl = 64,
-		.opcode = RC_ACK,
-		.dst_qp = q->peer_number,
-		.psn = (uint32_t)packet & PSN_MASK,
-		.syndrome = syndrome,
-		.msn = q->msn,
-	};
 
-	memcpy(pkt.dst_mac, q->peer->mac, 6);
-	memcpy(pkt.src_mac, q->nic->mac, 6);
-	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
-	nic_control_frame(f, q, fr);
+	pkt->src_ip = q->nic->ip;
+	pkt->dst_ip = q->peer->ip;
+	pkt->src_port = q->src_port;
+	pkt->tos = (uint8_t)(dscp << 2);
+	pkt->ttl = TTL;
+	pkt->dst_qp = q->peer_number;
+	memcpy(pkt->dst_mac, q->peer->mac, 6);
+	memcpy(pkt->src_mac, q->nic->mac, 6);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
+	if (pkt->opcode == RC_ACK && q->last.present) {
+		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
+		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
+		fr->len = telemetry_append(fr->data, fr->len, &q->last);
+		q->seen = q->marked = 0;
+	}
+	nic_control_frame(f, q, fr, class);
+}
+
+static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, uint32_t msn)
+{
+	struct roce_packet pkt = {
+		.opcode = RC_ACK, .psn = (uint32_t)packet & PSN_MASK, .syndrome = syndrome, .msn = msn & PSN_MASK};
+
+	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
+}
+
+/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now */
+static void congestion_seen(struct fabric *f, struct qp *q)
+{
+	static const uint8_t reserved[CNP_BYTES];
+	struct nic *n = q->nic;
+	ps_t gap = (ps_t)(n->p.cc_params.v[CC_CNP_GAP] * PS_PER_NS + 0.5);
+
+	n->np_marked++;
+	if (!n->p.cc->cnp || f->clock.now - q->cnp_sent < gap)
+		return;
+	q->cnp_sent = f->clock.now;
+	n->np_cnps++;
+	struct roce_packet pkt = {.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES};
+	send_answer(f, q, &pkt, n->p.cnp_dscp, n->p.cnp_class);
 }
 
 static void refuse_access(struct fabric *f, struct qp *q)
 {
-	answer(f, q, AETH_NAK_ACCESS, q->expected);
+	answer(f, q, AETH_NAK_ACCESS, q->expected, q->msn);
 	q->nak_sent = true;
 }
 
@@ -52,7 +77,7 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	struct worker *w = q->nic->worker;
 
 	if (roce_is_write(pkt->opcode)) {
-		if (pkt->dma_bytes && !worker_region(w, pkt->rkey, pkt->remote_offset, pkt->dma_bytes)) {
+		if (!q->generated && pkt->dma_bytes && !worker_region(w, pkt->rkey, pkt->remote_offset, pkt->dma_bytes)) {
 			refuse_access(f, q);
 			return false;
 		}
@@ -75,7 +100,7 @@ static void received(struct fabric *f, struct qp *q, const struct roce_packet *p
 
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
-	if (!imm && !roce_is_send(pkt->opcode))
+	if (q->generated || (!imm && !roce_is_send(pkt->opcode)))
 		return;
 	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head++);
 	worker_record(f, q->nic->worker,
@@ -87,60 +112,119 @@ static void received(struct fabric *f, struct qp *q, const struct roce_packet *p
 				       .bytes = q->message_bytes});
 }
 
-/* qp_receive() - A data packet has come in for a queue pair that is ready */
-void qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+/* Is the packet one that is expected now, and is there a place for it?  Answers if not */
+static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
-	struct nic *n = q->nic;
-	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->expected) << 8) >> 8;
 	bool first = roce_is_first(pkt->opcode), send = roce_is_send(pkt->opcode);
 
-	if (ahead < 0) {
-		n->duplicate_request++;
-		if (pkt->ack_request)
-			answer(f, q, AETH_ACK, q->expected - 1);
-		return;
-	}
-	if (ahead > 0) {
-		n->out_of_sequence++;
-		if (!q->nak_sent) {
-			q->nak_sent = true;
-			answer(f, q, AETH_NAK_SEQUENCE, q->expected);
-		}
-		return;
-	}
 	if ((!send && !roce_is_write(pkt->opcode)) || first == q->in_message || pkt->payload_bytes > q->mtu ||
 	    (!first && send != roce_is_send(q->message_kind))) {
 		refuse_access(f, q);
-		return;
+		return false;
 	}
-	if (((first && send) || roce_has_imm(pkt->opcode)) && q->rq.head == q->rq.tail) {
-		answer(f, q, AETH_RNR_NAK, q->expected);
+	if (((first && send) || roce_has_imm(pkt->opcode)) && !q->generated && (uint32_t)q->usable == q->rq.head) {
+		answer(f, q, AETH_RNR_NAK, q->expected, q->msn);
 		q->nak_sent = true;
-		return;
+		reorder_drop(f, q);
+		return false;
 	}
 	if (first && !begin(f, q, pkt))
-		return;
+		return false;
 	if (pkt->payload_bytes > q->message_left ||
 	    (!send && roce_is_last(pkt->opcode) && pkt->payload_bytes != q->message_left)) {
 		refuse_access(f, q);
-		return;
+		return false;
 	}
+	return true;
+}
+
+/* The expected packet is here
+ * Return: whether it was taken
+ */
+static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	struct nic *n = q->nic;
+
+	if (!acceptable(f, q, pkt))
+		return false;
 	q->in_message = true;
 	q->message_kind = pkt->opcode;
 	q->nak_sent = false;
 	q->expected++;
-	if (pkt->payload_bytes) {
+	if (pkt->payload_bytes && !q->generated) {
 		struct region *r = worker_region(n->worker, q->message_rkey, q->message_at, pkt->payload_bytes);
 		if (r)
 			memcpy(r->base + q->message_at, pkt->payload, pkt->payload_bytes);
 	}
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
-	if (send)
+	if (roce_is_send(pkt->opcode))
 		q->message_bytes += pkt->payload_bytes;
 	ps_t visible = q->tx == &n->tx[1] ? f->clock.now : pcie_write(n, f->clock.now, pkt->payload_bytes);
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
 	if (pkt->ack_request)
-		answer(f, q, AETH_ACK, q->expected - 1);
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+	return true;
+}
+
+static void take_kept(struct fabric *f, struct qp *q)
+{
+	struct roce_packet pkt;
+	struct frame *fr;
+
+	while ((fr = reorder_take(q))) {
+		bool taken = roce_parse(fr->data, fr->len, &pkt) == ROCE_OK && take(f, q, &pkt);
+		frame_free(f, fr);
+		if (!taken)
+			return;
+	}
+}
+
+/* One ahead of the expected: something is lost, or comes later.  Return: whether the frame is kept */
+static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint32_t ahead, struct frame *fr)
+{
+	q->nic->out_of_sequence++;
+	if (q->nic->p.selective) {
+		bool kept = reorder_keep(q, ahead, fr);
+		if (kept || !q->nak_sent)
+			answer(f, q, AETH_NAK_SEQUENCE, q->expected, kept ? pkt->psn : (uint32_t)q->expected);
+		q->nak_sent = true;
+		return kept;
+	}
+	if (!q->nak_sent) {
+		q->nak_sent = true;
+		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->msn);
+	}
+	return false;
+}
+
+/* qp_receive() - A data packet has come in for a queue pair that is ready
+ * @fr:		The frame that @pkt was parsed from
+ *
+ * Return: whether the frame is kept; if not, it is the caller's still
+ */
+bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr)
+{
+	struct nic *n = q->nic;
+	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->expected) << 8) >> 8;
+
+	q->seen++;
+	if ((pkt->tos & CE) == CE) {
+		q->marked++;
+		congestion_seen(f, q);
+	}
+	if (n->p.cc->telemetry)
+		telemetry_read(fr->data, fr->len, &q->last);
+	if (ahead < 0) {
+		n->duplicate_request++;
+		if (pkt->ack_request)
+			answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+		return false;
+	}
+	if (ahead > 0)
+		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
+	if (take(f, q, pkt))
+		take_kept(f, q);
+	return false;
 }

@@ -15,6 +15,11 @@
  * receiver says how far it is; after nic.retry such times in a row the queue pair fails.  An RNR
  * NAK does the same after a pause.  Every acknowledgement that moves `acked`
  * restarts the timer and forgets the retries.
+ *
+ * With selective repeat (reorder.c), `send` never goes back; what was lost is sent
+ * again in between.  Congestion control (cc.h) may hold back the next packet by a
+ * rate, then an event wakes the queue pair in time, or by a window.  Whoever may
+ * send no more until it hears something asks for an acknowledgement.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +29,8 @@
 
 #define FIRST_QP_NUMBER 16
 #define WINDOW (1u << 23) /* packets under way: half of what PSNs can tell apart */
-#define RDMA_TOS (26 << 2 | 2) /* DSCP 26, ECT(0) */
+#define ECT0 2
+#define TTL 64
 
 struct qp *qp_find(struct nic *n, uint32_t number)
 {
@@ -51,7 +57,9 @@ struct qp *qp_new(struct nic *n)
 		return NULL;
 	q->nic = n;
 	q->number = FIRST_QP_NUMBER + n->qp_count;
-	q->timer = q->timer_event = PS_NEVER;
+	q->timer = q->timer_event = q->pace_event = PS_NEVER;
+	q->cnp_sent = -PS_PER_S;
+	q->cc = &cc_none;
 	n->qps[n->qp_count++] = q;
 	return q;
 }
@@ -60,6 +68,7 @@ void qp_release(struct qp *q)
 {
 	free(q->sq.at);
 	free(q->rq.at);
+	reorder_release(q);
 	free(q);
 }
 
@@ -68,7 +77,6 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 {
 	bool scale_up = a->nic->scale_up && a->nic->scale_up == b->nic->scale_up && !a->no_scale_up && !b->no_scale_up;
 
-	(void)f;
 	for (int i = 0; i < 2; i++) {
 		struct qp *q = i ? b : a, *other = i ? a : b;
 		q->peer = other->nic;
@@ -81,18 +89,30 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 			      other->nic->ip * 0x27d4eb2fu);
 		q->src_port = (uint16_t)(0xc000 | (h >> 18));
 		q->state = QP_READY;
+		cc_start(f, q);
 	}
+}
+
+/* cc_restart() - The NIC's control or its parameters are others from now on */
+void cc_restart(struct fabric *f, struct qp *q)
+{
+	cc_start(f, q);
+	q->cc_state.window_end = q->sent_max;
 }
 
 static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
 {
+	if (q->generated) {
+		traffic_ended(f, q->generated, status != WC_SUCCESS);
+		return;
+	}
 	if (!wr->signaled && status == WC_SUCCESS)
 		return;
 	worker_record(f, q->nic->worker,
 		      &(struct record){.kind = REC_SENT,
 				       .status = status,
 				       .wr_id = wr->wr_id,
-				       .t = f->clock.now + q->nic->pcie_latency,
+				       .t = f->clock.now + q->nic->p.pcie_latency,
 				       .qp = q->number,
 				       .bytes = wr->length});
 }
@@ -119,25 +139,72 @@ static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
 		      &(struct record){.kind = REC_RECEIVED,
 				       .status = WC_FLUSHED,
 				       .wr_id = wr->wr_id,
-				       .t = f->clock.now + q->nic->pcie_latency,
+				       .t = f->clock.now + q->nic->p.pcie_latency,
 				       .qp = q->number});
 }
 
-/* qp_post_recv() - A receive request has reached the NIC */
+/* qp_post_recv() - A receive request has reached the NIC; a slow receiver's may be used later only */
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
 {
 	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
+	ps_t delay = q->nic->p.recv_delay;
 
-	if (in)
-		*in = *wr;
-	else
+	if (!in) {
 		flush_recv(f, q, wr);
+		return;
+	}
+	*in = *wr;
+	if (delay)
+		event_add(f, f->clock.now + delay, EV_RECV_USABLE, q->nic->n.index, 0, 0, q->number, q, 1);
+	else
+		q->usable++;
+}
+
+/* qp_recv_usable() - So many more receives may be used */
+void qp_recv_usable(struct qp *q, uint32_t count)
+{
+	q->usable += count;
+}
+
+static bool window_open(const struct qp *q)
+{
+	uint64_t under_way = q->send - q->acked;
+
+	if (q->nic->p.selective && under_way >= q->nic->p.reorder_packets)
+		return false;
+	return !q->cc_state.window || !under_way || (double)((under_way + 1) * q->mtu) <= q->cc_state.window;
+}
+
+/* Is there something to send, if only the rate allowed it? */
+static bool has_work(const struct fabric *f, const struct qp *q)
+{
+	uint64_t n;
+
+	if (q->state != QP_READY || f->clock.now < q->rnr_until)
+		return false;
+	return repeat_next(q, &n) || (q->send < q->next_packet && q->send - q->acked < WINDOW && window_open(q));
 }
 
 bool qp_has_packet(const struct fabric *f, const struct qp *q)
 {
-	return q->state == QP_READY && q->send < q->next_packet && f->clock.now >= q->rnr_until &&
-	       q->send - q->acked < WINDOW;
+	return f->clock.now >= q->next_send && has_work(f, q);
+}
+
+/* qp_pace() - If only its rate keeps a queue pair from sending, wake it in time */
+void qp_pace(struct fabric *f, struct qp *q)
+{
+	if (q->next_send <= f->clock.now || q->next_send >= q->pace_event || !has_work(f, q))
+		return;
+	q->pace_event = q->next_send;
+	event_add(f, q->next_send, EV_QP_SEND, q->nic->n.index, 0, 0, q->number, q, 0);
+}
+
+/* qp_paced() - An EV_QP_SEND of time @t has come */
+void qp_paced(struct fabric *f, struct qp *q, ps_t t)
+{
+	if (t == q->pace_event)
+		q->pace_event = PS_NEVER;
+	nic_tx_ready(f, q->tx, q);
 }
 
 static void set_timer(struct fabric *f, struct qp *q, ps_t t)
@@ -161,7 +228,39 @@ static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
 }
 
-/* qp_next_frame() - Build the next packet
+/* The request that packet @n belongs to; @n has been handed out and is not acknowledged */
+static uint32_t request_of(const struct qp *q, uint64_t n)
+{
+	uint32_t i = q->sq.head;
+
+	while (n >= SEND_WR(q, i)->first + SEND_WR(q, i)->packets)
+		i++;
+	return i;
+}
+
+/* Must the receiver answer this packet, or nothing would go on? */
+static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
+{
+	const struct nic_params *p = &q->nic->p;
+	const struct cc_state *s = &q->cc_state;
+	bool slow = s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
+
+	return last || (n + 1) % p->ack_every == 0 || slow || (q->retries && n == q->acked) || (p->selective && n < q->sent_max) ||
+	       (s->window && (double)((n + 2 - q->acked) * q->mtu) > s->window) ||
+	       (p->selective && n + 2 - q->acked > p->reorder_packets);
+}
+
+static const uint8_t *payload_of(const struct qp *q, const struct send_wr *wr, uint64_t offset)
+{
+	const struct region *r;
+
+	if (q->generated)
+		return traffic_payload;
+	r = wr->length ? worker_region(q->nic->worker, wr->lkey, wr->local, wr->length) : NULL;
+	return r ? r->base + wr->local + offset : NULL;
+}
+
+/* qp_next_frame() - Build the next packet: one that is to be sent again, or the next new one
  * @fr:		Empty frame to build it in
  *
  * The caller has asked qp_has_packet() first.
@@ -171,45 +270,58 @@ static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 {
 	struct nic *n = q->nic;
-	struct send_wr *wr = SEND_WR(q, q->send_wr_index);
-	uint64_t i = q->send - wr->first, offset = i * q->mtu, left = wr->length - offset;
-	bool last = i + 1 == wr->packets, after_timeout = q->retries && q->send == q->acked;
-	struct region *r = wr->length ? worker_region(n->worker, wr->lkey, wr->local, wr->length) : NULL;
+	uint64_t number;
+	bool again = repeat_next(q, &number);
+	uint32_t index = again ? request_of(q, number) : q->send_wr_index;
+
+	number = again ? number : q->send;
+	const struct send_wr *wr = SEND_WR(q, index);
+	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
+	bool last = i + 1 == wr->packets;
+	const uint8_t *payload = payload_of(q, wr, offset);
 
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
 		.src_port = q->src_port,
-		.tos = RDMA_TOS,
-		.ttl = 64,
+		.tos = (uint8_t)(n->p.data_dscp << 2 | ECT0),
+		.ttl = TTL,
 		.opcode = opcode_of(wr, i == 0, last),
-		.ack_request = last || (q->send + 1) % n->ack_every == 0 || after_timeout,
+		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
 		.dst_qp = q->peer_number,
-		.psn = (uint32_t)q->send & PSN_MASK,
+		.psn = (uint32_t)number & PSN_MASK,
 		.remote_offset = wr->remote,
 		.rkey = wr->rkey,
 		.dma_bytes = (uint32_t)wr->length,
 		.imm = wr->imm,
-		.payload = r ? r->base + wr->local + offset : NULL,
-		.payload_bytes = r ? (uint32_t)(left < q->mtu ? left : q->mtu) : 0,
+		.payload = payload,
+		.payload_bytes = payload ? (uint32_t)(left < q->mtu ? left : q->mtu) : 0,
 	};
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
-	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, &pkt);
+	if (q->cc->telemetry)
+		fr->len = telemetry_append(fr->data, fr->len,
+					   &(struct telemetry){.room = q->cc->hops, .sent_ps = (uint64_t)f->clock.now});
 
 	q->tx_packets++;
 	q->tx_bytes += pkt.payload_bytes;
-	if (q->send < q->sent_max) {
+	if (number < q->sent_max) {
 		q->retransmitted++;
 		n->retransmitted++;
 	}
-	q->send++;
-	if (q->send > q->sent_max)
-		q->sent_max = q->send;
-	if (last)
-		q->send_wr_index++;
+	if (again) {
+		repeat_sent(q);
+	} else {
+		q->send++;
+		if (q->send > q->sent_max)
+			q->sent_max = q->send;
+		if (last)
+			q->send_wr_index++;
+	}
+	cc_sent(f, q, fr->len);
 	if (q->timer == PS_NEVER)
-		set_timer(f, q, f->clock.now + n->timeout);
+		set_timer(f, q, f->clock.now + n->p.timeout);
 	return pkt.payload_bytes;
 }
 
@@ -222,9 +334,12 @@ static void go_back(struct qp *q)
 /* Everything before packet @n has arrived */
 static void advance(struct fabric *f, struct qp *q, uint64_t n)
 {
+	uint64_t before = q->acked;
+
 	if (n <= q->acked)
 		return;
 	q->acked = n;
+	repeat_acked(q, before);
 	q->retries = q->rnr_retries = 0;
 	while (q->sq.head != q->sq.tail) {
 		struct send_wr *wr = SEND_WR(q, q->sq.head);
@@ -240,7 +355,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 	if (q->acked == q->send)
 		q->timer = PS_NEVER;
 	else
-		set_timer(f, q, f->clock.now + q->nic->timeout);
+		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 }
 
 /* qp_fail() - The queue pair is broken: say so for every request that it still has */
@@ -251,7 +366,8 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 	q->state = QP_ERROR;
 	q->error = why;
 	q->timer = PS_NEVER;
-	control_event(f, "qp_error",
+	if (!q->generated)
+		control_event(f, "qp_error",
 		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
 				(int)q->peer->rank, "status", (int)why));
 	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
@@ -260,18 +376,34 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
 }
 
-/* qp_acknowledged() - An ACK or NAK has come in
- * @psn:	Its PSN, @syndrome: what it says
- */
-void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndrome)
+static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struct roce_packet *pkt, const struct frame *fr)
 {
-	int32_t ahead = (int32_t)((psn - (uint32_t)q->acked) << 8) >> 8;
+	struct telemetry t;
+
+	if (!q->cc->telemetry)
+		return;
+	telemetry_read(fr->data, fr->len, &t);
+	cc_acked(f, q,
+		 &(struct cc_ack){.bytes = (q->acked - before) * q->mtu,
+				  .packets = q->acked - before,
+				  .acked = q->acked,
+				  .rtt = t.present ? f->clock.now - (ps_t)t.sent_ps : 0,
+				  .switches = pkt->ttl < TTL ? TTL - pkt->ttl : 0,
+				  .t = &t});
+}
+
+/* qp_acknowledged() - An ACK or NAK has come in */
+void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
+{
+	uint8_t syndrome = pkt->syndrome;
+	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->acked) << 8) >> 8;
 	bool ack = (syndrome & 0x60) == 0;
-	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack);
+	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack), before = q->acked;
 
 	if (ahead + ack < 0 || n > q->sent_max)
 		return; /* old, or never sent */
 	advance(f, q, n);
+	tell_cc(f, q, before, pkt, fr);
 	if (ack) {
 		nic_tx_ready(f, q->tx, q);
 		return;
@@ -280,19 +412,23 @@ void qp_acknowledged(struct fabric *f, struct qp *q, uint32_t psn, uint8_t syndr
 		return;
 	if (syndrome == AETH_NAK_SEQUENCE) {
 		q->nic->packet_seq_err++;
-		go_back(q);
-		set_timer(f, q, f->clock.now + q->nic->timeout);
+		if (q->nic->p.selective)
+			repeat_came(q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
+		else
+			go_back(q);
+		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 		nic_tx_ready(f, q->tx, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
 		qp_fail(f, q, WC_REMOTE_ACCESS);
 	} else {
 		q->nic->rnr_naks++;
-		if (q->nic->rnr_retry < 7 && q->rnr_retries++ >= q->nic->rnr_retry) {
+		if (q->nic->p.rnr_retry < 7 && q->rnr_retries++ >= q->nic->p.rnr_retry) {
 			qp_fail(f, q, WC_RNR_RETRY);
 			return;
 		}
+		repeat_forget(q);
 		go_back(q);
-		q->rnr_until = f->clock.now + q->nic->rnr_timeout;
+		q->rnr_until = f->clock.now + q->nic->p.rnr_timeout;
 		set_timer(f, q, q->rnr_until);
 	}
 }
@@ -320,12 +456,15 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	q->nic->timeouts++;
-	if (q->retries++ >= q->nic->retry) {
+	if (q->retries++ >= q->nic->p.retry) {
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
-	go_back(q);
+	if (q->nic->p.selective)
+		repeat_timeout(q);
+	else
+		go_back(q);
 	nic_tx_ready(f, q->tx, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
-		set_timer(f, q, f->clock.now + q->nic->timeout);
+		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 }

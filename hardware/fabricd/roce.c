@@ -18,6 +18,8 @@
 
 #include "bytes.h"
 
+#define BECN (1u << 30)
+
 bool roce_has_reth(uint8_t op)
 {
 	return op == RC_WRITE_FIRST || op == RC_WRITE_ONLY || op == RC_WRITE_ONLY_IMM;
@@ -63,6 +65,7 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_WRITE_ONLY: return "WRITE_ONLY";
 	case RC_WRITE_ONLY_IMM: return "WRITE_ONLY_IMM";
 	case RC_ACK: return "ACKNOWLEDGE";
+	case RC_CNP: return "CNP";
 	default: return "opcode?";
 	}
 }
@@ -159,7 +162,7 @@ uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
 	p = put_u8(p, pkt->opcode);
 	p = put_u8(p, (uint8_t)(0x40 | pad << 4)); /* migration state set, pad count, version 0 */
 	p = put_be16(p, 0xffff);		   /* default partition */
-	p = put_be32(p, pkt->dst_qp & PSN_MASK);
+	p = put_be32(p, (pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
 	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->psn & PSN_MASK));
 	if (roce_has_reth(pkt->opcode)) {
 		p = put_be64(p, pkt->remote_offset);

@@ -22,6 +22,7 @@
 #define FCS_BYTES 4
 #define GAP_BYTES 20
 #define ROCE_MAX_HEADER (ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + RETH_BYTES + IMM_BYTES)
+#define CNP_BYTES 16 /* reserved, all zero */
 #define PSN_MASK 0xffffffu
 
 /* RC opcodes (InfiniBand specification, table "OpCode field") */
@@ -37,6 +38,7 @@ enum roce_opcode {
 	RC_WRITE_ONLY = 0x0a,
 	RC_WRITE_ONLY_IMM = 0x0b,
 	RC_ACK = 0x11,
+	RC_CNP = 0x81,
 };
 
 /* AETH syndromes */

@@ -155,6 +155,12 @@ static const char *connect_qp(struct message *m)
 	return NULL;
 }
 
+/* What takes that long on a host, on this one */
+static ps_t slowed(const struct worker *w, uint64_t duration)
+{
+	return w->nic->p.slow == 1 ? (ps_t)duration : (ps_t)((double)duration * w->nic->p.slow + 0.5);
+}
+
 /* A post takes post_ns of the worker's time and reaches the NIC a PCIe latency later */
 static const char *post(struct message *m, const struct post *what)
 {
@@ -165,9 +171,9 @@ static const char *post(struct message *m, const struct post *what)
 		return "more than 65536 posts that have not reached the NIC yet";
 	*p = *what;
 	p->w = w;
-	w->now += w->nic->post;
+	w->now += slowed(w, (uint64_t)w->nic->p.post);
 	w->posts_under_way++;
-	event_add(m->f, w->now + w->nic->pcie_latency, EV_DOORBELL, w->nic->n.index, 0, 0, ++w->posts, p, 0);
+	event_add(m->f, w->now + w->nic->p.pcie_latency, EV_DOORBELL, w->nic->n.index, 0, 0, ++w->posts, p, 0);
 	return NULL;
 }
 
@@ -175,7 +181,7 @@ static struct qp *usable_qp(struct worker *w, uint32_t number)
 {
 	struct qp *q = qp_find(w->nic, number);
 
-	return q && q->state != QP_CONNECTING ? q : NULL;
+	return q && q->state != QP_CONNECTING && !q->generated ? q : NULL;
 }
 
 static const char *post_send(struct message *m)
@@ -228,7 +234,7 @@ static const char *compute(struct message *m)
 
 	if (duration > DURATION_MAX || start > (ps_t)DURATION_MAX)
 		return "COMPUTE: longer than thirteen days";
-	w->compute_free = start + (ps_t)duration;
+	w->compute_free = start + slowed(w, duration);
 	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTE, .wr_id = wr_id, .t = w->compute_free});
 	return NULL;
 }
@@ -239,7 +245,7 @@ static const char *spend(struct message *m)
 
 	if (duration > DURATION_MAX || m->w->now > (ps_t)DURATION_MAX)
 		return "SPEND: longer than thirteen days";
-	m->w->now += (ps_t)duration;
+	m->w->now += slowed(m->w, duration);
 	return NULL;
 }
 

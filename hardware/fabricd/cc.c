@@ -1,0 +1,156 @@
+/* Congestion control: the controls by name, and what is common to them. */
+#include "cc.h"
+
+#include <string.h>
+
+#include "fabric.h"
+
+static void start_none(struct fabric *f, struct qp *q)
+{
+	(void)f;
+	(void)q;
+}
+
+/* As fast as the cable: whatever holds it back is PFC or loss */
+const struct cc_algorithm cc_none = {.name = "none", .start = start_none};
+
+static const struct cc_algorithm *const controls[] = {
+	&cc_none, &cc_dcqcn, &cc_dctcp, &cc_timely, &cc_swift, &cc_hpcc, &cc_nscc,
+};
+
+static const char *const names[CC_PARAMS] = {
+	[CC_MIN_RATE] = "min_rate_bps",
+	[CC_AI] = "ai_bps",
+	[CC_HAI] = "hai_bps",
+	[CC_G] = "g",
+	[CC_ALPHA_TIMER] = "alpha_timer_ns",
+	[CC_RATE_TIMER] = "rate_timer_ns",
+	[CC_BYTE_COUNTER] = "byte_counter_bytes",
+	[CC_FAST_RECOVERY] = "fast_recovery",
+	[CC_DECREASE_GAP] = "decrease_gap_ns",
+	[CC_CNP_GAP] = "cnp_gap_ns",
+	[CC_BASE_RTT] = "base_rtt_ns",
+	[CC_ETA] = "eta",
+	[CC_MAX_STAGE] = "max_stage",
+	[CC_EWMA] = "ewma",
+	[CC_BETA] = "beta",
+	[CC_T_LOW] = "t_low_ns",
+	[CC_T_HIGH] = "t_high_ns",
+	[CC_MIN_RTT] = "min_rtt_ns",
+	[CC_HAI_AFTER] = "hai_after",
+	[CC_BASE_TARGET] = "base_target_ns",
+	[CC_HOP_SCALE] = "hop_scale_ns",
+	[CC_FLOW_RANGE] = "flow_range_ns",
+	[CC_FLOW_MIN_WINDOW] = "flow_min_window",
+	[CC_FLOW_MAX_WINDOW] = "flow_max_window",
+	[CC_MAX_DECREASE] = "max_decrease",
+	[CC_AI_PACKETS] = "ai_packets",
+	[CC_TARGET_QUEUE] = "target_queue_ns",
+	[CC_WINDOW] = "window_bytes",
+};
+
+/* cc_find() - The control of that name, or NULL */
+const struct cc_algorithm *cc_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof controls / sizeof controls[0]; i++)
+		if (!strcmp(controls[i]->name, name))
+			return controls[i];
+	return NULL;
+}
+
+/* cc_params_set() - Take over the parameters that an object names
+ * Return: NULL, or what is wrong
+ */
+const char *cc_params_set(struct cc_params *p, const json_t *o)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach((json_t *)o, key, v) {
+		double x = json_number_value(v);
+		int i = 0;
+		while (i < CC_PARAMS && strcmp(names[i], key))
+			i++;
+		if (i == CC_PARAMS)
+			return "cc: params: an unknown parameter";
+		if (!json_is_number(v) || !(x >= 0) || x > 1e15)
+			return "cc: params: numbers from 0 to 1e15";
+		p->v[i] = x;
+	}
+	return NULL;
+}
+
+double cc_param(const struct qp *q, enum cc_param which)
+{
+	return q->nic->p.cc_params.v[which];
+}
+
+/* cc_start() - A queue pair is connected, or its control is another from now on */
+void cc_start(struct fabric *f, struct qp *q)
+{
+	struct cc_state *s = &q->cc_state;
+
+	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->nic->p.cc;
+	*s = (struct cc_state){.alpha_timer = PS_NEVER, .rate_timer = PS_NEVER};
+	s->rate = s->line_rate = s->target_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
+	q->next_send = 0;
+	q->cc->start(f, q);
+}
+
+/* cc_catch_up() - Let the timers that have run out by now act */
+void cc_catch_up(struct fabric *f, struct qp *q)
+{
+	if (q->cc->catch_up)
+		q->cc->catch_up(f, q);
+}
+
+/* cc_sent() - A frame of that length leaves; when may the next? */
+void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes)
+{
+	const struct cc_state *s = &q->cc_state;
+
+	cc_catch_up(f, q);
+	if (s->rate < s->line_rate) {
+		ps_t from = q->next_send > f->clock.now ? q->next_send : f->clock.now;
+		q->next_send = from + (ps_t)((double)wire_bytes(frame_bytes) * 8 * (double)PS_PER_S / s->rate + 0.5);
+	}
+	if (q->cc->sent)
+		q->cc->sent(f, q, frame_bytes);
+}
+
+void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
+{
+	if (!q->cc->acked)
+		return;
+	cc_catch_up(f, q);
+	q->cc->acked(f, q, ack);
+}
+
+/* cc_notified() - A congestion notification has come in */
+void cc_notified(struct fabric *f, struct qp *q)
+{
+	q->cnps++;
+	cc_catch_up(f, q);
+	if (q->cc->notified && q->cc->notified(f, q))
+		q->nic->rp_cnps++;
+	else
+		q->nic->rp_ignored++;
+}
+
+/* cc_set_rate() - Between the least rate and the cable's */
+void cc_set_rate(struct qp *q, double bps)
+{
+	struct cc_state *s = &q->cc_state;
+	double least = cc_param(q, CC_MIN_RATE);
+
+	s->rate = bps > s->line_rate ? s->line_rate : bps < least ? least : bps;
+}
+
+/* cc_set_window() - One packet at least can always be under way */
+void cc_set_window(struct qp *q, double bytes)
+{
+	struct cc_state *s = &q->cc_state;
+	double most = cc_param(q, CC_WINDOW);
+
+	s->window = bytes > most && most > 0 ? most : bytes < q->mtu ? q->mtu : bytes;
+}

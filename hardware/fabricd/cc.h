@@ -1,0 +1,90 @@
+/* Congestion control of a queue pair: one interface, one file each (cc_*.c).
+ *
+ * A control sets a rate (pacing) and a window (bytes under way) and learns of
+ * what it sends, of acknowledgements and of notifications.  Timers are not
+ * events: whoever touches a queue pair first lets its control catch up with the
+ * time that has passed (cc_catch_up), in the order in which its timers ran out.
+ */
+#ifndef CC_H
+#define CC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "params.h"
+
+struct fabric;
+struct qp;
+
+#define HOPS_MAX 5
+
+/* What a switch stamps on a frame that asks for it (in-band telemetry of HPCC) */
+struct hop {
+	uint32_t t;	     /* 256 ps units, modulo 2^32 */
+	uint32_t tx_bytes;   /* modulo 2^32 */
+	uint32_t queue_bytes;
+	uint32_t rate_mbps;
+};
+
+/* What rides behind the IP packet and comes back with the acknowledgement (telemetry.c) */
+struct telemetry {
+	bool present;
+	uint8_t hops;	       /* stamped */
+	uint8_t room;	       /* that there is room for */
+	uint16_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
+	uint64_t sent_ps;      /* when the acknowledged packet left */
+	struct hop hop[HOPS_MAX];
+};
+
+struct cc_ack {
+	uint64_t bytes, packets; /* newly acknowledged */
+	uint64_t acked;		 /* packet number up to which all is acknowledged */
+	ps_t rtt;		 /* 0: not known */
+	uint32_t switches;	 /* on the way, by the TTL */
+	const struct telemetry *t;
+};
+
+/* A control's state in a queue pair.  Rates in bits/s, windows in bytes */
+struct cc_state {
+	double rate, line_rate; /* rate == line_rate: not paced */
+	double window;		/* 0: no limit */
+	double target_rate, alpha, reference;
+	double rtt_diff, utilization;
+	ps_t previous_rtt, last_decrease;
+	ps_t alpha_timer, rate_timer; /* when they run out next; PS_NEVER: off */
+	uint64_t byte_counter, timer_events, byte_events;
+	uint64_t window_end; /* packet number that ends the round trip under way */
+	uint64_t round_seen, round_marked;
+	uint32_t stage, low_count;
+	bool decreased;
+	struct telemetry before;
+};
+
+struct cc_algorithm {
+	const char *name;
+	bool cnp;	/* the receiver answers CE with notifications */
+	bool telemetry; /* acknowledgements bring back time and marks */
+	uint8_t hops;	/* and so many switches' stamps */
+	void (*start)(struct fabric *f, struct qp *q);
+	void (*catch_up)(struct fabric *f, struct qp *q);
+	void (*sent)(struct fabric *f, struct qp *q, uint32_t bytes);
+	void (*acked)(struct fabric *f, struct qp *q, const struct cc_ack *ack);
+	bool (*notified)(struct fabric *f, struct qp *q); /* whether it was heeded */
+};
+
+const struct cc_algorithm *cc_find(const char *name);
+const char *cc_params_set(struct cc_params *p, const json_t *o);
+double cc_param(const struct qp *q, enum cc_param which);
+void cc_start(struct fabric *f, struct qp *q);
+void cc_catch_up(struct fabric *f, struct qp *q);
+void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
+void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);
+void cc_notified(struct fabric *f, struct qp *q);
+void cc_restart(struct fabric *f, struct qp *q);
+void cc_set_rate(struct qp *q, double bps);
+void cc_set_window(struct qp *q, double bytes);
+
+extern const struct cc_algorithm cc_none, cc_dcqcn, cc_dctcp, cc_timely, cc_swift, cc_hpcc, cc_nscc;
+
+#endif

@@ -1,0 +1,91 @@
+/* The PFC watchdog of a switch (as SONiC's)
+ *
+ * Theory of Operation
+ *
+ * A queue that has frames and has been paused without a break for `detect` is
+ * stormed.  With `drop`, the watchdog throws away what the queue holds and what
+ * comes for it; otherwise the queue no longer heeds pauses.  It ends when no
+ * XOFF has come for `restore`.
+ *
+ * One event looks at a queue at a time: first when its pause has lasted for
+ * detect, then, while the queue is empty, once more each detect, and while the
+ * watchdog is on, restore after the last XOFF.
+ */
+#include "fabric.h"
+
+static void look_later(struct fabric *f, struct port *p, unsigned class, ps_t t)
+{
+	event_add(f, t, EV_WATCHDOG, p->node->index, p->number, class, 0, p, class);
+}
+
+/* watchdog_paused() - A pause has begun */
+void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
+{
+	struct lane *l = &p->lane[class];
+
+	if (p->node->kind != NODE_SWITCH || !((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER)
+		return;
+	l->watchdog_from = l->paused_since;
+	look_later(f, p, class, l->paused_since + ((struct sw *)p->node)->p.watchdog.detect);
+}
+
+static void say(struct fabric *f, const struct port *p, unsigned class, bool drop, bool on)
+{
+	control_event(f, "pfc_watchdog",
+		      json_pack("{s:s, s:i, s:i, s:s, s:b}", "switch", p->node->name, "port", p->number, "class",
+				(int)class, "action", drop ? "drop" : "forward", "on", on));
+}
+
+static void begin(struct fabric *f, struct port *p, unsigned class, const struct watchdog_params *w)
+{
+	uint8_t bit = (uint8_t)(1u << class);
+
+	p->lane[class].storms++;
+	p->deaf |= bit;
+	if (p->paused & bit) {
+		p->paused &= (uint8_t)~bit;
+		p->lane[class].paused_total += f->clock.now - p->lane[class].paused_since;
+	}
+	if (w->drop) {
+		p->dropping |= bit;
+		port_flush_class(f, p, class, DROP_WATCHDOG);
+	}
+	say(f, p, class, w->drop, true);
+	look_later(f, p, class, p->lane[class].pause_seen + w->restore);
+	port_kick(f, p);
+}
+
+static void end(struct fabric *f, struct port *p, unsigned class)
+{
+	bool drop = p->dropping >> class & 1;
+
+	p->deaf &= (uint8_t)~(1u << class);
+	p->dropping &= (uint8_t)~(1u << class);
+	p->lane[class].watchdog_from = PS_NEVER;
+	say(f, p, class, drop, false);
+}
+
+/* watchdog_look() - The time has come to look at a queue */
+void watchdog_look(struct fabric *f, struct port *p, unsigned class)
+{
+	const struct watchdog_params *w = &((struct sw *)p->node)->p.watchdog;
+	struct lane *l = &p->lane[class];
+
+	if (p->deaf >> class & 1) {
+		if (w->on && f->clock.now < l->pause_seen + w->restore)
+			look_later(f, p, class, l->pause_seen + w->restore);
+		else
+			end(f, p, class);
+		return;
+	}
+	bool paused = p->paused >> class & 1;
+	ps_t due = l->paused_since + w->detect;
+	if (!w->on || !paused) {
+		l->watchdog_from = PS_NEVER; /* the next pause asks anew */
+		return;
+	}
+	if (f->clock.now < due || !p->queue[class].head)
+		look_later(f, p, class, f->clock.now < due ? due : f->clock.now + w->detect);
+	else
+		begin(f, p, class, w);
+}
