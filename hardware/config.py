@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from topologies.fabric import Fabric, Nic, Switch
@@ -30,6 +30,10 @@ class Hardware:
     scale_up_rate_bps: float = 3600e9
     scale_up_delay_ns: float = 300.0
     reaction_ns: float = 1_000_000.0
+    switch: Mapping[str, Any] = field(default_factory=dict)
+    """More of a switch, as fabricd names it (docs/fabricd-protocol.md); without: one buffer, no PFC, no ECN."""
+    nic: Mapping[str, Any] = field(default_factory=dict)
+    """More of a NIC, likewise; without: no PFC thresholds, no congestion control, go-back-N."""
 
 
 def tap_name(fabric_id: str, switch: Switch, port: int) -> str:
@@ -72,6 +76,7 @@ def fabricd_config(
         "retry": hardware.retry,
         "rnr_timeout_ns": hardware.rnr_timeout_ns,
         "rnr_retry": hardware.rnr_retry,
+        **hardware.nic,
     }
     return {
         "fabric": fabric_id,
@@ -86,6 +91,7 @@ def fabricd_config(
                 "latency_ns": hardware.switch_latency_ns,
                 "buffer_bytes": hardware.switch_buffer_bytes,
                 "taps": [tap_name(fabric_id, s, port) for port in range(1, s.ports + 1)],
+                **hardware.switch,
             }
             for s in fabric.switches
         ],

@@ -17,6 +17,7 @@ TEXT = "str"
 COUNT = "int64"
 MAYBE = "Int64"  # an integer that some rows do not have
 REAL = "float64"
+BOOL = "bool"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ ABOUT: dict[str, str] = {
     "results": "one row per finished operation: an iteration of a collective at one size, or a flow",
     "ranks": "one row per operation and rank: what `results` is computed from",
     "ports": "one row per port of a switch or NIC, counted until the run's end",
+    "priorities": "one row per port and priority (class) that counted anything",
+    "faults": "one row per fault that was injected",
     "nics": "one row per NIC, with the names that mlx5 gives its counters",
     "qps": "one row per queue pair",
     "switches": "one row per switch",
@@ -87,6 +90,29 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_counters("bytes", tx_bytes="bytes sent, without FCS, preamble and gap", rx_bytes="bytes received, likewise"),
         *_counters("frames", drops="frames dropped here, for whatever reason"),
         *_counters("bytes", queue_max_bytes="most bytes that ever stood in the output queue"),
+        *_counters("frames", ecn_marked="frames marked CE here"),
+    ),
+    "priorities": (
+        _NODE,
+        _PORT,
+        Column("priority", COUNT, "", "class, as in PFC's frames"),
+        *_counters("frames", tx_packets="data frames sent", rx_packets="data frames received"),
+        *_counters("bytes", tx_bytes="bytes of them, with FCS", rx_bytes="likewise"),
+        *_counters(
+            "frames",
+            tx_pause="XOFF frames sent for it",
+            rx_pause="XOFF frames received for it",
+            rx_pause_transition="times that a pause of it began",
+        ),
+        *_counters("us", rx_pause_duration="time that it was paused"),
+        *_counters("frames", ecn_marked="frames marked CE", drops="frames dropped"),
+        *_counters(
+            "bytes",
+            queue_max_bytes="longest output queue",
+            ingress_max_bytes="most of the buffer that came in here ever held",
+            headroom_max_bytes="most of its headroom that was ever used",
+        ),
+        *_counters("", pfcwd_storms="times that the PFC watchdog stepped in"),
     ),
     "nics": (
         Column("nic", TEXT, "", "name of the NIC"),
@@ -103,8 +129,11 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
             local_ack_timeout_err="times that an ACK did not come in time",
             rnr_nak_retry_err="sends given up because the receiver never was ready",
             rx_icrc_encapsulated="received with a wrong ICRC",
+            rx_out_of_buffer="dropped because the receive buffer was full",
+            np_ecn_marked_roce_packets="received with CE",
             np_cnp_sent="congestion notifications sent",
             rp_cnp_handled="congestion notifications acted on",
+            rp_cnp_ignored="congestion notifications that changed no rate",
             retransmitted="sent again",
         ),
     ),
@@ -115,19 +144,32 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_counters("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
         *_counters("packets", tx_packets="packets sent"),
         *_counters("bytes", tx_bytes="bytes sent"),
-        *_counters("packets", retransmitted="packets sent again"),
+        *_counters("packets", retransmitted="packets sent again", cnps="congestion notifications received"),
+        Column("rate_bps", REAL, "bit/s", "rate that congestion control allowed at the run's end"),
+        Column("window_bytes", REAL, "bytes", "window, likewise; 0: none"),
+        Column("generated", BOOL, "", "made by a fault's traffic, without a worker"),
     ),
     "switches": (
         Column("switch", TEXT, "", "name of the switch"),
         *_counters("frames", frames_in="frames that came in", forwarding_drops="frames that no flow forwarded"),
-        *_counters("bytes", buffer_max_bytes="most bytes that ever stood in the shared buffer"),
+        *_counters(
+            "bytes",
+            buffer_max_bytes="most bytes that ever stood in the buffer",
+            buffer_bytes="its size",
+            buffer_used_bytes="what stood in it at the run's end",
+        ),
     ),
     "drops": (
         _NODE,
         _PORT,
-        Column("reason", TEXT, "", "`tail`, `forwarding`, `cable`, `icrc`, `no_qp`, `fault` or `ttl`"),
+        Column("reason", TEXT, "", "as in docs/buffers.md"),
         *_counters("frames", count="how many"),
         Column("headers", TEXT, "", "headers of the last one"),
+    ),
+    "faults": (
+        Column("fault", TEXT, "", "its id"),
+        Column("primitive", TEXT, "", "what fabricd was asked for: frames, params, swap, act or traffic"),
+        *_counters("", hits="frames that it struck, or times that it went on"),
     ),
     "events": (
         Column("time_ns", REAL, "ns, emulated", "when; missing for what the testbed itself saw"),
@@ -141,7 +183,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 # What a number is that a row does not say: a counter that did not count. Everything else is missing.
-_MISSING: dict[str, Any] = {COUNT: 0}
+_MISSING: dict[str, Any] = {COUNT: 0, BOOL: False}
 
 
 def _data(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, list[Any]]]:
@@ -168,7 +210,7 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The same as an Arrow table, for Parquet: a run can so be stored without waiting for pandas to load."""
     import pyarrow as pa
 
-    types = {TEXT: pa.string(), COUNT: pa.int64(), MAYBE: pa.int64(), REAL: pa.float64(), None: None}
+    types = {TEXT: pa.string(), COUNT: pa.int64(), MAYBE: pa.int64(), REAL: pa.float64(), BOOL: pa.bool_(), None: None}
     return pa.table({key: pa.array(values, types[dtype]) for key, dtype, values in _data(name, rows)})
 
 

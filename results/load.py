@@ -92,6 +92,29 @@ class Run:
         return self._frame("drops")
 
     @cached_property
+    def priorities(self) -> pd.DataFrame:
+        """One row per port and priority."""
+        return self._frame("priorities")
+
+    @cached_property
+    def faults(self) -> pd.DataFrame:
+        """One row per injected fault."""
+        return self._frame("faults")
+
+    def series(self, name: str) -> pd.DataFrame:
+        """A time series (results.series.SERIES). Raises StoreError if the run was not sampled."""
+        import pandas as pd
+
+        from results.series import SERIES
+
+        path = self.path / "metrics" / f"{name}.parquet"
+        if name not in SERIES:
+            raise StoreError(f"there is no series called {name!r}", str(self.path), f"there are {', '.join(SERIES)}")
+        if not path.exists():
+            raise StoreError("this run was not sampled", str(self.path), "say measure: {sample: 10us}")
+        return pd.read_parquet(path)
+
+    @cached_property
     def events(self) -> pd.DataFrame:
         """The event log."""
         return self._frame("events")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -15,8 +16,10 @@ from typing import Any
 
 Row = dict[str, Any]
 
+_PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
+
 # The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
-COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops")
+COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops", "faults")
 
 
 def picoseconds(ns: float) -> int:
@@ -127,11 +130,25 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
 
 
 def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:
-    """fabricd's counters as rows of the frames `ports`, `nics`, `qps`, `switches` and `drops`."""
+    """fabricd's counters as rows of the frames of COUNTER_TABLES, and of `priorities`, which are ports' by class."""
     tables = {name: [dict(row) for row in counters.get(name, [])] for name in COUNTER_TABLES}
+    tables["priorities"] = [row for port in tables["ports"] for row in _priority_rows(port)]
     for port in tables["ports"]:
         port["drops"] = sum(port.get("drops", {}).values())
+        port.pop("priorities", None)
     return tables
+
+
+def _priority_rows(port: Mapping[str, Any]) -> list[Row]:
+    """A port's counters by priority, `tx_prio3_pause` and so on, as one row for each priority that counted."""
+    rows: dict[int, Row] = {}
+    for name, value in port.get("priorities", {}).items():
+        match = _PRIORITY.fullmatch(name)
+        if match is None:
+            continue
+        row = rows.setdefault(int(match[2]), {"node": port["node"], "port": port["port"], "priority": int(match[2])})
+        row[match[1] + (match[3] or "")] = value
+    return [rows[priority] for priority in sorted(rows)]
 
 
 def counter_totals(counters: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,10 +157,11 @@ def counter_totals(counters: Mapping[str, Any]) -> dict[str, Any]:
     for drop in counters.get("drops", []):
         drops[drop["reason"]] += drop["count"]
     ports, nics = counters.get("ports", []), counters.get("nics", [])
+    priorities = [row for port in ports for row in _priority_rows(port)]
     return {
         "drops": dict(sorted(drops.items())),
         "ecn_marked": sum(p.get("ecn_marked", 0) for p in ports),
-        "pause_rx": sum(v for row in (*ports, *nics) for k, v in row.items() if k.startswith("rx_") and "pause" in k),
+        "pause_rx": sum(row.get("rx_pause", 0) for row in priorities),
         "retransmitted": sum(n.get("retransmitted", 0) for n in nics),
     }
 

@@ -8,20 +8,21 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
-from hardware.config import Hardware, fabricd_config
+from hardware.config import fabricd_config
 from testbed import ovs, ownership
 from testbed.bringup import Bringup, import_in_background
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
 from testbed.errors import MachineError, UserError
+from testbed.hardware import hardware_of
 from testbed.image import Image, root_of
 from testbed.inventory import topology_text
 from testbed.names import Names
@@ -99,7 +100,7 @@ class Lab:
         directory, fabric = work.dir, work.fabric
         (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
         (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
-        hardware = _hardware(experiment)
+        hardware = hardware_of(experiment)
         clock: dict[str, Any] = {"mode": experiment.clock.mode}
         if work.kernel:
             clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
@@ -329,26 +330,3 @@ def _check_machine() -> None:
     if not os.path.exists("/dev/net/tun"):
         raise MachineError("there is no /dev/net/tun", hint="testbed doctor")
     ovs.tagged()
-
-
-def _hardware(experiment: Experiment) -> Hardware:
-    fabric, nic = experiment.fabric, experiment.fabric.nic
-    scale_up = fabric.scale_up
-    hardware = Hardware(
-        cable_rate_bps=fabric.cable.rate,
-        cable_delay_ns=fabric.cable.delay,
-        switch_latency_ns=fabric.switch.latency,
-        switch_buffer_bytes=fabric.switch.buffer,
-        mtu=nic.mtu,
-        pcie_rate_bps=nic.pcie.rate,
-        pcie_latency_ns=nic.pcie.latency,
-        post_ns=experiment.costs.post,
-        tx_buffer_bytes=nic.tx_buffer,
-        ack_every=nic.ack_every,
-        timeout_ns=nic.timeout,
-        retry=nic.retry,
-        reaction_ns=experiment.control.reaction,
-    )
-    if scale_up is None:
-        return hardware
-    return replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)

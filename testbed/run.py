@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.client import FabricdError
+from results import series
 from results.environment import environment
 from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
 from results.load import event_row
 from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows
 from results.report import report
+from results.series import PLACES, SAMPLES
 from results.store import RunFolder, StoreError
 from testbed import plan as planning
 from testbed import yaml
@@ -172,6 +174,7 @@ class _Attempt:
         """Runs the workers to their end, or to the first failure (then `problem` says which)."""
         steal = StealMeter()
         captures = self._capture(lab)
+        self._sample(lab)
         try:
             with ExitStack() as files:
                 watch = self._start(lab, files)
@@ -261,6 +264,13 @@ class _Attempt:
             lab.fabricd.request("capture", port=port, path=path)
         return list(files.values())
 
+    def _sample(self, lab: Lab) -> None:
+        """Has fabricd write time series, if the experiment asks for them."""
+        if (period := self.experiment.measure.sample) is None:
+            return
+        places = lab.fabricd.request("sample", path=str(self.folder.path / SAMPLES), period_ns=period)
+        self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")})
+
     def _settle(self, lab: Lab, captures: Sequence[str]) -> None:
         """All workers are done: lets the fabric run empty, and takes the counters."""
         self.progress.stage("reading the counters")
@@ -269,6 +279,7 @@ class _Attempt:
         self.counters = lab.fabricd.request("counters")
         for path in captures:
             lab.fabricd.request("capture_stop", path=path)
+        lab.fabricd.request("sample_stop")
 
     def _keep_logs(self, lab: Lab) -> None:
         for log in lab.dir.glob("*.log"):
@@ -298,6 +309,7 @@ class _Attempt:
         frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
         for name, rows in frames.items():
             self.folder.write_frame(name, rows)
+        series.store(self.folder.path)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
         result = RunResult(
             folder=self.folder.final,

@@ -161,6 +161,8 @@ static void event_run(struct fabric *f, const struct event *e)
 		return; /* everything was acknowledged: nothing happens, and no time passes */
 	if (event_kind(e) == EV_WAKE && !worker_wakes(e->a, e->seq))
 		return;
+	if (f->sampler)
+		sample_before(f, e->t);
 	if (e->t > f->clock.now)
 		f->clock.now = e->t;
 	f->clock.events++;

@@ -396,6 +396,7 @@ void fabric_free(struct fabric *f)
 		if (event_kind(&e) == EV_DOORBELL)
 			free(e.a);
 	captures_close(f);
+	sample_stop(f);
 	faults_close(f);
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);

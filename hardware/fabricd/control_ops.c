@@ -193,6 +193,30 @@ static const char *traffic_results(struct fabric *f, struct control_conn *c, con
 	return NULL;
 }
 
+static const char *sample(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *path = json_string_value(json_object_get(request, "path"));
+	const json_t *period = json_object_get(request, "period_ns");
+	double ns = json_number_value(period);
+
+	(void)c;
+	if (!path)
+		return "sample: path is needed";
+	if (!json_is_number(period) || !(ns >= 100) || ns > 1e12)
+		return "sample: period_ns: from 100 to 1e12";
+	sample_places(f, answer);
+	return sample_start(f, path, (ps_t)(ns * PS_PER_NS + 0.5));
+}
+
+static const char *sample_end(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	(void)answer;
+	sample_stop(f);
+	return NULL;
+}
+
 static const char *stop(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	(void)c;
@@ -209,7 +233,7 @@ static const struct {
 	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
 	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
 	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
-	{"stop", stop},
+	{"sample", sample},   {"sample_stop", sample_end},    {"stop", stop},
 };
 
 /* control_line() - Answer one request */

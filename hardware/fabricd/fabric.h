@@ -359,6 +359,10 @@ struct qp {
 	struct generated *generated; /* a flow of the traffic generator, or NULL */
 	/* counters */
 	uint64_t tx_packets, tx_bytes, retransmitted, cnps;
+	struct qp_sample {
+		uint32_t number;
+		uint64_t rate, sent, flying;
+	} sample; /* what was written of it last */
 };
 
 /* ---- workers (worker.c) ---- */
@@ -500,6 +504,7 @@ struct fabric {
 	uint64_t last_frame_id;
 	struct sync *syncs;
 	uint64_t deadlocks;
+	struct sampler *sampler; /* NULL: no time series */
 	struct fault *faults, *healed;
 	uint64_t last_fault, last_fault_order;
 	uint32_t port_count;
@@ -730,6 +735,14 @@ void fault_fold(struct fabric *f, int of, const void *object, void *params);
 extern const uint8_t traffic_payload[];
 void traffic_start(struct fabric *f, struct generated *g);
 void traffic_ended(struct fabric *f, struct generated *g, bool failed);
+
+/* sample.c */
+struct sampler;
+void sample_before(struct fabric *f, ps_t t);
+void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
+const char *sample_start(struct fabric *f, const char *path, ps_t period);
+void sample_stop(struct fabric *f);
+void sample_places(const struct fabric *f, json_t *answer);
 
 /* capture.c */
 const char *capture_start(struct fabric *f, struct port *p, const char *path);

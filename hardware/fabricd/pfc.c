@@ -96,6 +96,7 @@ static void resume(struct fabric *f, struct port *p, unsigned class)
 
 	p->paused &= (uint8_t)~(1u << class);
 	l->paused_total += f->clock.now - l->paused_since;
+	sample_pause(f, p, class, false);
 }
 
 /* pfc_waits() - A port has frames, and all of their classes are paused: look again when the first pause ends */
@@ -143,6 +144,7 @@ static void pause(struct fabric *f, struct port *p, unsigned class, ps_t until)
 		p->paused |= (uint8_t)(1u << class);
 		l->paused_since = f->clock.now;
 		l->pauses++;
+		sample_pause(f, p, class, true);
 		watchdog_paused(f, p, class);
 	} else if (p->node->kind == NODE_SWITCH) {
 		deadlock_look(f, p, class);

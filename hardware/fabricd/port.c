@@ -315,8 +315,10 @@ static void port_cut(struct fabric *f, struct port *p)
 {
 	for (unsigned c = 0; c < CLASSES; c++) {
 		port_flush_class(f, p, c, DROP_CABLE);
-		if (p->paused >> c & 1)
+		if (p->paused >> c & 1) {
 			p->lane[c].paused_total += f->clock.now - p->lane[c].paused_since;
+			sample_pause(f, p, c, false);
+		}
 	}
 	while (p->control.head)
 		frame_free(f, control_pop(p));

@@ -45,6 +45,7 @@ static void begin(struct fabric *f, struct port *p, unsigned class, const struct
 	if (p->paused & bit) {
 		p->paused &= (uint8_t)~bit;
 		p->lane[class].paused_total += f->clock.now - p->lane[class].paused_since;
+		sample_pause(f, p, class, false);
 	}
 	if (w->drop) {
 		p->dropping |= bit;

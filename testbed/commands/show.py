@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+FRAMES = ["ports", "priorities", "nics", "qps", "switches", "drops", "faults", "events"]
+
 if TYPE_CHECKING:
     from results import Run
     from topologies import Fabric
@@ -61,7 +63,7 @@ def show_run(run: str, as_json: bool) -> None:
 
 @command.command("counters")
 @click.argument("run")
-@click.argument("frame", type=click.Choice(["ports", "nics", "qps", "switches", "drops", "events"]), default="ports")
+@click.argument("frame", type=click.Choice(FRAMES), default="ports")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
 def show_counters(run: str, frame: str, as_json: bool) -> None:
     """Show one of the counter tables of RUN (ports by default); columns that are 0 everywhere are left out.

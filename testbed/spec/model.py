@@ -84,9 +84,78 @@ class Cable(Model):
     delay: Time = default("500ns", "propagation delay of every cable", le=MAX_TIME)
 
 
+TrafficClass = Annotated[int, Field(ge=0, le=7)]
+Dscp = Annotated[int, Field(ge=0, le=63)]
+
+
+def _number_keys(value: Any) -> Any:
+    """Keys of a mapping are numbers, also where they are written in quotes (as JSON must)."""
+    if not isinstance(value, dict):
+        return value
+    return {int(k) if isinstance(k, str) and k.isdecimal() else k: v for k, v in value.items()}
+
+
+Weights = Annotated[dict[TrafficClass, Annotated[int, Field(ge=1, le=100)]], BeforeValidator(_number_keys)]
+DscpMap = Annotated[dict[Dscp, TrafficClass], BeforeValidator(_number_keys)]
+
+
+class Ecn(Model):
+    classes: list[TrafficClass] = Field(default=[3, 4], description="classes whose frames are marked")
+    kmin: Size | None = Field(
+        default=None, description="queue up to which nothing is marked (null: by the cable's rate)"
+    )
+    kmax: Size | None = Field(default=None, description="queue above which everything is (null: likewise)")
+    pmax: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: likewise)"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.kmin is not None and self.kmax is not None and self.kmin > self.kmax:
+            raise fault("kmin is larger than kmax", "marking grows from kmin to kmax", ["kmin"])
+        if (self.kmin is None) != (self.kmax is None):
+            raise fault("kmin and kmax go together", "give both, or none", ["kmin" if self.kmax else "kmax"])
+        return self
+
+
+class Scheduler(Model):
+    strict: list[TrafficClass] = Field(
+        default=[6, 7], description="classes that go first, the highest before the others"
+    )
+    weights: Weights = Field(
+        default=dict.fromkeys(range(6), 1), description="shares of the other classes (deficit round robin)"
+    )
+
+
+class Watchdog(Model):
+    detect: Time = default("400ms", "a queue that is paused for so long without a break is stormed", gt=0, le=MAX_TIME)
+    restore: Time = default("2s", "over when no pause has come for so long", gt=0, le=MAX_TIME)
+    action: Literal["drop", "forward"] = Field(
+        default="drop", description="throw away what the queue holds and gets, or no longer heed the pause"
+    )
+
+
 class Switch(Model):
     latency: Time = default("500ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
     buffer: Size = default("32MB", "packet buffer of a switch, shared by its ports", gt=0)
+    alpha: float = Field(
+        default=0.125, ge=1 / 1024, le=64, allow_inf_nan=False,
+        description="a group or lossy queue may hold alpha x what is free of the shared buffer",
+    )  # fmt: skip
+    reserve: Size = default("4KB", "of the buffer for each port and lossless class alone", le=10**12)
+    headroom: Size | None = Field(
+        default=None,
+        description="of each port and lossless class for what comes after XOFF (null: what the cables need)",
+    )
+    xon_offset: Size = default("3KB", "XON when a group is so far below its threshold", le=10**12)
+    lossless: list[TrafficClass] = Field(default=[3, 4], description="classes with PFC")
+    dscp: DscpMap = Field(
+        default={26: 3, 28: 4, 48: 6}, description="class of a frame by its DSCP; all others are in class 0"
+    )
+    pfc: bool = Field(default=True, description="send pauses and heed them")
+    ecn: Ecn | None = Field(default_factory=Ecn, description="marking of frames in long queues (null: none)")
+    scheduler: Scheduler = Field(default_factory=Scheduler, description="which class goes first")
+    watchdog: Watchdog | None = Field(default_factory=Watchdog, description="what ends a pause storm (null: nothing)")
 
 
 class Pcie(Model):
@@ -101,6 +170,8 @@ class Nic(Model):
     timeout: Time = default("2ms", "without an acknowledgement for so long, send again", gt=0, le=MAX_TIME)
     retry: int = Field(default=7, ge=0, le=1000, description="timeouts in a row until the queue pair fails")
     tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
+    rx_buffer: Size = default("512KiB", "what has come in and not yet gone over PCIe, at most (0B: no end)", le=10**12)
+    pfc: bool = Field(default=True, description="send pauses when the receive buffer fills, and heed them")
 
 
 class ScaleUp(Model):
@@ -191,9 +262,38 @@ class Control(Model):
         return value
 
 
+class CongestionControl(Model):
+    """`NAME` or `{NAME: {PARAMETERS}}`; `values` are the parameters given, `set` a named set of them."""
+
+    name: str
+    set: str | None = None
+    values: dict[str, float] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any) -> Any:
+        return known.congestion_control(value)
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return known.congestion_control_written(self.name, self.set, self.values)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return known.congestion_control_schema()
+
+
 class Transport(Model):
-    cc: Literal["none"] = Field(default="none", description="congestion control of every queue pair")
-    recovery: Literal["go_back_n"] = Field(default="go_back_n", description="what is sent again after a loss")
+    cc: CongestionControl = default("none", "congestion control of every queue pair: a name, or {NAME: {PARAMETERS}}")
+    recovery: Literal["go_back_n", "selective_repeat"] = Field(
+        default="go_back_n", description="what is sent again after a loss: everything from there on, or what was lost"
+    )
+    reorder_packets: int = Field(
+        default=1024, ge=1, le=1 << 16, description="selective repeat: packets that a NIC keeps out of order, at most"
+    )
+    dscp: Dscp = Field(default=26, description="DSCP of data packets")
+    ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
+    cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
 
 
 class CollectiveStep(Model):
@@ -281,6 +381,12 @@ class Costs(Model):
     wake: Time = default("0ns", "host time to notice a completion", le=MAX_TIME)
 
 
+class Measure(Model):
+    sample: Annotated[Time, Field(ge=1000, le=1e12)] | None = Field(
+        default=None, description="time series: a sample of queues, buffers, rates and pauses so often (null: none)"
+    )
+
+
 def _no_faults_yet(value: Any) -> Any:
     if not isinstance(value, list):
         raise fault("inject is a list", "write [] or leave it out")
@@ -310,6 +416,7 @@ class Experiment(Model):
     capture: list[str] = Field(
         default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"
     )
+    measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
 

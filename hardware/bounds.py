@@ -1,0 +1,68 @@
+"""What follows from the hardware's parameters: headroom, ECN profiles, the idle fabric's round-trip time."""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from topologies.fabric import Fabric
+
+WIRE_OVERHEAD = 24  # FCS, preamble and gap
+PAUSE_WIRE = 64 + 20
+ROCE_HEADERS = 14 + 20 + 8 + 12 + 16 + 4 + 4  # Ethernet, IPv4, UDP, BTH, RETH, immediate, ICRC
+TELEMETRY = 16 + 5 * 16
+ACK_FRAME = 14 + 20 + 8 + 12 + 4 + 4
+
+ECN_PROFILES = {25e9: (100, 400, 0.2), 50e9: (200, 800, 0.2), 100e9: (400, 1600, 0.2), 200e9: (300, 1200, 0.8),
+                400e9: (800, 3200, 0.2)}  # fmt: skip
+"""Cable rate -> Kmin and Kmax in KB, and Pmax (SimAI's defaults)."""
+
+
+def ser_ns(frame_bytes: int, rate_bps: float) -> float:
+    """Time of a frame (without FCS) on a cable, preamble and gap included."""
+    return max(frame_bytes + 4, 64) * 8e9 / rate_bps + 20 * 8e9 / rate_bps
+
+
+def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_bytes: int) -> int:
+    """Frames that may still come in from the one that makes a switch send XOFF, that one included.
+
+    XOFF waits for a frame of `reverse_bytes` that has just started the other way, takes its own serialization and the
+    cable's delay; what is then on the cable, and the frame that has just started, still comes.
+    """
+    wait = ser_ns(reverse_bytes, rate_bps) if reverse_bytes else 0.0
+    pause = PAUSE_WIRE * 8e9 / rate_bps
+    return int((2 * delay_ns + wait + pause) / ser_ns(frame_bytes, rate_bps)) + 2
+
+
+def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int) -> int:
+    """Headroom that a lossless class needs so that nothing is lost, whatever goes the other way."""
+    frame = mtu + ROCE_HEADERS + TELEMETRY
+    return headroom_frames(rate_bps, delay_ns, frame, frame) * frame
+
+
+def ecn_profile(rate_bps: float) -> tuple[int, int, float]:
+    """Kmin and Kmax in bytes and Pmax for a cable rate: of the nearest lower one listed; below 25G in proportion."""
+    lower = [r for r in ECN_PROFILES if r <= rate_bps] or [25e9]
+    kmin, kmax, pmax = ECN_PROFILES[max(lower)]
+    share = min(rate_bps / 25e9, 1.0)
+    return max(int(kmin * 1000 * share), 1), max(int(kmax * 1000 * share), 2), pmax
+
+
+def dctcp_threshold(rate_bps: float) -> int:
+    """DCTCP's K in bytes: 3 KB for each Gbit/s."""
+    return max(int(3000 * rate_bps / 1e9), 1)
+
+
+def most_switches(fabric: Fabric) -> int:
+    """Switches on the longest of the shortest paths between two NICs."""
+    lengths = dict(nx.all_pairs_shortest_path_length(fabric.graph))
+    nics = [n.name for n in fabric.nics]
+    return max((lengths[a][b] - 1 for a in nics for b in nics if a != b and b in lengths[a]), default=1)
+
+
+def base_rtt_ns(
+    switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, pcie_bps: float, pcie_ns: float
+) -> float:
+    """From asking for a packet's payload over PCIe to its acknowledgement, in an idle fabric."""
+    frame = ser_ns(mtu + ROCE_HEADERS, rate_bps)
+    ack = ser_ns(ACK_FRAME, rate_bps)
+    return mtu * 8e9 / pcie_bps + pcie_ns + (switches + 1) * (frame + ack + 2 * delay_ns) + 2 * switches * latency_ns

@@ -1,0 +1,186 @@
+"""Congestion controls: one entry each, with its parameters, their defaults and where these come from.
+
+The experiment file is validated against these entries and fabricd is configured from them; what a control does is in
+fabricd/cc_<name>.c, and docs/congestion-control.md is written from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+Default = float | Callable[["Setting"], float]
+SUFFIX = {"rate": "_bps", "time": "_ns", "size": "_bytes", "number": ""}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What defaults may depend on: the NICs' line rate in bit/s, the longest path's idle round trip in ns, the MTU."""
+
+    line_rate_bps: float
+    base_rtt_ns: float
+    mtu: int
+
+    @property
+    def bdp_bytes(self) -> float:
+        return self.line_rate_bps / 8 * self.base_rtt_ns * 1e-9
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`kind` is rate (bit/s), time (ns), size (bytes) or number."""
+
+    name: str
+    kind: str
+    default: Default
+    about: str
+    least: float = 0.0
+    most: float = 1e15
+
+    @property
+    def key(self) -> str:
+        """Its name in fabricd's configuration."""
+        return self.name + SUFFIX[self.kind]
+
+    def value(self, setting: Setting) -> float:
+        return self.default(setting) if callable(self.default) else self.default
+
+
+@dataclass(frozen=True)
+class Control:
+    """A congestion control. `sets` are named sets of its parameters; the first is the default one."""
+
+    name: str
+    summary: str
+    source: str
+    parameters: tuple[Parameter, ...] = ()
+    sets: Mapping[str, Mapping[str, Default]] = field(default_factory=dict)
+
+    @property
+    def by_name(self) -> dict[str, Parameter]:
+        return {p.name: p for p in self.parameters}
+
+    def values(self, setting: Setting, given: Mapping[str, float], named_set: str | None = None) -> dict[str, float]:
+        """Every parameter's value: what is given, else what the named set says, else the default."""
+        chosen = dict(self.sets[named_set or next(iter(self.sets))]) if self.sets else {}
+        values = {}
+        for p in self.parameters:
+            default = chosen.get(p.name, p.default)
+            values[p.name] = float(given.get(p.name, default(setting) if callable(default) else default))
+        return values
+
+
+def _scaled(mbps_at_25g: float) -> Callable[[Setting], float]:
+    return lambda s: mbps_at_25g * 1e6 * s.line_rate_bps / 25e9
+
+
+_MIN_RATE = Parameter("min_rate", "rate", 100e6, "the rate never goes below")
+_BASE_RTT = Parameter("base_rtt", "time", lambda s: s.base_rtt_ns, "round-trip time of the idle fabric (longest path)")
+_WINDOW = Parameter("window", "size", lambda s: 2 * s.bdp_bytes + 32 * s.mtu, "bytes under way at most")
+_BETA = Parameter("beta", "number", 0.8, "strength of the decrease", most=1.0)
+_MAX_DECREASE = Parameter("max_decrease", "number", 0.5, "largest decrease in one round trip", most=1.0)
+
+CONTROLS: dict[str, Control] = {
+    c.name: c
+    for c in (
+        Control("none", "line rate; held back by PFC and loss alone", ""),
+        Control(
+            "dcqcn",
+            "rate control by congestion notifications (CNPs)",
+            "Zhu et al., SIGCOMM 2015",
+            (
+                _MIN_RATE,
+                Parameter("ai", "rate", 40e6, "additive increase"),
+                Parameter("hai", "rate", 200e6, "hyper increase"),
+                Parameter("g", "number", 1 / 256, "weight of a notification in alpha", most=1.0),
+                Parameter("alpha_timer", "time", 55e3, "without a notification for so long alpha shrinks", least=1),
+                Parameter("rate_timer", "time", 55e3, "an increase so often", least=1),
+                Parameter("byte_counter", "size", 10e6, "and one each so many bytes sent (0: off)"),
+                Parameter("fast_recovery", "number", 5, "increases that halve the gap to the target first", most=100),
+                Parameter("decrease_gap", "time", 0, "between two decreases at least"),
+                Parameter("cnp_gap", "time", 50e3, "between two notifications of one flow at least"),
+            ),
+            {
+                "scaled": {
+                    "ai": lambda s: s.line_rate_bps / 1000, "hai": lambda s: s.line_rate_bps / 200,
+                    "byte_counter": lambda s: 10e6 * s.line_rate_bps / 40e9,
+                },
+                "hpcc": {
+                    "ai": _scaled(5), "hai": _scaled(50), "alpha_timer": 1e3, "rate_timer": 300e3, "byte_counter": 0,
+                    "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 4e3,
+                },
+                "paper": {},
+                "ns3_rdma": {"rate_timer": 60e3, "byte_counter": 300_000},
+                "simai": {"ai": 50e6, "hai": 100e6, "rate_timer": 900e3, "alpha_timer": 1e3, "byte_counter": 0,
+                          "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 4e3},
+                "connectx5": {"ai": 5e6, "hai": 50e6, "g": 5 / 1024, "rate_timer": 300e3, "alpha_timer": 1e3,
+                              "byte_counter": 32767, "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 2e3},
+            },
+        ),
+        Control(
+            "dctcp",
+            "a window by the share of marked packets",
+            "Alizadeh et al., SIGCOMM 2010",
+            (
+                _MIN_RATE, _BASE_RTT, _WINDOW,
+                Parameter("g", "number", 1 / 16, "weight of a round trip in alpha", most=1.0),
+            ),
+        ),
+        Control(
+            "timely",
+            "rate control by the gradient of the round-trip time",
+            "Mittal et al., SIGCOMM 2015",
+            (
+                _MIN_RATE, _BETA,
+                Parameter("ai", "rate", _scaled(25), "additive increase"),
+                Parameter("ewma", "number", 0.875, "weight of a new difference", most=1.0),
+                Parameter("t_low", "time", 50e3, "below this round-trip time the rate always grows"),
+                Parameter("t_high", "time", 500e3, "above this it always shrinks"),
+                Parameter("min_rtt", "time", 20e3, "what the gradient is measured against", least=1),
+                Parameter("hai_after", "number", 5, "increases in a row before they get five times as large", most=1e6),
+            ),
+        ),
+        Control(
+            "swift",
+            "a window by delay against a target",
+            "Kumar et al., SIGCOMM 2020",
+            (
+                _MIN_RATE, _BASE_RTT, _WINDOW, _BETA, _MAX_DECREASE,
+                Parameter("base_target", "time", 20e3, "delay aimed at, without switches"),
+                Parameter("hop_scale", "time", 1e3, "and so much more for each switch on the way"),
+                Parameter("flow_range", "time", 40e3, "most that a small window adds to the target"),
+                Parameter("flow_min_window", "number", 0.1, "window in packets where it adds that", least=1e-3),
+                Parameter("flow_max_window", "number", 100, "and where it adds nothing", least=1e-3),
+                Parameter("ai_packets", "number", 1, "additive increase a round trip, in packets", most=1000),
+            ),
+        ),
+        Control(
+            "hpcc",
+            "a window by in-band telemetry of the switches",
+            "Li et al., SIGCOMM 2019",
+            (
+                _MIN_RATE, _BASE_RTT, _WINDOW,
+                Parameter("eta", "number", 0.95, "utilization aimed at", least=0.1, most=1.0),
+                Parameter("max_stage", "number", 5, "additive steps between two multiplicative ones", most=100),
+                Parameter("ai", "rate", _scaled(50), "additive increase"),
+            ),
+        ),
+        Control(
+            "nscc",
+            "a window by queueing delay and ECN (Ultra Ethernet)",
+            "UEC 1.0, 3.6.13",
+            (
+                _MIN_RATE, _BASE_RTT, _WINDOW, _BETA, _MAX_DECREASE,
+                Parameter("target_queue", "time", lambda s: 0.75 * s.base_rtt_ns, "queueing delay aimed at", least=1),
+                Parameter("g", "number", 0.25, "proportional increase for each acknowledged byte", most=10.0),
+                Parameter("ai_packets", "number", 0.25, "fair increase a round trip, in packets", most=1000),
+            ),
+        ),
+    )
+}  # fmt: skip
+
+
+def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:
+    """`cc` of a NIC in fabricd's configuration."""
+    parameters = CONTROLS[name].by_name
+    return {"algorithm": name, "params": {parameters[k].key: v for k, v in values.items()}}

@@ -1,0 +1,131 @@
+"""From an experiment to the parameters of its hardware, with everything worked out that it leaves to be worked out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hardware import bounds, cc
+from hardware.config import Hardware
+from topologies.fabric import Fabric
+
+if TYPE_CHECKING:
+    from testbed.spec import Experiment
+    from testbed.spec.model import Switch
+
+
+def hardware_of(experiment: Experiment) -> Hardware:
+    """What fabricd is configured with."""
+    fabric, nic, transport = experiment.fabric, experiment.fabric.nic, experiment.transport
+    scale_up = fabric.scale_up
+    hardware = Hardware(
+        cable_rate_bps=fabric.cable.rate,
+        cable_delay_ns=fabric.cable.delay,
+        switch_latency_ns=fabric.switch.latency,
+        switch_buffer_bytes=fabric.switch.buffer,
+        mtu=nic.mtu,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        post_ns=experiment.costs.post,
+        tx_buffer_bytes=nic.tx_buffer,
+        ack_every=nic.ack_every,
+        timeout_ns=nic.timeout,
+        retry=nic.retry,
+        reaction_ns=experiment.control.reaction,
+        switch=_switch(experiment),
+        nic={
+            "pfc": nic.pfc,
+            "lossless": fabric.switch.lossless,
+            **receive_thresholds(nic.rx_buffer, fabric.cable.rate, fabric.cable.delay, nic.mtu),
+            "recovery": transport.recovery,
+            "reorder_packets": transport.reorder_packets,
+            **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
+            "cc": congestion_control(experiment, experiment.build_fabric()),
+        },
+    )
+    if scale_up is None:
+        return hardware
+    return replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)
+
+
+def ecn_of(experiment: Experiment) -> tuple[int, int, float]:
+    """Kmin and Kmax in bytes, and Pmax: as said, else DCTCP's threshold for that control, else by the cables' rate."""
+    ecn, rate = experiment.fabric.switch.ecn, experiment.fabric.cable.rate
+    assert ecn is not None
+    kmin, kmax, pmax = bounds.ecn_profile(rate)
+    if experiment.transport.cc.name == "dctcp":
+        kmin = kmax = bounds.dctcp_threshold(rate)
+        pmax = 1.0
+    if ecn.kmin is not None and ecn.kmax is not None:
+        kmin, kmax = ecn.kmin, ecn.kmax
+    return kmin, kmax, pmax if ecn.pmax is None else ecn.pmax
+
+
+def headroom_of(experiment: Experiment) -> int:
+    """Bytes of headroom of each port and lossless class."""
+    fabric = experiment.fabric
+    if fabric.switch.headroom is not None:
+        return fabric.switch.headroom
+    return bounds.headroom_bytes(fabric.cable.rate, fabric.cable.delay, fabric.nic.mtu)
+
+
+def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
+    """What defaults of congestion controls depend on."""
+    fabric = experiment.fabric
+    rtt = bounds.base_rtt_ns(
+        bounds.most_switches(graph),
+        rate_bps=fabric.cable.rate,
+        delay_ns=fabric.cable.delay,
+        latency_ns=fabric.switch.latency,
+        mtu=fabric.nic.mtu,
+        pcie_bps=fabric.nic.pcie.rate,
+        pcie_ns=fabric.nic.pcie.latency,
+    )
+    return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu)
+
+
+def congestion_control(experiment: Experiment, graph: Fabric) -> dict[str, object]:
+    """`cc` of every NIC."""
+    chosen = experiment.transport.cc
+    values = cc.CONTROLS[chosen.name].values(setting_of(experiment, graph), chosen.values, chosen.set)
+    return cc.fabricd_cc(chosen.name, values)
+
+
+def receive_thresholds(rx_buffer: int, rate_bps: float, delay_ns: float, mtu: int) -> dict[str, int]:
+    """A NIC sends XOFF when what may still come just fits, and XON two packets below that."""
+    xoff = max(rx_buffer - bounds.headroom_bytes(rate_bps, delay_ns, mtu), rx_buffer // 2)
+    return {"rx_buffer_bytes": rx_buffer, "rx_xoff_bytes": xoff, "rx_xon_bytes": max(xoff - 2 * mtu, 0)}
+
+
+def _switch(experiment: Experiment) -> dict[str, Any]:
+    switch = experiment.fabric.switch
+    ecn = {}
+    if switch.ecn is not None:
+        kmin, kmax, pmax = ecn_of(experiment)
+        ecn = {str(c): {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax} for c in switch.ecn.classes}
+    watchdog = switch.watchdog and {
+        "detect_ns": switch.watchdog.detect,
+        "restore_ns": switch.watchdog.restore,
+        "action": switch.watchdog.action,
+    }
+    return {
+        "alpha": switch.alpha,
+        "reserve_bytes": switch.reserve,
+        "headroom_bytes": headroom_of(experiment),
+        "xon_offset_bytes": switch.xon_offset,
+        "lossless": switch.lossless if switch.pfc else [],
+        "dscp": {str(d): switch.dscp.get(d, 0) for d in range(64)},
+        "pfc": switch.pfc,
+        "ecn": ecn,
+        "strict": switch.scheduler.strict,
+        "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
+        "watchdog": watchdog,
+    }
+
+
+def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
+    """DSCP and class of what NICs send: a NIC queues it as the switch will."""
+    found: dict[str, int] = {}
+    for what, value in dscp.items():
+        found |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
+    return found
