@@ -13,16 +13,18 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar
 
-from controllers import openflow
+from controllers import faults, openflow
 from controllers.bridge import Bridge, Change
 from controllers.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.fabricd import SUBSCRIBE, FabricdLink
+from controllers.faults import FaultError
 from controllers.ports import DownPorts
+from controllers.revalidation import revalidated
 from controllers.routes import Router
 from topologies.fabric import Cable, Fabric
 
@@ -98,6 +100,7 @@ class Controller(App):
         self.subscribed = self.link is None
         self.announced = False
         self.avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
+        self.faults: dict[str, Mapping[str, Any]] = {}  # forwarding faults that are on, by id
         for name, flows in self.router.flows().items():
             self.bridges[name].wanted = frozenset(flows)
 
@@ -171,7 +174,10 @@ class Controller(App):
     def fabricd_says(self, ev: Any) -> None:
         changed = []
         for message in ev.messages:
-            if message.get("event") == "port":
+            if message.get("event") == "act":
+                self._act(message)
+                self.unsettled.append(message["id"])
+            elif message.get("event") == "port":
                 name, port, up = message["switch"], message["port"], message["up"]
                 if self._is_port(name, port):
                     self.ports.fabricd_says((name, port), up)
@@ -185,6 +191,19 @@ class Controller(App):
             self._reroute(f"{', '.join(changed)}, says fabricd")
         self._settle()
 
+    def _act(self, message: Mapping[str, Any]) -> None:
+        """A forwarding fault goes on or off."""
+        fault, on, before = message["fault"], message["on"], dict(self.faults)
+        if on:
+            self.faults[fault] = message["spec"]
+        else:
+            self.faults.pop(fault, None)
+        try:
+            self._follow(f"fault {fault} {'on' if on else 'off'}")
+        except (FaultError, KeyError, IndexError, TypeError) as error:
+            self.faults = before
+            self.log.error("fault %s cannot be put in: %r", fault, error)
+
     # Flows follow
 
     def _reroute(self, why: str) -> None:
@@ -193,9 +212,14 @@ class Controller(App):
         if avoid == self.avoided:
             return
         self.avoided = avoid
+        self._follow(why)
+
+    def _follow(self, why: str) -> None:
+        """Make the switches' flows what routes and faults say, and send what that changes.  Raises FaultError."""
         began = time.perf_counter()
         sent = [0, 0, 0]
-        for name, flows in self.router.flows(self.ports.down).items():
+        tables = faults.apply(self.fabric, self.router.flows(self.ports.down), list(self.faults.values()))
+        for name, flows in tables.items():
             bridge = self.bridges[name]
             bridge.wanted = frozenset(flows)
             if change := bridge.change():
@@ -224,6 +248,8 @@ class Controller(App):
             flows = sum(len(bridge.wanted) for bridge in self.bridges.values())
             self.log.info("%d switches programmed with %d flows", len(self.bridges), flows)
             say({"programmed": len(self.bridges), "flows": flows})
+        if self.unsettled:
+            revalidated()
         for waiting in self.unsettled:
             if self.link is not None:
                 self.link.settled(waiting)

@@ -38,7 +38,7 @@ class FabricdLink:
                     self._log.info("fabricd: connected")
                     unreachable = False
                     self._socket = connection
-                    self._send({"id": SUBSCRIBE, "op": "subscribe", "settles": True})
+                    self._send({"id": SUBSCRIBE, "op": "subscribe", "settles": True, "acts": "controller"})
                     self._read(connection)
                     self._log.warning("fabricd: connection closed")
             except OSError as error:

@@ -61,11 +61,18 @@ class Resubmit:
 
 
 @dataclass(frozen=True)
+class SetDscp:
+    """Give the packet another DSCP, and so another class from here on."""
+
+    value: int
+
+
+@dataclass(frozen=True)
 class AnswerArp:
     """Turn the ARP request into its reply (the MAC is 02:00 and the address asked for) and send it back."""
 
 
-Action = Output | Hash | Load | Resubmit | AnswerArp
+Action = Output | Hash | Load | Resubmit | SetDscp | AnswerArp
 MatchValue = int | str | tuple[str, str]
 
 

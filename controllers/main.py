@@ -36,7 +36,9 @@ def main(argv: list[str] | None = None) -> None:
 
     try:
         fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
-        settings = Settings(fabric, Router(fabric, options.routing), options.dpid_base, options.fabricd)
+        settings = Settings(
+            fabric, Router(fabric, options.routing, dateline=options.dateline), options.dpid_base, options.fabricd
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = error.what if isinstance(error, RoutingError) else f"not a fabric: {error!r}"
         fail(f"{options.fabric}: {what}")
@@ -65,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fabricd", metavar="SOCKET", help="fabricd's control socket")
     parser.add_argument("--routing", choices=list(ROUTINGS), default="ecmp")
+    parser.add_argument("--dateline", action="store_true", help="torus, ring: a second class for what wraps around")
     parser.add_argument("--log", metavar="FILE", help="log there instead of on standard error")
     return parser
 

@@ -16,6 +16,7 @@ from controllers.flows import (
     Load,
     Output,
     Resubmit,
+    SetDscp,
 )
 
 # The same flow always takes the same way, from one run and one machine to the next: everything that the hash
@@ -110,6 +111,8 @@ def _actions(parser: Any, action: Action) -> list[Any]:
             return [parser.NXActionRegLoad(nicira_ext.ofs_nbits(0, 31), f"reg{register_number}", value)]
         case Resubmit(table):
             return [parser.NXActionResubmitTable(in_port=ofproto.OFPP_IN_PORT & 0xFFFF, table_id=table)]
+        case SetDscp(value):
+            return [parser.OFPActionSetField(ip_dscp=value)]
         case AnswerArp():
             return _answer_arp(parser)
 

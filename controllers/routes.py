@@ -8,11 +8,12 @@ cables.  Destinations are aggregated into prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from controllers import dimension_order, ecmp
+from controllers.dateline import Dateline, with_dscp
 from controllers.distances import Toward, live_links, shortest
 from controllers.flows import Flow, arp_responder, members, to_network
 from controllers.prefixes import PrefixTree
@@ -59,7 +60,7 @@ ROUTINGS = {
 class Router:
     """The flows of one fabric under one routing.  Raises RoutingError if they do not go together."""
 
-    def __init__(self, fabric: Fabric, routing: str = "ecmp") -> None:
+    def __init__(self, fabric: Fabric, routing: str = "ecmp", *, dateline: bool = False) -> None:
         known = ROUTINGS.get(routing)
         if known is None:
             raise RoutingError(f"unknown routing '{routing}'", f"known: {', '.join(ROUTINGS)}")
@@ -68,6 +69,7 @@ class Router:
             raise RoutingError(f"routing '{routing}' does not fit a {fabric.kind}", f"it is for {kinds}; use ecmp")
         self.fabric = fabric
         self._split = known.split
+        self._dateline = Dateline(fabric) if dateline and fabric.kind in GRIDS else None
         self._tree = PrefixTree(sorted(int(n.ip) for n in fabric.nics))
         self._nic_ports: dict[str, list[tuple[int, int]]] = {s.name: [] for s in fabric.switches}
         for nic in fabric.nics:
@@ -94,11 +96,21 @@ class Router:
             for ports, nics in groups.items()
             for network in self._tree.cover(nics)
         ]
+        if self._dateline is not None:
+            flows += self._dateline_flows(self._dateline, switch, groups)
         flows += [to_network(IPv4Network(address), (port,)) for address, port in self._nic_ports[switch.name]]
         flows += [flow for ports in groups if len(ports) > 1 for flow in members(ports)]
         if self._nic_ports[switch.name]:
             flows.append(arp_responder(self._tree.network))
         return flows
+
+    def _dateline_flows(self, dateline: Dateline, switch: Switch, groups: dict[tuple[int, ...], int]) -> Iterator[Flow]:
+        """For each destination, the flow of the data frames that change their class here."""
+        for ports, nics in groups.items():
+            far = sum(self._tree.bit[ip] for ip in dateline.across(switch, ports[0])) & nics
+            for across, mask in ((True, far), (False, nics & ~far)):
+                for network in self._tree.cover(mask):
+                    yield with_dscp(to_network(network, ports), across)
 
 
 def routes(fabric: Fabric, down: Set[tuple[str, int]] = frozenset(), routing: str = "ecmp") -> dict[str, list[Flow]]:

@@ -70,7 +70,7 @@ def read(samples: Path, places: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     qps = {int(r["index"]): (int(r["cls"]), int(r["value"]) & 0xFFFFFFFF, int(r["value"]) >> 32)
            for r in records[records["kind"] == _QP]}  # fmt: skip
 
-    def of(kind: int) -> np.ndarray:
+    def of(kind: int) -> Any:
         return records[records["kind"] == kind]
 
     frames = {

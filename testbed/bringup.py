@@ -99,13 +99,13 @@ class Bringup:
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 
-    def start_controller(self, routing: str) -> Controller:
+    def start_controller(self, routing: str, *, dateline: bool) -> Controller:
         """Starts the controller; it waits for fabricd and for the switches by itself."""
         port = _free_port()
         log, out = self.dir / "controller.log", self.dir / "controller.out"
         argv = [sys.executable, "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
         argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base), "--routing", routing]
-        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log)]
+        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log), *(["--dateline"] if dateline else [])]
         with out.open("wb") as stdout, log.open("ab") as stderr:
             process = self.spawn(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         self.journal.made({"controller": Process.of(process.pid)})

@@ -36,17 +36,24 @@ class Evidence:
     def failed(self) -> bool:
         """Whether anything seen so far means that the run cannot be completed."""
         return bool(self.errors or self.absent or self.lossy or self.fabricd_exit is not None) or any(
-            True for _ in (*self.of("worker_lost", "worker_hung", "stalled", "qp_error"), *self.crashed())
+            True
+            for _ in (*self.of("worker_lost", "worker_hung", "stalled", "qp_error"), *self.deadlocks(), *self.crashed())
         )
 
     @property
     def clear(self) -> bool:
         """Whether nothing that may still come in could tell more about the cause."""
-        return bool(self.absent or self.lossy or self.fabricd_exit is not None) or any(self.of("worker_hung"))
+        return bool(self.absent or self.lossy or self.fabricd_exit is not None) or any(
+            (*self.of("worker_hung"), *self.deadlocks())
+        )
 
     def of(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Events of these kinds; those of ranks that were done already do not count."""
         return (e for e in self.events if e["event"] in kinds and e.get("rank") not in self.done)
+
+    def deadlocks(self) -> Iterator[dict[str, Any]]:
+        """Deadlocks that no watchdog will break."""
+        return (e for e in self.of("deadlock") if not e.get("watchdog"))
 
     def crashed(self) -> Iterator[int]:
         """Ranks whose process ended before it was done, and that did not say why."""
@@ -56,7 +63,7 @@ class Evidence:
 
 def diagnose(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem:
     """Why the run failed. `logs` is where rank<N>.log and fabricd.log are."""
-    causes = (_fabricd, _absent, _dead_worker, _hung_worker, _no_flow, _gave_up, _worker_error, _stalled)
+    causes = (_fabricd, _absent, _dead_worker, _deadlock, _hung_worker, _no_flow, _gave_up, _worker_error, _stalled)
     found = (cause(evidence, fabric, logs) for cause in causes)
     return next((problem for problem in found if problem), Problem("the run failed for a reason that left no trace"))
 
@@ -93,6 +100,19 @@ def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         hint = f"if nobody killed it, it may have run out of its memory limit (workers.memory); {hint}"
     return Problem(f"rank {rank}: {how} before it was done{reason}", _place(rank, fabric), hint)
+
+
+def _deadlock(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
+    event = next(evidence.of("deadlock"), None)
+    if event is None:
+        return None
+    circle = [f"{p['switch']} port {p['port']}" for p in event["ports"]]
+    what = f"deadlock: buffers wait for each other in class {event['ports'][0]['class']}: {' -> '.join(circle)}"
+    return Problem(
+        what,
+        circle[0],
+        "on a torus or ring control.dateline keeps buffers free of circles; fabric.switch.watchdog can break one",
+    )
 
 
 def _hung_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:

@@ -106,7 +106,7 @@ class Lab:
             clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
         mininet = import_in_background("testbed.net")
         holder = work.start_holder()
-        controller = work.start_controller(experiment.control.routing)
+        controller = work.start_controller(experiment.control.routing, dateline=experiment.control.dateline)
         config = fabricd_config(fabric, hardware, fabric_id=work.record.id, clock=clock, seed=experiment.seed)
         if work.kernel:
             pids = work.take_hosts(holder)

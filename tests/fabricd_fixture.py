@@ -24,6 +24,7 @@ from typing import Any
 import networkx as nx
 
 import topologies
+from controllers.revalidation import revalidated
 from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config, fence_name, tap_name
@@ -222,6 +223,7 @@ class BareFabric:
     def ofctl(self, *arguments: str, flows: Sequence[str] = ()) -> str:
         command = ["ovs-ofctl", "-OOpenFlow13", *arguments]
         done = subprocess.run(command, input="\n".join(flows) + "\n", text=True, check=True, capture_output=True)
+        revalidated()  # only then no frame meets the old flows
         return done.stdout
 
     def worker_socket(self, rank: int) -> Path:

@@ -96,14 +96,17 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 		abort();
 	if (leads_back(&w, p, class)) {
 		json_t *circle = json_array();
+		bool watchdog = false; /* will break it */
 		for (unsigned i = 0; i < w.depth; i++) {
-			((struct sw *)w.path[i].port->node)->deadlock_said = true;
+			struct sw *s = (struct sw *)w.path[i].port->node;
+			s->deadlock_said = true;
+			watchdog = watchdog || (s->p.watchdog.on && s->p.watchdog.drop);
 			json_array_append_new(circle, json_pack("{s:s, s:i, s:i}", "switch", w.path[i].port->node->name,
 								"port", (int)w.path[i].port->number, "class",
 								(int)w.path[i].class));
 		}
 		f->deadlocks++;
-		control_event(f, "deadlock", json_pack("{s:o}", "ports", circle));
+		control_event(f, "deadlock", json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
 	}
 	free(w.seen);
 }

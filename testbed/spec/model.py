@@ -254,6 +254,11 @@ class Control(Model):
     )
     reaction: Time = default("1ms", "emulated time from a port's change to the new rules", le=MAX_TIME)
 
+    dateline: bool = Field(
+        default=True,
+        description="torus, ring: a second lossless class for what wraps around, so that nothing deadlocks",
+    )
+
     @field_validator("routing")
     @classmethod
     def _known_routing(cls, value: str) -> str:
