@@ -112,9 +112,16 @@ class Fabricd:
                 raise FabricdError(f"fabricd has not answered `{op}` within {timeout:g} s")
             self._receive(left)
 
-    def subscribe(self, *, settles: bool = False) -> None:
-        """Have events sent here.  `settles`: this client answers port events with `settled` (a controller)."""
-        self.request("subscribe", settles=settles)
+    def subscribe(self, *, settles: bool = False, acts: str | None = None) -> None:
+        """Have events sent here.
+
+        `settles`: this client answers port events with `settled` (a controller).  `acts`: it carries out `act` events
+        for "controller" or "agent", and answers them likewise.
+        """
+        said: dict[str, Any] = {"settles": settles}
+        if acts:
+            said["acts"] = acts
+        self.request("subscribe", **said)
 
     def events(self, timeout: float | None = 0.0) -> Iterator[dict[str, Any]]:
         """The events that have come; if there is none yet, waits up to `timeout` s for one (None: for ever)."""

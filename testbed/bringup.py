@@ -99,9 +99,9 @@ class Bringup:
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 
-    def start_controller(self, routing: str, *, dateline: bool) -> Controller:
+    def start_controller(self, routing: str, *, dateline: bool, port: int | None = None) -> Controller:
         """Starts the controller; it waits for fabricd and for the switches by itself."""
-        port = _free_port()
+        port = port or _free_port()
         log, out = self.dir / "controller.log", self.dir / "controller.out"
         argv = [sys.executable, "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
         argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base), "--routing", routing]

@@ -210,6 +210,18 @@ class Lab:
         """Cuts or mends a cable."""
         self.fabricd.request("cable", cable=name, up=up)
 
+    def restart_controller(self) -> None:
+        """Starts the controller anew, after it has died. Raises MachineError."""
+        experiment = json.loads((self.dir / "experiment.json").read_text())
+        work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
+        control = experiment["control"]
+        controller = work.start_controller(
+            control["routing"], dateline=control["dateline"], port=self.state["controller_port"]
+        )
+        controller.wait_programmed()
+        self._children.append(controller.process)
+        self.controller = controller.process
+
     def describe(self) -> dict[str, Any]:
         """What it is, for people and programs."""
         hosts = self.fabric.hosts

@@ -31,6 +31,7 @@ from testbed import plan as planning
 from testbed import yaml
 from testbed.errors import RUN_FAILED, InputError, Problem, UserError
 from testbed.evidence import diagnose, wrong_results
+from testbed.inject.agent import Agent
 from testbed.progress import Progress
 from testbed.units import format_size
 from testbed.watch import Watch
@@ -158,6 +159,7 @@ class _Attempt:
     )
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
+    _agent: Agent | None = None
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
@@ -218,10 +220,19 @@ class _Attempt:
             on_event=self._on_event,
         )
         files.callback(watch.close)
+        self._inject(lab, workers)
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
         return watch
+
+    def _inject(self, lab: Lab, workers: Mapping[int, Any]) -> None:
+        """Hands fabricd the experiment's faults; what they do to processes is done here."""
+        self._agent = Agent(lab, lambda rank: workers[rank].kill())
+        for k, injection in enumerate(self.experiment.inject):
+            place = injection.place(lab.fabric, self.experiment.fabric.cable.rate, self.experiment.seed + k)
+            for request in injection.requests(place, f"f{k + 1}"):
+                lab.fabricd.request("inject", **request)
 
     def _hand_plan(self, lab: Lab, rank: int) -> None:
         (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
@@ -249,6 +260,8 @@ class _Attempt:
             log.write(text + "\n")
 
     def _on_event(self, event: dict[str, Any]) -> None:
+        if event["event"] == "act" and self._agent is not None:
+            self._agent.act(event)
         self._events.append(event)
         self.folder.append("events.jsonl", event)
         if event["event"] == "controller_died":

@@ -36,7 +36,7 @@ class Hardware(Protocol):
 
     def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]: ...
 
-    def subscribe(self) -> None: ...
+    def subscribe(self, *, acts: str | None = None) -> None: ...
 
     def events(self, timeout: float | None = 0.0) -> Iterable[dict[str, Any]]: ...
 
@@ -81,7 +81,7 @@ class Watch:
         for rank, pipe in pipes.items():
             os.set_blocking(pipe, False)
             self._selector.register(pipe, selectors.EVENT_READ, rank)
-        self._hardware.subscribe()
+        self._hardware.subscribe(acts="agent")
         self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
     def run(self) -> Evidence:

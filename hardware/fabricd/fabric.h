@@ -411,6 +411,7 @@ struct worker {
 	uint32_t syncing, connecting; /* not yet answered */
 	int64_t heard_ns; /* wall time of its last message */
 	bool hung;
+	bool asleep; /* should have been woken, but is frozen */
 	char reason[256];
 };
 
@@ -689,6 +690,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 void worker_record(struct fabric *f, struct worker *w, const struct record *r);
 bool worker_wakes(const struct worker *w, uint64_t number);
 void worker_wake(struct fabric *f, struct worker *w);
+void worker_thaw(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);

@@ -201,7 +201,12 @@ const char *fault_inject(struct fabric *f, const json_t *request)
 		return wrong;
 	}
 	*at = x;
-	later(f, x, x->at, true);
+	if (f->clock.started)
+		later(f, x, x->at, true);
+	else if (x->at <= f->clock.now)
+		fault_event(f, x, true); /* time does not run yet, and need not */
+	else
+		later(f, x, x->at, true);
 	return NULL;
 }
 

@@ -76,6 +76,8 @@ void nic_params_changed(struct fabric *f, struct nic *n)
 	if (n->pressed && backlog_bytes(f, n) <= n->p.rx_xon_bytes)
 		n->pressed = false;
 	say(f, n);
+	if (!n->p.frozen)
+		worker_thaw(f, n->worker);
 	for (uint32_t i = 0; i < n->qp_count; i++) {
 		struct qp *q = n->qps[i];
 		if (q->state != QP_READY)

@@ -296,6 +296,8 @@ const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t 
 			return "slow: from 1 to 1000";
 		p->slow = x;
 	}
+	if ((v = json_object_get(o, "frozen")))
+		p->frozen = json_is_true(v);
 	if ((v = json_object_get(o, "recovery"))) {
 		const char *s = json_string_value(v);
 		if (!s || (strcmp(s, "go_back_n") && strcmp(s, "selective_repeat")))

@@ -77,6 +77,7 @@ struct nic_params {
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
 	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills; pauses without end */
 	double slow;		 /* host and GPU take so many times as long */
+	bool frozen;		 /* the worker is not woken */
 	bool selective;		 /* selective repeat; otherwise go-back-N */
 	const struct cc_algorithm *cc;
 	struct cc_params cc_params;

@@ -276,9 +276,23 @@ bool worker_wakes(const struct worker *w, uint64_t number)
 	return w->state == WORKER_WAITING && number == w->wake_number;
 }
 
+/* worker_thaw() - A worker is frozen no longer: what it should have been woken for meanwhile wakes it now */
+void worker_thaw(struct fabric *f, struct worker *w)
+{
+	if (!w->asleep)
+		return;
+	w->asleep = false;
+	w->wake_at = f->clock.now;
+	event_add(f, f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
+}
+
 /* worker_wake() - The wait is over */
 void worker_wake(struct fabric *f, struct worker *w)
 {
+	if (w->nic->p.frozen) {
+		w->asleep = true;
+		return;
+	}
 	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
 	w->state = WORKER_RUNNING;
 	w->heard_ns = wall_ns();

@@ -82,6 +82,24 @@ def show_counters(run: str, frame: str, as_json: bool) -> None:
         show(counters(frame, rows), wide=True)
 
 
+@command.command("faults")
+@click.argument("fabric", required=False, metavar="[ID]")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
+def show_faults(fabric: str | None, as_json: bool) -> None:
+    """Show the faults that are in a live fabric: what they are, whether they are on, how often they struck.
+
+    \b
+    Examples:
+      testbed show faults
+      testbed show faults 3f2a --json
+    """
+    from testbed.inject.live import listed
+    from testbed.table import counters, show
+
+    rows = listed(fabric)
+    click.echo(json.dumps(rows)) if as_json else show(counters("faults", rows), wide=True)
+
+
 @command.command("topology")
 @click.argument("what", metavar="FILE|KIND")
 @click.argument("parameters", nargs=-1, metavar="[PARAMETER=VALUE]...")

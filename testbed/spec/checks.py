@@ -11,6 +11,7 @@ from testbed.units import format_size
 from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
+    from testbed.inject import Injection
     from testbed.spec.model import CollectiveStep, Experiment, Flow
     from workloads.registry import Collective
 
@@ -32,10 +33,23 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
     for i, step in enumerate(experiment.workload):
         problems = _flows(step.flows, ranks) if step.kind == "flows" else _collective(step, ranks)
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
+    for i, injection in enumerate(experiment.inject):
+        found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
     for i, point in enumerate(experiment.capture):
         if problem := _capture_point(point, fabric):
             found.append((("capture", i), *problem))
     return found
+
+
+def _injection(injection: Injection, experiment: Experiment, fabric: Fabric) -> Iterator[tuple[str, str]]:
+    from testbed.inject import CannotInject, check
+
+    try:
+        check(injection, fabric)
+    except CannotInject as error:
+        yield error.what, error.hint
+    if injection.fault.only_real_clock and experiment.clock.mode != "real":
+        yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
 def _rank_out_of_range(rank: int, ranks: int) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from pydantic import (
     Discriminator,
     Field,
     GetJsonSchemaHandler,
+    PlainSerializer,
     PrivateAttr,
     Tag,
     ValidationInfo,
@@ -392,14 +393,24 @@ class Measure(Model):
     )
 
 
-def _no_faults_yet(value: Any) -> Any:
+def _injections(value: Any) -> Any:
     if not isinstance(value, list):
         raise fault("inject is a list", "write [] or leave it out")
+    from testbed.inject import Injection, Mistakes
+
+    made, found = [], []
     for i, entry in enumerate(value):
-        if not isinstance(entry, dict) or "fault" not in entry:
-            raise fault("an injection names its fault", "write {fault: NAME, ...}", [i])
-        raise fault(*unknown("fault", entry["fault"], []), path=[i, "fault"])
-    return value
+        try:
+            made.append(entry if isinstance(entry, Injection) else Injection.of(entry))
+        except Mistakes as mistakes:
+            found += [((i, *path), what, hint) for path, what, hint in mistakes.found]
+    if found:
+        raise faults(found)
+    return made
+
+
+def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
+    return [injection.written() for injection in value]
 
 
 class Experiment(Model):
@@ -415,8 +426,8 @@ class Experiment(Model):
     control: Control = Field(default_factory=Control, description="the controller")
     transport: Transport = Field(default_factory=Transport, description="the RDMA transport")
     workload: list[Step] = Field(default_factory=list, max_length=10_000, description="steps, one after the other")
-    inject: Annotated[list[Any], BeforeValidator(_no_faults_yet)] = Field(
-        default_factory=list, description="faults; this version knows none"
+    inject: Annotated[list[Any], BeforeValidator(_injections), PlainSerializer(_injections_written)] = Field(
+        default_factory=list, max_length=1000, description="faults: `{fault: NAME, on: TARGET, ..}`, see docs/faults.md"
     )
     capture: list[str] = Field(
         default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"

@@ -1,0 +1,28 @@
+"""`testbed heal`: a fault out of a live fabric again."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("fault", metavar="ID|all")
+@click.option("--fabric", metavar="ID", help="The fabric (default: the only one that is up).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(fault: str, fabric: str | None, as_json: bool) -> None:
+    """Undo the fault ID, or all of them; the others stay exactly as they are.
+
+    \b
+    Examples:
+      testbed heal f1
+      testbed heal all
+    """
+    from testbed.inject.live import heal
+
+    healed = heal(fault, fabric)
+    if as_json:
+        click.echo(json.dumps({"healed": healed}))
+    else:
+        click.echo(f"healed: {', '.join(healed)}" if healed else "there was no fault")

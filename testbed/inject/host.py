@@ -1,0 +1,122 @@
+"""Faults of hosts: their processors, PCIe, memory and NIC settings."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from testbed.inject.base import Fault, Place, Primitive, act, overlay
+from testbed.spec import known
+from testbed.spec.types import Rate, Time
+
+
+class NicFault(Fault):
+    on: ClassVar[tuple[str, ...]] = ("nic", "all")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        values = self.values(place)
+        return [overlay("nic", rank, values) for rank in place.nics()]
+
+
+class Straggler(NicFault):
+    name: ClassVar[str] = "straggler"
+    summary: ClassVar[str] = (
+        "a host and its GPU are slower: all that costs them emulated time takes so many times as long"
+    )
+    shows: ClassVar[str] = "every collective waits for that rank; no counter moves"
+
+    factor: float = Field(gt=1, le=1000, allow_inf_nan=False, description="how many times as long")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"slow": self.factor}
+
+
+class SlowPcie(NicFault):
+    name: ClassVar[str] = "slow_pcie"
+    summary: ClassVar[str] = "PCIe has come up with fewer lanes or at a lower speed"
+    shows: ClassVar[str] = (
+        "the NIC sends pauses (`tx_prio3_pause`) because its receive buffer fills; it sends slower, too"
+    )
+
+    rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"pcie_rate_bps": self.rate}
+
+
+class SlowReceiver(NicFault):
+    name: ClassVar[str] = "slow_receiver"
+    summary: ClassVar[str] = "receive buffers are posted late"
+    shows: ClassVar[str] = "`rnr_nak_retry_err` at those who send to it"
+
+    delay: Time = Field(gt=0, le=1e12, description="how much later a posted receive can be used")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"recv_delay_ns": self.delay}
+
+
+class CcOff(NicFault):
+    name: ClassVar[str] = "cc_off"
+    summary: ClassVar[str] = "one NIC sends without congestion control, and tells nobody of marks"
+    shows: ClassVar[str] = "it takes more than its share; `rp_cnp_ignored` grows"
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"cc": {"algorithm": "none", "params": {}}}
+
+
+class WrongCc(NicFault):
+    name: ClassVar[str] = "wrong_cc"
+    summary: ClassVar[str] = "one NIC runs its congestion control with other parameters"
+    shows: ClassVar[str] = "its flows get another share than the others'"
+
+    parameters: dict[str, float | str] = Field(
+        min_length=1, description="parameters of the control that the experiment uses, with their wrong values"
+    )
+    cc: str = Field(default="dcqcn", description="the control that they belong to")
+
+    @field_validator("cc")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        known.congestion_control(value)
+        return value
+
+    def values(self, place: Place) -> dict[str, Any]:
+        from hardware.cc import CONTROLS
+
+        parsed = known.congestion_control({self.cc: self.parameters})["values"]
+        return {"cc": {"params": {CONTROLS[self.cc].by_name[k].key: v for k, v in parsed.items()}}}
+
+
+class WorkerFault(Fault):
+    on: ClassVar[tuple[str, ...]] = ("nic",)
+    action: ClassVar[str]
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"worker": self.action, "rank": rank}) for rank in place.nics()]
+
+
+class WorkerKilled(WorkerFault):
+    name: ClassVar[str] = "worker_killed"
+    summary: ClassVar[str] = "a rank's container is killed; that cannot be healed"
+    shows: ClassVar[str] = "event `worker_lost`; the run ends and names the rank"
+    action: ClassVar[str] = "kill"
+
+
+class WorkerFrozen(NicFault):
+    name: ClassVar[str] = "worker_frozen"
+    summary: ClassVar[str] = "a rank's worker stands still until it is healed; its NIC goes on"
+    shows: ClassVar[str] = "all others wait for that rank; without an end the run is stuck and says so"
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"frozen": True}
+
+
+FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, WorkerKilled, WorkerFrozen)

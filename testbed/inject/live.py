@@ -1,0 +1,121 @@
+"""Faults on a live fabric. fabricd keeps them, so they outlive the command that put them in."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hardware.client import FabricdError
+from testbed.errors import InputError, UserError
+from testbed.inject import CannotInject, Injection
+from testbed.inject.agent import NAME, Agent
+from testbed.lab import Lab
+from testbed.units import parse_rate
+
+ANSWER_S = 15.0
+
+
+def inject(injection: Injection, fabric: str | None = None) -> str:
+    """Puts a fault in; returns its id. Raises CannotInject, UserError."""
+    lab = Lab.attach(fabric)
+    try:
+        experiment = json.loads((lab.dir / "experiment.json").read_text())
+        if injection.fault.only_real_clock and not lab.kernel:
+            raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
+        if injection.fault.needs_agent and (injection.at or injection.lasts is not None):
+            raise CannotInject(
+                f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
+                "leave --at, --for and --every out, or put it into an experiment",
+            )
+        line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
+        place = injection.place(lab.fabric, line_rate, experiment["seed"])
+        name = _free_name(lab)
+        status = lab.fabricd.request("status")
+        requests = injection.requests(place, name, now_ns=status["time_ns"])
+        _with_agent(lab, injection.fault.needs_agent, lambda: _all(lab, requests))
+        return name
+    except FabricdError as error:
+        raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
+    finally:
+        lab.close()
+
+
+def heal(name: str, fabric: str | None = None) -> list[str]:
+    """Heals one fault, or all; returns the ids. Raises InputError for an unknown one."""
+    lab = Lab.attach(fabric)
+    try:
+        here = lab.fabricd.request("faults")["faults"]
+        chosen = [f for f in here if name in ("all", f["fault"].partition(".")[0])]
+        if not chosen and name != "all":
+            known = ", ".join(dict.fromkeys(f["fault"].partition(".")[0] for f in here))
+            raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
+        agent = any(f["request"].get("to") == NAME for f in chosen)
+        _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
+        return list(dict.fromkeys(f["fault"].partition(".")[0] for f in chosen))
+    finally:
+        lab.close()
+
+
+def listed(fabric: str | None = None) -> list[dict[str, Any]]:
+    """The faults of a live fabric: id, whether it is on, how often it struck, what was asked for, flows' results."""
+    lab = Lab.attach(fabric)
+    try:
+        rows: dict[str, dict[str, Any]] = {}
+        for fault in lab.fabricd.request("faults")["faults"]:
+            name = fault["fault"].partition(".")[0]
+            row = rows.setdefault(
+                name, {"id": name, "on": False, "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
+            )
+            row["on"] = row["on"] or fault["on"]
+            row["since_ns"] = fault["since_ns"]
+            row["hits"] += fault["hits"]
+            if fault["primitive"] == "traffic":
+                flows = lab.fabricd.request("traffic_results", fault=fault["fault"])["flows"]
+                row["flows_done"] = sum(f[4] is not None for f in flows)
+                times = [f[4] - f[3] for f in flows if f[4] is not None]
+                row["slowest_us"] = round(max(times) / 1000, 3) if times else None
+        return list(rows.values())
+    finally:
+        lab.close()
+
+
+def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
+    """Injects all parts of a fault, or none."""
+    done: list[str] = []
+    try:
+        for request in requests:
+            lab.fabricd.request("inject", **request)
+            done.append(request["fault"])
+    except FabricdError:
+        for name in done:
+            lab.fabricd.request("heal", fault=name)
+        raise
+
+
+def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> None:
+    """Does something; what it asks of an agent is carried out before this returns."""
+    if not needed:
+        do()
+        return
+    lab.fabricd.subscribe(acts=NAME)
+    do()
+    agent = Agent(lab, lambda rank: _kill(lab, rank))
+    deadline = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline:
+        acts = [e for e in lab.fabricd.events(0.2) if e["event"] == "act"]
+        for event in acts:
+            agent.act(event)
+        if acts:
+            return
+    raise UserError("fabricd did not say when to act", hint=f"testbed down {lab.id}")
+
+
+def _kill(lab: Lab, rank: int) -> None:
+    lab.containers.remove(rank)
+
+
+def _free_name(lab: Lab) -> str:
+    taken = {f["fault"].partition(".")[0] for f in lab.fabricd.request("counters")["faults"]}
+    return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)
