@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from controllers.flows import ETH_IPV4, MEMBER, PRIORITY, ROUTE, Flow, Hash, MatchValue, Output
+from controllers.flows import ETH_IPV4, MEMBER, PRIORITY, ROUTE, Flow, Hash, MatchValue, Output, Return
 from topologies.fabric import Fabric
 
 Tables = dict[str, list[Flow]]
@@ -77,7 +77,10 @@ def _loop(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
     if cable is None:
         raise FaultError(f"{one} and {other} are no neighbours")
     for switch in (one, other):
-        tables = _changed(tables, switch, [*tables[switch], _only(address, Output(cable.end(switch).port))])
+        port = cable.end(switch).port
+        there, back = _only(address, Output(port)), _only(address, Return())
+        back = replace(back, priority=ABOVE + 1, match=(*back.match, ("in_port", port)))
+        tables = _changed(tables, switch, [*tables[switch], there, back])
     return tables
 
 

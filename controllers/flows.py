@@ -61,6 +61,11 @@ class Resubmit:
 
 
 @dataclass(frozen=True)
+class Return:
+    """Send the frame out of the port that it came in at, which no Output does."""
+
+
+@dataclass(frozen=True)
 class SetDscp:
     """Give the packet another DSCP, and so another class from here on."""
 
@@ -72,7 +77,7 @@ class AnswerArp:
     """Turn the ARP request into its reply (the MAC is 02:00 and the address asked for) and send it back."""
 
 
-Action = Output | Hash | Load | Resubmit | SetDscp | AnswerArp
+Action = Output | Return | Hash | Load | Resubmit | SetDscp | AnswerArp
 MatchValue = int | str | tuple[str, str]
 
 

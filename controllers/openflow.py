@@ -16,6 +16,7 @@ from controllers.flows import (
     Load,
     Output,
     Resubmit,
+    Return,
     SetDscp,
 )
 
@@ -94,6 +95,8 @@ def _actions(parser: Any, action: Action) -> list[Any]:
     match action:
         case Output(port):
             return [parser.OFPActionOutput(port)]
+        case Return():
+            return [parser.OFPActionOutput(ofproto.OFPP_IN_PORT)]
         case Hash(links, basis):
             register = f"reg{LINK_REGISTER}"
             return [

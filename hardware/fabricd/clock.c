@@ -203,6 +203,7 @@ static void event_run(struct fabric *f, const struct event *e)
 	case EV_QP_SEND: qp_paced(f, e->a, e->t); break;
 	case EV_RX_DRAINED: nic_drained(f, e->a); break;
 	case EV_RECV_USABLE: qp_recv_usable(e->a, (uint32_t)e->b); break;
+	case EV_FAULT_NOW:
 	case EV_FAULT: fault_event(f, e->a, e->b); break;
 	case EV_TRAFFIC: traffic_start(f, e->a); break;
 	case EV_WAKE: worker_wake(f, e->a); break;
@@ -218,8 +219,10 @@ static bool held_up(const struct fabric *f, const struct event *e)
 		return !ovs_room(f, ((const struct frame *)e->a)->way->in);
 	if (kind == EV_WAKE)
 		return worker_must_wait(f, e->a);
+	if (kind == EV_FAULT && f->clock.workers_now <= e->t)
+		return true; /* a worker may end before that */
 	/* the controller's new rules must not meet frames from before */
-	return (kind == EV_ANNOUNCE || kind == EV_FAULT) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
+	return (kind == EV_ANNOUNCE || kind == EV_FAULT || kind == EV_FAULT_NOW) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
 
 /* fabric_step() - Run the events that may run, a burst at most

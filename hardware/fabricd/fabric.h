@@ -54,7 +54,8 @@ struct passage {
 
 /* ---- events (event.c): ordered by (time, kind, node, port, ..), never by arrival ---- */
 enum event_kind {
-	EV_FAULT,     /* an injected fault goes on or off: a = struct fault, b = on */
+	EV_FAULT_NOW, /* a fault that was just injected goes on: a = struct fault, b = on */
+	EV_FAULT,     /* a fault goes on or off in its time: likewise */
 	EV_TRAFFIC,   /* a generated flow starts: a = struct generated */
 	EV_CABLE,     /* a cable changes: a = struct change */
 	EV_ANNOUNCE,  /* the controller is told: a = struct change */
@@ -88,7 +89,7 @@ struct event {
 struct heap {
 	struct event *ev;
 	size_t n, room;
-	size_t background; /* events that only keep a pause alive: alone, they lead to nothing */
+	size_t background; /* pauses that are said again, and faults: alone, they lead to nothing */
 };
 
 /* ---- ports and cables (port.c) ---- */
@@ -599,6 +600,7 @@ void pfc_end(struct fabric *f, struct port *p, ps_t t);
 void pfc_changed(struct fabric *f, struct port *p);
 void watchdog_paused(struct fabric *f, struct port *p, unsigned class);
 void watchdog_look(struct fabric *f, struct port *p, unsigned class);
+void watchdog_changed(struct fabric *f, struct sw *s);
 void deadlock_look(struct fabric *f, struct port *p, unsigned class);
 
 /* params.c */

@@ -122,13 +122,27 @@ static void turn(struct fabric *f, struct fault *x, bool on)
 
 static void later(struct fabric *f, struct fault *x, ps_t t, bool on)
 {
-	event_add(f, t, EV_FAULT, 0, 0, 0, x->number << 1 | on, x, on);
+	event_add(f, t, t > f->clock.now ? EV_FAULT : EV_FAULT_NOW, 0, 0, 0, x->number << 1 | on, x, on);
+}
+
+/* All workers have done what they had to do: what would still come is no part of it */
+static bool over(const struct fabric *f)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		const struct worker *w = &f->workers[i];
+		any = any || w->expected;
+		if (w->expected && w->state != WORKER_DONE && w->state != WORKER_LOST)
+			return false;
+	}
+	return any && f->clock.mode == CLOCK_VIRTUAL;
 }
 
 /* fault_event() - A fault is to go on or off */
 void fault_event(struct fabric *f, struct fault *x, bool on)
 {
-	if (x->healed)
+	if (x->healed || over(f))
 		return;
 	if (on && x->length != PS_NEVER)
 		later(f, x, f->clock.now + x->length, false);

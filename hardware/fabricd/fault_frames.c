@@ -234,8 +234,8 @@ static bool selected(struct fabric *f, struct fault *x, const struct headers *h)
 	return false;
 }
 
-/* Turn one bit of the payload; what has none gets it in the last byte */
-static void corrupt(struct fabric *f, const struct fault *x, struct frame *fr, bool silent)
+/* Turn one bit of the payload; silently, only where there is data.  Return: whether it was done */
+static bool corrupt(struct fabric *f, const struct fault *x, struct frame *fr, bool silent)
 {
 	uint32_t from = BTH_AT + BTH_BYTES, to = fr->len > ICRC_BYTES ? fr->len - ICRC_BYTES : fr->len;
 	uint64_t draw = random_of(f->seed, x->number, x->rule.seen, RANDOM_BITS);
@@ -245,7 +245,9 @@ static void corrupt(struct fabric *f, const struct fault *x, struct frame *fr, b
 		from += roce_has_reth(fr->data[BTH_AT]) ? RETH_BYTES : 0;
 		from += roce_has_imm(fr->data[BTH_AT]) ? IMM_BYTES : 0;
 		if (ETH_BYTES + ip_bytes > fr->len || ETH_BYTES + ip_bytes < from + ICRC_BYTES + 1)
-			return; /* no data */
+			return false;
+		if (fr->data[BTH_AT] == RC_ACK || fr->data[BTH_AT] == RC_CNP)
+			return false;
 		to = ETH_BYTES + ip_bytes - ICRC_BYTES;
 	}
 	if (to <= from)
@@ -253,6 +255,7 @@ static void corrupt(struct fabric *f, const struct fault *x, struct frame *fr, b
 	fr->data[from + draw % (to - from)] ^= (uint8_t)(1u << (draw >> 32) % 8);
 	if (silent)
 		roce_set_icrc(fr->data, to + ICRC_BYTES);
+	return true;
 }
 
 /* fault_frames() - A frame is about to start on the cable from @p: what do the faults do to it? */
@@ -267,11 +270,11 @@ struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct fr
 		struct headers h = headers_of(fr);
 		if (!matches(r, fr, &h) || !selected(f, x, &h))
 			continue;
-		x->hits++;
+		bool struck = true;
 		switch (r->effect) {
 		case FRAME_DROP: fate.dropped = true; break;
-		case FRAME_CORRUPT: corrupt(f, x, fr, false); break;
-		case FRAME_CORRUPT_SILENT: corrupt(f, x, fr, true); break;
+		case FRAME_CORRUPT: struck = corrupt(f, x, fr, false); break;
+		case FRAME_CORRUPT_SILENT: struck = corrupt(f, x, fr, true); break;
 		case FRAME_DUPLICATE: fate.duplicates++; break;
 		case FRAME_DELAY:
 			fate.delay += r->delay +
@@ -288,6 +291,7 @@ struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct fr
 			break;
 		case FRAME_EFFECTS: break;
 		}
+		x->hits += struck;
 	}
 	return fate;
 }

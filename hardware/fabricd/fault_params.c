@@ -45,8 +45,12 @@ void params_in_force(struct fabric *f, struct fault *x)
 	}
 	case OF_SWITCH: {
 		struct sw *s = x->object;
+		struct watchdog_params before = s->p.watchdog;
 		s->p = s->base;
 		fault_fold(f, OF_SWITCH, s, &s->p);
+		if (before.on != s->p.watchdog.on || before.drop != s->p.watchdog.drop ||
+		    before.detect != s->p.watchdog.detect || before.restore != s->p.watchdog.restore)
+			watchdog_changed(f, s);
 		buffer_changed(f, s);
 		break;
 	}

@@ -69,7 +69,8 @@ static struct qp *idle_qp(struct fabric *f, struct nic *from, struct nic *to)
 {
 	for (uint32_t i = 0; i < from->qp_count; i++) {
 		struct qp *q = from->qps[i];
-		if (q->generated && q->peer == to && q->state == QP_READY && q->generated->end != PS_NEVER)
+		if (q->generated && q->peer == to && q->state == QP_READY && q->peer_qp->state == QP_READY &&
+		    q->generated->end != PS_NEVER)
 			return q;
 	}
 	struct qp *a = qp_new(from), *b = a ? qp_new(to) : NULL;

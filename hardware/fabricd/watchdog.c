@@ -66,6 +66,21 @@ static void end(struct fabric *f, struct port *p, unsigned class)
 	say(f, p, class, drop, false);
 }
 
+/* watchdog_changed() - A switch's watchdog is another from now on: what it had decided is void */
+void watchdog_changed(struct fabric *f, struct sw *s)
+{
+	for (uint16_t i = 0; i < s->n.port_count; i++)
+		for (unsigned c = 0; c < CLASSES; c++) {
+			struct port *p = &s->n.ports[i];
+			if (p->deaf >> c & 1)
+				end(f, p, c);
+			if (p->paused >> c & 1 && s->p.watchdog.on) {
+				p->lane[c].watchdog_from = f->clock.now;
+				look_later(f, p, c, f->clock.now + s->p.watchdog.detect);
+			}
+		}
+}
+
 /* watchdog_look() - The time has come to look at a queue */
 void watchdog_look(struct fabric *f, struct port *p, unsigned class)
 {
