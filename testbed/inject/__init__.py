@@ -18,9 +18,15 @@ from testbed.spec.types import unknown
 from testbed.units import UnitError, format_time, parse_time
 from topologies.fabric import Fabric, TopologyError
 
-CATALOGUE: dict[str, type[Fault]] = {
-    cls.name: cls for module in (loss, cable, queue, forwarding, host, congestion) for cls in module.FAULTS
+GROUPS: dict[str, tuple[type[Fault], ...]] = {
+    "Frames": loss.FAULTS,
+    "Cables": cable.FAULTS,
+    "Queues": queue.FAULTS,
+    "Forwarding": forwarding.FAULTS,
+    "Hosts": host.FAULTS,
+    "Congestion": congestion.FAULTS,
 }
+CATALOGUE: dict[str, type[Fault]] = {cls.name: cls for faults in GROUPS.values() for cls in faults}
 Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
 
 
@@ -114,4 +120,4 @@ def check(injection: Injection, fabric: Fabric) -> None:
     injection.requests(injection.place(fabric), "f")
 
 
-__all__ = ["CATALOGUE", "CannotInject", "Fault", "Injection", "Mistakes", "Place", "Primitive", "check"]
+__all__ = ["CATALOGUE", "GROUPS", "CannotInject", "Fault", "Injection", "Mistakes", "Place", "Primitive", "check"]
