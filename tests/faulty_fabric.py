@@ -32,6 +32,7 @@ FLOWS = [
     (1, 0, 5 * UNIT, 0), (3, 0, 5 * UNIT, 0), (4, 0, 5 * UNIT, 500), (0, 3, 3 * UNIT, 0), (2, 5, 3 * UNIT, 0),
     (5, 2, 3 * UNIT, 1000), (4, 1, 3 * UNIT, 0),
 ]  # fmt: skip
+DRAINED_NS = 500_000.0  # until everything of the flows before has gone over PCIe
 _PRIORITY = re.compile(r"(.+)_prio\d(_.+)?")
 
 
@@ -108,7 +109,8 @@ class FaultyFabric:
 
     def measure(self, flows: Sequence[tuple[int, int, int, float]] = FLOWS) -> Outcome:
         before, seen, name = self._counters(), len(self.events), f"m{next(self._number)}"
-        self.fabricd.request("inject", fault=name, primitive="traffic", flows=[list(f) for f in flows])
+        later = [[source, to, size, start + DRAINED_NS] for source, to, size, start in flows]
+        self.fabricd.request("inject", fault=name, primitive="traffic", flows=later)
         self._rest()
         results = self.fabricd.request("traffic_results", fault=name)["flows"]
         self.fabricd.request("heal", fault=name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from faulty_fabric import FLOWS, FaultyFabric, Outcome, faulty_fabric
+from faulty_fabric import DRAINED_NS, FLOWS, FaultyFabric, Outcome, faulty_fabric
 
 from testbed.inject import CATALOGUE
 
@@ -237,7 +237,7 @@ def _together(f: FaultyFabric, c: Case) -> tuple[list[str], Outcome]:
     from testbed.inject import Injection
 
     injection = Injection.of(c.fault)
-    requests = injection.requests(injection.place(f.lab.fabric), "timed", now_ns=f.now_ns() + 5_000)
+    requests = injection.requests(injection.place(f.lab.fabric), "timed", now_ns=f.now_ns() + DRAINED_NS + 5_000)
     for request in requests:
         f.fabricd.request("inject", **request)
     flows = [(a, b, size, start + 5_000) for a, b, size, start in c.flows]

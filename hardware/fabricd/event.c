@@ -26,7 +26,7 @@ enum event_kind event_kind(const struct event *e)
 /* A pause that is said again and again, or a fault that comes and goes, is no reason to wait for anything */
 static bool background(enum event_kind kind)
 {
-	return kind == EV_PAUSE_AGAIN || kind == EV_PAUSE_ARRIVE || kind == EV_FAULT;
+	return kind == EV_PAUSE_AGAIN || kind == EV_FAULT;
 }
 
 /* event_add() - Enter an event

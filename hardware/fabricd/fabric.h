@@ -182,7 +182,8 @@ struct port {
 	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
 	uint8_t scheduled;    /* class whose turn it is */
 	ps_t pause_end_event; /* the earliest EV_PAUSE_END that is due, or PS_NEVER */
-	bool again_event;     /* EV_PAUSE_AGAIN is due */
+	ps_t again_at;	      /* when XOFF is to be said again */
+	bool again_event;     /* EV_PAUSE_AGAIN is due, then or before */
 	bool free_event;      /* EV_PORT_FREE is due */
 	ps_t busy_until;
 	ps_t arrives; /* the last frame sent, at the far end */

@@ -36,12 +36,13 @@ ps_t pfc_time(const struct port *p, uint16_t quanta)
 	return (ps_t)((__int128)quanta * QUANTUM_BITS * PS_PER_S / p->cable->p.rate_bps);
 }
 
-static void again_later(struct fabric *f, struct port *p)
+static void again_later(struct fabric *f, struct port *p, ps_t t)
 {
-	if (!p->xoff || p->again_event)
-		return;
+	p->again_at = t;
+	if (p->again_event)
+		return; /* an earlier one is due, and will see that it is too early */
 	p->again_event = true;
-	event_add(f, f->clock.now + pfc_time(p, QUANTA / 2), EV_PAUSE_AGAIN, p->node->index, p->number, 0, 0, p, 0);
+	event_add(f, t, EV_PAUSE_AGAIN, p->node->index, p->number, 0, 0, p, 0);
 }
 
 /* pfc_say() - Send XOFF or XON for some classes
@@ -52,6 +53,8 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	struct frame *fr = frame_new(f);
 	uint8_t *d = fr->data;
 
+	if (xoff && !p->xoff && p->cable)
+		again_later(f, p, f->clock.now + pfc_time(p, QUANTA / 2));
 	p->xoff = xoff ? p->xoff | classes : (uint8_t)(p->xoff & ~classes);
 	if (!p->cable || !p->cable->p.up) {
 		frame_free(f, fr);
@@ -78,7 +81,6 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 		p->control.head = fr;
 	p->control.tail = fr;
 	fr->next = NULL;
-	again_later(f, p);
 	port_kick(f, p);
 }
 
@@ -86,8 +88,13 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 void pfc_again(struct fabric *f, struct port *p)
 {
 	p->again_event = false;
-	if (p->xoff)
+	if (!p->xoff)
+		return;
+	if (f->clock.now >= p->again_at) {
+		p->again_at = f->clock.now + pfc_time(p, QUANTA / 2);
 		pfc_say(f, p, p->xoff, true);
+	}
+	again_later(f, p, p->again_at);
 }
 
 static void resume(struct fabric *f, struct port *p, unsigned class)

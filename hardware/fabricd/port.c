@@ -258,6 +258,8 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 	if (q->bytes > p->lane[fr->class].queue_max)
 		p->lane[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
+	if (p->paused >> fr->class & 1)
+		watchdog_paused(f, p, fr->class);
 	p->queued_bytes += fr->len;
 	if (p->queued_bytes > p->queued_max)
 		p->queued_max = p->queued_bytes;

@@ -7,9 +7,9 @@
  * comes for it; otherwise the queue no longer heeds pauses.  It ends when no
  * XOFF has come for `restore`.
  *
- * One event looks at a queue at a time: first when its pause has lasted for
- * detect, then, while the queue is empty, once more each detect, and while the
- * watchdog is on, restore after the last XOFF.
+ * One event looks at a queue at a time: detect after it had frames and was
+ * paused, again if another pause has begun since, and while the watchdog is on,
+ * restore after the last XOFF.
  */
 #include "fabric.h"
 
@@ -18,15 +18,16 @@ static void look_later(struct fabric *f, struct port *p, unsigned class, ps_t t)
 	event_add(f, t, EV_WATCHDOG, p->node->index, p->number, class, 0, p, class);
 }
 
-/* watchdog_paused() - A pause has begun */
+/* watchdog_paused() - A queue has frames and is paused */
 void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
 {
 	struct lane *l = &p->lane[class];
 
-	if (p->node->kind != NODE_SWITCH || !((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER)
+	if (p->node->kind != NODE_SWITCH || !((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER ||
+	    !p->queue[class].head)
 		return;
-	l->watchdog_from = l->paused_since;
-	look_later(f, p, class, l->paused_since + ((struct sw *)p->node)->p.watchdog.detect);
+	l->watchdog_from = f->clock.now;
+	look_later(f, p, class, l->watchdog_from + ((struct sw *)p->node)->p.watchdog.detect);
 }
 
 static void say(struct fabric *f, const struct port *p, unsigned class, bool drop, bool on)
@@ -74,10 +75,9 @@ void watchdog_changed(struct fabric *f, struct sw *s)
 			struct port *p = &s->n.ports[i];
 			if (p->deaf >> c & 1)
 				end(f, p, c);
-			if (p->paused >> c & 1 && s->p.watchdog.on) {
-				p->lane[c].watchdog_from = f->clock.now;
-				look_later(f, p, c, f->clock.now + s->p.watchdog.detect);
-			}
+			p->lane[c].watchdog_from = PS_NEVER;
+			if (p->paused >> c & 1)
+				watchdog_paused(f, p, c);
 		}
 }
 
@@ -94,14 +94,13 @@ void watchdog_look(struct fabric *f, struct port *p, unsigned class)
 			end(f, p, class);
 		return;
 	}
-	bool paused = p->paused >> class & 1;
-	ps_t due = l->paused_since + w->detect;
-	if (!w->on || !paused) {
-		l->watchdog_from = PS_NEVER; /* the next pause asks anew */
-		return;
-	}
-	if (f->clock.now < due || !p->queue[class].head)
-		look_later(f, p, class, f->clock.now < due ? due : f->clock.now + w->detect);
+	ps_t from = l->paused_since > l->watchdog_from ? l->paused_since : l->watchdog_from;
+	l->watchdog_from = PS_NEVER;
+	if (!w->on || !(p->paused >> class & 1) || !p->queue[class].head)
+		return; /* the next pause, or frame, asks anew */
+	l->watchdog_from = from;
+	if (f->clock.now < from + w->detect)
+		look_later(f, p, class, from + w->detect);
 	else
 		begin(f, p, class, w);
 }
