@@ -69,7 +69,17 @@ def test_every_fault_says_what_it_is() -> None:
         ('{fault: miswired, on: "nic:0", other: 0}', "inject[0]", "with itself", ""),
         ('{fault: miswired, on: "nic:0", other: 9}', "inject[0]", "no 9 to swap", ""),
         ('{fault: incast, on: "nic:0", senders: [1, 7]}', "inject[0]", "no such rank", "0 to 3"),
-        ('{fault: wrong_cc, on: "nic:0", parameters: {gg: 1}}', "inject[0]", "gg", "g"),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {gg: 1}}', "inject[0].parameters.gg", "'gg'", "did you mean 'g'"),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {g: 2}}', "inject[0].parameters.g", "g is from 0 to 1", ""),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {set: hpcc}}', "inject[0].parameters.set", "no parameter", ""),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {g: 1}, cc: dcqc}', "inject[0].cc", "'dcqc'", "dcqcn"),
+        (
+            '{fault: wrong_cc, on: "nic:0", parameters: {g: 1}}',
+            "inject[0]",
+            "the NICs run none, not dcqcn",
+            "transport.cc",
+        ),
+        ("{fault: ecn_thresholds, on: all, kmin: 9KB, kmax: 8KB}", "inject[0].kmin", "larger than kmax", ""),
     ],
 )
 def test_a_mistake_is_named_with_its_place(fault: str, where: str, what: str, hint: str) -> None:
@@ -98,7 +108,7 @@ def test_an_experiment_writes_its_faults_out_and_reads_them_again() -> None:
 
 def requests(**written: Any) -> list[dict[str, Any]]:
     injection = Injection.of(written)
-    fabric = build("clos", leaves=2, spines=2, hosts_per_leaf=2)
+    fabric = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2})
     return injection.requests(injection.place(fabric), "f1", now_ns=100.0)
 
 
@@ -128,7 +138,7 @@ def test_times_count_from_now() -> None:
 
 def test_flows_of_forwarding_faults_never_have_the_same_match() -> None:
     """A switch holds one flow of a match: the fault that came last has it, and healing gives it back."""
-    fabric = build("clos", leaves=2, spines=1, hosts_per_leaf=2)
+    fabric = build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 2})
     right = {name: list(flows) for name, flows in Router(fabric, "ecmp").flows().items()}
     shadow = {"forwarding": "shadow", "switch": "leaf0", "to": 3}
     wrong = {"forwarding": "wrong_port", "switch": "leaf0", "to": 3, "port": 1}
@@ -150,12 +160,18 @@ def test_the_command_lists_faults_and_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["lose"], ["loss"], ["loss", "--on", "all", "--rate", "2"], ["loss", "--on", "all", "--rate"]]
+    ("words", "what"),
+    [
+        (["lose", "--on", "all"], "unknown fault 'lose'"),
+        (["loss"], "where does loss strike?"),
+        (["loss", "--on", "all", "--rate", "2"], "command line: rate"),
+        (["loss", "--on", "all", "--rate"], "a parameter is --NAME VALUE"),
+        (["loss", "--on", "all", "--rate", "0.1", "--at", "5"], "command line: at"),
+    ],
 )
-def test_the_command_refuses_before_it_looks_for_a_fabric(words: Sequence[str]) -> None:
-    with pytest.raises(InputError) as told:
-        cli.main(["inject", *words], standalone_mode=False)
-    assert "command line" in told.value.where
+def test_the_command_refuses_before_it_looks_for_a_fabric(words: Sequence[str], what: str) -> None:
+    result = CliRunner().invoke(cli, ["inject", *words])
+    assert (result.exit_code, "error:" in result.output, what in result.output) == (2, True, True), result.output
 
 
 def test_mistakes_and_misfits_are_errors_of_their_own() -> None:
