@@ -233,7 +233,12 @@ class _Attempt:
         """Hands fabricd the experiment's faults; what they do to processes is done here."""
         self._agent = Agent(lab, lambda rank: workers[rank].kill())
         for k, injection in enumerate(self.experiment.inject):
-            place = injection.place(lab.fabric, self.experiment.fabric.cable.rate, self.experiment.seed + k)
+            place = injection.place(
+                lab.fabric,
+                self.experiment.fabric.cable.rate,
+                self.experiment.seed + k,
+                self.experiment.transport.cc.name,
+            )
             for request in injection.requests(place, f"f{k + 1}"):
                 lab.fabricd.request("inject", **request)
 

@@ -50,7 +50,7 @@ def _injection(injection: Injection, experiment: Experiment, fabric: Fabric) -> 
     from testbed.inject import CannotInject, check
 
     try:
-        check(injection, fabric)
+        check(injection, fabric, experiment.transport.cc.name)
     except CannotInject as error:
         yield error.what, error.hint
     if injection.fault.only_real_clock and experiment.clock.mode != "real":
