@@ -32,9 +32,10 @@ def _figure(title: str, rows: int = 1, height: float = 3.6) -> tuple[Figure, lis
     import matplotlib
 
     matplotlib.use("Agg")
+    from cycler import cycler
     from matplotlib import pyplot
 
-    matplotlib.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=COLOURS)
+    matplotlib.rcParams["axes.prop_cycle"] = cycler(color=COLOURS)
     matplotlib.rcParams["svg.hashsalt"] = "railbed"  # the same picture from the same run
     figure, axes = pyplot.subplots(rows, 1, figsize=(8, height * rows), sharex=rows > 1, squeeze=False)
     figure.suptitle(title, fontsize=11)
@@ -114,7 +115,7 @@ def pauses(run: Run) -> Figure:
         f"{run.experiment['name']}: pauses", height=1.2 + 0.28 * edges.groupby(["node", "port"]).ngroups
     )
     end = max(_end_us(run) * 1000, float(edges["time_ns"].max()))
-    names = []
+    names: list[str] = []
     for (node, port, by, priority), one in edges.groupby(["node", "port", "by", "priority"], sort=False):
         begun, spans = None, []
         for time_ns, on in zip(one["time_ns"], one["on"], strict=True):
@@ -125,7 +126,7 @@ def pauses(run: Run) -> Figure:
                 begun = None
         if begun is not None:
             spans.append((begun / 1000, (end - begun) / 1000))
-        axes.broken_barh(spans, (len(names) - 0.4, 0.8), color=COLOURS[priority % len(COLOURS)])
+        axes.broken_barh(spans, (len(names) - 0.4, 0.8), color=COLOURS[int(str(priority)) % len(COLOURS)])
         names.append(f"{node}:{port} paused by {by} (class {priority})")
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.invert_yaxis()
@@ -182,7 +183,7 @@ PLOTS = {
 
 
 def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> Figure:
-    """Figures of a sweep over its first key; each value of the others is a line. Points that failed are crosses at 0."""
+    """Figures of a sweep over its first key, a line for each value of the others; failed points are crosses at 0."""
     figure, every = _figure(name, rows=len(figures), height=2.8)
     x_key, others = keys[0], keys[1:]
     xs = list(dict.fromkeys(str(p[x_key]) for p in points))
