@@ -11,9 +11,12 @@
  * Sender: a bitmap of what has come.  With the first NAK recovery begins: what
  * lies below the highest packet known to have come and has not come itself is
  * sent again, once, then new packets follow.  Recovery ends when everything is
- * acknowledged that had been sent when it began.  A timeout sends the first
- * packet that is not acknowledged, and begins a new recovery.  So that the
- * receiver can keep what comes, no more than reorder_packets are under way.
+ * acknowledged that had been sent when it began; the next one begins where it
+ * stopped looking, so that nothing goes twice that may still come.  What is lost
+ * a second time waits for the timeout: it sends the first packet that is not
+ * acknowledged and whatever is known to be missing, and begins a new recovery.
+ * So that the receiver can keep what comes, no more than reorder_packets are
+ * under way.
  */
 #include <stdlib.h>
 
@@ -104,9 +107,11 @@ static void recover(struct qp *q, struct repeat *r, uint64_t highest)
 	if (!r->recovering) {
 		r->recovering = true;
 		r->end = q->sent_max;
-		r->next = q->acked;
-		r->highest = q->acked;
 	}
+	if (r->next < q->acked)
+		r->next = q->acked;
+	if (r->highest < q->acked)
+		r->highest = q->acked;
 	if (highest > r->highest)
 		r->highest = highest;
 }
@@ -126,9 +131,10 @@ void repeat_came(struct qp *q, uint64_t n)
 void repeat_timeout(struct qp *q)
 {
 	struct repeat *r = repeat_of(q);
-	uint64_t highest = r->recovering && r->highest > q->acked ? r->highest : q->acked + 1;
+	uint64_t highest = r->highest > q->acked ? r->highest : q->acked + 1;
 
 	r->recovering = false;
+	r->next = q->acked;
 	recover(q, r, highest);
 }
 
@@ -152,8 +158,10 @@ void repeat_forget(struct qp *q)
 
 	for (uint32_t i = 0; r && i < r->room / 64; i++)
 		r->bits[i] = 0;
-	if (r)
+	if (r) {
 		r->recovering = false;
+		r->next = r->highest = 0;
+	}
 }
 
 /* repeat_next() - The next packet to be sent again
