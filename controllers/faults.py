@@ -137,4 +137,9 @@ def apply(fabric: Fabric, tables: Tables, specs: list[Mapping[str, Any]]) -> Tab
         if "switch" in spec and spec["switch"] not in tables:
             raise FaultError(f"there is no switch {spec['switch']!r}")
         tables = kind.apply(fabric, tables, spec)
-    return tables
+    return {switch: _one_of_each_match(flows) for switch, flows in tables.items()}
+
+
+def _one_of_each_match(flows: list[Flow]) -> list[Flow]:
+    """A switch holds one flow of a match, the last; were both wanted, healing the last would leave neither."""
+    return list({(flow.table, flow.priority, flow.match): flow for flow in flows}.values())

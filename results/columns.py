@@ -69,6 +69,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("algbw_Bps", REAL, "bytes/s", "size_bytes / time; missing where the time is 0"),
         Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
         Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
+        Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone (docs/closed-form.md)"),
+        Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
     ),
     "ranks": (
         _STEP,

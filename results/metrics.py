@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -63,6 +63,18 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
         began[_key(row)] = min(row["start_ns"], began.get(_key(row), row["start_ns"]))
     rows.sort(key=lambda r: (r["step"], began[_key(r)], _key(r), r["rank"]))
     return rows
+
+
+def with_slowdowns(rows: Sequence[Row], ideal_ns: Callable[[int, int, int], float | None]) -> list[Row]:
+    """Rows of `results` with `ideal_ns` and `slowdown` of every flow; `ideal_ns` takes ranks and bytes."""
+    done = []
+    for row in rows:
+        ideal = None
+        if row["kind"] == "flow":
+            source, target = map(int, row["flow"].split("->"))
+            ideal = ideal_ns(source, target, row["size_bytes"])
+        done.append({**row, "ideal_ns": ideal, "slowdown": row["time_ns"] / ideal if ideal else None})
+    return done
 
 
 def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]) -> list[Row]:

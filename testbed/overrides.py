@@ -44,18 +44,23 @@ def _set(document: dict[str, Any], setting: str) -> None:
         value = YAML(typ="safe").load(text)
     except YAMLError:
         raise InputError(f"{text!r} is no YAML value", f"--set {setting}") from None
+    set_key(document, key, value, f"--set {setting}")
+
+
+def set_key(document: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key."""
     *path, last = key.split(".")
     place: Any = document
     for step in path:
-        place = place[_index(place, step, setting)]
-    place[_index(place, last, setting)] = value
+        place = place[_index(place, step, where)]
+    place[_index(place, last, where)] = value
 
 
-def _index(place: Any, step: str, setting: str) -> str | int:
+def _index(place: Any, step: str, where: str) -> str | int:
     """`step` as an index of `place`."""
     if isinstance(place, list) and step.isdecimal() and int(step) < len(place):
         return int(step)
     if isinstance(place, dict) and step in place:
         return step
     known = ", ".join(place) if isinstance(place, dict) else f"0 to {len(place) - 1}" if isinstance(place, list) else ""
-    raise InputError(f"there is no {step!r} here", f"--set {setting}", f"there is {known}" if known else _EXAMPLE)
+    raise InputError(f"there is no {step!r} here", where, f"there is {known}" if known else _EXAMPLE)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from topologies import Fabric
 from topologies.ring_order import ring_order
+from workloads import traffic
 from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
+    from testbed.spec.model import Load, LoadStep
 
 Plan = dict[str, Any]
 
@@ -23,7 +25,10 @@ def plan(experiment: Experiment) -> Plan:
         "ranks": len(fabric.nics),
         "seed": experiment.seed,
         "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
-        "steps": [_step(step, fabric) for step in experiment.workload],
+        "steps": [
+            _step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k)
+            for k, step in enumerate(experiment.workload)
+        ],
     }
 
 
@@ -54,10 +59,12 @@ def measurements(plan: Plan) -> int:
     return total
 
 
-def _step(step: CollectiveStep | FlowsStep, fabric: Fabric) -> dict[str, Any]:
-    from testbed.spec import FlowsStep
+def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
+    from testbed.spec.model import FlowsStep, LoadStep
 
-    return _flows(step) if isinstance(step, FlowsStep) else _collective(step, fabric)
+    if isinstance(step, FlowsStep):
+        return _flows(step)
+    return _drawn(step.load, fabric, rate_bps, seed) if isinstance(step, LoadStep) else _collective(step, fabric)
 
 
 def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
@@ -70,6 +77,27 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
 
 def _flows(step: FlowsStep) -> dict[str, Any]:
     flows = [{"from": f.from_, "to": f.to, "size_bytes": f.size, "start_ns": f.start} for f in step.flows]
+    return {"kind": "flows", "flows": flows}
+
+
+def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
+    """A load's flows, drawn from the seed."""
+    ranks = list(range(len(fabric.nics))) if load.senders is None else load.senders
+    sizes = traffic.sizes_named(load.distribution, load.size, load.most)
+    if load.pattern == "burst":
+        drawn = traffic.burst(sizes, ranks=ranks, to=load.to, each=load.flows, seed=seed)
+    else:
+        drawn = traffic.poisson(
+            sizes,
+            ranks=ranks,
+            pattern=load.pattern,
+            load=load.load,
+            line_rate_bps=rate_bps,
+            flows=load.flows,
+            seed=seed,
+            to=load.to,
+        )
+    flows = [{"from": a.source, "to": a.target, "size_bytes": a.size_bytes, "start_ns": a.start_ns} for a in drawn]
     return {"kind": "flows", "flows": flows}
 
 

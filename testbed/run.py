@@ -23,7 +23,7 @@ from results import series
 from results.environment import environment
 from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
 from results.load import event_row
-from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows
+from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows, with_slowdowns
 from results.report import report
 from results.series import PLACES, SAMPLES
 from results.store import RunFolder, StoreError
@@ -31,6 +31,7 @@ from testbed import plan as planning
 from testbed import yaml
 from testbed.errors import RUN_FAILED, InputError, Problem, UserError
 from testbed.evidence import diagnose, wrong_results
+from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
 from testbed.units import format_size
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_OF_FLOWS = ("ideal_ns", "slowdown")
 
 
 class RunFailed(UserError):
@@ -79,7 +81,8 @@ class RunResult:
 
 def printed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
-    return {row["kind"]: row[row["kind"]]} | {key: row[key] for key in _PRINTED}
+    keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else ()))
+    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys}
 
 
 def run(
@@ -230,7 +233,12 @@ class _Attempt:
         """Hands fabricd the experiment's faults; what they do to processes is done here."""
         self._agent = Agent(lab, lambda rank: workers[rank].kill())
         for k, injection in enumerate(self.experiment.inject):
-            place = injection.place(lab.fabric, self.experiment.fabric.cable.rate, self.experiment.seed + k)
+            place = injection.place(
+                lab.fabric,
+                self.experiment.fabric.cable.rate,
+                self.experiment.seed + k,
+                self.experiment.transport.cc.name,
+            )
             for request in injection.requests(place, f"f{k + 1}"):
                 lab.fabricd.request("inject", **request)
 
@@ -316,7 +324,7 @@ class _Attempt:
     def store(self, code: int) -> RunResult:
         """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
         ranks = rank_rows(self._lines)
-        results = result_rows(ranks, self.steps)
+        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
         frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}

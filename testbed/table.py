@@ -52,6 +52,18 @@ def _title(run: Run) -> str:
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 
+def of_sweep(name: str, folder: str, rows: Rows) -> RenderableType:
+    """What `testbed run` shows of a sweep: one line for each point."""
+    shown = [{k: _short(v) for k, v in row.items() if k not in ("metrics_sha256", "run")} for row in rows]
+    return Group(
+        Text(f"# {name}: {len(rows)} points"), counters("sweep", shown), Text(f"# Run folder        : {folder}")
+    )
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, int | None) else str(value)
+
+
 def counters(frame: str, rows: Rows) -> RenderableType:
     """A table of counters, without the columns in which nothing stands; as wide as it needs to be."""
     columns = [c for c in dict.fromkeys(k for row in rows for k in row) if any(row.get(c) for row in rows)]
@@ -109,11 +121,13 @@ def _flows(rows: Rows) -> Iterator[RenderableType]:
     yield Text(f"# flows (RDMA write), {len(rows)} in this step", style="bold")
     table = _grid(
         ("flow", "(from->to)", 12), ("size", "(B)", 10), ("start", "(us)", 9), ("time", "(us)", 9),
-        ("algbw", "(GB/s)", 7), ("#wrong", "", 6),
+        ("algbw", "(GB/s)", 7), ("slowdown", "", 8), ("#wrong", "", 6),
     )  # fmt: skip
     for row in rows[:MOST_FLOWS]:
         cells = (row["flow"], str(row["size_bytes"]), microseconds(row["start_ns"]), microseconds(row["time_ns"]))
-        table.add_row(*cells, gigabytes(row["algbw_Bps"]), _wrong(row["wrong"]))
+        slowdown = row.get("slowdown")
+        slow = "" if slowdown is None else f"{slowdown:.2f}"
+        table.add_row(*cells, gigabytes(row["algbw_Bps"]), slow, _wrong(row["wrong"]))
     yield table
     if len(rows) > MOST_FLOWS:
         yield Text(f"# and {len(rows) - MOST_FLOWS} more: `testbed show run` with --json lists them all", style="dim")

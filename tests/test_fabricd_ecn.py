@@ -10,6 +10,7 @@ from traffic_fabric import frame_bytes, nic, port, send, star, switch
 from hardware.config import Hardware
 
 FRAME = frame_bytes()
+SLOW = {"timeout_ns": 1e9}  # queues of milliseconds are no loss
 
 
 def _marked(seed: int, kmin: int, kmax: int, pmax: float, packets: int) -> tuple[int, int]:
@@ -25,7 +26,7 @@ def _marked(seed: int, kmin: int, kmax: int, pmax: float, packets: int) -> tuple
     with star(3, h, seeded) as f:
         send(f, [(1, 0, packets // 2 * 4096, 0), (2, 0, packets // 2 * 4096, 0)])
         counted = port(f, "sw0", 1)["priorities"]
-        return counted["ecn_marked_prio3"], counted["tx_prio3_packets"]
+        return counted.get("ecn_marked_prio3", 0), counted["tx_prio3_packets"]
 
 
 def test_marks_follow_the_line_from_kmin_to_kmax() -> None:
@@ -35,7 +36,7 @@ def test_marks_follow_the_line_from_kmin_to_kmax() -> None:
     marked, sent = _marked(1, kmin, kmax, pmax, packets)
     assert sent == packets
     depths = [k * FRAME for k in range(packets // 2)]  # growing at half the rate, then falling at all of it
-    p = [min(max(pmax * (d - kmin) / (kmax - kmin), 0), 1) for d in depths]
+    p = [1.0 if d > kmax else max(pmax * (d - kmin) / (kmax - kmin), 0) for d in depths]
     expected, variance = 2 * sum(p), 2 * sum(x * (1 - x) for x in p)
     assert abs(marked - expected) < 4 * math.sqrt(variance) + 0.002 * packets
     assert _marked(1, kmin, kmax, pmax, 2000) == _marked(1, kmin, kmax, pmax, 2000)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from testbed.spec import Experiment
 
 
 @click.command()
@@ -32,6 +36,9 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
     from testbed.spec import load
 
     experiment = override(load(file), [*settings, *([f"seed={seed}"] if seed is not None else [])])
+    if experiment.sweep:
+        _sweep(experiment, out, as_json)
+        return
     try:
         with for_stderr() as progress:
             result = run(experiment, out, progress)
@@ -47,6 +54,19 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
         click.echo(json.dumps(result.to_dict()))
     else:
         _show(result.folder)
+
+
+def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
+    from testbed.progress import for_stderr
+    from testbed.sweep import run_sweep
+    from testbed.table import of_sweep, show
+
+    with for_stderr() as progress:
+        folder, rows = run_sweep(experiment, out, progress)
+    if as_json:
+        click.echo(json.dumps({"run": str(folder), "keys": list(experiment.sweep), "points": rows}))
+    else:
+        show(of_sweep(experiment.name, str(folder), rows), wide=True)
 
 
 def _show(folder: Path) -> None:

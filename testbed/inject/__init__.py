@@ -17,10 +17,17 @@ from testbed.spec.explain import explain
 from testbed.spec.types import unknown
 from testbed.units import UnitError, format_time, parse_time
 from topologies.fabric import Fabric, TopologyError
+from topologies.targets import CableTarget
 
-CATALOGUE: dict[str, type[Fault]] = {
-    cls.name: cls for module in (loss, cable, queue, forwarding, host, congestion) for cls in module.FAULTS
+GROUPS: dict[str, tuple[type[Fault], ...]] = {
+    "Frames": loss.FAULTS,
+    "Cables": cable.FAULTS,
+    "Queues": queue.FAULTS,
+    "Forwarding": forwarding.FAULTS,
+    "Hosts": host.FAULTS,
+    "Congestion": congestion.FAULTS,
 }
+CATALOGUE: dict[str, type[Fault]] = {cls.name: cls for faults in GROUPS.values() for cls in faults}
 Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
 
 
@@ -84,13 +91,14 @@ class Injection:
         said = {key: format_time(t) for key, t in times.items() if t is not None}
         return {"fault": self.fault.name, "on": self.on, **said, **self.fault.model_dump(mode="json", by_alias=True)}
 
-    def place(self, fabric: Fabric, line_rate_bps: float = 400e9, seed: int = 1) -> Place:
+    def place(self, fabric: Fabric, line_rate_bps: float = 400e9, seed: int = 1, cc: str | None = None) -> Place:
         """Where it strikes. Raises CannotInject."""
         try:
             target = resolve(fabric, self.on)
         except TopologyError as error:
             raise CannotInject(f"{error.key}: {error.what}", error.hint) from None
-        place = Place(fabric, target, line_rate_bps, seed)
+        backwards = isinstance(target, CableTarget) and self.on != f"cable:{target.cable.name}"
+        place = Place(fabric, target, line_rate_bps, seed, cc, backwards)
         if place.kind not in self.fault.on:
             raise CannotInject(
                 f"{self.fault.name} does not strike a {place.kind}", f"it strikes: {', '.join(self.fault.on)}"
@@ -109,9 +117,9 @@ class Injection:
         return [{**p, **times, "fault": name if k == 0 else f"{name}.{k}", "about": about} for k, p in enumerate(made)]
 
 
-def check(injection: Injection, fabric: Fabric) -> None:
-    """Whether it fits the fabric. Raises CannotInject."""
-    injection.requests(injection.place(fabric), "f")
+def check(injection: Injection, fabric: Fabric, cc: str) -> None:
+    """Whether it fits the fabric and its NICs' congestion control. Raises CannotInject."""
+    injection.requests(injection.place(fabric, cc=cc), "f")
 
 
-__all__ = ["CATALOGUE", "CannotInject", "Fault", "Injection", "Mistakes", "Place", "Primitive", "check"]
+__all__ = ["CATALOGUE", "GROUPS", "CannotInject", "Fault", "Injection", "Mistakes", "Place", "Primitive", "check"]

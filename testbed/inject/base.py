@@ -58,6 +58,8 @@ class Place:
     target: Target
     line_rate_bps: float = 400e9
     seed: int = 1
+    cc: str | None = None  # the NICs' congestion control; None: not known
+    backwards: bool = False  # the target is a cable that was named from its second end
 
     @property
     def kind(self) -> str:
@@ -109,6 +111,8 @@ class Place:
         found = []
         for cable in self.cables():
             ends = [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]
+            if self.backwards:
+                ends.reverse()
             found += {"both": ends, "forward": ends[:1], "backward": ends[1:]}[direction]
         return found
 

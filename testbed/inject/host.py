@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from testbed.inject.base import Fault, Place, Primitive, act, overlay
+from testbed.inject.base import CannotInject, Fault, Place, Primitive, act, overlay
 from testbed.spec import known
 from testbed.spec.types import Rate, Time
+from testbed.spec.types import fault as mistake
+from testbed.spec.types import faults as mistakes
 
 
 class NicFault(Fault):
@@ -78,17 +81,33 @@ class WrongCc(NicFault):
     )
     cc: str = Field(default="dcqcn", description="the control that they belong to")
 
-    @field_validator("cc")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        known.congestion_control(value)
-        return value
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        self._parsed()
+        return self
+
+    def _parsed(self) -> dict[str, float]:
+        """The parameters as numbers; what is wrong is said of the key here that it stands in."""
+        if "set" in self.parameters:
+            raise mistake("a named set is no parameter", "give the parameters that are wrong", ["parameters", "set"])
+        try:
+            values: dict[str, float] = known.congestion_control({self.cc: self.parameters})["values"]
+        except PydanticCustomError as error:
+            found = (error.context or {})["faults"]
+            raise mistakes(
+                [(("parameters", *path[1:]) if path[1:] else ("cc",), *said) for path, *said in found]
+            ) from None
+        return values
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        if place.cc not in (None, self.cc):
+            raise CannotInject(f"the NICs run {place.cc}, not {self.cc}", f"set transport.cc, or cc: {place.cc} here")
+        return super().primitives(place)
 
     def values(self, place: Place) -> dict[str, Any]:
         from hardware.cc import CONTROLS
 
-        parsed = known.congestion_control({self.cc: self.parameters})["values"]
-        return {"cc": {"params": {CONTROLS[self.cc].by_name[k].key: v for k, v in parsed.items()}}}
+        return {"cc": {"params": {CONTROLS[self.cc].by_name[k].key: v for k, v in self._parsed().items()}}}
 
 
 class WorkerFault(Fault):

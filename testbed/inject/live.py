@@ -30,7 +30,9 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
                 "leave --at, --for and --every out, or put it into an experiment",
             )
         line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
-        place = injection.place(lab.fabric, line_rate, experiment["seed"])
+        cc = experiment["transport"]["cc"]
+        name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
+        place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
         name = _free_name(lab)
         status = lab.fabricd.request("status")
         requests = injection.requests(place, name, now_ns=status["time_ns"])

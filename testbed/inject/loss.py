@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -162,7 +162,7 @@ class OneWay(FrameFault):
     effect: ClassVar[str] = "drop"
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic")
 
-    direction: Any = Field(default="forward", pattern="^(forward|backward)$", description="the direction that is dead")
+    direction: Literal["forward", "backward"] = Field(default="forward", description="the direction that is dead")
 
 
 class DscpRemarked(FrameFault):

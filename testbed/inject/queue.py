@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from testbed.inject.base import Fault, Place, Primitive, overlay
 from testbed.spec.types import Size, Time, default
+from testbed.spec.types import fault as mistake
 
 SWITCHES = ("switch", "all")
 Class = Field(default=3, ge=0, le=7, description="the class")
@@ -54,6 +55,12 @@ class EcnThresholds(SwitchFault):
     kmin: Size = Field(le=10**12, description="queue up to which nothing is marked")
     kmax: Size = Field(le=10**12, description="queue above which everything is")
     pmax: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.kmin > self.kmax:
+            raise mistake("kmin is larger than kmax", "marking grows from kmin to kmax", ["kmin"])
+        return self
 
     def values(self) -> dict[str, Any]:
         return {"ecn": {str(self.priority): {"kmin_bytes": self.kmin, "kmax_bytes": self.kmax, "pmax": self.pmax}}}

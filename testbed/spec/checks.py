@@ -12,7 +12,7 @@ from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.inject import Injection
-    from testbed.spec.model import CollectiveStep, Experiment, Flow
+    from testbed.spec.model import CollectiveStep, Experiment, Flow, Load
     from workloads.registry import Collective
 
 Path = tuple[str | int, ...]
@@ -31,7 +31,12 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
         found.append((("control", "routing"), what, hint))
     ranks = len(fabric.nics)
     for i, step in enumerate(experiment.workload):
-        problems = _flows(step.flows, ranks) if step.kind == "flows" else _collective(step, ranks)
+        if step.kind == "flows":
+            problems = _flows(step.flows, ranks)
+        elif step.kind == "load":
+            problems = _load(step.load, ranks)
+        else:
+            problems = _collective(step, ranks)
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
     for i, injection in enumerate(experiment.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
@@ -45,7 +50,7 @@ def _injection(injection: Injection, experiment: Experiment, fabric: Fabric) -> 
     from testbed.inject import CannotInject, check
 
     try:
-        check(injection, fabric)
+        check(injection, fabric, experiment.transport.cc.name)
     except CannotInject as error:
         yield error.what, error.hint
     if injection.fault.only_real_clock and experiment.clock.mode != "real":
@@ -56,6 +61,19 @@ def _rank_out_of_range(rank: int, ranks: int) -> tuple[str, str] | None:
     if 0 <= rank < ranks:
         return None
     return f"there is no rank {rank}", f"this fabric has ranks 0 to {ranks - 1}"
+
+
+def _load(load: Load, ranks: int) -> Iterator[Found]:
+    for rank in load.senders or []:
+        if problem := _rank_out_of_range(rank, ranks):
+            yield ("load", "senders"), *problem
+    if load.pattern in ("incast", "burst") and (problem := _rank_out_of_range(load.to, ranks)):
+        yield ("load", "to"), *problem
+    others = set(load.senders if load.senders is not None else range(ranks))
+    if load.pattern in ("incast", "burst"):
+        others -= {load.to}
+    if len(others) < (1 if load.pattern in ("incast", "burst") else 2):
+        yield ("load",), f"{load.pattern} needs more ranks than that", f"this fabric has ranks 0 to {ranks - 1}"
 
 
 def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:

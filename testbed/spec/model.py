@@ -350,14 +350,41 @@ class FlowsStep(Model):
     flows: list[Flow] = Field(min_length=1, max_length=100_000, description="RDMA writes from rank to rank")
 
 
-def _step_kind(value: Any) -> str:
-    return (
-        "<flows>" if isinstance(value, FlowsStep) or (isinstance(value, dict) and "flows" in value) else "<collective>"
+class Load(Model):
+    pattern: Literal["random", "permutation", "incast", "burst"] = Field(
+        default="random",
+        description="who sends to whom: anybody to anybody, each to one other, all to one, or all to one at one time",
     )
+    to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
+    senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
+    distribution: Literal["fixed", "uniform", "web_search", "hadoop"] = Field(
+        default="fixed", description="sizes of the flows: all `size`, evenly up to twice that, or as measured"
+    )
+    size: BufferSize = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0)
+    most: BufferSize = default("30MB", "largest flow of a measured distribution: larger ones are cut", gt=0)
+    load: float = Field(
+        default=0.5, gt=0, le=1, allow_inf_nan=False, description="share of its line rate that each sender offers"
+    )
+    flows: int = Field(default=100, ge=1, le=100_000, description="how many (burst: from each sender)")
+
+
+class LoadStep(Model):
+    kind: ClassVar[Literal["load"]] = "load"
+    load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")
+
+
+def _step_kind(value: Any) -> str:
+    for kind, step in (("flows", FlowsStep), ("load", LoadStep)):
+        if isinstance(value, step) or (isinstance(value, dict) and kind in value):
+            return f"<{kind}>"
+    return "<collective>"
 
 
 Step = Annotated[
-    Annotated[CollectiveStep, Tag("<collective>")] | Annotated[FlowsStep, Tag("<flows>")], Discriminator(_step_kind)
+    Annotated[CollectiveStep, Tag("<collective>")]
+    | Annotated[FlowsStep, Tag("<flows>")]
+    | Annotated[LoadStep, Tag("<load>")],
+    Discriminator(_step_kind),
 ]
 
 
@@ -432,9 +459,21 @@ class Experiment(Model):
     capture: list[str] = Field(
         default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"
     )
+    sweep: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file",
+    )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
+
+    @field_validator("sweep")
+    @classmethod
+    def _something_to_sweep(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for key, values in value.items():
+            if not values:
+                raise fault("there is nothing to sweep over", "name at least one value", [key])
+        return value
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

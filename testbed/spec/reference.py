@@ -36,25 +36,27 @@ def tables() -> str:
     """Markdown: a table of the keys, then one for each kind of topology and of workload step."""
     whole = schema()
     defs = whole["$defs"]
-    parts = ["### Keys", *_table(_rows(whole, defs))]
+    parts = ["### Keys", *table(rows(whole, defs))]
     for kind, described in defs["Topology"]["properties"].items():
-        parts += [f"### Topology `{kind}`: {described['description']}", *_table(_rows(described, defs))]
-    parts += ["### Step of a workload: a collective", *_table(_rows(defs["CollectiveStep"], defs))]
-    parts += ["### Step of a workload: flows", *_table(_rows(defs["FlowsStep"], defs))]
-    parts += ["### A flow", *_table(_rows(defs["Flow"], defs))]
+        parts += [f"### Topology `{kind}`: {described['description']}", *table(rows(described, defs))]
+    parts += ["### Step of a workload: a collective", *table(rows(defs["CollectiveStep"], defs))]
+    parts += ["### Step of a workload: flows", *table(rows(defs["FlowsStep"], defs))]
+    parts += ["### A flow", *table(rows(defs["Flow"], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")
 
 
-def _table(rows: Iterator[tuple[str, str, str, str]]) -> list[str]:
+def table(lines: Iterator[tuple[str, str, str, str]]) -> list[str]:
+    """The lines of a Markdown table, from rows()."""
     return [
         "",
         "| key | what it takes | default | meaning |",
         "|---|---|---|---|",
-        *(f"| {' | '.join(row)} |" for row in rows),
+        *(f"| {' | '.join(row)} |" for row in lines),
     ]
 
 
-def _rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Key, what it takes, default and meaning of each key of a JSON schema, those of inner mappings too."""
     for key, described in model["properties"].items():
         inner = _mapping_behind(described, defs)
         default = "required" if key in model.get("required", ()) else "all of its own"
@@ -65,14 +67,14 @@ def _rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Iter
             default = "none" if described.get("type") == "array" else "see there"
         yield f"`{prefix}{key}`", "mapping" if inner else _takes(described), default, described.get("description", "")
         if inner:
-            yield from _rows(inner, defs, f"{prefix}{key}.")
+            yield from rows(inner, defs, f"{prefix}{key}.")
 
 
 def _mapping_behind(described: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any] | None:
     """The model that a key refers to, if its keys are to be listed with it."""
     for choice in [described, *described.get("anyOf", ())]:
         name = choice.get("$ref", "").rpartition("/")[2]
-        if name and name not in ("Topology", "Clock"):
+        if name and name not in _UNLISTED:
             model: dict[str, Any] = defs[name]
             return model
     return None
@@ -86,15 +88,23 @@ def _takes(described: dict[str, Any]) -> str:
     if "anyOf" in described:
         return " or ".join(_takes(choice) for choice in described["anyOf"])
     if "$ref" in described:
-        return {"Topology": "`{KIND: {PARAMETERS}}`", "Clock": "see below"}[described["$ref"].rpartition("/")[2]]
+        return _UNLISTED[described["$ref"].rpartition("/")[2]]
     if described.get("type") == "array":
         return f"list of {_plural(described.get('items', {}))}"
-    name = {"string": "text", "integer": "integer", "number": "number", "null": "`null`"}[described["type"]]
-    name = described.get("x-quantity", name)
+    name = described.get("x-quantity", _TYPE_WORDS[described["type"]])
     bounds = [f"{word} {described[key]}" for key, word in _BOUND_WORDS if key in described]
     return " ".join([name, *bounds])
 
 
+_UNLISTED = {
+    "Topology": "`{KIND: {PARAMETERS}}`",
+    "Clock": "see below",
+    "CongestionControl": "`NAME` or `{NAME: {PARAMETERS}}`",
+}
+_TYPE_WORDS = {
+    "string": "text", "integer": "integer", "number": "number", "boolean": "`true` or `false`", "null": "`null`",
+    "object": "mapping",
+}  # fmt: skip
 _BOUND_WORDS = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "below"))
 
 

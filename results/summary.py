@@ -1,0 +1,66 @@
+"""The few figures by which runs are compared: of each run one row, for sweeps and plots."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def jain(rates: Sequence[float]) -> float:
+    """Jain's fairness index: 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe 1984)."""
+    squares = sum(r * r for r in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else math.nan
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Linear between the two nearest ranks; nan of nothing."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def summarize(results: Iterable[Mapping[str, Any]], counters: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a run's results (as `testbed run --json` gives them) and counters: one row.
+
+    Collectives: mean time and bus bandwidth over all sizes and iterations. Flows: when the last was done, goodput of
+    all together, percentiles of their times and slowdowns, fairness of their rates.
+    """
+    rows = list(results)
+    collectives = [r for r in rows if r.get("collective")]
+    flows = [r for r in rows if r.get("flow")]
+    row: dict[str, Any] = {}
+    if collectives:
+        by_size: dict[int, list[float]] = defaultdict(list)
+        for r in collectives:
+            by_size[r["size_bytes"]].append(r["time_ns"])
+        for size, times in sorted(by_size.items()):
+            row[f"time_us_{size}"] = sum(times) / len(times) / 1000
+        busbw = [r["busbw_Bps"] for r in collectives if r["busbw_Bps"]]
+        row["busbw_GBps"] = sum(busbw) / len(busbw) / 1e9 if busbw else math.nan
+    if flows:
+        times = [r["time_ns"] for r in flows]
+        slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]
+        row |= {
+            "flows": len(flows),
+            "last_us": max(r["start_ns"] + r["time_ns"] for r in flows) / 1000
+            - min(r["start_ns"] for r in flows) / 1000,
+            "time_p50_us": percentile(times, 0.5) / 1000,
+            "time_p99_us": percentile(times, 0.99) / 1000,
+            "slowdown_p50": percentile(slowdowns, 0.5),
+            "slowdown_p99": percentile(slowdowns, 0.99),
+            "jain": jain([r["algbw_Bps"] for r in flows if r["algbw_Bps"]]),
+        }
+        row["goodput_Gbps"] = sum(r["size_bytes"] for r in flows) * 8 / (row["last_us"] * 1000)
+    drops = counters.get("drops", {})
+    return row | {
+        "drops": sum(drops.values()),
+        "ecn_marked": counters.get("ecn_marked", 0),
+        "pause_rx": counters.get("pause_rx", 0),
+        "retransmitted": counters.get("retransmitted", 0),
+    }

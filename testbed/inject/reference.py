@@ -1,0 +1,52 @@
+"""Generates the tables of docs/faults.md from the catalogue: `python -m testbed.inject.reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.inject import CATALOGUE, GROUPS, Fault
+from testbed.inject.base import FrameFault
+from testbed.spec.reference import DOCS, rows, table
+
+PAGE = DOCS / "faults.md"
+BEGIN = "<!-- tables: python -m testbed.inject.reference -->"
+END = "<!-- end of the tables -->"
+
+
+def tables() -> str:
+    """Markdown: a list of all faults, then each with its parameters."""
+    parts = ["| fault | strikes | what it is |", "|---|---|---|"]
+    parts += [f"| [`{c.name}`](#{c.name}) | {', '.join(c.on)} | {c.summary} |" for c in CATALOGUE.values()]
+    for title, faults in GROUPS.items():
+        parts.append(f"\n## {title}")
+        if any(issubclass(cls, FrameFault) for cls in faults):
+            parts += ["Each of them also takes:", *_parameters(FrameFault, set(FrameFault.model_fields))]
+        for cls in faults:
+            parts += _section(cls)
+    return "\n".join(parts)
+
+
+def _section(cls: type[Fault]) -> Iterator[str]:
+    yield f"\n### {cls.name}"
+    yield f"{cls.summary[0].upper()}{cls.summary[1:]}. Strikes: {', '.join(f'`{kind}`' for kind in cls.on)}."
+    if cls.only_real_clock:
+        yield "\nFor the real clock only."
+    yield f"\nSeen by: {cls.shows}."
+    shared = set(FrameFault.model_fields) - set(cls.__annotations__) if issubclass(cls, FrameFault) else set()
+    if own := set(cls.model_fields) - shared:
+        yield from _parameters(cls, own)
+
+
+def _parameters(cls: type[Fault], chosen: set[str]) -> list[str]:
+    schema = cls.model_json_schema()
+    properties = {key: what for key, what in schema["properties"].items() if key in chosen}
+    return table(rows({**schema, "properties": properties}, schema.get("$defs", {})))
+
+
+def main() -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A sweep: one experiment at many points, each with a fabric of its own.
+
+`sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
+several keys give every combination, the last key running fastest. A point that fails is a result, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.environment import environment
+from results.store import RunFolder, StoreError
+from results.summary import summarize
+from testbed.errors import InputError, Problem
+from testbed.overrides import set_key
+from testbed.progress import Progress
+from testbed.run import RunFailed, run
+
+if TYPE_CHECKING:
+    from testbed.spec import Experiment
+
+FILE = "sweep.json"
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values by key, and the experiment that they make."""
+
+    values: dict[str, Any]
+    experiment: Experiment
+
+
+def points(experiment: Experiment) -> Iterator[Point]:
+    """Every point, checked. Raises InputError for a key or value that the file could not have."""
+    from testbed.spec import loads
+
+    keys = list(experiment.sweep)
+    for combination in product(*experiment.sweep.values()):
+        values = dict(zip(keys, combination, strict=True))
+        document = experiment.resolved() | {"sweep": {}}
+        shown = "sweep: " + ", ".join(f"{k} = {v}" for k, v in values.items())
+        for key, value in values.items():
+            set_key(document, key, value, shown)
+        try:
+            yield Point(values, loads(json.dumps(document), shown))
+        except InputError as error:
+            raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, error.also) from None
+
+
+def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress) -> tuple[Path, list[dict[str, Any]]]:
+    """Runs all points; returns the folder and one row for each: its values, its figures, its run's folder or error."""
+    every = list(points(experiment))
+    try:
+        folder = RunFolder.create(experiment.name, out)
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+    rows: list[dict[str, Any]] = []
+    try:
+        for k, point in enumerate(every):
+            progress.note(f"point {k + 1} of {len(every)}: {', '.join(f'{n} = {v}' for n, v in point.values.items())}")
+            rows.append({**point.values, **_measured(point.experiment, folder.path / f"point-{k}", progress)})
+    except BaseException as error:
+        problem = Problem(f"the sweep ended at point {len(rows) + 1} of {len(every)}: {error}")
+        folder.fail(problem.to_dict())
+        raise
+    folder.write_json(FILE, {"name": experiment.name, "keys": list(experiment.sweep), "points": rows})
+    folder.write_json("environment.json", environment(experiment.seed))
+    return folder.complete(), rows
+
+
+def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[str, Any]:
+    try:
+        result = run(experiment, folder, progress)
+    except RunFailed as failure:
+        return {"error": failure.what, "run": failure.folder.name}
+    said = result.to_dict()
+    return {
+        **summarize(result.results, said["counters"]),
+        "fidelity": said["fidelity"]["verdict"],
+        "metrics_sha256": said["metrics_sha256"],
+        "run": folder.name,
+    }
