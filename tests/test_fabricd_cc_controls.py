@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from traffic_fabric import frame_bytes, nic, send, star, switch

@@ -99,11 +99,10 @@ def test_the_rate_after_each_notification_and_each_timer(change: dict[str, float
 
 
 def test_increases_by_bytes_follow_the_bytes_sent() -> None:
-    """No timer: after the last notification the rate's steps are those of the byte counter, each after so many bytes."""
+    """No timer: after the last notification the rate's steps are those of the byte counter, so many bytes apart."""
     p = PLAIN | {"rate_timer": 1e12, "byte_counter": 400_000, "cnp_gap": 1e9}
-    with star(3, lossy(RANDOM_ECN, **p)) as f:
-        with watched(f, "h1:1") as seen:
-            send(f, [(1, 0, 6_000_000, 0), (2, 0, 1_000_000, 0)])
+    with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 6_000_000, 0), (2, 0, 1_000_000, 0)])
     assert sum(fr.opcode == CNP and not fr.out for fr in seen["frames"]) == 1
     model = Model(p)
     model.notified(0)
@@ -123,9 +122,8 @@ def test_increases_by_bytes_follow_the_bytes_sent() -> None:
 
 def test_hyper_increase_needs_the_byte_counter_too() -> None:
     p = PLAIN | {"rate_timer": 5e3, "byte_counter": 10e6, "ai": 1e9, "hai": 50e9, "cnp_gap": 15e3}
-    with star(3, lossy(RANDOM_ECN, **p)) as f:
-        with watched(f, "h1:1") as seen:
-            send(f, [(1, 0, 8_000_000, 0), (2, 0, 3_000_000, 0)])
+    with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 8_000_000, 0), (2, 0, 3_000_000, 0)])
     cnps = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
     steps = [r for t, r in of_rank(seen["qp_rate"], 1, "rate_bps") if t > cnps[-1] + 5e3][:8]
     model = Model(p)
@@ -147,9 +145,8 @@ def test_four_flows_share_fairly(gbps: int, ms: int) -> None:
     h = Hardware(cable_rate_bps=rate, pcie_rate_bps=1.28 * rate, switch=switch(headroom=headroom, ecn=ecn),
                  nic=nic("dcqcn", rate_bps=rate))  # fmt: skip
     size = int(rate / 8 * ms * 1e-3 / 4)
-    with star(5, h) as f:
-        with watched(f, "h1:1", 10_000) as seen:
-            times = send(f, [(n, 0, size, 20_000 * n) for n in range(1, 5)])
+    with star(5, h) as f, watched(f, "h1:1", 10_000) as seen:
+        times = send(f, [(n, 0, size, 20_000 * n) for n in range(1, 5)])
     end = min(t + 20_000 * n for n, t in enumerate(times, 1))
     got = []
     for rank in range(1, 5):
