@@ -99,7 +99,7 @@ def test_the_rate_after_each_notification_and_each_timer(change: dict[str, float
 
 
 def test_increases_by_bytes_follow_the_bytes_sent() -> None:
-    """No timer: after the last notification the rate's steps are those of the byte counter, each after so many."""
+    """No timer: after the last notification the rate's steps are those of the byte counter, so many bytes apart."""
     p = PLAIN | {"rate_timer": 1e12, "byte_counter": 400_000, "cnp_gap": 1e9}
     with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
         send(f, [(1, 0, 6_000_000, 0), (2, 0, 1_000_000, 0)])
