@@ -124,9 +124,9 @@ void repeat_came(struct qp *q, uint64_t n)
 
 	if (n < q->acked || n >= q->sent_max || n - q->acked >= r->room)
 		return;
-	if (n > q->acked)
+	if (n > q->acked) /* otherwise it only says what is missing: it could not be kept */
 		r->bits[n % r->room / 64] |= 1ull << (n % 64);
-	recover(q, r, n > q->acked ? n : q->acked + 1);
+	recover(q, r, n > q->acked ? n : n + 1);
 	if (r->again[q->acked % r->room] && n >= r->again[q->acked % r->room])
 		r->next = q->acked;
 }
