@@ -142,6 +142,8 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 	c->settles = json_is_true(json_object_get(request, "settles"));
 	if (c->settles) /* a controller that comes late, or again, learns what is down */
 		cables_down_say(f, c);
+	if (!strcmp(c->acts, "controller")) /* and what is injected into it */
+		acts_say(f, c);
 	return NULL;
 }
 
