@@ -34,7 +34,9 @@ def tables(f: FaultyFabric) -> dict[str, list[str]]:
     found = {}
     for switch in f.lab.fabric.switches:
         command = ["ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", f.lab.names.bridge(switch)]
-        found[switch.name] = sorted(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n"))
+        found[switch.name] = sorted(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+        )
     return found
 
 
