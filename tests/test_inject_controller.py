@@ -1,9 +1,10 @@
-"""Faults of the controller itself, and of forwarding while it is away: they bite, and healing leaves the right flows."""
+"""Faults of the controller itself, and of forwarding while it is away: they bite, and the right flows come back."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +108,18 @@ def test_of_two_faults_of_one_match_the_other_stays(fabric: FaultyFabric) -> Non
     fabric.heal(wrong)
     assert tables(fabric) == alone
     fabric.heal(shadow)
+
+
+@pytest.mark.parametrize("heal", [(0, 1, 2), (2, 0, 1)])
+def test_a_controller_is_back_when_no_fault_holds_it_any_more(fabric: FaultyFabric, heal: tuple[int, ...]) -> None:
+    kinds = ("controller_dead", "controller_hung", "controller_dead")
+    ids = [fabric.inject({"fault": kind, "on": "controller"}) for kind in kinds]
+    left = {0, 1, 2}
+    for one in heal:
+        fabric.heal(ids[one])
+        left.remove(one)
+        dead = any(kinds[k] == "controller_dead" for k in left)
+        assert (fabric.lab.controller.poll() is not None) == dead
+        if not dead:
+            stat = Path(f"/proc/{fabric.lab.controller.pid}/stat").read_text()
+            assert (stat.rpartition(")")[2].split()[0] == "T") == bool(left)

@@ -1,4 +1,4 @@
-"""Faults in runs: what they do to workers, that they end when they should, and that a run with faults repeats itself."""
+"""Faults in runs: what they do to workers, that they end when they should, and that such a run repeats itself."""
 
 from __future__ import annotations
 

@@ -159,6 +159,15 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 	return NULL;
 }
 
+static const char *ask_controller(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	(void)answer;
+	controller_ask(f);
+	return NULL;
+}
+
 static const char *inject(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	(void)c;
@@ -234,6 +243,7 @@ static const struct {
 } ops[] = {
 	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
 	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
+	{"ask_controller", ask_controller},
 	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
 	{"sample", sample},   {"sample_stop", sample_end},    {"stop", stop},
 };

@@ -114,6 +114,28 @@ static void act(struct fabric *f, struct fault *x, bool on)
 	x->hits += on && told;
 }
 
+/* controller_ask() - Stand still until the controller has done all that it was told before
+ *
+ * What a controller does that stood still and goes on again, with events that it
+ * did not answer in time, then takes effect now, in every run.
+ */
+void controller_ask(struct fabric *f)
+{
+	uint64_t id = ++f->last_port_event;
+	bool told = false;
+
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, "controller")) {
+			control_send(f, c,
+				     json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id,
+					       "fault", "", "on", false, "to", "controller", "spec", "time_ns",
+					       ns_json(f->clock.now)));
+			told = true;
+		}
+	if (told)
+		clock_hold(f, id, false);
+}
+
 static void turn(struct fabric *f, struct fault *x, bool on)
 {
 	if (x->on == on)
