@@ -34,9 +34,14 @@ def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_
 
 
 def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int) -> int:
-    """Headroom that a lossless class needs so that nothing is lost, whatever goes the other way."""
+    """Headroom that a lossless class needs so that nothing is lost, whatever comes and whatever goes the other way.
+
+    With frames of all lengths it may be more than with equal ones: what starts in that time, the frame that makes the
+    switch send XOFF, and one of full length that has started at the last moment.
+    """
     frame = mtu + ROCE_HEADERS + TELEMETRY
-    return headroom_frames(rate_bps, delay_ns, frame, frame) * frame
+    open_ns = 2 * delay_ns + ser_ns(frame, rate_bps) + PAUSE_WIRE * 8e9 / rate_bps
+    return int(open_ns * rate_bps / 8e9 * frame / (frame + WIRE_OVERHEAD)) + 1 + 2 * frame
 
 
 def ecn_profile(rate_bps: float) -> tuple[int, int, float]:

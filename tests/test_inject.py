@@ -103,7 +103,7 @@ CASES = {
     "long_cable": case(slower(10_000), "long_cable", "all", delay="5us"),
     "small_mtu": case(both(dropped("mtu"), failed), "small_mtu", TO_0, mtu=1500),
     "miswired": case(both(dropped("no_qp"), failed), "miswired", "nic:0", other=2),
-    "small_buffer": case(more("tx_pause"), "small_buffer", "switch:leaf0", size="1100KB"),
+    "small_buffer": case(more("tx_pause"), "small_buffer", "switch:leaf0", size="800KB"),
     "ecn_off": case(
         at_port("leaf1:4", "ecn_marked_prio3", lambda was, now: was > 0 and now == 0), "ecn_off", "switch:leaf1"
     ),

@@ -10,10 +10,11 @@
  *			decrease only a grows.
  *	alpha_timer	without a CNP: a = (1 - g) a
  *	rate_timer, and every byte_counter bytes sent: an increase.
- *			T and B count both kinds since the last CNP:
- *			max(T, B) < fast_recovery	Rc = (Rt + Rc) / 2
+ *			T and B count both kinds since the last CNP, this one included:
+ *			max(T, B) <= fast_recovery	Rc = (Rt + Rc) / 2
  *			min(T, B) > fast_recovery	Rt += HAI, then likewise
  *			otherwise			Rt += AI, then likewise
+ *			Without a byte counter T alone decides.
  *
  * Rt stays at the cable's rate at most.  It starts at that rate with a = 1.
  */
@@ -37,12 +38,13 @@ static void start(struct fabric *f, struct qp *q)
 static void increase(struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
-	uint64_t t = s->timer_events, b = s->byte_events, most = t > b ? t : b, least = t < b ? t : b;
+	uint64_t t = s->timer_events, b = cc_param(q, CC_BYTE_COUNTER) >= 1 ? s->byte_events : t;
+	uint64_t most = t > b ? t : b, least = t < b ? t : b;
 	double stages = cc_param(q, CC_FAST_RECOVERY);
 
 	if ((double)least > stages)
 		s->target_rate += cc_param(q, CC_HAI);
-	else if ((double)most >= stages)
+	else if ((double)most > stages)
 		s->target_rate += cc_param(q, CC_AI);
 	if (s->target_rate > s->line_rate)
 		s->target_rate = s->line_rate;

@@ -23,10 +23,11 @@ enum event_kind event_kind(const struct event *e)
 	return (enum event_kind)(e->key >> 56);
 }
 
-/* A pause that is said again and again, or a fault that comes and goes, is no reason to wait for anything */
+/* Pauses that come and go without end, and faults, are no reason to wait: where something waits for an answer, a
+ * queue pair's timer runs */
 static bool background(enum event_kind kind)
 {
-	return kind == EV_PAUSE_AGAIN || kind == EV_FAULT;
+	return kind == EV_PAUSE_AGAIN || kind == EV_PAUSE_END || kind == EV_WATCHDOG || kind == EV_FAULT;
 }
 
 /* event_add() - Enter an event

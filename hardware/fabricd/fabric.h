@@ -89,7 +89,7 @@ struct event {
 struct heap {
 	struct event *ev;
 	size_t n, room;
-	size_t background; /* pauses that are said again, and faults: alone, they lead to nothing */
+	size_t background; /* pauses and faults that come and go: alone, they lead to nothing */
 };
 
 /* ---- ports and cables (port.c) ---- */

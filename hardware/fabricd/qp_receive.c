@@ -35,6 +35,7 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 	if (pkt->opcode == RC_ACK && q->last.present) {
 		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
 		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
+		q->last.room = q->last.hops;
 		fr->len = telemetry_append(fr->data, fr->len, &q->last);
 		q->seen = q->marked = 0;
 	}

@@ -10,7 +10,9 @@
  *
  * Sender: a bitmap of what has come.  With the first NAK recovery begins: what
  * lies below the highest packet known to have come and has not come itself is
- * sent again, once, then new packets follow.  Recovery ends when everything is
+ * sent again, then new packets follow.  When a packet has come that was sent
+ * after one of those, and that one has not, it was lost again and is sent once
+ * more (nothing overtakes on one path).  Recovery ends when everything is
  * acknowledged that had been sent when it began.  A timeout sends the first
  * packet that is not acknowledged, and begins a new recovery.  So that the
  * receiver can keep what comes, no more than reorder_packets are under way.
@@ -30,6 +32,7 @@ struct repeat {
 	uint64_t end;	  /* recovery lasts until this is acknowledged */
 	uint64_t next;	  /* everything below has been looked at */
 	uint64_t highest; /* below this something has come */
+	uint64_t *again;  /* sent_max when a packet was last sent again, 0: never; modulo room */
 	uint64_t bits[];  /* packets that have come, modulo room */
 };
 
@@ -95,6 +98,9 @@ static struct repeat *repeat_of(struct qp *q)
 		if (!q->repeat)
 			abort();
 		q->repeat->room = words * 64;
+		q->repeat->again = calloc(q->repeat->room, sizeof(uint64_t));
+		if (!q->repeat->again)
+			abort();
 	}
 	return q->repeat;
 }
@@ -118,8 +124,11 @@ void repeat_came(struct qp *q, uint64_t n)
 
 	if (n < q->acked || n >= q->sent_max || n - q->acked >= r->room)
 		return;
-	r->bits[n % r->room / 64] |= 1ull << (n % 64);
-	recover(q, r, n);
+	if (n > q->acked) /* otherwise it only says what is missing: it could not be kept */
+		r->bits[n % r->room / 64] |= 1ull << (n % 64);
+	recover(q, r, n > q->acked ? n : n + 1);
+	if (r->again[q->acked % r->room] && n >= r->again[q->acked % r->room])
+		r->next = q->acked;
 }
 
 /* repeat_timeout() - Nothing was heard: the first packet goes again, and whatever was found missing once more */
@@ -129,6 +138,7 @@ void repeat_timeout(struct qp *q)
 	uint64_t highest = r->recovering && r->highest > q->acked ? r->highest : q->acked + 1;
 
 	r->recovering = false;
+	r->again[q->acked % r->room] = 0;
 	recover(q, r, highest);
 }
 
@@ -139,8 +149,10 @@ void repeat_acked(struct qp *q, uint64_t before)
 
 	if (!r)
 		return;
-	for (uint64_t n = before; n < q->acked; n++)
+	for (uint64_t n = before; n < q->acked; n++) {
 		r->bits[n % r->room / 64] &= ~(1ull << (n % 64));
+		r->again[n % r->room] = 0;
+	}
 	if (r->recovering && q->acked >= r->end)
 		r->recovering = false;
 }
@@ -150,8 +162,8 @@ void repeat_forget(struct qp *q)
 {
 	struct repeat *r = q->repeat;
 
-	for (uint32_t i = 0; r && i < r->room / 64; i++)
-		r->bits[i] = 0;
+	for (uint32_t i = 0; r && i < r->room; i++)
+		r->bits[i / 64] = r->again[i] = 0;
 	if (r)
 		r->recovering = false;
 }
@@ -167,7 +179,7 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 		return false;
 	if (r->next < q->acked)
 		r->next = q->acked;
-	while (r->next < r->highest && bit(r, r->next))
+	while (r->next < r->highest && (bit(r, r->next) || r->again[r->next % r->room] > r->highest))
 		r->next++;
 	*n = r->next;
 	return r->next < r->highest;
@@ -176,11 +188,15 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 /* repeat_sent() - That packet goes out now */
 void repeat_sent(struct qp *q)
 {
-	q->repeat->next++;
+	struct repeat *r = q->repeat;
+
+	r->again[r->next++ % r->room] = q->sent_max;
 }
 
 void reorder_release(struct qp *q)
 {
 	free(q->reorder);
+	if (q->repeat)
+		free(q->repeat->again);
 	free(q->repeat);
 }

@@ -10,10 +10,10 @@
  *
  * all big endian.  Each switch fills the next free hop when the frame starts on
  * the cable.  The receiver sends the block of the packet that it acknowledges
- * back behind the acknowledgement, with the data packets seen since the last one
- * and how many of them were marked CE.  (HPCC's own header has 42 bytes for five
- * hops, in the UDP payload; this has 96, which the wire carries and the buffers
- * hold like everything else.)
+ * back behind the acknowledgement, without room for more stamps, with the data
+ * packets seen since the last one and how many of them were marked CE.  (HPCC's
+ * own header has 42 bytes for five hops, in the UDP payload; this has 96, which
+ * the wire carries and the buffers hold like everything else.)
  */
 #include <string.h>
 
@@ -60,7 +60,9 @@ void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t)
 	struct view v = behind_ip(frame, len);
 	uint8_t mark = get_u8(&v);
 
-	*t = (struct telemetry){.room = get_u8(&v), .hops = get_u8(&v)};
+	*t = (struct telemetry){0};
+	t->room = get_u8(&v);
+	t->hops = get_u8(&v);
 	get_u8(&v);
 	t->seen = get_be16(&v);
 	t->marked = get_be16(&v);
