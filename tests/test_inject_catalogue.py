@@ -71,6 +71,7 @@ def test_every_fault_says_what_it_is() -> None:
         ('{fault: miswired, on: "nic:0", other: 0}', "inject[0]", "with itself", ""),
         ('{fault: miswired, on: "nic:0", other: 9}', "inject[0]", "no 9 to swap", ""),
         ('{fault: incast, on: "nic:0", senders: [1, 7]}', "inject[0]", "no such rank", "0 to 3"),
+        ('{fault: incast, on: "nic:0", senders: [0]}', "inject[0]", "nobody would send", "itself"),
         ('{fault: wrong_cc, on: "nic:0", parameters: {gg: 1}}', "inject[0].parameters.gg", "'gg'", "did you mean 'g'"),
         ('{fault: wrong_cc, on: "nic:0", parameters: {g: 2}}', "inject[0].parameters.g", "g is from 0 to 1", ""),
         ('{fault: wrong_cc, on: "nic:0", parameters: {set: hpcc}}', "inject[0].parameters.set", "no parameter", ""),
