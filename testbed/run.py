@@ -300,7 +300,8 @@ class _Attempt:
         self.counters = lab.fabricd.request("counters")
         for path in captures:
             lab.fabricd.request("capture_stop", path=path)
-        lab.fabricd.request("sample_stop")
+        if self.experiment.measure.sample is not None:
+            lab.fabricd.request("sample_stop")
 
     def _keep_logs(self, lab: Lab) -> None:
         for log in lab.dir.glob("*.log"):

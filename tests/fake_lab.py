@@ -63,7 +63,7 @@ class FakeFabricd:
             raise answer
         return dict(answer() if callable(answer) else answer)
 
-    def subscribe(self) -> None:
+    def subscribe(self, *, acts: str | None = None) -> None:
         self.requests.append(("subscribe", {}))
 
     def events(self, timeout: float | None = 0.0) -> Iterator[dict[str, Any]]:

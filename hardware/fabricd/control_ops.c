@@ -142,6 +142,8 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 	c->settles = json_is_true(json_object_get(request, "settles"));
 	if (c->settles) /* a controller that comes late, or again, learns what is down */
 		cables_down_say(f, c);
+	if (!strcmp(c->acts, "controller")) /* and what is injected into it */
+		acts_say(f, c);
 	return NULL;
 }
 
@@ -154,6 +156,15 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 	if (!json_is_integer(event))
 		return "settled: event: the id of an event is needed";
 	clock_answered(f, (uint64_t)json_integer_value(event));
+	return NULL;
+}
+
+static const char *ask_controller(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	(void)answer;
+	controller_ask(f);
 	return NULL;
 }
 
@@ -232,6 +243,7 @@ static const struct {
 } ops[] = {
 	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
 	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
+	{"ask_controller", ask_controller},
 	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
 	{"sample", sample},   {"sample_stop", sample_end},    {"stop", stop},
 };

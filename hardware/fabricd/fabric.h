@@ -731,6 +731,8 @@ struct frame_fate {
 const char *fault_inject(struct fabric *f, const json_t *request);
 const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);
+void acts_say(struct fabric *f, struct control_conn *c);
+void controller_ask(struct fabric *f);
 json_t *faults_json(struct fabric *f);
 json_t *fault_counts_json(struct fabric *f);
 json_t *fault_flows_json(struct fabric *f, const char *id);

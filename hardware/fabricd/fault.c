@@ -81,12 +81,26 @@ static const char *act_load(struct fabric *f, struct fault *x, const json_t *req
 	return somebody_acts(f, to) ? NULL : "inject: nobody is connected who could do that";
 }
 
+static json_t *act_event(struct fabric *f, const struct fault *x, uint64_t id, bool on)
+{
+	return json_pack("{s:s, s:I, s:s, s:b, s:s, s:O, s:o}", "event", "act", "id", (json_int_t)id, "fault", x->id, "on",
+			 on, "to", x->to, "spec", json_object_get(x->request, "spec"), "time_ns", ns_json(f->clock.now));
+}
+
+/* acts_say() - Tell a controller that has just come which faults are on that it carries out */
+void acts_say(struct fabric *f, struct control_conn *c)
+{
+	uint64_t after = 0;
+
+	for (struct fault *x; (x = fault_first_on(f, FAULT_ACT, after)); after = x->order)
+		if (!strcmp(x->to, "controller"))
+			control_send(f, c, act_event(f, x, ++f->last_port_event, true));
+}
+
 static void act(struct fabric *f, struct fault *x, bool on)
 {
 	uint64_t id = ++f->last_port_event;
-	json_t *event = json_pack("{s:s, s:I, s:s, s:b, s:s, s:O, s:o}", "event", "act", "id", (json_int_t)id, "fault", x->id,
-				  "on", on, "to", x->to, "spec", json_object_get(x->request, "spec"), "time_ns",
-				  ns_json(f->clock.now));
+	json_t *event = act_event(f, x, id, on);
 	bool told = false;
 
 	for (struct control_conn *c = f->conns; c; c = c->next)
@@ -98,6 +112,28 @@ static void act(struct fabric *f, struct fault *x, bool on)
 	if (told)
 		clock_hold(f, id, !strcmp(x->to, "agent"));
 	x->hits += on && told;
+}
+
+/* controller_ask() - Stand still until the controller has done all that it was told before
+ *
+ * What a controller does that stood still and goes on again, with events that it
+ * did not answer in time, then takes effect now, in every run.
+ */
+void controller_ask(struct fabric *f)
+{
+	uint64_t id = ++f->last_port_event;
+	bool told = false;
+
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, "controller")) {
+			control_send(f, c,
+				     json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id,
+					       "fault", "", "on", false, "to", "controller", "spec", "time_ns",
+					       ns_json(f->clock.now)));
+			told = true;
+		}
+	if (told)
+		clock_hold(f, id, false);
 }
 
 static void turn(struct fabric *f, struct fault *x, bool on)

@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from testbed.processes import wait_for
+
 if TYPE_CHECKING:
     from testbed.lab import Lab
 
 NAME = "agent"
 """What it subscribes as at fabricd."""
+GONE_S = 5.0
+"""For a killed process to be gone, and its connections with it."""
 
 
 class Agent:
@@ -24,17 +28,30 @@ class Agent:
 
     def act(self, event: Mapping[str, Any]) -> None:
         """Does what the event says, and tells fabricd so that time goes on."""
-        spec, on = event["spec"], event["on"]
-        if spec.get("worker") == "kill" and on:
+        spec = event["spec"]
+        if spec.get("worker") == "kill" and event["on"]:
             self._kill_worker(spec["rank"])
-        elif spec.get("controller") == "hung":
-            self._signal_controller(signal.SIGSTOP if on else signal.SIGCONT)
-        elif spec.get("controller") == "dead":
-            if on:
-                self._signal_controller(signal.SIGKILL)
-            else:
-                self._lab.restart_controller()
+        elif "controller" in spec:
+            self._make_controller_as_faults_say()
         self._lab.fabricd.request("settled", event=event["id"])
+
+    def _make_controller_as_faults_say(self) -> None:
+        """Dead if any fault that is on wants that, else hung if any does, else running."""
+        faults = self._lab.fabricd.request("faults")["faults"]
+        states = {f["request"].get("spec", {}).get("controller") for f in faults if f["on"]}
+        alive = self._lab.controller.poll() is None
+        if "dead" in states:
+            if alive:
+                self._signal_controller(signal.SIGKILL)
+                wait_for(lambda: self._lab.controller.poll() is not None, GONE_S)
+            return
+        if not alive:
+            self._lab.restart_controller()
+        if "hung" in states:
+            self._signal_controller(signal.SIGSTOP)
+        else:
+            self._signal_controller(signal.SIGCONT)
+            self._lab.fabricd.request("ask_controller")
 
     def _signal_controller(self, number: int) -> None:
         with suppress(ProcessLookupError):

@@ -68,9 +68,10 @@ def listed(fabric: str | None = None) -> list[dict[str, Any]]:
         for fault in lab.fabricd.request("faults")["faults"]:
             name = fault["fault"].partition(".")[0]
             row = rows.setdefault(
-                name, {"id": name, "on": False, "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
+                name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
             )
-            row["on"] = row["on"] or fault["on"]
+            if fault["on"]:
+                row["state"] = "on"
             row["since_ns"] = fault["since_ns"]
             row["hits"] += fault["hits"]
             if fault["primitive"] == "traffic":
