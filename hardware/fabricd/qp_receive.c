@@ -4,9 +4,9 @@
  *
  * Packets are taken in order.  One ahead of the expected number means loss: one
  * NAK (sequence error) is sent, and no other until the expected packet has
- * come; with selective repeat it is kept until its turn (reorder.c).  One behind is a duplicate: acknowledged again if it asks for it.  A
- * message that needs a receive request while none is posted is answered with
- * an RNR NAK and not taken.
+ * come; with selective repeat it is kept until its turn (reorder.c).  One behind
+ * is a duplicate: acknowledged again if it asks for it.  A message that needs a
+ * receive request while none is posted is answered with an RNR NAK and not taken.
  *
  * Payload is written to the worker's region when the packet arrives; that it is
  * there is said when the NIC's PCIe writes up to it are done.
@@ -169,17 +169,20 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	return true;
 }
 
+/* Take what was kept until its turn, and say how far that leads */
 static void take_kept(struct fabric *f, struct qp *q)
 {
 	struct roce_packet pkt;
 	struct frame *fr;
+	bool taken = true, told = true;
 
-	while ((fr = reorder_take(q))) {
-		bool taken = roce_parse(fr->data, fr->len, &pkt) == ROCE_OK && take(f, q, &pkt);
+	while (taken && (fr = reorder_take(q))) {
+		taken = roce_parse(fr->data, fr->len, &pkt) == ROCE_OK && take(f, q, &pkt);
+		told = !taken || pkt.ack_request;
 		frame_free(f, fr);
-		if (!taken)
-			return;
 	}
+	if (!told)
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 }
 
 /* One ahead of the expected: something is lost, or comes later.  Return: whether the frame is kept */

@@ -14,7 +14,7 @@
  * after one of those, and that one has not, it was lost again and is sent once
  * more (nothing overtakes on one path).  Recovery ends when everything is
  * acknowledged that had been sent when it began.  A timeout sends the first
- * packet that is not acknowledged, and begins a new recovery.  So that the
+ * packet that is not known to have come, and begins a new recovery.  So that the
  * receiver can keep what comes, no more than reorder_packets are under way.
  */
 #include <stdlib.h>
@@ -117,7 +117,7 @@ static void recover(struct qp *q, struct repeat *r, uint64_t highest)
 		r->highest = highest;
 }
 
-/* repeat_came() - A NAK says that packet @n has come */
+/* repeat_came() - A NAK says that packet @n has come; the expected one itself: that one ahead could not be kept */
 void repeat_came(struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
@@ -131,14 +131,23 @@ void repeat_came(struct qp *q, uint64_t n)
 		r->next = q->acked;
 }
 
-/* repeat_timeout() - Nothing was heard: the first packet goes again, and whatever was found missing once more */
+/* repeat_timeout() - Nothing was heard: the first packet that is not known to have come goes again, and whatever was
+ * found missing once more.  If all have come, the first, so that the receiver says so
+ */
 void repeat_timeout(struct qp *q)
 {
 	struct repeat *r = repeat_of(q);
-	uint64_t highest = r->recovering && r->highest > q->acked ? r->highest : q->acked + 1;
+	uint64_t n = q->acked;
 
+	while (n < q->sent_max && bit(r, n))
+		n++;
+	if (n == q->sent_max) {
+		n = q->acked;
+		r->bits[n % r->room / 64] &= ~(1ull << (n % 64));
+	}
+	uint64_t highest = r->recovering && r->highest > n ? r->highest : n + 1;
 	r->recovering = false;
-	r->again[q->acked % r->room] = 0;
+	r->again[n % r->room] = 0;
 	recover(q, r, highest);
 }
 
