@@ -1,0 +1,161 @@
+"""Sweeps, drawn loads, time series and pictures: what they give, from real runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import results
+from results.plots import PLOTS, PlotError, save
+from results.summary import jain, percentile, summarize
+from testbed.errors import InputError
+from testbed.progress import Progress
+from testbed.run import run
+from testbed.spec import load, loads
+from testbed.sweep import FILE, points, run_sweep
+from workloads.traffic import burst, fixed, poisson, sizes_named
+
+INCAST = """
+name: little
+fabric:
+  topology: {star: {hosts: 3}}
+  switch: {buffer: 2MB, ecn: {kmin: 50KB, kmax: 50KB}}
+transport: {cc: dcqcn}
+workload:
+  - load: {pattern: burst, to: 0, size: 1MB, flows: 1}
+"""
+STUDIES = sorted((Path(__file__).parents[1] / "experiments" / "congestion").glob("*.yaml"))
+
+
+def test_a_sweep_has_a_point_for_each_combination(tmp_path: Path) -> None:
+    experiment = loads(INCAST + "sweep: {fabric.topology.star.hosts: [2, 4], transport.cc: [none, hpcc]}\n")
+    folder, rows = run_sweep(experiment, tmp_path / "sweep", Progress())
+    assert [(r["fabric.topology.star.hosts"], r["transport.cc"]) for r in rows] == [
+        (2, "none"), (2, "hpcc"), (4, "none"), (4, "hpcc"),
+    ]  # fmt: skip
+    assert [r["flows"] for r in rows] == [1, 1, 3, 3]
+    assert rows[0]["slowdown_p50"] == pytest.approx(1.0, abs=1e-3)
+    assert 1.0 < rows[1]["slowdown_p50"] < 1.1  # telemetry takes its share of the wire, and eta leaves 5 % of it
+    assert 2.5 < rows[2]["slowdown_p99"] < 3.2
+    assert json.loads((folder / FILE).read_text())["points"] == rows
+    assert results.load(folder / rows[3]["run"]).experiment["transport"]["cc"]["hpcc"] == {}
+
+
+def test_a_point_that_fails_is_a_result(tmp_path: Path) -> None:
+    ring = """
+name: circle
+fabric: {topology: {ring: {nodes: 4}}, switch: {buffer: 2MB, watchdog: null}}
+workload:
+  - flows: [{from: 0, to: 2, size: 4MB}, {from: 1, to: 3, size: 4MB}, {from: 2, to: 0, size: 4MB},
+            {from: 3, to: 1, size: 4MB}]
+sweep: {control.dateline: [false, true]}
+"""
+    _, rows = run_sweep(loads(ring), tmp_path / "sweep", Progress())
+    assert "deadlock" in rows[0]["error"] and rows[1]["flows"] == 4
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ("{fabric.topology.star.host: [2]}", "host"),
+        ("{transport.cc: [fast]}", "fast"),
+        ("{fabric.topology.star.hosts: []}", "nothing to sweep"),
+    ],
+)
+def test_a_wrong_sweep_is_said_before_anything_runs(sweep: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        list(points(loads(INCAST + f"sweep: {sweep}\n")))
+    assert said in error.value.what + error.value.where
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda p: p.stem)
+def test_every_study_is_a_valid_experiment(study: Path) -> None:
+    assert load(study).name == study.stem
+    assert list(points(load(study)))
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> tuple[results.Run, str]:
+    """A sampled run, and the hash of the same run without samples."""
+    folder = tmp_path_factory.mktemp("runs")
+    with_samples = run(loads(INCAST.replace("hosts: 3", "hosts: 5") + "measure: {sample: 1us}\n"), folder / "sampled")
+    without = run(loads(INCAST.replace("hosts: 3", "hosts: 5")), folder / "plain")
+    assert with_samples.metrics_sha256 == without.metrics_sha256
+    return results.load(with_samples.folder), without.metrics_sha256
+
+
+def test_samples_agree_with_the_counters(sampled: tuple[results.Run, str]) -> None:
+    r, _ = sampled
+    depth = r.series("queue_depth")
+    bottleneck = depth[(depth["node"] == "sw0") & (depth["port"] == 1) & (depth["priority"] == 3)]
+    longest = r.priorities[
+        (r.priorities["node"] == "sw0") & (r.priorities["port"] == 1) & (r.priorities["priority"] == 3)
+    ]
+    assert 0.9 * longest["queue_max_bytes"].item() <= bottleneck["bytes"].max() <= longest["queue_max_bytes"].item()
+    assert bottleneck["bytes"].iloc[-1] == 0
+    assert (depth["time_ns"] % 1000 == 0).mean() > 0.99  # the last one is when sampling ends
+    pauses = r.series("pauses")
+    began = r.priorities["rx_pause_transition"].sum()
+    assert (pauses["on"] == 1).sum() == began > 0
+    assert (pauses["on"] == 0).sum() == began
+    marks = r.series("marks").groupby(["node", "port", "priority"])["frames"].max().sum()
+    assert marks == r.priorities["ecn_marked"].sum() > 0
+    assert r.series("cnps").groupby("node")["frames"].max().sum() == r.nics["np_cnp_sent"].sum()
+    sent = r.series("qp_sent").groupby(["rank", "qp"])["bytes"].max()
+    assert sent.sum() == r.qps["tx_bytes"].sum()
+    rates = r.series("qp_rate")
+    assert rates["rate_bps"].max() <= 400e9 and rates["rate_bps"].min() >= 100e6
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+def test_pictures_are_drawn(kind: str, sampled: tuple[results.Run, str], tmp_path: Path) -> None:
+    picture = tmp_path / f"{kind}.svg"
+    save(PLOTS[kind].draw(sampled[0]), picture)
+    text = picture.read_text()
+    assert text.startswith("<?xml") and len(text) > 10_000
+    again = tmp_path / "again.svg"
+    save(PLOTS[kind].draw(sampled[0]), again)
+    assert again.read_text() == text
+
+
+def test_a_run_without_samples_says_what_to_do(tmp_path: Path) -> None:
+    from testbed.cli import cli
+
+    result = run(loads(INCAST), tmp_path / "run")
+    with pytest.raises(SystemExit):
+        cli.main(["plot", str(result.folder), "queue", "-o", str(tmp_path / "q.svg")])
+    with pytest.raises((PlotError, results.StoreError)):
+        PLOTS["queue"].draw(results.load(result.folder))
+    assert CliRunner().invoke(cli.get_command(None, "plot"), ["--help"]).exit_code == 0  # type: ignore[arg-type]
+
+
+def test_arrivals_have_the_load_and_sizes_asked_for() -> None:
+    sizes = sizes_named("web_search", 0, None)
+    asked = {"ranks": range(16), "pattern": "random", "load": 0.6, "line_rate_bps": 400e9, "flows": 20_000, "seed": 3}
+    drawn = poisson(sizes, **asked)
+    total, seconds = sum(a.size_bytes for a in drawn), drawn[-1].start_ns / 1e9
+    assert total * 8 / seconds / 16 == pytest.approx(0.6 * 400e9, rel=0.05)
+    assert total / len(drawn) == pytest.approx(sizes.mean_bytes, rel=0.05)
+    assert sum(a.size_bytes <= 10_000 for a in drawn) / len(drawn) == pytest.approx(0.15, abs=0.01)
+    assert all(a.source != a.target for a in drawn)
+    assert drawn == poisson(
+        sizes, ranks=range(16), pattern="random", load=0.6, line_rate_bps=400e9, flows=20_000, seed=3
+    )
+    gaps = [b.start_ns - a.start_ns for a, b in zip(drawn, drawn[1:], strict=False)]
+    mean = sum(gaps) / len(gaps)
+    assert math.sqrt(sum((g - mean) ** 2 for g in gaps) / len(gaps)) == pytest.approx(mean, rel=0.05)  # exponential
+    assert {a.target for a in burst(fixed(10), ranks=range(5), to=2)} == {2}
+
+
+def test_summary_figures() -> None:
+    assert jain([1, 1, 1, 1]) == 1 and jain([1, 0, 0, 0]) == 0.25
+    assert percentile([1, 2, 3, 4, 5], 0.5) == 3 and percentile([0, 10], 0.99) == pytest.approx(9.9)
+    row = summarize(
+        [{"flow": "1->0", "size_bytes": 1000, "start_ns": 0, "time_ns": 1000, "algbw_Bps": 1e9, "slowdown": 2.0}],
+        {"drops": {"tail": 2}, "pause_rx": 3},
+    )
+    assert (row["goodput_Gbps"], row["slowdown_p99"], row["drops"], row["pause_rx"]) == (8.0, 2.0, 2, 3)
