@@ -65,9 +65,14 @@ def most_switches(fabric: Fabric) -> int:
 
 
 def base_rtt_ns(
-    switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, pcie_bps: float, pcie_ns: float
-) -> float:
-    """From asking for a packet's payload over PCIe to its acknowledgement, in an idle fabric."""
+    switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, pcie_bps: float, pcie_ns: float,
+    ack_every: int = 1,
+) -> float:  # fmt: skip
+    """From asking for a packet's payload over PCIe to its acknowledgement, in an idle fabric.
+
+    With one acknowledgement for `ack_every` packets it is the first one's time: it waits for the others to be sent.
+    """
     frame = ser_ns(mtu + ROCE_HEADERS, rate_bps)
     ack = ser_ns(ACK_FRAME, rate_bps)
-    return mtu * 8e9 / pcie_bps + pcie_ns + (switches + 1) * (frame + ack + 2 * delay_ns) + 2 * switches * latency_ns
+    there_and_back = (switches + 1) * (frame + ack + 2 * delay_ns) + 2 * switches * latency_ns
+    return mtu * 8e9 / pcie_bps + pcie_ns + there_and_back + (ack_every - 1) * frame

@@ -80,6 +80,7 @@ def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
         mtu=fabric.nic.mtu,
         pcie_bps=fabric.nic.pcie.rate,
         pcie_ns=fabric.nic.pcie.latency,
+        ack_every=fabric.nic.ack_every,
     )
     return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu)
 
