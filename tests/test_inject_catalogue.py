@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -15,7 +15,7 @@ from controllers.routes import Router
 from testbed.cli import cli
 from testbed.errors import InputError
 from testbed.inject import CATALOGUE, GROUPS, CannotInject, Injection, Mistakes, reference
-from testbed.inject.base import KINDS
+from testbed.inject.base import KINDS, Opcode
 from testbed.spec import Experiment, loads
 from topologies import build
 
@@ -55,6 +55,8 @@ def test_every_fault_says_what_it_is() -> None:
         ("{fault: loss, on: all, rate: -0.1}", "inject[0].rate", "-0.1", "0"),
         ("{fault: loss, on: all, rate: .nan}", "inject[0].rate", "nan", ""),
         ("{fault: loss, on: all, rate: 0.1, rat: 1}", "inject[0].rat", "unknown key", "rate"),
+        ("{fault: loss, on: all, rate: 0.1, classes: [8]}", "inject[0].classes[0]", "8", "7"),
+        ("{fault: loss, on: all, rate: 0.1, opcodes: [ACK]}", "inject[0].opcodes[0]", "ACK", "ACKNOWLEDGE"),
         ("{fault: loss, on: all, rate: 0.1, at: 5}", "inject[0].at", "5", "ns"),
         ("{fault: loss, on: all, rate: 0.1, every: 5us}", "inject[0].every", "every needs for", "for: 1ms"),
         ("{fault: loss, on: all, rate: 0.1, for: 5us, every: 5us}", "inject[0].every", "every needs for", "for: 1ms"),
@@ -69,6 +71,7 @@ def test_every_fault_says_what_it_is() -> None:
         ('{fault: miswired, on: "nic:0", other: 0}', "inject[0]", "with itself", ""),
         ('{fault: miswired, on: "nic:0", other: 9}', "inject[0]", "no 9 to swap", ""),
         ('{fault: incast, on: "nic:0", senders: [1, 7]}', "inject[0]", "no such rank", "0 to 3"),
+        ('{fault: incast, on: "nic:0", senders: [0]}', "inject[0]", "nobody would send", "itself"),
         ('{fault: wrong_cc, on: "nic:0", parameters: {gg: 1}}', "inject[0].parameters.gg", "'gg'", "did you mean 'g'"),
         ('{fault: wrong_cc, on: "nic:0", parameters: {g: 2}}', "inject[0].parameters.g", "g is from 0 to 1", ""),
         ('{fault: wrong_cc, on: "nic:0", parameters: {set: hpcc}}', "inject[0].parameters.set", "no parameter", ""),
@@ -101,7 +104,7 @@ def test_an_experiment_writes_its_faults_out_and_reads_them_again() -> None:
     written = experiment.resolved()["inject"]
     assert written == [
         {"fault": "reordering", "on": "nic:0", "at": "3us", "for": "1ms", "every": "2ms", "direction": "both",
-         "classes": None, "opcodes": None, "qp": None, "rate": 0.5, "delay": "1us"}
+         "classes": None, "opcodes": None, "of_dscp": None, "qp": None, "rate": 0.5, "delay": "1us"}
     ]  # fmt: skip
     assert loads(HEAD + yaml.safe_dump({"inject": written})).inject == experiment.inject
 
@@ -110,6 +113,11 @@ def requests(**written: Any) -> list[dict[str, Any]]:
     injection = Injection.of(written)
     fabric = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2})
     return injection.requests(injection.place(fabric), "f1", now_ns=100.0)
+
+
+def test_opcodes_are_those_that_fabricd_knows() -> None:
+    source = (reference.DOCS.parent / "hardware" / "fabricd" / "roce.c").read_text()
+    assert set(re.findall(r'case RC_\w+: return "(\w+)"', source)) == set(get_args(Opcode))
 
 
 def test_a_direction_is_the_port_that_frames_leave_by() -> None:

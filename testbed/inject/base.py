@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,11 @@ Primitive = dict[str, Any]
 """A request to fabricd's `inject`, without id and times."""
 
 Direction = Literal["both", "forward", "backward"]
+TrafficClass = Annotated[int, Field(ge=0, le=7)]
+Opcode = Literal[
+    "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_ONLY", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST",
+    "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "ACKNOWLEDGE", "CNP",
+]  # fmt: skip
 KINDS: dict[str, type[Target]] = {
     "cable": CableTarget,
     "port": PortTarget,
@@ -146,10 +151,13 @@ class FrameFault(Fault):
     direction: Direction = Field(
         default="both", description="`forward`: frames from the first node of the target's name; `backward`: to it"
     )
-    classes: list[int] | None = Field(default=None, description="only frames in these classes (null: all)")
-    opcodes: list[str] | None = Field(
-        default=None, description="only these RoCE opcodes: ACKNOWLEDGE, CNP, WRITE_MIDDLE .. (null: all)"
+    classes: list[TrafficClass] | None = Field(
+        default=None, min_length=1, description="only frames in these classes (null: all)"
     )
+    opcodes: list[Opcode] | None = Field(
+        default=None, min_length=1, description="only frames with these RoCE opcodes (null: all)"
+    )
+    of_dscp: int | None = Field(default=None, ge=0, le=63, description="only frames with this DSCP (null: all)")
     qp: int | None = Field(default=None, ge=0, le=(1 << 24) - 1, description="only to this queue pair (null: all)")
 
     effect: ClassVar[str]
@@ -163,7 +171,7 @@ class FrameFault(Fault):
         return {}
 
     def primitives(self, place: Place) -> list[Primitive]:
-        match = {"classes": self.classes, "opcodes": self.opcodes, "qp": self.qp}
+        match = {"classes": self.classes, "opcodes": self.opcodes, "dscp": self.of_dscp, "qp": self.qp}
         common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **self.more()}
         given = {key: value for key, value in match.items() if value is not None}
         if isinstance(place.target, FlowTarget):

@@ -24,6 +24,8 @@ class TrafficFault(Fault):
 
     def primitives(self, place: Place) -> list[Primitive]:
         flows = [[a.source, a.target, a.size_bytes, a.start_ns] for a in self.arrivals(place)]
+        if not flows:
+            raise CannotInject("nobody would send", "a NIC does not send to itself")
         return [{"primitive": "traffic", "flows": flows}]
 
 

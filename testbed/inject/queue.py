@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from testbed.inject.base import Fault, Place, Primitive, overlay
+from testbed.inject.base import Fault, Place, Primitive, TrafficClass, overlay
 from testbed.spec.types import Size, Time, default
 from testbed.spec.types import fault as mistake
 
@@ -145,7 +145,7 @@ class PauseStorm(Fault):
     shows: ClassVar[str] = "`rx_prio3_pause` of its switch port grows steadily, pauses spread through the fabric"
     on: ClassVar[tuple[str, ...]] = ("nic",)
 
-    classes: list[int] = Field(default=[3], min_length=1, description="classes that it pauses")
+    classes: list[TrafficClass] = Field(default=[3], min_length=1, description="classes that it pauses")
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [overlay("nic", rank, {"storm": self.classes}) for rank in place.nics()]
