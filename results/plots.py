@@ -149,6 +149,8 @@ def fct(run: Run) -> Figure:
     for k, name in enumerate(("median", "95 %", "99 %")):
         axes.plot(labels, [c[k] for c in columns], marker="os^"[k], label=name)
     axes.set_yscale("log")
+    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatter("{x:g}")
     axes.set_ylabel("slowdown (time / time alone)")
     axes.set_xlabel("payload of the flow")
     axes.legend(fontsize=8)
@@ -205,6 +207,9 @@ def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], f
         axes.set_ylabel(what)
         if others and lines:
             axes.legend(fontsize=7, ncols=2)
+    places = [p[x_key] for p in points]
+    if numbers and min(places) > 0 and max(places) / min(places) >= 30:
+        every[-1].set_xscale("log")
     every[-1].set_xlabel(x_key)
     if not numbers:
         every[-1].set_xticks(range(len(xs)), [_short(x) for x in xs], rotation=20, fontsize=8)

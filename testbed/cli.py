@@ -22,7 +22,7 @@ from testbed import __version__, commands
 from testbed.errors import BAD_INPUT, RUN_FAILED, Problem, UserError
 
 INTERRUPTED = 130
-_ORDER = ("doctor", "run", "show", "plot", "up", "shell", "exec", "inject", "heal", "list", "down", "clean")
+_ORDER = ("doctor", "run", "show", "plot", "up", "shell", "exec", "inject", "heal", "ethtool", "list", "down", "clean")
 
 
 class Verbs(click.Group):

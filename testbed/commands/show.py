@@ -62,24 +62,82 @@ def show_run(run: str, as_json: bool) -> None:
 
 
 @command.command("counters")
-@click.argument("run")
+@click.argument("run", required=False, metavar="[RUN|ID]")
 @click.argument("frame", type=click.Choice(FRAMES), default="ports")
+@click.option("--watch", is_flag=True, help="A live fabric: print again each second, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
-def show_counters(run: str, frame: str, as_json: bool) -> None:
-    """Show one of the counter tables of RUN (ports by default); columns that are 0 everywhere are left out.
+def show_counters(run: str | None, frame: str, watch: bool, as_json: bool) -> None:
+    """Show one of the counter tables of a stored RUN (ports by default), or the ports' counters of a live fabric.
+
+    Columns that are 0 everywhere are left out.
 
     \b
     Examples:
       testbed show counters 20260101-120000-quickstart
       testbed show counters 20260101-120000-quickstart drops
+      testbed show counters --watch
     """
     from testbed.table import counters, show
 
+    if run is None or _is_fabric(run):
+        _live("counters", run, watch, as_json)
+        return
     rows = _load(run).rows(frame)
     if as_json:
         click.echo(json.dumps(rows))
     else:
         show(counters(frame, rows), wide=True)
+
+
+def _is_fabric(name: str) -> bool:
+    from testbed import ownership
+
+    return not Path(name).exists() and name in {r.id for r in ownership.fabrics()}
+
+
+def _live(view: str, fabric: str | None, watch: bool, as_json: bool) -> None:
+    """A table of a live fabric, once or each second."""
+    import time
+
+    from testbed.lab import Lab
+    from testbed.live_view import VIEWS
+    from testbed.table import counters, show
+
+    lab = Lab.attach(fabric)
+    try:
+        while True:
+            seen = lab.fabricd.request("counters")
+            rows = VIEWS[view](seen)
+            if as_json:
+                click.echo(json.dumps(rows))
+            else:
+                if watch:
+                    click.clear()
+                    click.echo(f"fabric {lab.id}, emulated time {seen['time_ns'] / 1000:.3f} us")
+                show(counters(view, rows), wide=True)
+            if not watch:
+                return
+            time.sleep(1)
+    finally:
+        lab.close()
+
+
+def _view(name: str, about: str) -> None:
+    """Adds `testbed show NAME` for a live fabric."""
+
+    @command.command(name, help=f"{about}\n\n\b\nExamples:\n  testbed show {name}\n  testbed show {name} 3f2a --watch")
+    @click.argument("fabric", required=False, metavar="[ID]")
+    @click.option("--watch", is_flag=True, help="Print again each second, until Ctrl-C.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
+    def show_view(fabric: str | None, watch: bool, as_json: bool) -> None:
+        _live(name, fabric, watch, as_json)
+
+
+_view("pfc", "Show PFC frames received and sent, by priority, of a live fabric.")
+_view("ecn", "Show ECN marks and congestion notifications of a live fabric.")
+_view("queues", "Show queue counters and watermarks of a live fabric's switches.")
+_view("qps", "Show the queue pairs of a live fabric's NICs.")
+_view("drops", "Show what a live fabric has dropped, where and why.")
 
 
 @command.command("faults")

@@ -1,0 +1,38 @@
+"""`testbed ethtool`: a NIC's counters."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("rank", type=click.IntRange(0))
+@click.option("--fabric", metavar="ID", help="The fabric (default: the only one that is up).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(rank: int, fabric: str | None, as_json: bool) -> None:
+    """Print the counters of RANK's NIC as `ethtool -S` does, with mlx5's names.
+
+    \b
+    Examples:
+      testbed ethtool 0
+      testbed ethtool 3 | grep -E 'pause|cnp|out_of'
+    """
+    from testbed.errors import InputError
+    from testbed.lab import Lab
+    from testbed.live_view import ethtool
+
+    lab = Lab.attach(fabric)
+    try:
+        if rank >= len(lab.fabric.nics):
+            raise InputError(f"there is no rank {rank}", "command line", f"ranks: 0 to {len(lab.fabric.nics) - 1}")
+        found = ethtool(lab.fabricd.request("counters"), rank)
+    finally:
+        lab.close()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo("NIC statistics:")
+    for name, value in found.items():
+        click.echo(f"     {name}: {value}")
