@@ -74,7 +74,7 @@ def _scaled(mbps_at_25g: float) -> Callable[[Setting], float]:
     return lambda s: mbps_at_25g * 1e6 * s.line_rate_bps / 25e9
 
 
-_MIN_RATE = Parameter("min_rate", "rate", 100e6, "the rate never goes below")
+_MIN_RATE = Parameter("min_rate", "rate", 100e6, "the rate never goes below", least=1e6)
 _BASE_RTT = Parameter("base_rtt", "time", lambda s: s.base_rtt_ns, "round-trip time of the idle fabric (longest path)")
 _WINDOW = Parameter("window", "size", lambda s: 2 * s.bdp_bytes + 32 * s.mtu, "bytes under way at most")
 _BETA = Parameter("beta", "number", 0.8, "strength of the decrease", most=1.0)

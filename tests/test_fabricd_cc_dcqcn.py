@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from traffic_fabric import nic, send, star, switch
 from wire_view import CNP, of_rank, watched
 
-from hardware import bounds, cc
+from hardware import bounds, cc, cc_reference
 from hardware.config import Hardware
 
 LINE = 400e9
@@ -175,3 +176,8 @@ def test_named_sets_are_those_of_the_literature() -> None:
         "rate_timer": 300e3, "byte_counter": 32767, "fast_recovery": 1, "ai": 5e6, "hai": 50e6, "decrease_gap": 4e3,
         "g": 5 / 1024, "cnp_gap": 2e3,
     }.items()  # fmt: skip
+
+
+def test_the_page_holds_every_parameter() -> None:
+    page = Path(__file__).parent.parent / "docs" / "congestion-control.md"
+    assert cc_reference.tables() in page.read_text(), "python -m hardware.cc_reference prints what it should hold"

@@ -5,6 +5,8 @@
 
 #include "fabric.h"
 
+#define LEAST_RATE 1e6 /* bits/s: a packet in some ms, whatever min_rate says */
+
 static void start_none(struct fabric *f, struct qp *q)
 {
 	(void)f;
@@ -141,7 +143,7 @@ void cc_notified(struct fabric *f, struct qp *q)
 void cc_set_rate(struct qp *q, double bps)
 {
 	struct cc_state *s = &q->cc_state;
-	double least = cc_param(q, CC_MIN_RATE);
+	double least = cc_param(q, CC_MIN_RATE) > LEAST_RATE ? cc_param(q, CC_MIN_RATE) : LEAST_RATE;
 
 	s->rate = bps > s->line_rate ? s->line_rate : bps < least ? least : bps;
 }

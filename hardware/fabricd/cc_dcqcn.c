@@ -28,6 +28,14 @@ static ps_t ps(double ns)
 	return (ps_t)(ns * PS_PER_NS + 0.5);
 }
 
+/* A timer that stood still would run out for ever */
+static ps_t period(const struct qp *q, enum cc_param which)
+{
+	ps_t t = ps(cc_param(q, which));
+
+	return t > PS_PER_NS ? t : PS_PER_NS;
+}
+
 static void start(struct fabric *f, struct qp *q)
 {
 	(void)f;
@@ -60,11 +68,11 @@ static void catch_up(struct fabric *f, struct qp *q)
 	while (s->alpha_timer <= f->clock.now || s->rate_timer <= f->clock.now) {
 		if (s->alpha_timer <= s->rate_timer) {
 			s->alpha *= 1 - cc_param(q, CC_G);
-			s->alpha_timer += ps(cc_param(q, CC_ALPHA_TIMER));
+			s->alpha_timer += period(q, CC_ALPHA_TIMER);
 		} else {
 			s->timer_events++;
 			increase(q);
-			s->rate_timer += ps(cc_param(q, CC_RATE_TIMER));
+			s->rate_timer += period(q, CC_RATE_TIMER);
 		}
 		if (s->rate >= s->line_rate)
 			s->rate_timer = PS_NEVER;
@@ -100,10 +108,10 @@ static bool notified(struct fabric *f, struct qp *q)
 		cc_set_rate(q, s->rate * (1 - s->alpha / 2));
 		s->last_decrease = f->clock.now;
 		s->timer_events = s->byte_events = s->byte_counter = 0;
-		s->rate_timer = f->clock.now + ps(cc_param(q, CC_RATE_TIMER));
+		s->rate_timer = f->clock.now + period(q, CC_RATE_TIMER);
 	}
 	s->alpha = (1 - g) * s->alpha + g;
-	s->alpha_timer = f->clock.now + ps(cc_param(q, CC_ALPHA_TIMER));
+	s->alpha_timer = f->clock.now + period(q, CC_ALPHA_TIMER);
 	return again;
 }
 

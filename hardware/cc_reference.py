@@ -1,0 +1,53 @@
+"""The tables of docs/congestion-control.md, from hardware/cc.py: python -m hardware.cc_reference prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hardware import bounds
+from hardware.cc import CONTROLS, Control, Setting
+
+RATE, MTU = 400e9, 4096
+EXAMPLE = Setting(
+    RATE,
+    bounds.base_rtt_ns(1, rate_bps=RATE, delay_ns=500, latency_ns=500, mtu=MTU, pcie_bps=512e9, pcie_ns=500),
+    MTU,
+)
+"""One switch, 400 Gb/s, 500 ns cables and pipelines."""
+UNITS = {
+    "rate": ((1e9, "Gbps"), (1e6, "Mbps")),
+    "time": ((1e6, "ms"), (1e3, "us"), (1, "ns")),
+    "size": ((1e6, "MB"), (1e3, "KB"), (1, "B")),
+}
+
+
+def text(value: float, kind: str) -> str:
+    """As in an experiment file."""
+    if kind == "number":
+        return f"{value:.4g}"
+    if not value:
+        return "0"
+    factor, unit = next((u for u in UNITS[kind] if value >= u[0]), UNITS[kind][-1])
+    return f"{value / factor:.4g}{unit}"
+
+
+def tables() -> str:
+    """Every control's parameters."""
+    return "\n".join(line for control in CONTROLS.values() if control.parameters for line in _table(control))
+
+
+def _table(control: Control) -> Iterator[str]:
+    sets = list(control.sets) or ["default"]
+    values = [control.values(EXAMPLE, {}, name if control.sets else None) for name in sets]
+    yield f"### `{control.name}`: {control.summary}"
+    yield f"Source: {control.source}."
+    yield ""
+    yield "| parameter | what it is | " + " | ".join(f"`{s}`" if control.sets else s for s in sets) + " |"
+    yield "|---|---|" + "---|" * len(sets)
+    for p in control.parameters:
+        yield f"| `{p.name}` | {p.about} | " + " | ".join(text(v[p.name], p.kind) for v in values) + " |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(tables())
