@@ -164,7 +164,7 @@ ELSEWHERE = {
     "controller_dead": "test_inject_controller.py",
     "controller_hung": "test_inject_controller.py",
     "slow_controller": "test_inject_controller.py",
-    "wrong_weights": "test_fabricd_scheduler.py",
+    "wrong_weights": "test_fabricd_ecn.py",
     "straggler": "test_inject_runs.py",
     "slow_receiver": "test_inject_runs.py",
     "worker_frozen": "test_inject_runs.py",

@@ -137,6 +137,7 @@ def test_flows_are_printed_by_their_ranks(play: Play) -> None:
     (row,) = play(script, text=text).to_dict()["results"]
     assert list(row) == [
         "flow", "algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong",
+        "ideal_ns", "slowdown",
     ]  # fmt: skip
     assert (row["flow"], row["algorithm"], row["ranks"], row["iteration"]) == ("1->0", "write", 2, 0)
     assert row["time_ns"] == 199999.5
