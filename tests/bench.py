@@ -3,6 +3,9 @@
 - frame-hops: frames through a switch (Open vSwitch's userspace datapath) per wall second, at an MTU of 4096
 - ring floor: a ring all-reduce of 8 ranks x 64 MiB, wall time against frames x what one frame costs Open vSwitch alone
 - up/down: a fabric of 64 servers, against stock Mininet with the same topology
+- full over plain: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
+  and with samples each 10 us over that without; neighbours in time
+- memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
 
 from __future__ import annotations
@@ -55,6 +58,58 @@ def hops(text: str) -> dict[str, float]:
         fidelity = json.loads((Path(result.folder) / "counters.json").read_text())["fidelity"]
     assert fidelity["flagged"] == 0 and fidelity["forwarding_drops"] == 0
     return {"frame_hops": fidelity["frame_hops"], "wall_s": fidelity["forwarding_wall_ns"] / 1e9}
+
+
+PLAIN = """
+name: bench-plain
+fabric:
+  topology: {star: {hosts: 8}}
+  switch: SWITCH
+workload:
+  - flows: [FLOWS]
+""".replace("FLOWS", ", ".join(f"{{from: {i}, to: {(i + 1) % 8}, size: 64MiB}}" for i in range(8)))
+FULL = PLAIN.replace(
+    "switch: {pfc: false, ecn: null, watchdog: null, alpha: 64, lossless: [], headroom: 0B}", "switch: {}"
+)
+FULL = FULL.replace("workload:", "transport: {cc: dcqcn}\nworkload:")
+PLAIN = PLAIN.replace("SWITCH", "{pfc: false, ecn: null, watchdog: null, alpha: 64, lossless: [], headroom: 0B}")
+SAMPLED = FULL + "measure: {sample: 10us}\n"
+
+
+def costs_of_features(rounds: int = 5) -> dict[str, float]:
+    """Frame-hop rates of a plain fabric, one with everything on, and that one sampled; ratios of neighbours in time."""
+
+    def rate(text: str) -> float:
+        seen = hops(text)
+        return seen["frame_hops"] / seen["wall_s"]
+
+    rates = [(rate(PLAIN), rate(FULL), rate(SAMPLED)) for _ in range(rounds)]
+    return {
+        "full_over_plain": statistics.median(full / plain for plain, full, _ in rates),
+        "sampled_over_full": statistics.median(sampled / full for _, full, sampled in rates),
+    }
+
+
+def memory_mb() -> dict[str, float]:
+    """Resident memory of a fabric of 64 servers: its own processes, all of Open vSwitch, Mininet."""
+
+    def resident(pid: int) -> float:
+        status = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("Pss:")).split()[1]) / 1024
+
+    ovs = int(Path("/var/run/openvswitch/ovs-vswitchd.pid").read_text())
+    own = resident(os.getpid())
+    with Lab.up(loads(SERVERS)) as lab:
+        assert lab.net.hosts  # Mininet's view of it
+        assert lab.fabricd.process is not None
+        parts = {
+            "fabricd": resident(lab.fabricd.process.pid),
+            "controller": resident(lab.controller.pid),
+            "ovs": resident(ovs),
+            "hosts": sum(resident(p.pid) for p in lab.hosts.values()),
+            "mininet": max(resident(os.getpid()) - own, 0.0),
+        }
+    return {f"memory_{name}_MB": value for name, value in parts.items()} | {"memory_MB": sum(parts.values())}
 
 
 # --- what one frame costs Open vSwitch alone
@@ -186,6 +241,8 @@ def measure() -> dict[str, Any]:
         "mininet_up_s": statistics.median(stock[0] for _, stock in pairs),
         "mininet_down_s": statistics.median(stock[1] for _, stock in pairs),
         "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
+        **costs_of_features(),
+        **memory_mb(),
     }
 
 
