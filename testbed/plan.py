@@ -12,7 +12,7 @@ from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
-    from testbed.spec.model import Load, LoadStep
+    from testbed.spec.steps import Load, LoadStep
 
 Plan = dict[str, Any]
 
@@ -60,7 +60,7 @@ def measurements(plan: Plan) -> int:
 
 
 def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
-    from testbed.spec.model import FlowsStep, LoadStep
+    from testbed.spec.steps import FlowsStep, LoadStep
 
     if isinstance(step, FlowsStep):
         return _flows(step)

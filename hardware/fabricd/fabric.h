@@ -564,6 +564,10 @@ void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum dro
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch);
 void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why);
 void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why);
+void port_cut(struct fabric *f, struct port *p);
+const char *drop_name(enum drop why);
+
+/* cable.c */
 struct change *change_new(struct fabric *f, const struct change *what);
 void cable_unplug(struct fabric *f, struct cable *cable);
 void cable_plug(struct fabric *f, struct cable *cable);
@@ -571,7 +575,6 @@ void cable_in_force(struct fabric *f, struct cable *cable);
 void cable_apply(struct fabric *f, struct change *c);
 void cable_announce(struct fabric *f, struct change *c);
 void cables_down_say(struct fabric *f, struct control_conn *c);
-const char *drop_name(enum drop why);
 
 /* buffer.c */
 uint8_t buffer_class(const struct sw *s, const struct frame *fr);

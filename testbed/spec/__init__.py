@@ -3,17 +3,15 @@
 from testbed.spec.loader import load, loads
 from testbed.spec.model import (
     Clock,
-    CollectiveStep,
     Costs,
     Experiment,
     FabricSpec,
-    Flow,
-    FlowsStep,
     Nic,
     ScaleUp,
     Topology,
     Workers,
 )
+from testbed.spec.steps import CollectiveStep, Flow, FlowsStep
 
 __all__ = [
     "Clock",

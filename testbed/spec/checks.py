@@ -12,7 +12,8 @@ from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.inject import Injection
-    from testbed.spec.model import CollectiveStep, Experiment, Flow, Load
+    from testbed.spec.model import Experiment
+    from testbed.spec.steps import CollectiveStep, Flow, Load
     from workloads.registry import Collective
 
 Path = tuple[str | int, ...]

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
-    Discriminator,
     Field,
     GetJsonSchemaHandler,
     PlainSerializer,
     PrivateAttr,
-    Tag,
     ValidationInfo,
     field_validator,
     model_serializer,
@@ -27,13 +25,12 @@ from pydantic_core import CoreSchema
 
 from testbed.spec import known
 from testbed.spec.checks import cross_check
+from testbed.spec.steps import Step
 from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
 from topologies.fabric import Fabric, TopologyError
 
 MAX_RATE = 10**14
 MAX_TIME = 10.0**13
-
-BufferSize = Annotated[Size, Field(le=16 << 30)]
 
 
 class Topology(Model):
@@ -300,92 +297,6 @@ class Transport(Model):
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
-
-
-class CollectiveStep(Model):
-    kind: ClassVar[Literal["collective"]] = "collective"
-    collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
-    algorithm: str = Field(
-        default_factory=str,
-        description="how they do it (the first that the collective has)",
-        json_schema_extra=names(known.every_algorithm),
-    )
-    sizes: list[BufferSize] = Field(
-        min_length=1, max_length=1000, description="each is measured: bytes in the sense of nccl-tests (see below)"
-    )
-    dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
-    op: str | None = Field(
-        default=None,
-        description="how elements are combined (left out: `sum`, or nothing to combine)",
-        json_schema_extra=names(lambda: [*known.ops(), None]),
-    )
-    iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
-    warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
-    ranks: list[int] | None = Field(
-        default=None,
-        description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults_of_the_collective(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or value.get("collective") not in known.collectives():
-            return value
-        filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
-        if filled["algorithm"] in known.algorithms(value["collective"]):
-            ops = known.collective(value["collective"], filled["algorithm"]).ops
-            filled.setdefault("op", ops[0] if ops else None)
-        return filled
-
-
-class Flow(Model):
-    from_: int = Field(alias="from", description="rank that writes")
-    to: int = Field(description="rank whose memory is written")
-    size: BufferSize = Field(gt=0, description="payload")
-    start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
-
-
-class FlowsStep(Model):
-    kind: ClassVar[Literal["flows"]] = "flows"
-    flows: list[Flow] = Field(min_length=1, max_length=100_000, description="RDMA writes from rank to rank")
-
-
-class Load(Model):
-    pattern: Literal["random", "permutation", "incast", "burst"] = Field(
-        default="random",
-        description="who sends to whom: anybody to anybody, each to one other, all to one, or all to one at one time",
-    )
-    to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
-    senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
-    distribution: Literal["fixed", "uniform", "web_search", "hadoop"] = Field(
-        default="fixed", description="sizes of the flows: all `size`, evenly up to twice that, or as measured"
-    )
-    size: BufferSize = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0)
-    most: BufferSize = default("30MB", "largest flow of a measured distribution: larger ones are cut", gt=0)
-    load: float = Field(
-        default=0.5, gt=0, le=1, allow_inf_nan=False, description="share of its line rate that each sender offers"
-    )
-    flows: int = Field(default=100, ge=1, le=100_000, description="how many (burst: from each sender)")
-
-
-class LoadStep(Model):
-    kind: ClassVar[Literal["load"]] = "load"
-    load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")
-
-
-def _step_kind(value: Any) -> str:
-    for kind, step in (("flows", FlowsStep), ("load", LoadStep)):
-        if isinstance(value, step) or (isinstance(value, dict) and kind in value):
-            return f"<{kind}>"
-    return "<collective>"
-
-
-Step = Annotated[
-    Annotated[CollectiveStep, Tag("<collective>")]
-    | Annotated[FlowsStep, Tag("<flows>")]
-    | Annotated[LoadStep, Tag("<load>")],
-    Discriminator(_step_kind),
-]
 
 
 class Workers(Model):
