@@ -31,6 +31,8 @@ File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
 _IDLE = [str(INSIDE / "idle")]
 
+_CPU_PERIOD_US = 100_000
+
 
 @dataclass(frozen=True)
 class Containers:
@@ -135,6 +137,14 @@ class Containers:
                 worker = self.start(rank, _IDLE, stdout=out, stderr=out)
                 if not worker.started():
                     raise MachineError(f"the container of rank {rank} does not start: {_tail(log)}", where=str(log))
+
+    def limit_cpus(self, rank: int, cpus: float | None) -> None:
+        """Gives a rank's running container so many CPUs (None: no limit). Raises MachineError."""
+        quota = -1 if cpus is None else max(round(cpus * _CPU_PERIOD_US), 1000)
+        command = self.runc("update", "--cpu-period", str(_CPU_PERIOD_US), "--cpu-quota", str(quota), self.name(rank))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise MachineError(f"the CPUs of rank {rank} cannot be limited: {' '.join(done.stderr.split())[:200]}")
 
     def remove(self, rank: int) -> None:
         """Removes what is left of a container that has ended."""

@@ -169,6 +169,7 @@ ELSEWHERE = {
     "slow_receiver": "test_inject_runs.py",
     "worker_frozen": "test_inject_runs.py",
     "worker_killed": "test_inject_runs.py",
+    "cpu_quota": "test_inject_live.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

@@ -14,6 +14,7 @@ import pytest
 from test_run_live import ROOT, assert_nothing_left, usable
 
 from testbed import ownership
+from testbed.lab import Lab
 from testbed.processes import Process
 
 pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and a running Open vSwitch")
@@ -131,3 +132,31 @@ def test_a_fabric_goes_down_with_its_faults(tmp_path: Path) -> None:
     live.ok("inject", "worker_killed", "--on", "nic:0")
     assert command("down", live.id).returncode == 0
     assert_nothing_left(live.id)
+
+
+def _quota_us(live: Live, rank: int) -> int:
+    """What the kernel lets the rank's container use of each 100 ms."""
+    lab = Lab.attach(live.id)
+    try:
+        process = lab.containers.running(rank)
+        assert process is not None
+        lines = (line.split(":") for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines())
+        mine = {name: group for _, names, group in lines for name in names.split(",")}
+    finally:
+        lab.close()
+    if "cpu" in mine:
+        return int(Path(f"/sys/fs/cgroup/cpu{mine['cpu']}/cpu.cfs_quota_us").read_text())
+    quota = Path(f"/sys/fs/cgroup{mine['']}/cpu.max").read_text().split()[0]
+    return -1 if quota == "max" else int(quota)
+
+
+def test_a_container_gets_less_of_a_cpu(live: Live) -> None:
+    command("exec", "--fabric", live.id, "0", "--", "true")  # makes its container
+    assert _quota_us(live, 0) == -1
+    half = live.ok("inject", "cpu_quota", "--on", "nic:0", "--cpus", "0.5")
+    fifth = live.ok("inject", "cpu_quota", "--on", "nic:0", "--cpus", "0.2")
+    assert _quota_us(live, 0) == 20_000
+    live.ok("heal", fifth)
+    assert _quota_us(live, 0) == 50_000
+    live.ok("heal", half)
+    assert _quota_us(live, 0) == -1

@@ -31,9 +31,18 @@ class Agent:
         spec = event["spec"]
         if spec.get("worker") == "kill" and event["on"]:
             self._kill_worker(spec["rank"])
+        elif spec.get("worker") == "quota":
+            self._give_cpus_as_faults_say(spec["rank"])
         elif "controller" in spec:
             self._make_controller_as_faults_say()
         self._lab.fabricd.request("settled", event=event["id"])
+
+    def _give_cpus_as_faults_say(self, rank: int) -> None:
+        """The least that any fault that is on leaves it, else what the experiment gives it."""
+        faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
+        quotas = [s["cpus"] for s in faults if s.get("worker") == "quota" and s["rank"] == rank]
+        self._lab.containers.idle(rank)
+        self._lab.containers.limit_cpus(rank, min(quotas) if quotas else self._lab.state["limits"]["cpus"])
 
     def _make_controller_as_faults_say(self) -> None:
         """Dead if any fault that is on wants that, else hung if any does, else running."""

@@ -129,6 +129,23 @@ class WorkerKilled(WorkerFault):
     action: ClassVar[str] = "kill"
 
 
+class CpuQuota(Fault):
+    name: ClassVar[str] = "cpu_quota"
+    summary: ClassVar[str] = "a rank's container gets less of a CPU (real clock: emulated time knows no CPUs)"
+    shows: ClassVar[str] = "the rank's programs take longer in wall time; `nr_throttled` of its control group grows"
+    on: ClassVar[tuple[str, ...]] = ("nic", "all")
+    only_real_clock: ClassVar[bool] = True
+
+    cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use")
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"worker": "quota", "rank": rank, "cpus": self.cpus}) for rank in place.nics()]
+
+
 class WorkerFrozen(NicFault):
     name: ClassVar[str] = "worker_frozen"
     summary: ClassVar[str] = "a rank's worker stands still until it is healed; its NIC goes on"
@@ -138,4 +155,4 @@ class WorkerFrozen(NicFault):
         return {"frozen": True}
 
 
-FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, WorkerKilled, WorkerFrozen)
+FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, WorkerKilled, WorkerFrozen, CpuQuota)
