@@ -330,6 +330,7 @@ struct qp {
 	/* sender: packets are counted from 0, the PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
+	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	uint32_t send_wr_index; /* request that `send` belongs to */
 	bool ready; /* is in its tx's round */

@@ -103,6 +103,8 @@ static bool window_open(const struct qp *q)
 
 	if (q->nic->p.selective && under_way >= q->nic->p.reorder_packets)
 		return false;
+	if (under_way && q->asked <= q->acked)
+		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
 	return !q->cc_state.window || !under_way || (double)((under_way + 1) * q->mtu) <= q->cc_state.window;
 }
 
@@ -235,6 +237,8 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 		fr->len = telemetry_append(fr->data, fr->len,
 					   &(struct telemetry){.room = q->cc->hops, .sent_ps = (uint64_t)f->clock.now});
 
+	if (pkt.ack_request && number >= q->asked)
+		q->asked = number + 1;
 	q->tx_packets++;
 	q->tx_bytes += pkt.payload_bytes;
 	if (number < q->sent_max) {
@@ -258,6 +262,7 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 
 static void go_back(struct qp *q)
 {
+	q->asked = q->acked;
 	q->send = q->acked;
 	q->send_wr_index = q->sq.head;
 }
