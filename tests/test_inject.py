@@ -68,7 +68,7 @@ MANY = tuple((s, d, 3 * 65536, 0) for s in (0, 1, 2) for d in (3, 4, 5))
 CASES = {
     "loss": case(both(dropped("fault"), more("retransmitted")), "loss", TO_0, rate=0.02),
     "loss of one flow": case(
-        lambda was, now: now.reasons["fault"] > 0 and now.times[2:] == was.times[2:] or now.reasons["fault"] > 0,
+        both(dropped("fault"), more("retransmitted")),
         "loss", "flow:4->0", rate=0.05, direction="forward",
     ),
     "loss of acknowledgements": case(
@@ -134,6 +134,10 @@ CASES = {
     "wrong_port": case(both(dropped("no_qp"), failed), "wrong_port", "switch:leaf0", to=0, port=2),
     "loop": case(both(dropped("ttl"), failed), "loop", "switch:leaf0", to=3, neighbour="spine0",
                  flows=((0, 3, 65536, 0),)),
+    "meter": case(
+        both(dropped("fault"), more("retransmitted"), lambda was, now: now.times[0] is not None),
+        "meter", "switch:leaf0", to=0, rate="20Gbps",
+    ),
     "dead_ecmp_member": case(
         both(dropped("forwarding"), failed), "dead_ecmp_member", "port:leaf0:4", spines=2, flows=MANY
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from fake_fabric import FakeFabric
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from workloads import registry, verbs, worker
+from workloads import registry, verbs, wire, worker
 from workloads.collectives import ring
 from workloads.verbs import CompletionError, Device, FabricError
 
@@ -212,6 +214,29 @@ def test_a_worker_that_dies_ends_the_others_with_a_reason() -> None:
         with pytest.raises(FabricError, match="left without BYE"), Device(fake.path(1)) as device:
             device.sync(0, 2)
         dying.join()
+
+
+def test_last_words_are_read_although_ours_were_not(tmp_path: Path) -> None:
+    """The kernel reports a reset before what lies in the queue when the other end closed with packets unread."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(tmp_path / "0.sock"))
+    listener.listen()
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        peer.recv(wire.MAX_PACKET)
+        welcome, error = wire.WELCOME_BODY.pack(1, 0, 2, 0, 0, 4096, 0), b"rank 1 left without BYE\0"
+        peer.send(wire.PACKET.pack(wire.WELCOME, 0, wire.PACKET.size + len(welcome)) + welcome)
+        select.select([peer], [], [], 30)  # a SYNC, which is never read
+        peer.send(wire.PACKET.pack(wire.ERROR, 0, wire.PACKET.size + len(error)) + error)
+        peer.close()
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    with pytest.raises(FabricError, match="left without BYE"), Device(str(tmp_path / "0.sock")) as device:
+        device.sync(0, 2)
+    serving.join()
+    listener.close()
 
 
 def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -297,8 +297,8 @@ class Device:
         """Kind and body of the next packet (valid until the one after).  Raises FabricError when it is the last."""
         try:
             n, _, flags, _ = self._socket.recvmsg_into([self._in])
-        except ConnectionError:
-            n, flags = 0, 0
+        except ConnectionError:  # said once, when fabricd closed before it read all of ours; its last words come after
+            n, _, flags, _ = self._socket.recvmsg_into([self._in])
         if n == 0:
             raise FabricError("fabricd closed the session without a word")
         try:

@@ -9,7 +9,7 @@ enum frame_effect {
 	FRAME_DROP, FRAME_CORRUPT, FRAME_CORRUPT_SILENT, FRAME_DUPLICATE, FRAME_DELAY, FRAME_SET_DSCP, FRAME_CLEAR_ECN,
 	FRAME_EFFECTS
 };
-enum frame_selection { SELECT_ALL, SELECT_SHARE, SELECT_EVERY, SELECT_FIRST, SELECT_BURST, SELECT_HASH };
+enum frame_selection { SELECT_ALL, SELECT_SHARE, SELECT_EVERY, SELECT_FIRST, SELECT_BURST, SELECT_HASH, SELECT_METER };
 enum params_of { OF_CABLE, OF_PORT, OF_SWITCH, OF_NIC, OF_CONTROL };
 
 struct frame_rule {
@@ -20,6 +20,8 @@ struct frame_rule {
 	uint64_t n;	/* every n-th, the first n */
 	double to_bad, to_good, loss_bad, loss_good;
 	uint64_t salt;
+	double rate_bps; /* meter */
+	ps_t burst;	 /* meter: how long its bucket takes to fill */
 	ps_t delay, jitter;
 	bool reorder;
 	uint8_t dscp;
@@ -32,6 +34,7 @@ struct frame_rule {
 	/* state */
 	uint64_t seen;
 	bool bad;
+	ps_t level; /* meter: when the bucket will be full again */
 };
 
 struct generated {

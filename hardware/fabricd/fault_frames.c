@@ -5,8 +5,9 @@
  * A rule looks at the frames that leave certain ports, when they start on the
  * cable.  Of those that match (class, opcode, addresses, queue pair, DSCP) it
  * selects some: a random share, every n-th, the first n, bursts (Gilbert and
- * Elliott: two states, a loss rate in each), or a fixed share of all flows by a
- * hash of their headers.  Random draws are numbered by the frames that the rule
+ * Elliott: two states, a loss rate in each), a fixed share of all flows by a hash
+ * of their headers, or what a meter lets not through: a token bucket, in emulated
+ * time, from which every frame takes its bytes.  Random draws are numbered by the frames that the rule
  * has seen, so they do not depend on any other fault.
  *
  * A frame that is dropped has been on the cable and is counted at its far end.  A
@@ -61,8 +62,9 @@ static const char *load_ports(struct fabric *f, struct frame_rule *r, const json
 
 static const char *load_selection(struct frame_rule *r, const json_t *o)
 {
-	const json_t *burst = json_object_get(o, "burst"), *hash = json_object_get(o, "hash");
-	double n = 0, salt = 0;
+	const json_t *burst = json_object_get(o, "burst"), *hash = json_object_get(o, "hash"),
+		     *meter = json_object_get(o, "meter");
+	double n = 0, salt = 0, burst_bytes = 0;
 
 	r->select = SELECT_ALL;
 	if (json_object_get(o, "share"))
@@ -88,6 +90,13 @@ static const char *load_selection(struct frame_rule *r, const json_t *o)
 		if (!number(hash, "share", 0, 1, &r->share) || !number(hash, "salt", 0, 1e15, &salt))
 			return "inject: hash: share from 0 to 1, salt from 0 to 1e15";
 		r->salt = (uint64_t)salt;
+	}
+	if (meter) {
+		r->select = SELECT_METER;
+		if (!number(meter, "rate_bps", 1, 1e15, &r->rate_bps) || !number(meter, "burst_bytes", 1, 1e12, &burst_bytes) ||
+		    r->rate_bps < 1 || burst_bytes < 1)
+			return "inject: meter: rate_bps from 1 to 1e15, burst_bytes from 1 to 1e12";
+		r->burst = (ps_t)(burst_bytes * 8 * 1e12 / r->rate_bps + 0.5);
 	}
 	return NULL;
 }
@@ -214,7 +223,19 @@ static bool matches(const struct frame_rule *r, const struct frame *fr, const st
 	       (!r->qp_said || (h->roce && h->qp == r->qp)) && (!r->dscp_said || (h->ip && h->dscp == r->match_dscp));
 }
 
-static bool selected(struct fabric *f, struct fault *x, const struct headers *h)
+/* The bucket, kept as the time at which it will be full.  Return: whether too little was in it; then none is taken */
+static bool over_rate(const struct fabric *f, struct frame_rule *r, const struct frame *fr)
+{
+	ps_t now = f->clock.now, level = r->level > now ? r->level : now;
+
+	level += (ps_t)(fr->len * 8.0 * 1e12 / r->rate_bps + 0.5);
+	if (level > now + r->burst)
+		return true;
+	r->level = level;
+	return false;
+}
+
+static bool selected(struct fabric *f, struct fault *x, const struct frame *fr, const struct headers *h)
 {
 	struct frame_rule *r = &x->rule;
 	uint64_t n = ++r->seen;
@@ -226,6 +247,7 @@ static bool selected(struct fabric *f, struct fault *x, const struct headers *h)
 	case SELECT_FIRST: return n <= r->n;
 	case SELECT_HASH:
 		return random_unit(r->salt, (uint64_t)h->src << 32 | h->dst, (uint64_t)h->src_port << 32 | h->qp, 0) < r->share;
+	case SELECT_METER: return over_rate(f, r, fr);
 	case SELECT_BURST:
 		if (random_unit(f->seed, x->number, n, RANDOM_STATE) < (r->bad ? r->to_good : r->to_bad))
 			r->bad = !r->bad;
@@ -268,7 +290,7 @@ struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct fr
 		if (x->kind != FAULT_FRAMES || !x->on || !(r->ports[p->index / 8] >> (p->index % 8) & 1))
 			continue;
 		struct headers h = headers_of(fr);
-		if (!matches(r, fr, &h) || !selected(f, x, &h))
+		if (!matches(r, fr, &h) || !selected(f, x, fr, &h))
 			continue;
 		bool struck = true;
 		switch (r->effect) {

@@ -43,11 +43,12 @@ static void set_to_work(struct fabric *f)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct fabric *f = harness_open();
 	struct input in = input_of(data, len);
+	uint8_t setting = next(&in);
+	struct fabric *f = harness_open(setting & 2);
 	int ends[2];
 
-	if (next(&in) & 1)
+	if (setting & 1)
 		set_to_work(f);
 	struct control_conn *one = conn_new(f, &ends[0]), *two = conn_new(f, &ends[1]);
 	static const char subscribe[] = "{\"op\": \"subscribe\", \"settles\": true}";

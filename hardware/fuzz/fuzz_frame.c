@@ -44,7 +44,8 @@ static void near_miss(struct fabric *f, struct input *in)
 		.dst_ip = n->ip,
 		.src_port = 0xc000,
 		.ttl = 64,
-		.opcode = opcode & 0x1f,
+		.opcode = opcode == RC_CNP ? RC_CNP : opcode & 0x1f,
+		.tos = flags & 128 ? 26 << 2 | 3 : 0, /* marked */
 		.ack_request = flags & 1,
 		.dst_qp = flags & 2 ? next(in) : q->number,
 		.psn = (uint32_t)(flags & 4 ? (opcode == RC_ACK ? q->send : q->expected) : q->acked) + (uint32_t)(int8_t)next(in),
@@ -88,9 +89,9 @@ static void from_ovs(struct input *in, const uint8_t *data, size_t len)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	parse(data, len);
-	struct fabric *f = harness_open();
 	struct input in = input_of(data, len);
 	uint8_t packet[512], setting = next(&in);
+	struct fabric *f = harness_open(setting & 128);
 
 	harness_connect(f, 0, 1, true);
 	size_t n = 0;

@@ -51,12 +51,13 @@ static size_t cooked(struct input *in, uint8_t *to)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct fabric *f = harness_open();
 	struct input in = input_of(data, len);
+	uint8_t setting = next(&in);
+	struct fabric *f = harness_open(setting & 2);
 	static uint8_t packet[MESSAGE_MAX];
 
-	if (next(&in) & 1) {
-		harness_connect(f, 0, 1, false);
+	if (setting & 1) {
+		harness_connect(f, 0, 1, setting & 2); /* congested: two senders to one port */
 		harness_connect(f, 1, 2, true);
 	}
 	for (int steps = 0; in.v.left && steps < 64; steps++) {

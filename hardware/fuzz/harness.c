@@ -1,4 +1,8 @@
-/* The fabric that the fuzzers play with: three ranks on one switch, all in one scale-up domain. */
+/* The fabric that the fuzzers play with: three ranks on one switch, all in one scale-up domain.
+ *
+ * Plain, it is one buffer without PFC, ECN or congestion control.  Congested, it has
+ * all of them, with thresholds and timers so small that a few packets reach them.
+ */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -14,8 +18,29 @@ void ovs_turn(void);
 
 static const char config[] =
 	"{'fabric': 'fuzz', 'clock': {'mode': 'virtual'}, 'fence_tap': 'fence', 'control': {'reaction_ns': 1000},"
-	" 'switches': [{'name': 'sw0', 'latency_ns': 500, 'buffer_bytes': 20000, 'taps': ['port1', 'port2', 'port3']}],"
+	" 'switches': [{'name': 'sw0', 'latency_ns': 500, 'taps': ['port1', 'port2', 'port3'], %s}],"
 	" 'nics': [%s], 'cables': [%s], 'scale_up': [{'nics': ['h0', 'h1', 'h2'], 'rate_bps': 3600e9, 'delay_ns': 300}]}";
+
+static const char plain_switch[] = "'buffer_bytes': 20000";
+static const char congested_switch[] =
+	"'buffer_bytes': 40000, 'alpha': 0.5, 'reserve_bytes': 1200, 'xon_offset_bytes': 1200, 'headroom_bytes': 5000,"
+	" 'lossless': [3], 'strict': [6, 7], 'weights': {'0': 1, '3': 2}, 'dscp': {'26': 3, '48': 6}, 'pfc': true,"
+	" 'ecn': {'3': {'kmin_bytes': 1000, 'kmax_bytes': 5000, 'pmax': 0.5}},"
+	" 'watchdog': {'detect_ns': 3000, 'restore_ns': 5000, 'action': 'drop'}";
+
+/* One control of each kind: by notifications, by what switches stamp, by the round-trip time */
+static const char *const congested_nic[RANKS] = {
+	"'recovery': 'selective_repeat', 'reorder_packets': 8, 'cc': {'algorithm': 'dcqcn', 'params': {'min_rate_bps': 1e8,"
+	" 'ai_bps': 4e8, 'hai_bps': 2e9, 'g': 0.25, 'alpha_timer_ns': 2000, 'rate_timer_ns': 2000, 'byte_counter_bytes': 8000,"
+	" 'fast_recovery': 2, 'decrease_gap_ns': 0, 'cnp_gap_ns': 500}}",
+	"'cc': {'algorithm': 'hpcc', 'params': {'min_rate_bps': 1e8, 'base_rtt_ns': 4000, 'window_bytes': 20000, 'eta': 0.95,"
+	" 'max_stage': 2, 'ai_bps': 8e8, 'cnp_gap_ns': 500}}",
+	"'cc': {'algorithm': 'swift', 'params': {'min_rate_bps': 1e8, 'base_rtt_ns': 4000, 'window_bytes': 20000, 'beta': 0.8,"
+	" 'max_decrease': 0.5, 'base_target_ns': 5000, 'hop_scale_ns': 100, 'flow_range_ns': 4000, 'flow_min_window': 0.1,"
+	" 'flow_max_window': 100, 'ai_packets': 1}}",
+};
+static const char congested_nics[] =
+	", 'pfc': true, 'lossless': [3], 'rx_buffer_bytes': 8192, 'rx_xoff_bytes': 5000, 'rx_xon_bytes': 2500, ";
 
 static int worker_end_fd[RANKS];
 
@@ -26,21 +51,21 @@ FILE *fuzz_fopen(const char *path, const char *mode)
 	return *path ? fopen("/dev/null", mode[0] == 'r' ? "r" : "w") : NULL;
 }
 
-static json_t *config_json(void)
+static json_t *config_json(bool congested)
 {
-	char nics[2048] = "", cables[1024] = "", text[4096];
+	char nics[4096] = "", cables[1024] = "", text[8192];
 
 	for (unsigned i = 0; i < RANKS; i++) {
 		snprintf(nics + strlen(nics), sizeof nics - strlen(nics),
 			 "%s{'name': 'h%u', 'rank': %u, 'mac': '02:00:0a:00:00:%02x', 'ip': '10.0.0.%u', 'mtu': 1024,"
 			 " 'pcie_rate_bps': 512e9, 'pcie_latency_ns': 500, 'post_ns': 100, 'tx_buffer_bytes': 8192,"
-			 " 'ack_every': 4, 'timeout_ns': 20000, 'retry': 3, 'rnr_timeout_ns': 3000, 'rnr_retry': 3}",
-			 i ? "," : "", i, i, i, i + 1);
+			 " 'ack_every': 4, 'timeout_ns': 20000, 'retry': 3, 'rnr_timeout_ns': 3000, 'rnr_retry': 3%s%s}",
+			 i ? "," : "", i, i, i, i + 1, congested ? congested_nics : "", congested ? congested_nic[i] : "");
 		snprintf(cables + strlen(cables), sizeof cables - strlen(cables),
 			 "%s{'name': 'sw0-h%u', 'a': ['sw0', %u], 'b': ['h%u', 1], 'rate_bps': 400e9, 'delay_ns': 500}",
 			 i ? "," : "", i, i + 1, i);
 	}
-	snprintf(text, sizeof text, config, nics, cables);
+	snprintf(text, sizeof text, config, congested ? congested_switch : plain_switch, nics, cables);
 	for (char *c = text; *c; c++)
 		if (*c == '\'')
 			*c = '"';
@@ -48,7 +73,7 @@ static json_t *config_json(void)
 }
 
 /* harness_open() - A fabric whose clock runs and whose ranks have all said HELLO */
-struct fabric *harness_open(void)
+struct fabric *harness_open(bool congested)
 {
 	struct fabric *f = calloc(1, sizeof *f);
 	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, 1}, packet[16];
@@ -57,7 +82,7 @@ struct fabric *harness_open(void)
 		abort();
 	f->control_fd = f->ovs.fence_tap = -1;
 	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	f->config = config_json();
+	f->config = config_json(congested);
 	if (!f->config || !config_load(f, f->config)) {
 		fprintf(stderr, "fuzz: %s\n", f->error);
 		abort();

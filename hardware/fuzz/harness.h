@@ -32,7 +32,7 @@ static inline const uint8_t *some(struct input *in, size_t *len)
 	return view_take(&in->v, *len);
 }
 
-struct fabric *harness_open(void);
+struct fabric *harness_open(bool congested);
 void harness_close(struct fabric *f);
 void harness_run(struct fabric *f, int rounds);
 

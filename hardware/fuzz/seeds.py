@@ -6,6 +6,10 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
+from hardware.cc import CONTROLS, Setting, fabricd_cc
+
+SETTING = Setting(line_rate_bps=400e9, base_rtt_ns=4000, mtu=1024)
+
 CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
     {"id": 1, "op": "status"},
     {"id": "x", "op": "start", "ranks": [0, 1, 2]},
@@ -60,20 +64,61 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         "values": {"storm": [3], "frozen": True, "slow": 2},
     },
     {"op": "inject", "fault": "f", "primitive": "params", "port": "sw0:1", "values": {"pfc_rx": False}},
+    *(
+        {
+            "op": "inject",
+            "fault": effect,
+            "primitive": "frames",
+            "ports": ["h0:1", "sw0:2"],
+            "effect": effect,
+            "dscp": 0,
+        }
+        for effect in ("corrupt", "corrupt_silent", "duplicate", "set_dscp", "clear_ecn")
+    ),
+    {
+        "op": "inject",
+        "fault": "m",
+        "primitive": "frames",
+        "ports": ["h0:1"],
+        "effect": "drop",
+        "select": {"meter": {"rate_bps": 1e9, "burst_bytes": 2000}},
+    },
+    {"op": "inject", "fault": "k", "primitive": "params", "nic": 1, "values": {"pcie_rate_bps": 2e10}},
+    *(
+        {
+            "op": "inject",
+            "fault": name,
+            "primitive": "params",
+            "nic": 0,
+            "at_ns": 2000,
+            "for_ns": 3000,
+            "values": {"cc": fabricd_cc(name, control.values(SETTING, {})), "recovery": "selective_repeat"},
+        }
+        for name, control in CONTROLS.items()
+    ),
+    {"op": "inject", "fault": "j", "primitive": "params", "control": True, "values": {"reaction_ns": 5}},
     {"op": "inject", "fault": "g", "primitive": "swap", "cables": ["sw0-h0", "h1-sw0"]},
     {"op": "inject", "fault": "h", "primitive": "act", "to": "controller", "spec": {}},
-    {"op": "inject", "fault": "i", "primitive": "traffic", "flows": [[0, 1, 5000, 0], [1, 0, 1, 3]]},
+    {"op": "inject", "fault": "i", "primitive": "traffic", "flows": [[0, 1, 20000, 0], [2, 1, 20000, 0], [1, 0, 1, 3]]},
     {"op": "traffic_results", "fault": "i"},
     {"op": "heal", "fault": "a"},
     {"op": "ask_controller"},
+    {"op": "sample", "path": "a", "period_ns": 100},
+    {"op": "sample_stop"},
     {"op": "faults"},
     {"op": "stop"},
 )
 
 
 def worker_seeds() -> Iterator[bytes]:
-    """Steps of fuzz_worker.c: what, then for 64..127 a raw packet behind its length, for more a few bytes a command."""
+    """Steps of fuzz_worker.c: what, then for 64..127 a raw packet behind its length, for more a few bytes a command.
+
+    The first byte: 1, ranks are connected; 2, the fabric is congested.
+    """
     yield bytes([1, 3])
+    long = struct.pack("<HHIIBBHQIIQQQII", 4, 64, 0, 16, 0, 1, 0, 5, 1, 1, 0, 0, 60000, 42, 0)
+    for setting in (1, 3):  # enough at once for marks, pauses and a watchdog
+        yield bytes([setting]) + b"".join(_raw(rank, long * 4) for rank in (0, 1, 2)) + bytes([7] * 40)
     for op in range(13):  # cooked: op, and the bytes that its fields are made of
         for fields in ((0, 0, 0), (1, 1, 1), (0, 129, 2, 0, 4), (2, 2, 255, 7, 15), (200, 1, 64, 14, 14)):
             yield bytes([1, 128 | op % 3, op, *fields, 3, 128, 8, 1, 1, 0, 10])
@@ -104,18 +149,23 @@ def _raw(rank: int, packet: bytes) -> bytes:
 
 
 def control_seeds() -> Iterator[bytes]:
-    """Requests as they are on the wire, behind a first byte (1: ranks are at work) and the size of each piece."""
+    """Requests as they are on the wire, behind a first byte and the size of each piece.
+
+    The first byte: 1, ranks are at work; 2, the fabric is congested.
+    """
     lines = [json.dumps(request).encode() + b"\n" for request in CONTROL_REQUESTS]
     for line in lines:
         yield b"\1\xff" + line
         yield b"\0\0" + line
-    yield b"\1\xff" + b"".join(lines[:-1])
+        yield b"\3\xff" + line
+    for setting in (b"\1", b"\3"):
+        yield setting + b"\xff" + b"".join(lines[:-1])
     yield b"\1\xff" + b'{"op": "\\u0000"}\n[[[]]]\n{}\n\n"\xff'
 
 
 def frame_seeds() -> Iterator[bytes]:
     """RoCE frames of every opcode, and steps of fuzz_frame.c."""
-    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17):
+    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17, 0x81):
         frame = _roce(opcode)
         yield frame
         yield frame[:53]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from testbed.inject.base import CannotInject, Fault, Place, Primitive, act
-from testbed.spec.types import Time
+from testbed.spec.types import Rate, Size, Time
 from topologies.targets import PortTarget, SwitchTarget
 
 
@@ -79,6 +79,31 @@ class Loop(ToRank):
             switches = [n for n in near if n in place.fabric.switch_by_name]
             raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
         return {**spec, "with": self.neighbour}
+
+
+class Meter(ToRank):
+    """Open vSwitch's own meters count wall time, so the bucket is fabricd's, and counts the fabric's."""
+
+    name: ClassVar[str] = "meter"
+    summary: ClassVar[str] = "a switch polices a destination's frames: a meter with a drop band"
+    shows: ClassVar[str] = "drops `fault` at that switch as soon as more than the meter's rate goes to that rank"
+
+    rate: Rate = Field(gt=0, description="the meter's rate")
+    burst: Size = Field(default=65_536, ge=10_000, le=1_000_000_000, description="the bucket, which is full in the beginning")
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        switch = self.spec(place)["switch"]
+        into = [c.other(switch) for c in place.cables()]
+        meter = {"rate_bps": self.rate, "burst_bytes": self.burst}
+        return [
+            {
+                "primitive": "frames",
+                "effect": "drop",
+                "ports": [f"{end.node}:{end.port}" for end in into],
+                "select": {"meter": meter},
+                "match": {"dst_rank": self.to},
+            }
+        ]
 
 
 class DeadMember(FlowFault):
@@ -171,6 +196,6 @@ class ControllerHung(Fault):
 
 
 FAULTS = (
-    MissingEntry, ShadowRule, WrongPort, Loop, DeadMember, PolarisedHash, TableFull, PartialWrite, SlowController,
+    MissingEntry, ShadowRule, WrongPort, Loop, Meter, DeadMember, PolarisedHash, TableFull, PartialWrite, SlowController,
     ControllerDead, ControllerHung,
 )  # fmt: skip
