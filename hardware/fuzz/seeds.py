@@ -10,6 +10,12 @@ from hardware.cc import CONTROLS, Setting, fabricd_cc
 
 SETTING = Setting(line_rate_bps=400e9, base_rtt_ns=4000, mtu=1024)
 
+
+def _frame_faults(*effects: str) -> Iterator[dict[str, object]]:
+    common = {"op": "inject", "primitive": "frames", "ports": ["h0:1", "sw0:2"], "dscp": 0}
+    return ({**common, "fault": effect, "effect": effect} for effect in effects)
+
+
 CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
     {"id": 1, "op": "status"},
     {"id": "x", "op": "start", "ranks": [0, 1, 2]},
@@ -64,17 +70,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         "values": {"storm": [3], "frozen": True, "slow": 2},
     },
     {"op": "inject", "fault": "f", "primitive": "params", "port": "sw0:1", "values": {"pfc_rx": False}},
-    *(
-        {
-            "op": "inject",
-            "fault": effect,
-            "primitive": "frames",
-            "ports": ["h0:1", "sw0:2"],
-            "effect": effect,
-            "dscp": 0,
-        }
-        for effect in ("corrupt", "corrupt_silent", "duplicate", "set_dscp", "clear_ecn")
-    ),
+    *_frame_faults("corrupt", "corrupt_silent", "duplicate", "set_dscp", "clear_ecn"),
     {
         "op": "inject",
         "fault": "m",

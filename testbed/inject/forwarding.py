@@ -89,7 +89,9 @@ class Meter(ToRank):
     shows: ClassVar[str] = "drops `fault` at that switch as soon as more than the meter's rate goes to that rank"
 
     rate: Rate = Field(gt=0, description="the meter's rate")
-    burst: Size = Field(default=65_536, ge=10_000, le=1_000_000_000, description="the bucket, which is full in the beginning")
+    burst: Size = Field(
+        default=65_536, ge=10_000, le=1_000_000_000, description="the bucket, which is full in the beginning"
+    )
 
     def primitives(self, place: Place) -> list[Primitive]:
         switch = self.spec(place)["switch"]
@@ -196,6 +198,6 @@ class ControllerHung(Fault):
 
 
 FAULTS = (
-    MissingEntry, ShadowRule, WrongPort, Loop, Meter, DeadMember, PolarisedHash, TableFull, PartialWrite, SlowController,
-    ControllerDead, ControllerHung,
+    MissingEntry, ShadowRule, WrongPort, Loop, Meter, DeadMember, PolarisedHash, TableFull, PartialWrite,
+    SlowController, ControllerDead, ControllerHung,
 )  # fmt: skip
