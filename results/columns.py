@@ -69,6 +69,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("algbw_Bps", REAL, "bytes/s", "size_bytes / time; missing where the time is 0"),
         Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
         Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
+        Column("fallback", TEXT, "", "why the ranks did it by themselves, where an offload could not; else missing"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone (docs/closed-form.md)"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
     ),
@@ -83,6 +84,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("start_ns", REAL, "ns, emulated", "this rank's call"),
         Column("end_ns", REAL, "ns, emulated", "this rank's return"),
         Column("wrong", COUNT, "elements", "wrong elements in this rank's result"),
+        Column("fallback", TEXT, "", "why this rank did it without the offload; else missing"),
     ),
     "ports": (
         _NODE,

@@ -54,6 +54,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "start_ns": nanoseconds(picoseconds(line["start_ns"])),
             "end_ns": nanoseconds(picoseconds(line["end_ns"])),
             "wrong": line["wrong"],
+            "fallback": line.get("fallback"),
         }
         for line in lines
         if line.get("kind") in ("collective", "flow")
@@ -138,6 +139,7 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
         "algbw_Bps": algbw,
         "busbw_Bps": None if algbw is None else algbw * busbw_factor,
         "wrong": sum(r["wrong"] for r in rows),
+        "fallback": next((r["fallback"] for r in rows if r.get("fallback")), None),
     }
 
 

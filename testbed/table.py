@@ -115,6 +115,9 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
             _wrong(wrong),
         )
     yield table
+    for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
+        count = sum(row.get("fallback") == why for row in rows)
+        yield Text(f"# {count} of {len(rows)} by the ranks themselves: {why}", style="yellow")
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:

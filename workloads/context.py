@@ -73,3 +73,4 @@ class Part(Protocol):
         """Settles what is left and returns how many elements of the result are wrong."""
 
     # A part that may do its work another way than asked has an attribute `fallback`: why it did ("": it did not).
+    # One that holds something of the fabric's has a method `close` that gives it back, called after the last iteration.

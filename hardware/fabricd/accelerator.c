@@ -357,7 +357,7 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 	struct roce_packet pkt;
 	enum roce_verdict verdict = roce_parse(fr->data, fr->len, &pkt);
 
-	if (a->down) {
+	if (a->sw->p.accelerator_down) {
 		port_drop(f, &a->port, fr, DROP_FAULT);
 		return;
 	}

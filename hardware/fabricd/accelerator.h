@@ -15,7 +15,6 @@ struct accelerator {
 	struct sw *sw;
 	uint32_t ip, slots, elements, fan_in; /* what there is: slots of so many elements, in two versions */
 	uint32_t slots_free, slots_used_max;
-	bool down; /* a fault: it answers nothing */
 	struct program *programs;
 	uint64_t contributions, duplicates, stale, completed, answered, unknown;
 };

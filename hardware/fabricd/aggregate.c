@@ -174,11 +174,6 @@ static void ready(struct fabric *f, struct member *m, uint32_t slot)
 
 #define WHAT(slot, use, timer) ((uint64_t)(timer) << 63 | (uint64_t)(slot) << 32 | (use))
 
-static void event_later(struct fabric *f, struct member *m, ps_t t, uint64_t what)
-{
-	event_add(f, t, EV_OFFLOAD, m->nic->n.index, 0, 0, m->group->id, m->nic, what);
-}
-
 /* The host converts a block, then its contribution can go */
 static void convert(struct fabric *f, struct member *m, uint32_t slot)
 {
@@ -192,7 +187,7 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
 	double bits = 8.0 * block_count(a, s->block) * element_bytes[a->head->wr.element];
 	a->convert_tx_free = from + (ps_t)(bits * 1e12 / a->convert_bps + 0.5);
-	event_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
+	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
 /* Begin the request at the head */
@@ -308,7 +303,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	if (s->state == SLOT_READY && s->retries)
 		n->retransmitted++;
 	s->state = SLOT_WAITING;
-	event_later(f, m, f->clock.now + a->timeout, WHAT(slot, s->use, 1));
+	offload_later(f, m, f->clock.now + a->timeout, WHAT(slot, s->use, 1));
 	return 4 * count;
 }
 

@@ -161,7 +161,7 @@ static void event_run(struct fabric *f, const struct event *e)
 		return; /* everything was acknowledged: nothing happens, and no time passes */
 	if (event_kind(e) == EV_WAKE && !worker_wakes(e->a, e->seq))
 		return;
-	if (event_kind(e) == EV_OFFLOAD && !offload_due(f, e->a, e->seq, e->b))
+	if (event_kind(e) == EV_OFFLOAD && !offload_due(f, e->a, e->b, e->seq))
 		return;
 	if (f->sampler)
 		sample_before(f, e->t);
@@ -201,10 +201,10 @@ static void event_run(struct fabric *f, const struct event *e)
 		break;
 	}
 	case EV_QP_TIMER: qp_timer(f, e->a); break;
-	case EV_OFFLOAD: offload_event(f, e->a, e->seq, e->t, e->b); break;
+	case EV_OFFLOAD: offload_event(f, e->a, e->b, e->t, e->seq); break;
 	case EV_GROUP: offload_ask(f, e->a); break;
 	case EV_GROUP_OPEN: offload_open(f, e->a); break;
-	case EV_GROUP_CLOSE: offload_left(f, e->a); break;
+	case EV_GROUP_LEFT: offload_left(f, e->a); break;
 	case EV_QP_SEND: qp_paced(f, e->a, e->t); break;
 	case EV_RX_DRAINED: nic_drained(f, e->a); break;
 	case EV_RECV_USABLE: qp_recv_usable(e->a, (uint32_t)e->b); break;
@@ -227,9 +227,9 @@ static bool held_up(const struct fabric *f, const struct event *e)
 	if (kind == EV_FAULT && f->clock.workers_now <= e->t)
 		return true; /* a worker may end before that */
 	/* the controller's new rules must not meet frames from before */
-	if ((kind == EV_GROUP || kind == EV_GROUP_CLOSE) && f->clock.workers_now <= e->t && f->clock.mode == CLOCK_VIRTUAL)
+	if ((kind == EV_GROUP || kind == EV_GROUP_LEFT) && f->clock.workers_now <= e->t && f->clock.mode == CLOCK_VIRTUAL)
 		return true; /* another may call at the same time */
-	return (kind == EV_ANNOUNCE || kind == EV_GROUP || kind == EV_GROUP_CLOSE || kind == EV_FAULT || kind == EV_FAULT_NOW) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
+	return (kind == EV_ANNOUNCE || kind == EV_GROUP || kind == EV_GROUP_LEFT || kind == EV_FAULT || kind == EV_FAULT_NOW) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
 
 /* fabric_step() - Run the events that may run, a burst at most

@@ -63,9 +63,9 @@ enum event_kind {
 	EV_TRAFFIC,   /* a generated flow starts: a = struct generated */
 	EV_CABLE,     /* a cable changes: a = struct change */
 	EV_ANNOUNCE,  /* the controller is told: a = struct change */
+	EV_GROUP_LEFT, /* a member has left its group: a = struct member */
 	EV_GROUP,     /* all members of a group have called: a = struct group */
 	EV_GROUP_OPEN, /* it is open, or refused: likewise */
-	EV_GROUP_CLOSE, /* a member has left it: a = struct member */
 	EV_DOORBELL,  /* a worker's post reaches its NIC: a = struct post */
 	EV_FETCHED,   /* payload fetched over PCIe: a = frame, b = 1 for the scale-up port */
 	EV_HAND_OVER, /* Open vSwitch gets a frame that has just left for a switch: a = frame */
@@ -80,7 +80,7 @@ enum event_kind {
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */
 	EV_QP_SEND,   /* a paced queue pair may send: a = qp */
-	EV_OFFLOAD,   /* what an offload has set for itself: a = struct member, b = what */
+	EV_OFFLOAD,   /* what an offload has set for itself: a = its nic, b = group */
 	EV_RX_DRAINED, /* a NIC's receive buffer may have room: a = nic */
 	EV_RECV_USABLE, /* a slow receiver's receives become usable: a = qp, b = how many */
 	EV_WAKE,      /* a = worker; last of its time, so that all completions of that time are in */

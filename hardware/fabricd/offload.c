@@ -219,9 +219,11 @@ void offload_open(struct fabric *f, struct group *g)
 	if (wrong && wrong != g->reason)
 		snprintf(g->reason, sizeof g->reason, "%s", wrong);
 	g->state = wrong ? GROUP_REFUSED : GROUP_OPEN;
-	control_event(f, "group",
-		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks", (int)g->count,
-				"refused", g->reason));
+	json_t *said = g->granted ? json_copy(g->granted) : json_object();
+	json_object_del(said, "parents"); /* as long as the list of ranks */
+	json_object_update_new(said, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
+					       (int)g->count, "refused", g->reason));
+	control_event(f, "group", said);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->member[i];
 		if (m->left)
@@ -283,7 +285,7 @@ static void leave(struct fabric *f, struct worker *w, struct member *m)
 	ps_t t = w->now > f->clock.now ? w->now : f->clock.now;
 
 	m->left = true;
-	event_add(f, t, EV_GROUP_CLOSE, m->nic->n.index, 0, 0, g->id, m, 0);
+	event_add(f, t, EV_GROUP_LEFT, m->nic->n.index, 0, 0, g->id, m, 0);
 }
 
 static struct member *mine(struct group *g, const struct nic *n)
@@ -364,6 +366,14 @@ bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *
 	struct member *m = offload_member(f, n, pkt->dst_qp);
 
 	return m && !m->left && m->group->ops->receive(f, m, pkt, fr);
+}
+
+/* offload_later() - A member sets something for itself
+ * @what:	Tells it apart from everything else that the NIC has set for the same time
+ */
+void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what)
+{
+	event_add(f, t, EV_OFFLOAD, m->nic->n.index, 0, m->group->id & 0xffff, what, m->nic, m->group->id);
 }
 
 /* offload_due() - Has what a NIC's part of a group has set for itself still to happen? */

@@ -89,6 +89,7 @@ const char *offload_reason(struct fabric *f, uint32_t id);
 struct member *offload_member(struct fabric *f, const struct nic *n, uint32_t id);
 const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
 void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
+void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what);
 bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t what);
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);

@@ -66,10 +66,9 @@ class AllReduce:
             self.group.post(self.vector, 0, self.result, 0, self.count, reduction=self.op, dtype=self.dtype)
             self._wait()
         self.device.sync(_AGREE + self.tag, len(self.ranks))
-        for record in self.device.wait(0):
+        for record in self.device.poll():
             self._heard(record)
         if self.fallback:
-            self.group.leave()
             again = self._fall_back()
             again.prepare(self.size_bytes, self.start)
             again.run()
@@ -86,6 +85,9 @@ class AllReduce:
         elif record.kind != wire.OFFLOADED:
             raise FabricError(f"a record of kind {record.kind} in an all-reduce by the network")
         return record.kind == wire.OFFLOADED
+
+    def close(self) -> None:
+        self.group.leave()
 
     def finish(self) -> int:
         if self.fallback:
