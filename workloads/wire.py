@@ -110,7 +110,7 @@ def records(body: memoryview, count: int) -> Iterator[Record]:
         private = length - RECORD.size
         if private < 0 or length % 8 or at + length > len(body):
             raise Malformed(f"a record of {length} bytes")
-        if kind in (CONNECTED, GROUPED):
+        if kind in (CONNECTED, GROUPED, GROUP_FAILED):
             if not private - 8 < nbytes <= private:
                 raise Malformed(f"{nbytes} bytes behind a record, in {private}")
             data = bytes(body[at + RECORD.size : at + RECORD.size + nbytes])

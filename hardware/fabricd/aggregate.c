@@ -7,7 +7,8 @@
  * accelerator, its result comes back and clocks out the slot's next block, with the
  * next number of use (SwitchML, algorithm 4).  When no result comes for `timeout`, the
  * contribution goes again; after `retry` such times the accelerator is given up, and
- * all members are told.
+ * all members are told.  So are they when results come to a rank only as answers to
+ * what it has sent again: then nothing copies them.
  *
  * Floating-point numbers travel as fixed point: a block is multiplied by
  * 2^(30 - e - ceil(log2 n)), where e is the largest exponent of that block of any of
@@ -59,7 +60,7 @@ struct aggregate {
 	uint32_t retry;
 	double convert_bps;
 	struct request *head, *tail;
-	uint32_t requests;
+	uint32_t requests, answers; /* answers: results in a row that came to this rank alone */
 	uint64_t blocks, left; /* of the request at the head: in all, not yet here */
 	ps_t visible;
 	bool working;
@@ -382,6 +383,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		}
 		a->queued = kept;
 	}
+	a->answers = pkt->dst_ip == m->nic->ip ? a->answers + 1 : 0;
 	s->state = SLOT_IDLE;
 	s->use++;
 	s->retries = 0;
@@ -398,6 +400,11 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	frame_free(f, fr);
 	if (!a->left)
 		finish(f, m);
+	if (a->answers > a->retry) {
+		char why[64];
+		snprintf(why, sizeof why, "rank %u gets results only when it asks again", m->nic->rank);
+		offload_failed(f, m, why);
+	}
 	return true;
 }
 
@@ -417,10 +424,13 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 	if (s->state != SLOT_WAITING)
 		return;
 	m->nic->timeouts++;
-	if (s->retries++ >= a->retry)
-		offload_failed(f, m);
-	else
+	if (s->retries++ < a->retry) {
 		ready(f, m, slot);
+		return;
+	}
+	char why[64];
+	snprintf(why, sizeof why, "no accelerator answers rank %u", m->nic->rank);
+	offload_failed(f, m, why);
 }
 
 static bool due(const struct member *m, uint64_t what)

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "accelerator.h"
+#include "bytes.h"
 
 static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
 	[OFFLOAD_AGGREGATE] = &aggregate_ops,
@@ -406,15 +407,36 @@ void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_st
 				       .bytes = bytes});
 }
 
-/* offload_failed() - A member's work cannot be done: all members are told */
-void offload_failed(struct fabric *f, struct member *m)
+/* The switch that has dropped, for want of a rule, a frame of the job last, or NULL */
+static const char *dropped_at(const struct fabric *f, const struct group *g)
+{
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
+			const struct dropped *d = f->switches[i].n.ports[k].last_drop[DROP_FORWARDING];
+			struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
+			view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
+			uint8_t opcode = get_u8(&v);
+			view_take(&v, 3);
+			if ((get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode))
+				return f->switches[i].n.name;
+		}
+	return NULL;
+}
+
+/* offload_failed() - A member's work cannot be done: all members are told
+ * @why:	What the member has seen
+ */
+void offload_failed(struct fabric *f, struct member *m, const char *why)
 {
 	struct group *g = m->group;
+	const char *at = dropped_at(f, g);
 
 	if (m->failed)
 		return;
+	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
 	control_event(f, "group_failed",
-		      json_pack("{s:i, s:s, s:i}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank));
+		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
+				"reason", g->reason));
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *o = &g->member[i];
 		if (!o->failed && !o->left)
@@ -422,7 +444,8 @@ void offload_failed(struct fabric *f, struct member *m)
 				      &(struct record){.kind = REC_GROUP_FAILED,
 						       .wr_id = m->nic->rank,
 						       .t = f->clock.now,
-						       .qp = g->id});
+						       .qp = g->id,
+						       .bytes = strlen(g->reason)});
 		o->failed = true;
 	}
 }

@@ -43,7 +43,7 @@ struct group {
 	ps_t t;		    /* when the last member called */
 	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
 	json_t *granted;    /* the controller's answer */
-	char reason[128];   /* why it was refused */
+	char reason[192];   /* why it was refused, or has failed */
 	struct member member[];
 };
 
@@ -94,7 +94,7 @@ bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t wh
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
-void offload_failed(struct fabric *f, struct member *m);
+void offload_failed(struct fabric *f, struct member *m, const char *why);
 void offload_free(struct fabric *f);
 
 /* element.c: what accelerators and NICs add */

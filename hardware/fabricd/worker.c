@@ -251,7 +251,7 @@ static void send_records(struct fabric *f, struct worker *w)
 	for (size_t i = w->record_first; i < w->record_count && w->records[i].t <= w->now; i++) {
 		const struct record *r = &w->records[i];
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		const char *reason = r->kind == REC_GROUP ? offload_reason(f, r->qp) : "";
+		const char *reason = r->kind == REC_GROUP || r->kind == REC_GROUP_FAILED ? offload_reason(f, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if (more || count == PACKET_RECORDS || (size_t)(packet + sizeof packet - p) < 40 + extra) {
 			more++;

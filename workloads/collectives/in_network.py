@@ -81,7 +81,7 @@ class AllReduce:
 
     def _heard(self, record: wire.Record) -> bool:
         if record.kind == wire.GROUP_FAILED:
-            self.fallback = f"no accelerator answered rank {record.wr_id}"
+            self.fallback = record.private.decode("utf-8", "replace") or "the group has failed"
         elif record.kind != wire.OFFLOADED:
             raise FabricError(f"a record of kind {record.kind} in an all-reduce by the network")
         return record.kind == wire.OFFLOADED
