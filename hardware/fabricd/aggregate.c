@@ -31,8 +31,6 @@
 #define REQUESTS_MAX 64
 #define ECT0 2
 #define TTL 64
-#define EXP_ZERO (-2000) /* a block of zeros */
-#define EXP_BAD 2000	 /* a block with something that is no number */
 #define MANTISSA_BITS 30
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS };
@@ -146,22 +144,12 @@ static int16_t exponent_of(const struct member *m, uint64_t block)
 	const struct aggregate *a = m->state;
 	const struct offload_wr *wr = &a->head->wr;
 	uint32_t size = element_bytes[wr->element];
-	int most = EXP_ZERO;
 
 	if (wr->element == EL_INT32 || block >= a->blocks)
-		return EXP_ZERO;
+		return EXPONENT_ZERO;
 	uint32_t count = block_count(a, block);
 	const uint8_t *in = memory(m, wr->in_key, wr->in + block * a->elements * size, (uint64_t)count * size);
-	for (uint32_t i = 0; in && i < count; i++) {
-		float x = element_get(wr->element, in, i);
-		int e = EXP_ZERO;
-		if (!isfinite(x))
-			return EXP_BAD;
-		if (x != 0)
-			frexpf(x, &e);
-		most = e > most ? e : most;
-	}
-	return (int16_t)most;
+	return in ? (int16_t)element_exponent(wr->element, in, count) : EXPONENT_ZERO;
 }
 
 static void ready(struct fabric *f, struct member *m, uint32_t slot)
@@ -206,7 +194,7 @@ static void begin(struct fabric *f, struct member *m)
 	for (uint32_t i = 0; i < a->slots && i < a->blocks; i++) {
 		struct aslot *s = &a->slot[i];
 		s->block = wr->element == EL_INT32 ? i : BLOCK_NONE;
-		s->exponent = EXP_ZERO;
+		s->exponent = EXPONENT_ZERO;
 		s->next = exponent_of(m, i);
 		s->retries = 0;
 		convert(f, m, i);
@@ -254,14 +242,13 @@ static void quantise(const struct member *m, const struct aslot *s, uint32_t cou
 	const uint8_t *in = memory(m, wr->in_key, wr->in + s->block * a->elements * size, (uint64_t)count * size);
 	int shift = MANTISSA_BITS - s->exponent - a->log_ranks;
 
-	if (!in || s->exponent == EXP_ZERO || s->exponent == EXP_BAD) {
+	if (!in || s->exponent == EXPONENT_ZERO || s->exponent == EXPONENT_BAD) {
 		memset(to, 0, 4u * count);
 		if (in && wr->element == EL_INT32)
 			memcpy(to, in, 4u * count);
 		return;
 	}
-	for (uint32_t i = 0; i < count; i++)
-		to[i] = (int32_t)lrint(ldexp((double)element_get(wr->element, in, i), shift));
+	element_to_fixed(wr->element, in, count, shift, to);
 }
 
 static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *fr)
@@ -324,17 +311,19 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 	uint8_t *out = memory(m, wr->out_key, wr->out + s->block * a->elements * size, (uint64_t)count * size);
 	int shift = MANTISSA_BITS - s->exponent - a->log_ranks;
 
-	for (uint32_t i = 0; out && i < count; i++) {
-		int32_t x;
-		memcpy(&x, pkt->payload + 4 * i, sizeof x);
-		if (wr->element == EL_INT32) {
-			x = wr->reduction == RED_AVG ? divided(x, n) : x;
-			memcpy(out + 4 * i, &x, sizeof x);
-			continue;
-		}
-		double y = s->exponent == EXP_BAD ? (double)NAN : s->exponent == EXP_ZERO ? 0 : ldexp(x, -shift);
-		element_put(wr->element, out, i, (float)(wr->reduction == RED_AVG ? y / n : y));
-	}
+	int32_t sums[2250];
+
+	memcpy(sums, pkt->payload, 4u * count);
+	for (uint32_t i = 0; out && wr->element == EL_INT32 && wr->reduction == RED_AVG && i < count; i++)
+		sums[i] = divided(sums[i], n);
+	if (out && wr->element == EL_INT32)
+		memcpy(out, sums, 4u * count);
+	else if (out && s->exponent == EXPONENT_BAD)
+		for (uint32_t i = 0; i < count; i++)
+			element_put(wr->element, out, i, NAN);
+	else if (out)
+		element_from_fixed(wr->element, out, count, s->exponent == EXPONENT_ZERO ? 0 : shift,
+				   wr->reduction == RED_AVG ? n : 1, sums);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && wr->element != EL_INT32) {
 		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;

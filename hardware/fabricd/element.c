@@ -1,4 +1,5 @@
-/* Elements of vectors: their sizes, and reading and writing the floating-point ones as float32. */
+/* Elements of vectors: their sizes, floating-point ones as float32, and as fixed point. */
+#include <math.h>
 #include <string.h>
 
 #include "offload.h"
@@ -63,4 +64,45 @@ void element_put(enum element e, uint8_t *at, size_t i, float x)
 	}
 	h = e == EL_FLOAT16 ? to_half(x) : to_bfloat(x);
 	memcpy(at + 2 * i, &h, sizeof h);
+}
+
+/* element_exponent() - The largest binary exponent of any element: all are smaller than 2 to that power */
+int element_exponent(enum element e, const uint8_t *at, size_t count)
+{
+	uint32_t most = 0;
+	float x;
+	int exponent;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits;
+		x = element_get(e, at, i);
+		memcpy(&bits, &x, sizeof bits);
+		bits &= 0x7fffffff; /* without its sign; larger numbers have larger bits, infinities and NaN the largest */
+		most = bits > most ? bits : most;
+	}
+	if (!most)
+		return EXPONENT_ZERO;
+	if (most >= 0x7f800000)
+		return EXPONENT_BAD;
+	memcpy(&x, &most, sizeof x);
+	frexpf(x, &exponent);
+	return exponent;
+}
+
+/* element_to_fixed() - Elements times 2^shift, to the nearest integer; the caller knows that they fit */
+void element_to_fixed(enum element e, const uint8_t *at, size_t count, int shift, int32_t *to)
+{
+	double scale = ldexp(1, shift);
+
+	for (size_t i = 0; i < count; i++)
+		to[i] = (int32_t)lrint((double)element_get(e, at, i) * scale);
+}
+
+/* element_from_fixed() - The way back, divided once more */
+void element_from_fixed(enum element e, uint8_t *at, size_t count, int shift, double divisor, const int32_t *from)
+{
+	double scale = ldexp(1, -shift);
+
+	for (size_t i = 0; i < count; i++)
+		element_put(e, at, i, (float)(from[i] * scale / divisor));
 }

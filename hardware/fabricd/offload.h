@@ -103,5 +103,10 @@ enum reduction { RED_SUM, RED_MIN, RED_MAX, RED_PROD, RED_AVG, REDUCTIONS };
 extern const uint8_t element_bytes[ELEMENTS];
 float element_get(enum element e, const uint8_t *at, size_t i);
 void element_put(enum element e, uint8_t *at, size_t i, float x);
+#define EXPONENT_ZERO (-2000) /* of nothing but zeros */
+#define EXPONENT_BAD 2000     /* of something that has an infinity or a NaN in it */
+int element_exponent(enum element e, const uint8_t *at, size_t count);
+void element_to_fixed(enum element e, const uint8_t *at, size_t count, int shift, int32_t *to);
+void element_from_fixed(enum element e, uint8_t *at, size_t count, int shift, double divisor, const int32_t *from);
 
 #endif
