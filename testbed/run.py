@@ -254,6 +254,7 @@ class _Attempt:
         self.folder.append("measurements.jsonl", line)
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
         self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+        self.progress.line(line)
 
     def _on_progress(self, line: dict[str, Any]) -> None:
         if "collective" in line:

@@ -106,7 +106,7 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
         algbw = size / time_ns * 1e9 if time_ns else None
         table.add_row(
             str(size),
-            str(size // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)),
+            str(count(step, size)),
             step["dtype"],
             step["op"] or "none",
             microseconds(time_ns),
@@ -115,6 +115,11 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
             _wrong(wrong),
         )
     yield table
+
+
+def count(step: Mapping[str, Any], size_bytes: int) -> int:
+    """Elements as nccl-tests counts them: of one rank's part, where each rank has its own."""
+    return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:
