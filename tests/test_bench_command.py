@@ -75,6 +75,18 @@ def test_json_is_the_runs_object_with_the_rows_of_the_table(testbed: Cli) -> Non
     assert len(done.data["results"]) == 4 and done.data["fidelity"]["verdict"] == "exact"
 
 
+def test_host_adds_columns_behind_the_table(testbed: Cli) -> None:
+    def script(rank: int) -> str:
+        more = f'"wrong": 0, "host_ns": {700 + rank * 101}, "sent_bytes": {1000 * rank}'
+        return worker(rank).replace('"wrong": 0', more)
+
+    done = testbed(*LINE.split(), "--host", script=script)
+    lines = done.out.splitlines()
+    assert lines[6].endswith("  #wrong      host          sent")
+    assert lines[7].endswith("      (us)           (B)")
+    assert lines[8].endswith("  2.051    0.50    0.67       0     0.801          1000")  # means over the ranks
+
+
 def test_a_run_that_fails_shows_the_rows_until_then(testbed: Cli) -> None:
     def script(rank: int) -> str:
         return result_line(rank, 1024) + ("raise SystemExit(3)" if rank == 1 else "time.sleep(60)\n")
@@ -229,3 +241,23 @@ def test_a_real_bench_gives_the_figures_of_the_closed_form(tmp_path: Path, capsy
     for (algorithm, size), time_us in rows.items():
         formula = find("ping_pong", algorithm).closed_form_ns(2, size, way, Costs(reduce_bps=800e9))
         assert time_us * 1e3 == pytest.approx(formula, rel=0.002)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
+    reason="needs root, runc and Open vSwitch",
+)
+def test_a_real_ring_takes_the_host_time_and_the_bytes_that_its_hops_need(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """n - 1 reducing hops of a chunk each; 2 (n - 1) messages of a post, packets with headers, and the immediate."""
+    line = f"bench all_reduce --algorithm ring -b 64K -e 1M -f 16 -g 4 --json --out {tmp_path / 'run'}"
+    with pytest.raises(SystemExit) as ended:
+        cli.main(line.split())
+    told = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    for row in told["rows"]:
+        chunk = row["size"] // 4
+        assert row["host_us"] * 1e3 == pytest.approx(6 * 100 + 3 * chunk * 8 / 800, abs=1e-6)
+        assert row["sent_bytes"] == 6 * (chunk + chunk // 4096 * (14 + 20 + 8 + 12 + 4) + 16 + 4)
+    assert [r["sent_bytes"] for r in told["results"]] == [r["sent_bytes"] for r in told["rows"]]

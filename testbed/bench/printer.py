@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from testbed.bench.table import HEAD, BenchRow, Rows, comparison, footer, preamble, verdict
+from testbed.bench.table import HEAD, HOST, BenchRow, Rows, comparison, footer, preamble, verdict
 from testbed.progress import Progress
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Printer:
-    """What has been printed so far; `quiet`: nothing is, but the rows are gathered all the same."""
+    """What has been printed so far; `host`: with columns of what it takes of hosts; `quiet`: rows are only gathered."""
 
-    def __init__(self, experiment: Experiment, shown: Progress, *, quiet: bool = False) -> None:
+    def __init__(self, experiment: Experiment, shown: Progress, *, host: bool = False, quiet: bool = False) -> None:
         # A progress bar lets prints to a terminal appear above it; to a file or pipe they go past it.
         self._stream = None if sys.stdout.isatty() else sys.stdout
-        self._quiet = quiet
+        self._quiet, self._host = quiet, host
         self._step = -1
         self.gather = Rows(experiment, shown, self._row)
         self._say(preamble(experiment))
@@ -38,8 +38,9 @@ class Printer:
         if row.step != self._step:
             self._end_step()
             self._step = row.step
-            self._say(["#", f"# algorithm: {row.algorithm}", *HEAD])
-        self._say([row.text()])
+            head = [line + more for line, more in zip(HEAD, HOST, strict=True)] if self._host else HEAD
+            self._say(["#", f"# algorithm: {row.algorithm}", *head])
+        self._say([row.text(self._host)])
 
     def _end_step(self) -> None:
         if self._step >= 0:

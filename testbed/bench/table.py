@@ -27,6 +27,7 @@ HEAD = (
     f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}"
     + f"  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}        " * 2,
 )
+HOST = ("", f"  {'host':>8}  {'sent':>12}", f"  {'(us)':>8}  {'(B)':>12}")  # behind HEAD's lines
 _NOT_MEASURED = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}  {'N/A':>6}"
 
 
@@ -46,11 +47,16 @@ class BenchRow:
     algbw_GBps: float | None
     busbw_GBps: float | None
     wrong: int
+    host_us: float | None = None  # of a rank: posting, waking up, reducing
+    sent_bytes: float | None = None  # of a rank, on its cable
 
-    def text(self) -> str:
+    def text(self, host: bool = False) -> str:
         head = f"{self.size:>12}  {self.count:>12}  {self.type:>8}  {self.redop:>6}  {self.root:>6}"
         figures = f"  {number(self.time_us, 7):>7}  {_rate(self.algbw_GBps):>6}  {_rate(self.busbw_GBps):>6}"
-        return f"{head}{_NOT_MEASURED}{figures}  {self.wrong:>6}"
+        taken = "" if self.host_us is None or self.sent_bytes is None else (
+            f"  {number(self.host_us, 8):>8}  {self.sent_bytes:>12.0f}"
+        )  # fmt: skip
+        return f"{head}{_NOT_MEASURED}{figures}  {self.wrong:>6}{taken if host else ''}"
 
 
 def number(value: float, width: int) -> str:
@@ -63,6 +69,11 @@ def number(value: float, width: int) -> str:
 
 def _rate(gigabytes: float | None) -> str:
     return "-" if gigabytes is None else number(gigabytes, 6)
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], key: str, unit: float) -> float | None:
+    values = [row[key] for row in rows if row[key] is not None]
+    return fmean(values) / unit if values else None
 
 
 class Rows(Progress):
@@ -108,6 +119,8 @@ class Rows(Progress):
             algbw_GBps=algbw,
             busbw_GBps=None if algbw is None else algbw * step["busbw_factor"],
             wrong=sum(r["wrong"] for r in done),
+            host_us=_mean(timed, "host_ns", 1e3),
+            sent_bytes=_mean(timed, "sent_bytes", 1),
         )
 
     # What a run says goes on to whoever shows it.

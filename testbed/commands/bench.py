@@ -32,8 +32,9 @@ import click
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
+@click.option("--host", is_flag=True, help="Columns of host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
-def command(algorithms: str | None, out: str | None, as_json: bool, **options: Any) -> None:
+def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, **options: Any) -> None:
     """Measure COLLECTIVE over a range of sizes, with nccl-tests' options and table.
 
     Sizes are nccl-tests' (1K = 1024, 8M, 1G) or this project's (16MiB). All algorithms and sizes run on one fabric, one
@@ -55,7 +56,7 @@ def command(algorithms: str | None, out: str | None, as_json: bool, **options: A
 
     named = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
     asked = experiment(Options(algorithms=named, **options))
-    printer = Printer(asked, for_stderr(), quiet=as_json)
+    printer = Printer(asked, for_stderr(), host=host, quiet=as_json)
     try:
         with printer.gather as rows:
             result = run(asked, out, rows)
