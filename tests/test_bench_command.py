@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,9 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
         ("all_reduce -g 1", r"nobody to talk to[\s\S]*-g"),
         ("all_reduce -g 300", r"300 is out of range"),
         ("all_reduce --topology tours", r"unknown topology 'tours'[\s\S]*--topology[\s\S]*did you mean 'torus'"),
+        ("all_reduce --topology '{tourus: {dims: [2]}}'", r"unknown topology 'tourus'[\s\S]*--topology: fabric"),
+        ("all_reduce --topology {torus:", r"--topology"),
+        ("all_reduce -c 0", r"0 is not in the range"),
         ("all_reduce --topology none.yaml", r"no such file[\s\S]*none.yaml"),
         ("all_reduce -d float8", r"unknown type 'float8'[\s\S]*-d[\s\S]*float32"),
         ("all_reduce -o mean", r"unknown reduction 'mean'[\s\S]*-o[\s\S]*avg"),
@@ -141,10 +145,10 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_is_one_message_that_names_the_option(testbed: Cli, line: str, what: str) -> None:
-    done = testbed("bench", *line.split())
+    done = testbed("bench", *shlex.split(line))
     assert done.code == 2 and done.out == ""
     assert re.search(what, done.err), done.err
-    assert done.err.count("error:") == 1 and "also:" not in done.err
+    assert done.err.lower().count("error:") == 1 and "also:" not in done.err
 
 
 def test_a_topology_file_may_be_nothing_but_a_fabric(testbed: Cli) -> None:
@@ -164,6 +168,19 @@ def test_every_type_and_reduction_is_a_step_of_the_one_experiment() -> None:
     steps: list[Any] = list(made.workload)
     assert len({(s.dtype, s.op) for s in steps}) == len(steps) == 5 * 5
     assert {s.op for s in experiment(Options("all_gather", dtype="half", end="1K")).workload} == {None}  # type: ignore[union-attr]
+
+
+def test_a_topology_may_be_written_on_the_command_line() -> None:
+    made = experiment(Options("all_reduce", topology="{torus: {dims: [2, 2, 2]}}", begin="1K", end="1K"))
+    assert (made.fabric.topology.kind, len(made.build_fabric().nics), made.workload[0].ranks) == ("torus", 8, None)  # type: ignore[union-attr]
+
+
+def test_checked_iterations_are_warm_up_where_the_timed_ones_do_not_do() -> None:
+    warmups = [
+        experiment(Options("all_reduce", begin="1K", end="1K", check=c, iterations=n, warmup=w)).workload[0].warmup  # type: ignore[union-attr]
+        for c, n, w in ((1, 1, 0), (5, 3, 0), (5, 3, 4), (5, 20, 1))
+    ]
+    assert warmups == [0, 2, 4, 1]
 
 
 def test_large_vectors_get_the_memory_that_they_need() -> None:

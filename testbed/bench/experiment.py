@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
+_INLINE = "command line: --topology"
 _TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
 
 
@@ -37,6 +38,7 @@ class Options:
     ranks: int | None = None
     iterations: int = 1
     warmup: int = 0
+    check: int = 1
     dtype: str = "float32"
     op: str | None = None
     root: str | None = None
@@ -112,6 +114,11 @@ def _loaded(options: Options, ranks: int) -> Experiment:
             what = f"{ranks} ranks make no {topology}"
             raise InputError(what, "command line: -g", f"near are {', '.join(map(str, near))}; or name a file")
         return loads(json.dumps({**named, "fabric": {"topology": {topology: params}}}), "command line")
+    if topology.lstrip().startswith("{"):
+        try:
+            return loads(f"fabric:\n topology: {topology}", _INLINE, defaults=named)
+        except InputError as error:
+            raise InputError(error.what, error.where.replace(f"{_INLINE}:2", _INLINE), error.hint, error.also) from None
     if not Path(topology).suffix and not Path(topology).exists():
         what, hint = unknown("topology", topology, list(PRESETS))
         raise InputError(what, "command line: --topology", f"{hint}; or a YAML file with `fabric:`")
@@ -139,7 +146,7 @@ def _step(
         "dtype": dtype,
         "op": op,
         "iterations": options.iterations,
-        "warmup": options.warmup,
+        "warmup": max(options.warmup, options.check - options.iterations),
     }
     if ranks < len(fabric.nics):
         order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)

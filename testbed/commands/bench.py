@@ -17,17 +17,54 @@ import click
 @click.option("-f", "--stepfactor", "factor", type=int, metavar="N", help="Each size is N times the one before.")
 @click.option("-i", "--stepbytes", "increment", metavar="SIZE", help="Each size is so much larger (default: 1M).")
 @click.option("-g", "--ranks", type=int, metavar="N", help="Ranks (default: 8, or all of a topology file).")
-@click.option("-n", "--iters", "iterations", type=click.IntRange(1, 10**6), default=1, show_default=True, metavar="N",
-              help="Timed iterations. With the virtual clock they differ only where something is random.")  # fmt: skip
-@click.option("-w", "--warmup_iters", "warmup", type=click.IntRange(0, 10**6), default=0, show_default=True,
-              metavar="N", help="Iterations before those, not timed.")  # fmt: skip
-@click.option("-d", "--datatype", "dtype", default="float32", show_default=True, metavar="TYPE",
-              help="Element type, also by nccl-tests' names (float, half, double); or all.")  # fmt: skip
+@click.option(
+    "-n",
+    "--iters",
+    "iterations",
+    type=click.IntRange(1, 10**6),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Timed iterations. With the virtual clock they differ only where something is random.",
+)
+@click.option(
+    "-w",
+    "--warmup_iters",
+    "warmup",
+    type=click.IntRange(0, 10**6),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="More iterations before, not timed.",
+)
+@click.option(
+    "-c",
+    "--check",
+    type=click.IntRange(1, 10**6),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="At least N iterations, the rest of them not timed; all are checked.",
+)
+@click.option(
+    "-d",
+    "--datatype",
+    "dtype",
+    default="float32",
+    show_default=True,
+    metavar="TYPE",
+    help="Element type, also by nccl-tests' names (float, half, double); or all.",
+)
 @click.option("-o", "--op", metavar="OP", help="Reduction: sum, min, max, prod, avg, or all (default: sum).")
 @click.option("-r", "--root", metavar="RANK", help="Root, where the collective has one, or all (default: 0).")
 @click.option("--algorithm", "algorithms", metavar="NAME,..", help="Algorithms to compare (default: the first).")
-@click.option("--topology", default="star", show_default=True, metavar="FILE|PRESET",
-              help="A YAML file with `fabric:`, or star, rail, clos, ring, torus sized by -g.")  # fmt: skip
+@click.option(
+    "--topology",
+    default="star",
+    show_default=True,
+    metavar="FILE|PRESET",
+    help="YAML file with `fabric:`, {KIND: {..}}, or star, rail, clos, ring, torus for -g.",
+)
 @click.option("--cc", metavar="NAME", help="Congestion control (default: none, or the file's).")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
@@ -45,6 +82,7 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     Examples:
       testbed bench all_reduce -b 1K -e 16M -f 4 -g 8
       testbed bench all_gather -b 1M -e 1M -g 16 --topology clos --cc dcqcn --json | jq .rows
+      testbed bench all_reduce --topology '{torus: {dims: [2, 2, 2]}}' -b 64K -e 1M -f 4
       testbed bench all_reduce -d all -o max -b 64K -e 64K --topology experiments/quickstart.yaml
 
     Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (see `testbed doctor`).
