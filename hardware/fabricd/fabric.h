@@ -641,10 +641,12 @@ bool ovs_room(const struct fabric *f, const struct port *in);
 void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
 
-/* nic.c */
-void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
+/* sent.c */
 void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
 uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
+
+/* nic.c */
+void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q);
 void nic_tx_kick(struct fabric *f, struct tx *tx);
 void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class);

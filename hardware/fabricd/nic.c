@@ -94,8 +94,6 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
 		n->tx_packets++;
 		n->tx_bytes += fr->len;
-		if (!scale_up && !q->generated)
-			nic_sent(f, n, fr->len);
 		if (qp_has_packet(f, q))
 			into_round(tx, q);
 		else

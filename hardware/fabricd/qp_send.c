@@ -241,6 +241,8 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 		q->asked = number + 1;
 	q->tx_packets++;
 	q->tx_bytes += pkt.payload_bytes;
+	if (q->tx == &n->tx[0] && !q->generated)
+		nic_sent(f, n, fr->len);
 	if (number < q->sent_max) {
 		q->retransmitted++;
 		n->retransmitted++;
