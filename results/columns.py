@@ -70,6 +70,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
         Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
         Column("fallback", TEXT, "", "why the ranks did it by themselves, where an offload could not; else missing"),
+        Column("host_ns", REAL, "ns, emulated", "host time of a rank, mean over ranks: posting, waking up, reducing"),
+        Column("sent_bytes", REAL, "bytes", "what a rank's NIC put on its cable, mean over ranks (below)"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone (docs/closed-form.md)"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
     ),
@@ -85,6 +87,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("end_ns", REAL, "ns, emulated", "this rank's return"),
         Column("wrong", COUNT, "elements", "wrong elements in this rank's result"),
         Column("fallback", TEXT, "", "why this rank did it without the offload; else missing"),
+        Column("host_ns", REAL, "ns, emulated", "of that time: posting, waking up, reducing; missing for a flow"),
+        Column("sent_bytes", MAYBE, "bytes", "what its NIC put on its cable meanwhile (below); missing for a flow"),
     ),
     "ports": (
         _NODE,

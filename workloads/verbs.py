@@ -71,6 +71,21 @@ class Peer(NamedTuple):
     network_only: bool = False  # True: never the scale-up domain
 
 
+class Tally(NamedTuple):
+    """What a worker has taken until its last answer: differences of two say what something took between them.
+
+    `host_ps`: emulated time in which its host was busy posting, waking up and computing on data (not waiting).
+    `sent_bytes`: data frames, headers included, that its NIC put on its cable (also those sent again; no
+    acknowledgements, nothing within the scale-up domain).
+    """
+
+    host_ps: int = 0
+    sent_bytes: int = 0
+
+    def since(self, before: Tally) -> Tally:
+        return Tally(self.host_ps - before.host_ps, self.sent_bytes - before.sent_bytes)
+
+
 class QueuePair:
     """A reliable connection to one peer.  Posts go out with the device's next wait."""
 
@@ -184,6 +199,7 @@ class Device:
         self._cookies = 0
         self._clock_ps = 0
         self._clock_stale = False
+        self.tally = Tally()
         self._last_sent_s = 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -381,7 +397,8 @@ class Device:
         try:
             if len(body) < wire.RECORDS_BODY.size:
                 raise wire.Malformed("records without a header")
-            self._clock_ps, count, _ = wire.RECORDS_BODY.unpack_from(body)
+            self._clock_ps, count, _, *tally = wire.RECORDS_BODY.unpack_from(body)
+            self.tally = Tally(*tally)
             got = list(wire.records(body[wire.RECORDS_BODY.size :], count))
         except wire.Malformed as e:
             raise FabricError(f"fabricd sent {e}") from None

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 MAGIC = 0x31574252
-VERSION = 1
+VERSION = 2
 MAX_PACKET = 65536  # of commands to fabricd
 MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
@@ -52,7 +52,7 @@ BODY = {
 PACKET = Struct("<HHI")  # kind, 0, total length
 WELCOME_BODY = Struct("<IIIIQII")  # version, rank, ranks, flags, time ps, mtu, 0
 REGION_BODY = Struct("<II")  # cookie, key
-RECORDS_BODY = Struct("<QII")  # time ps, count, more
+RECORDS_BODY = Struct("<QIIQQ")  # time ps, count, more, host ps, sent bytes
 RECORD = Struct("<HHIQQIIQ")  # kind, length, status, wr_id, time ps, qp, imm, bytes
 
 STATUS = {

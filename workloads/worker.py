@@ -97,13 +97,16 @@ def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
             variant += 1
             part.prepare(size_bytes, variant)
             start_ns = device.sync(step.number + 1, len(step.ranks))
+            before = device.tally
             part.run()
             end_ns = device.time_ns
+            took = device.tally.since(before)
             wrong = part.finish()
             if fallback := getattr(part, "fallback", ""):
                 line["fallback"] = fallback
             if iteration >= 0 or wrong:
-                emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong})
+                costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
+                emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong, **costs})
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

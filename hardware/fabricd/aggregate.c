@@ -163,6 +163,16 @@ static void ready(struct fabric *f, struct member *m, uint32_t slot)
 
 #define WHAT(slot, use, timer) ((uint64_t)(timer) << 63 | (uint64_t)(slot) << 32 | (use))
 
+/* Time that the host takes to convert so many elements */
+static ps_t conversion(struct member *m, uint32_t count)
+{
+	const struct aggregate *a = m->state;
+	ps_t took = (ps_t)(8e12 * count * element_bytes[a->head->wr.element] / a->convert_bps + 0.5);
+
+	m->nic->worker->host += took;
+	return took;
+}
+
 /* The host converts a block, then its contribution can go */
 static void convert(struct fabric *f, struct member *m, uint32_t slot)
 {
@@ -174,8 +184,7 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 		return;
 	}
 	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
-	double bits = 8.0 * block_count(a, s->block) * element_bytes[a->head->wr.element];
-	a->convert_tx_free = from + (ps_t)(bits * 1e12 / a->convert_bps + 0.5);
+	a->convert_tx_free = from + conversion(m, block_count(a, s->block));
 	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
@@ -288,6 +297,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
 	fr->class = (uint8_t)n->p.data_class;
+	nic_sent(f, n, fr->len);
 	if (s->state == SLOT_READY && s->retries)
 		n->retransmitted++;
 	s->state = SLOT_WAITING;
@@ -327,7 +337,7 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && wr->element != EL_INT32) {
 		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;
-		a->convert_rx_free = visible = from + (ps_t)(8e12 * count * size / a->convert_bps + 0.5);
+		a->convert_rx_free = visible = from + conversion(m, count);
 	}
 	a->visible = visible > a->visible ? visible : a->visible;
 }

@@ -285,6 +285,13 @@ struct scale_up {
 	struct cable cable; /* rate and delay in the form that ports know */
 };
 
+#define SENT_KEPT 256
+struct sent { /* sent.c: the last changes of a count, oldest overwritten */
+	uint64_t count;
+	ps_t at[SENT_KEPT];
+	uint64_t bytes[SENT_KEPT];
+};
+
 struct nic {
 	struct node n;
 	struct port port[2]; /* 0: cable, 1: scale-up */
@@ -309,6 +316,7 @@ struct nic {
 	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
 	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
 	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
+	struct sent sent;
 };
 
 /* ---- queue pairs (qp_send.c, qp_receive.c) ---- */
@@ -424,6 +432,7 @@ struct worker {
 	bool expected; /* named by `start`: the clock waits for it */
 	int listen_fd, fd;
 	ps_t now; /* its own clock: it is that far */
+	ps_t host; /* of that: what posts and SPEND took, not waiting */
 	uint64_t wait_records;
 	ps_t wait_until;
 	uint64_t wake_number; /* EV_WAKE with another number is stale */
@@ -662,6 +671,10 @@ void ovs_fence_start(struct fabric *f);
 bool ovs_room(const struct fabric *f, const struct port *in);
 void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
+
+/* sent.c */
+void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
+uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
 
 /* nic.c */
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);

@@ -245,7 +245,7 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 static void send_records(struct fabric *f, struct worker *w)
 {
 	uint8_t packet[MESSAGE_MAX];
-	uint8_t *p = packet + 24;
+	uint8_t *p = packet + 40;
 	uint32_t count = 0, more = 0;
 
 	for (size_t i = w->record_first; i < w->record_count && w->records[i].t <= w->now; i++) {
@@ -270,7 +270,8 @@ static void send_records(struct fabric *f, struct worker *w)
 	}
 	w->record_first += count;
 	uint8_t *head = put_le32(put_le16(put_le16(packet, 3), 0), (uint32_t)(p - packet));
-	put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), more);
+	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), more);
+	put_le64(put_le64(head, (uint64_t)w->host), nic_sent_bytes(w->nic, w->now));
 	worker_send(f, w, packet, (size_t)(p - packet));
 }
 

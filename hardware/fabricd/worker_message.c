@@ -22,7 +22,7 @@
 #include "offload.h"
 
 #define MAGIC 0x31574252u
-#define VERSION 1
+#define VERSION 2
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */
 #define DURATION_MAX (1ull << 60) /* ps: thirteen days */
 
@@ -51,7 +51,7 @@ static const char *hello(struct message *m)
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != VERSION)
-		return "HELLO: protocol version 1 is spoken here";
+		return "HELLO: protocol version 2 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
@@ -163,6 +163,15 @@ static ps_t slowed(const struct worker *w, uint64_t duration)
 	return w->nic->p.slow == 1 ? (ps_t)duration : (ps_t)((double)duration * w->nic->p.slow + 0.5);
 }
 
+/* The worker does something itself that takes so long */
+static void busy(struct worker *w, uint64_t duration)
+{
+	ps_t took = slowed(w, duration);
+
+	w->now += took;
+	w->host += took;
+}
+
 /* A post takes post_ns of the worker's time and reaches the NIC a PCIe latency later */
 static const char *post(struct message *m, const struct post *what)
 {
@@ -173,7 +182,7 @@ static const char *post(struct message *m, const struct post *what)
 		return "more than 65536 posts that have not reached the NIC yet";
 	*p = *what;
 	p->w = w;
-	w->now += slowed(w, (uint64_t)w->nic->p.post);
+	busy(w, (uint64_t)w->nic->p.post);
 	w->posts_under_way++;
 	event_add(m->f, w->now + w->nic->p.pcie_latency, EV_DOORBELL, w->nic->n.index, 0, 0, ++w->posts, p, 0);
 	return NULL;
@@ -300,7 +309,7 @@ static const char *spend(struct message *m)
 
 	if (duration > DURATION_MAX || m->w->now > (ps_t)DURATION_MAX)
 		return "SPEND: longer than thirteen days";
-	m->w->now += slowed(m->w, duration);
+	busy(m->w, duration);
 	return NULL;
 }
 
