@@ -69,6 +69,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("algbw_Bps", REAL, "bytes/s", "size_bytes / time; missing where the time is 0"),
         Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
         Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
+        Column(
+            "tx_bytes", REAL, "bytes", "sent by a worker of a sparse collective in its messages, mean over the workers"
+        ),
+        Column("rx_bytes", REAL, "bytes", "received by it, likewise"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone (docs/closed-form.md)"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
     ),
@@ -83,6 +87,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("start_ns", REAL, "ns, emulated", "this rank's call"),
         Column("end_ns", REAL, "ns, emulated", "this rank's return"),
         Column("wrong", COUNT, "elements", "wrong elements in this rank's result"),
+        Column("tx_bytes", MAYBE, "bytes", "sent by this worker of a sparse collective in its messages"),
+        Column("rx_bytes", MAYBE, "bytes", "received by it, likewise"),
     ),
     "ports": (
         _NODE,

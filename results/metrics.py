@@ -54,6 +54,8 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "start_ns": nanoseconds(picoseconds(line["start_ns"])),
             "end_ns": nanoseconds(picoseconds(line["end_ns"])),
             "wrong": line["wrong"],
+            "tx_bytes": line.get("tx_bytes"),
+            "rx_bytes": line.get("rx_bytes"),
         }
         for line in lines
         if line.get("kind") in ("collective", "flow")
@@ -138,7 +140,15 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
         "algbw_Bps": algbw,
         "busbw_Bps": None if algbw is None else algbw * busbw_factor,
         "wrong": sum(r["wrong"] for r in rows),
+        "tx_bytes": _mean([r["tx_bytes"] for r in rows]),
+        "rx_bytes": _mean([r["rx_bytes"] for r in rows]),
     }
+
+
+def _mean(values: list[int | None]) -> float | None:
+    """Of those that there are."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_OF_SPARSE = ("tx_bytes", "rx_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
 
@@ -82,7 +83,8 @@ class RunResult:
 def printed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
     keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else ()))
-    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys}
+    moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
+    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved
 
 
 def run(

@@ -6,10 +6,10 @@ the bus bandwidth factor and the expected time from here.  Imports neither numpy
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
@@ -20,6 +20,9 @@ DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "int32": 4, 
 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
+
+SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
+"""Options of every collective that skips blocks of zeros: what its input is like (workloads/sparse/inputs.py)."""
 
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
@@ -52,11 +55,12 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
+    options: Mapping[str, Any] = field(default_factory=dict)  # keys of a step that only some heed -> default
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The keys of an experiment's collective step that this entry heeds."""
-        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks")
+        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.options)
 
     def load(self) -> type[Part]:
         """The code that a rank runs (imports numpy)."""
@@ -85,6 +89,16 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:ring_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=OPS,
+    ),
+    Collective(
+        "all_reduce",
+        "omnireduce",
+        "blocks of zeros are not sent: aggregators add up what is left, as it streams in (docs/sparse.md)",
+        "workloads.sparse.omnireduce:AllReduce",
+        "workloads.sparse.closed_form:omnireduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        options={**SPARSE_INPUT, "fusion": 4, "slots": 256, "aggregators": None},
     ),
     Collective(
         "reduce_scatter",

@@ -78,6 +78,7 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
     plan, device, entry = step.plan, context.device, step.entry
+    context.options = {**entry.options, **plan.get("options", {})}
     part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
     variant = step.number * 997
     said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
@@ -92,7 +93,8 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
             end_ns = device.time_ns
             wrong = part.finish()
             if iteration >= 0 or wrong:
-                emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong})
+                times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
+                emit({"kind": "collective", **line, **times, **getattr(part, "moved", {})})
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

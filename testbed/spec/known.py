@@ -87,6 +87,13 @@ def collective(name: str, algorithm: str) -> Collective:
     return find(name, algorithm)
 
 
+def options() -> list[str]:
+    """The keys of a collective step that only some algorithms heed."""
+    from workloads.registry import COLLECTIVES
+
+    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.options))
+
+
 def every_algorithm() -> list[str]:
     return list(dict.fromkeys(a for c in collectives() for a in algorithms(c)))
 

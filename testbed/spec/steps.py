@@ -38,6 +38,26 @@ class CollectiveStep(Model):
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
     )
 
+    density: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="omnireduce, omniccl: share of a rank's blocks that are not zero (1)",
+    )  # fmt: skip
+    overlap: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="likewise: share of them that is the same at all ranks; the others are independent (0)",
+    )  # fmt: skip
+    block: int | None = Field(
+        default=None, ge=1, le=1 << 20, description="likewise: elements of a block, which is sent or left out (256)"
+    )
+    fusion: int | None = Field(default=None, ge=1, le=32, description="likewise: blocks in a message, at most (4)")
+    slots: int | None = Field(
+        default=None, ge=1, le=1 << 16, description="likewise: messages under way at a time, for each rank (256)"
+    )
+    aggregators: int | None = Field(
+        default=None, ge=1,
+        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share)",
+    )  # fmt: skip
+
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_collective(cls, value: Any) -> Any:
@@ -45,8 +65,9 @@ class CollectiveStep(Model):
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
         if filled["algorithm"] in known.algorithms(value["collective"]):
-            ops = known.collective(value["collective"], filled["algorithm"]).ops
-            filled.setdefault("op", ops[0] if ops else None)
+            entry = known.collective(value["collective"], filled["algorithm"])
+            filled.setdefault("op", entry.ops[0] if entry.ops else None)
+            filled |= {key: default for key, default in entry.options.items() if filled.get(key) is None}
         return filled
 
 
