@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.closed_form import Costs, Path, received_ns, wire_bytes
+from workloads.closed_form import ACK_BYTES, Costs, Path, received_ns, wire_bytes
 from workloads.sparse.layout import Layout
 
 BLOCK_BYTES = 1024  # 256 elements of float32
@@ -58,12 +58,12 @@ def omnireduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> floa
     """A dense all-reduce of float32, every rank worker and aggregator, with the default block and fusion.
 
     Each rank sends (n - 1)/n of its vector as a worker and the sums of its share to n - 1 workers: twice (n - 1)/n of
-    the size, in messages of 4 KiB and a header.  Its host posts each of them and adds up (n - 1)/n of the size.  The
-    slower of link and host decides; a message's way there and back comes on top.
+    the size, in messages of 4 KiB and a header, and as many acknowledgements.  Its host posts each message and adds up
+    (n - 1)/n of the size.  The slower of link and host decides; a message's way there and back comes on top.
     """
     message = min(BLOCK_BYTES * FUSION, size_bytes) + header_bytes(FUSION)
     messages = -(-size_bytes // (BLOCK_BYTES * FUSION)) * (ranks - 1) / ranks
-    link = 2 * messages * max(link.time_ns(_wire_bytes(message, costs)) for link in path.links)
+    link = 2 * messages * max(link.time_ns(_wire_bytes(message, costs) + ACK_BYTES) for link in path.links)
     host = 2 * messages * costs.post_ns + costs.reduce_ns(size_bytes) * (ranks - 1) / ranks
     once = 2 * (costs.post_ns + received_ns(message, path, costs) + costs.wake_ns)
     return max(link, host) + once
