@@ -140,12 +140,12 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
         "algbw_Bps": algbw,
         "busbw_Bps": None if algbw is None else algbw * busbw_factor,
         "wrong": sum(r["wrong"] for r in rows),
-        "tx_bytes": _mean([r["tx_bytes"] for r in rows]),
-        "rx_bytes": _mean([r["rx_bytes"] for r in rows]),
+        "tx_bytes": _mean_known([r["tx_bytes"] for r in rows]),
+        "rx_bytes": _mean_known([r["rx_bytes"] for r in rows]),
     }
 
 
-def _mean(values: list[int | None]) -> float | None:
+def _mean_known(values: list[int | None]) -> float | None:
     """Of those that there are."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

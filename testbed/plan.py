@@ -44,7 +44,7 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     return described | {
         "op": step["op"] if entry.ops else None,
         "ranks": taking_part,
-        "busbw_factor": entry.busbw_factor(taking_part - (step.get("options", {}).get("aggregators") or 0)),
+        "busbw_factor": entry.busbw_factor(taking_part - (step.get("aggregators") or 0)),
     }
 
 
@@ -69,9 +69,8 @@ def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps:
 
 def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in keys}
-    if options := find(step.collective, step.algorithm).options:
-        told["options"] = {key: getattr(step, key) for key in options}
+    entry = find(step.collective, step.algorithm)
+    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
     if step.algorithm == "ring" and step.ranks is None:
         told["ranks"] = ring_order(fabric)
     return told

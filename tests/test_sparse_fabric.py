@@ -45,7 +45,7 @@ def test_omnireduce_is_right_whatever_the_timing(
     sizes = [count * DTYPES[dtype] for count in counts]
     step = collective(
         "all_reduce", sizes, algorithm="omnireduce", dtype=dtype, op=op, ranks=group, iterations=2, warmup=1,
-        options={**options, "aggregators": aggregators},
+        **options, aggregators=aggregators,
     )  # fmt: skip
     with fabric(ranks, seed) as fake:
         lines, errors = run(fake, plan(ranks, step))
@@ -61,7 +61,7 @@ def test_what_a_worker_moves_is_the_stated_function_of_density(density: float, a
     workers, blocks, block = 4, 4096, 64
     options = {"density": density, "overlap": 0.0, "block": block, "fusion": 4, "slots": 64, "aggregators": aggregators}
     ranks = workers + (aggregators or 0)
-    step = collective("all_reduce", [blocks * block * 4], algorithm="omnireduce", options=options)
+    step = collective("all_reduce", [blocks * block * 4], algorithm="omnireduce", **options)
     with fabric(ranks, 1) as fake:
         lines, errors = run(fake, plan(ranks, step))
     assert (fake.error, errors) == (None, [])
@@ -78,7 +78,7 @@ def test_what_a_worker_moves_is_the_stated_function_of_density(density: float, a
 
 
 def test_a_result_that_was_changed_on_the_way_is_found() -> None:
-    step = collective("all_reduce", [64 * KIB], algorithm="omnireduce", options={"density": 0.5})
+    step = collective("all_reduce", [64 * KIB], algorithm="omnireduce", density=0.5)
     with fabric(3, 2) as fake:
         fake.corrupt = lambda message: message == 40
         lines, errors = run(fake, plan(3, step))

@@ -40,7 +40,7 @@ class Context:
     seed: int
     costs: HostCosts
     largest_bytes: int = 1
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm at work, as in its registry entry
+    options: Mapping[str, Any] = field(default_factory=dict)  # the plan's keys of the step at hand
     tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
     _regions: dict[str, Region] = field(default_factory=dict)
 

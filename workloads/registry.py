@@ -22,7 +22,7 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
 
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
-"""Options of every collective that skips blocks of zeros: what its input is like (workloads/sparse/inputs.py)."""
+"""Keys and defaults of every collective that skips blocks of zeros: what its input is like (workloads/sparse/inputs.py)."""
 
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
@@ -55,12 +55,13 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
-    options: Mapping[str, Any] = field(default_factory=dict)  # keys of a step that only some heed -> default
+    extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The keys of an experiment's collective step that this entry heeds."""
-        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.options)
+        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.extra)
 
     def load(self) -> type[Part]:
         """The code that a rank runs (imports numpy)."""
@@ -98,7 +99,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.sparse.closed_form:omnireduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
-        options={**SPARSE_INPUT, "fusion": 4, "slots": 256, "aggregators": None},
+        extra=(*SPARSE_INPUT, "fusion", "slots", "aggregators"),
+        defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256},
     ),
     Collective(
         "reduce_scatter",

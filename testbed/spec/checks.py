@@ -90,10 +90,10 @@ def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
         yield ("op",), f"{step.collective} combines nothing", "leave op out"
     elif step.op is not None and step.op not in entry.ops:
         yield ("op",), *unknown("op", step.op, entry.ops)
-    for key in known.options():
-        if key not in entry.options and getattr(step, key) is not None:
-            hint = ", ".join(entry.options) or "leave it out"
-            yield (key,), f"{step.collective} by {step.algorithm} has no {key}", hint
+    for key in known.extras():
+        if key not in entry.extra and getattr(step, key) is not None:
+            what = f"{step.collective} by {step.algorithm} has no {key}"
+            yield (key,), what, f"leave {key} out; it has {', '.join(entry.parameters)}"
     if step.dtype not in entry.dtypes:
         yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:

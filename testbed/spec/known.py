@@ -87,11 +87,11 @@ def collective(name: str, algorithm: str) -> Collective:
     return find(name, algorithm)
 
 
-def options() -> list[str]:
+def extras() -> list[str]:
     """The keys of a collective step that only some algorithms heed."""
     from workloads.registry import COLLECTIVES
 
-    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.options))
+    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.extra))
 
 
 def every_algorithm() -> list[str]:

@@ -67,7 +67,7 @@ class CollectiveStep(Model):
         if filled["algorithm"] in known.algorithms(value["collective"]):
             entry = known.collective(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
-            filled |= {key: default for key, default in entry.options.items() if filled.get(key) is None}
+            filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
         return filled
 
 

@@ -101,8 +101,8 @@ class AllReduce:
         self.device = context.device
         self.dtype = np.dtype(dtype)
         self.op = op or "sum"
-        self.options = options = context.options
-        dedicated = options["aggregators"] or 0
+        self.options = options = {**entry.defaults, **context.options}
+        dedicated = options.get("aggregators") or 0
         self.workers = list(ranks[: len(ranks) - dedicated])
         self.aggregators = list(ranks[len(self.workers) :]) or self.workers
         me = self.device.rank
