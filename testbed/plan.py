@@ -12,6 +12,7 @@ from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
+    from testbed.spec.model import Nic
     from testbed.spec.steps import Load, LoadStep
 
 Plan = dict[str, Any]
@@ -22,14 +23,41 @@ def plan(experiment: Experiment) -> Plan:
     costs = experiment.costs
     fabric = experiment.build_fabric()
     return {
-        "ranks": len(fabric.nics),
+        "ranks": fabric.ranks,
         "seed": experiment.seed,
         "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
+        "complex_costs": _complex_costs(experiment.fabric.nic),
         "steps": [
             _step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k)
             for k, step in enumerate(experiment.workload)
         ],
     }
+
+
+def _complex_costs(nic: Nic) -> dict[str, Any] | None:
+    """What work costs on the cores of an off-path SmartNIC."""
+    if nic.complex is None:
+        return None
+    cores = nic.complex
+    return {
+        "post_ns": cores.post,
+        "wake_ns": cores.wake,
+        "reduce_bps": cores.reduce,
+        "cache_bytes": cores.cache,
+        "memory_reduce_bps": cores.memory_reduce,
+    }
+
+
+def endpoints(plan: Plan) -> list[int]:
+    """The ranks, and behind them the compute complexes that a step asks for: what runs a worker."""
+    helpers = {helper for step in plan["steps"] for helper in step.get("helpers", ())}
+    return [*range(plan["ranks"]), *sorted(helpers)]
+
+
+def for_rank(plan: Plan, rank: int) -> Plan:
+    """What the worker of one endpoint is told."""
+    costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
+    return {**plan, "rank": rank, "costs": costs}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
@@ -83,7 +111,7 @@ def _flows(step: FlowsStep) -> dict[str, Any]:
 
 def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
     """A load's flows, drawn from the seed."""
-    ranks = list(range(len(fabric.nics))) if load.senders is None else load.senders
+    ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
     sizes = traffic.sizes_named(load.distribution, load.size, load.most)
     if load.pattern == "burst":
         drawn = traffic.burst(sizes, ranks=ranks, to=load.to, each=load.flows, seed=seed)

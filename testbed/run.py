@@ -205,7 +205,7 @@ class _Attempt:
         self.progress.stage("starting the workers")
         workers, pipes = {}, {}
         with ExitStack() as unread:
-            for rank in range(self.plan["ranks"]):
+            for rank in planning.endpoints(self.plan):
                 pipes[rank], write = os.pipe()
                 unread.callback(os.close, pipes[rank])
                 self._hand_plan(lab, rank)
@@ -245,7 +245,7 @@ class _Attempt:
                 lab.fabricd.request("inject", **request)
 
     def _hand_plan(self, lab: Lab, rank: int) -> None:
-        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
+        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps(planning.for_rank(self.plan, rank)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""

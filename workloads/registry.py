@@ -22,7 +22,7 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
 
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
-"""Keys and defaults of every collective that skips blocks of zeros: what its input is like (workloads/sparse/inputs.py)."""
+"""Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""

@@ -30,7 +30,7 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
     if kinds is not None and fabric.kind not in kinds:
         what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
-    ranks = len(fabric.nics)
+    ranks = fabric.ranks
     for i, step in enumerate(experiment.workload):
         if step.kind == "flows":
             problems = _flows(step.flows, ranks)

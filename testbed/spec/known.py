@@ -117,6 +117,35 @@ def width(dtype: str) -> int:
     return DTYPES[dtype]
 
 
+def smartnic_profiles() -> list[str | None]:
+    from hardware.smartnic import PROFILES
+
+    return [*PROFILES, None]
+
+
+def smartnic(value: dict[str, Any]) -> dict[str, Any]:
+    """A NIC's mapping with what its kind's profile has; raises what a validator raises."""
+    from hardware.smartnic import KINDS, PROFILES, of_kind
+
+    kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}
+    for other, key in part.items():
+        if kind != other and value.get(key) is not None:
+            raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
+    if kind not in KINDS:
+        if value.get("profile") is not None and kind == "plain":
+            raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
+        return value
+    name = value.get("profile") or KINDS[kind]
+    if name not in PROFILES:
+        raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
+    if PROFILES[name].kind != kind:
+        raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
+    given = value.get(part[kind]) or {}
+    if not isinstance(given, dict):
+        return value
+    return {**value, "profile": name, part[kind]: {**PROFILES[name].values, **given}}
+
+
 def congestion_control(value: Any) -> dict[str, Any]:
     """`NAME`, or `{NAME: {PARAMETERS}}`, as fields of CongestionControl; raises what a validator raises."""
     from hardware.cc import CONTROLS
