@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
-_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong", "fallback")
-_OF_COLLECTIVES = ("host_ns", "sent_bytes")
+_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
 _OF_SPARSE = ("tx_bytes", "rx_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
