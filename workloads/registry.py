@@ -97,7 +97,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "in_network",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML)",
         "workloads.collectives.in_network:AllReduce",
-        "workloads.closed_form:in_network_all_reduce_ns",
+        "workloads.collectives.in_network_time:in_network_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
         dtypes=("float32", "float16", "int32"),
