@@ -117,10 +117,11 @@ def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -
     from testbed.hardware import slots_for
 
     accelerator = experiment.fabric.switch.accelerator
+    entry = find(step.collective, step.algorithm)
     elements = accelerator.elements if accelerator else 256
     elements = min(elements, experiment.fabric.nic.mtu // 4)
     return {
-        "slots": step.slots or slots_for(experiment, fabric, elements),
+        "slots": step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots),
         "elements": elements,
         "timeout_ns": step.timeout,
         "retry": experiment.fabric.nic.retry,

@@ -53,14 +53,15 @@ class CollectiveStep(Model):
     slots: int | None = Field(
         default=None, ge=1, le=65535,
         description="likewise: messages under way at a time, for each rank (256); "
-        "in_network: slots that it asks for (null: rate x round trip)",
+        "in_network: slots that it asks for, in_network_best_effort: blocks under way, at most "
+        "(null: rate x round trip)",
     )  # fmt: skip
     aggregators: int | None = Field(
         default=None, ge=1,
         description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share)",
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="in_network: without a result for so long, contribute again (100us)"
+        default=None, description="in_network, in_network_best_effort: without a result for so long, contribute again (100us)"
     )
 
     @model_validator(mode="before")
