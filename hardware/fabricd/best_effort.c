@@ -17,7 +17,8 @@
  * that takes whatever accelerators hold for the block along.  From the second time on
  * it sends to the server directly: so a broken accelerator costs time, not the sum.
  * After `retry` times the server is given up, and all members are told.  So are they
- * when sums come to a rank only as answers to what it has sent again.
+ * when sums come to a rank only as answers to what it has sent again: `retry` and a
+ * quarter of what can be under way in a row, more than losses leave over.
  *
  * Floating-point numbers travel as fixed point (block.c).  Their exponents go ahead as
  * far as the window reaches: first come as many contributions without elements as there
@@ -462,9 +463,10 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	if (l->state == LANE_READY)
 		unqueue(b, l);
 	b->answers = pkt->dst_ip == m->nic->ip ? b->answers + 1 : 0;
+	uint64_t under_way = b->packets < b->slots ? b->packets : b->slots;
 	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count));
 	frame_free(f, fr);
-	if (b->answers > b->retry) {
+	if (b->answers > b->retry + under_way / 4) {
 		char why[64];
 		snprintf(why, sizeof why, "rank %u gets results only when it asks again", m->nic->rank);
 		offload_failed(f, m, why);
