@@ -401,6 +401,7 @@ struct qp {
 /* ---- workers (worker.c) ---- */
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
+#define WORKER_PROTOCOL 2
 #define REGIONS_MAX 256
 #define REGION_BYTES_MAX (64ull << 30)
 #define QPS_MAX 4096
