@@ -54,6 +54,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "start_ns": nanoseconds(picoseconds(line["start_ns"])),
             "end_ns": nanoseconds(picoseconds(line["end_ns"])),
             "wrong": line["wrong"],
+            "fallback": line.get("fallback"),
             "host_ns": None if line.get("host_ns") is None else nanoseconds(picoseconds(line["host_ns"])),
             "sent_bytes": line.get("sent_bytes"),
         }
@@ -140,6 +141,7 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
         "algbw_Bps": algbw,
         "busbw_Bps": None if algbw is None else algbw * busbw_factor,
         "wrong": sum(r["wrong"] for r in rows),
+        "fallback": next((r["fallback"] for r in rows if r.get("fallback")), None),
         "host_ns": _mean([r.get("host_ns") for r in rows]),
         "sent_bytes": _mean([r.get("sent_bytes") for r in rows]),
     }

@@ -24,9 +24,14 @@ def plan(experiment: Experiment) -> Plan:
     return {
         "ranks": len(fabric.nics),
         "seed": experiment.seed,
-        "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
+        "costs": {
+            "post_ns": costs.post,
+            "reduce_bps": costs.reduce,
+            "wake_ns": costs.wake,
+            "convert_bps": costs.convert,
+        },
         "steps": [
-            _step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k)
+            _step(step, experiment, fabric, experiment.seed + k)
             for k, step in enumerate(experiment.workload)
         ],
     }
@@ -59,20 +64,41 @@ def measurements(plan: Plan) -> int:
     return total
 
 
-def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
+def _step(
+    step: CollectiveStep | FlowsStep | LoadStep, experiment: Experiment, fabric: Fabric, seed: int
+) -> dict[str, Any]:
     from testbed.spec.steps import FlowsStep, LoadStep
 
     if isinstance(step, FlowsStep):
         return _flows(step)
-    return _drawn(step.load, fabric, rate_bps, seed) if isinstance(step, LoadStep) else _collective(step, fabric)
+    if isinstance(step, LoadStep):
+        return _drawn(step.load, fabric, experiment.fabric.cable.rate, seed)
+    return _collective(step, experiment, fabric)
 
 
-def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
+def _collective(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
     told = {"kind": "collective"} | {key: getattr(step, key) for key in keys}
     if step.algorithm == "ring" and step.ranks is None:
         told["ranks"] = ring_order(fabric)
+    if find(step.collective, step.algorithm).accelerators:
+        told["aggregation"] = _aggregation(step, experiment, fabric)
     return told
+
+
+def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
+    """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
+    from testbed.hardware import slots_for
+
+    accelerator = experiment.fabric.switch.accelerator
+    elements = accelerator.elements if accelerator else 256
+    elements = min(elements, experiment.fabric.nic.mtu // 4)
+    return {
+        "slots": step.slots or slots_for(experiment, fabric, elements),
+        "elements": elements,
+        "timeout_ns": step.timeout,
+        "retry": experiment.fabric.nic.retry,
+    }
 
 
 def _flows(step: FlowsStep) -> dict[str, Any]:

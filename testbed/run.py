@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
-_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong", "fallback")
 _OF_COLLECTIVES = ("host_ns", "sent_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 

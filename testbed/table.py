@@ -117,6 +117,9 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
             *((_mean(same, "host_ns", 1e3, 2), _mean(same, "sent_bytes", 1, 0)) if host else ()),
         )
     yield table
+    for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
+        count = sum(row.get("fallback") == why for row in rows)
+        yield Text(f"# {count} of {len(rows)} by the ranks themselves: {why}", style="yellow")
 
 
 def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:

@@ -19,10 +19,11 @@ class HostCosts:
 
     reduce_bps: float | None = None
     wake_ns: float = 0.0
+    convert_bps: float | None = None
 
     @classmethod
     def from_plan(cls, costs: Mapping[str, Any]) -> HostCosts:
-        return cls(reduce_bps=costs.get("reduce_bps"), wake_ns=costs.get("wake_ns") or 0.0)
+        return cls(costs.get("reduce_bps"), costs.get("wake_ns") or 0.0, costs.get("convert_bps"))
 
     def reduce_ns(self, nbytes: int) -> float:
         """Time to reduce two operands of `nbytes` each into one."""
@@ -41,6 +42,7 @@ class Context:
     costs: HostCosts
     largest_bytes: int = 1
     tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
+    step: Mapping[str, Any] = field(default_factory=dict)  # of the plan, while its part is made
     _regions: dict[str, Region] = field(default_factory=dict)
 
     def region(self, name: str, nbytes: int | None = None) -> Region:
@@ -69,3 +71,6 @@ class Part(Protocol):
 
     def finish(self) -> int:
         """Settles what is left and returns how many elements of the result are wrong."""
+
+    # A part that may do its work another way than asked has an attribute `fallback`: why it did ("": it did not).
+    # One that holds something of the fabric's has a method `close` that gives it back, called after the last iteration.

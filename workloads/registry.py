@@ -51,6 +51,7 @@ class Collective:
     ops: tuple[str, ...] = ()  # () when nothing is reduced
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
+    accelerators: bool = False  # adds up in switches
     max_ranks: int | None = None  # None: any number
 
     @property
@@ -85,6 +86,17 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:ring_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=OPS,
+    ),
+    Collective(
+        "all_reduce",
+        "in_network",
+        "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML)",
+        "workloads.collectives.in_network:AllReduce",
+        "workloads.closed_form:in_network_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        dtypes=("float32", "float16", "int32"),
+        accelerators=True,
     ),
     Collective(
         "reduce_scatter",

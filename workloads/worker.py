@@ -18,7 +18,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
 
 from workloads import flows, registry
-from workloads.context import Context, HostCosts
+from workloads.context import Context, HostCosts, Part
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -77,8 +77,17 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
+    plan = context.step = step.plan
+    part = step.entry.load()(context, step.entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
+    try:
+        _measure(context, step, part, emit)
+    finally:
+        if close := getattr(part, "close", None):
+            close()
+
+
+def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
     plan, device, entry = step.plan, context.device, step.entry
-    part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
     variant = step.number * 997
     said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
     for size_bytes in plan["sizes"]:
@@ -93,6 +102,8 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
             end_ns = device.time_ns
             took = device.tally.since(before)
             wrong = part.finish()
+            if fallback := getattr(part, "fallback", ""):
+                line["fallback"] = fallback
             if iteration >= 0 or wrong:
                 costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
                 emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong, **costs})

@@ -38,6 +38,11 @@ class CollectiveStep(Model):
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
     )
 
+    slots: int | None = Field(
+        default=None, ge=1, le=65535, description="in_network: slots it asks for (null: rate x round trip)"
+    )
+    timeout: Time = default("100us", "in_network: without a result for so long, contribute again", gt=0, le=1e9)
+
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_collective(cls, value: Any) -> Any:
