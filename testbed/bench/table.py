@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from results.metrics import rank_rows, result_rows
 from testbed import plan as planning
 from testbed.progress import Progress
-from testbed.table import count
+from testbed.table import elements
 
 if TYPE_CHECKING:
     from testbed.run import RunResult
@@ -112,7 +112,7 @@ class Rows(Progress):
             algorithm=step["algorithm"],
             ranks=step["ranks"],
             size=size,
-            count=count(step, size),
+            count=elements(step, size),
             type=step["dtype"],
             redop=step["op"] or "none",
             root=-1 if step.get("root") is None else step["root"],
