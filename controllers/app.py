@@ -23,9 +23,9 @@ from controllers.bridge import Bridge, Change
 from controllers.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.fabricd import SUBSCRIBE, FabricdLink
 from controllers.faults import FaultError
+from controllers.offload import Placement
 from controllers.ports import DownPorts
 from controllers.revalidation import revalidated
-from controllers.offload import Placement
 from controllers.routes import Router
 from controllers.trees import Trees
 from topologies.fabric import Cable, Fabric

@@ -39,10 +39,10 @@ class Dateline:
     def across(self, switch: Switch, port: int) -> set[int]:
         """Addresses whose way from here by this port crosses the wrap-around cable of the port's dimension."""
         there = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
-        axis = next(i for i, (a, b) in enumerate(zip(switch.place, there.place, strict=True)) if a != b)
-        size, here = self._dims[axis], switch.place[axis]
-        if size <= 2:
+        axis = next((i for i, (a, b) in enumerate(zip(switch.place, there.place, strict=True)) if a != b), None)
+        if axis is None or self._dims[axis] <= 2:  # from or to a NIC's embedded bridge, or no circle
             return set()
+        size, here = self._dims[axis], switch.place[axis]
         up = (there.place[axis] - here) % size == 1
         return {ip for ip, place in self._places if (place[axis] < here if up else place[axis] > here)}
 

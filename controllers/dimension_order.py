@@ -27,7 +27,12 @@ def split(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...
 
 
 def _direction(fabric: Fabric, switch: Switch, port: int) -> tuple[int, bool]:
-    """The dimension that a port moves along, and whether it goes to lower coordinates (or round the edge to them)."""
+    """The dimension that a port moves along, and whether it goes to lower coordinates (or round the edge to them).
+
+    A NIC's embedded bridge is in the place of its switch: between them no dimension changes.
+    """
     there = fabric.switch_by_name[fabric.cable_at[switch.name, port].other(switch.name).node].place
-    dimension = next(i for i, (a, b) in enumerate(zip(switch.place, there, strict=True)) if a != b)
+    dimension = next((i for i, (a, b) in enumerate(zip(switch.place, there, strict=True)) if a != b), None)
+    if dimension is None:
+        return -1, False
     return dimension, (there[dimension] - switch.place[dimension]) % dimensions(fabric)[dimension] != 1

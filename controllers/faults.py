@@ -12,7 +12,16 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from controllers.flows import (
-    ETH_IPV4, MEMBER, PRIORITY, ROUTE, Flow, Hash, MatchValue, Output, Return, replications,
+    ETH_IPV4,
+    MEMBER,
+    PRIORITY,
+    ROUTE,
+    Flow,
+    Hash,
+    MatchValue,
+    Output,
+    Return,
+    replications,
 )
 from topologies.fabric import Fabric
 

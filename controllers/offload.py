@@ -115,7 +115,7 @@ def _slots(job: Mapping[str, Any], tree: Tree, pools: Mapping[str, Mapping[str, 
     free = pools[scarce]["slots_free"]
     if not free:
         raise Refused(f"{scarce}'s accelerator has no slot free of {pools[scarce]['slots']}")
-    return min(wanted, free)
+    return min(int(wanted), int(free))
 
 
 def _children(tree: Tree, switch: str) -> list[int | str]:

@@ -134,5 +134,7 @@ class Trees:
             if cost == best_cost:
                 best.append(switch.name)
         if not best:
-            raise NoTree("no switch reaches all ranks" if among is None else "no switch with an accelerator reaches all")
+            raise NoTree(
+                "no switch reaches all ranks" if among is None else "no switch with an accelerator reaches all"
+            )
         return best[number % len(best)]

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from topologies.fabric import Fabric, Nic, Switch
+from topologies.fabric import Cable, Fabric, Nic, Switch
+from topologies.smartnic import ROLE
+
+
+@dataclass(frozen=True)
+class Complex:
+    """The inside of off-path SmartNICs: what leads to the compute complex, and the embedded bridge."""
+
+    rate_bps: float
+    delay_ns: float
+    bridge_latency_ns: float
+    dma_latency_ns: float
+    post_ns: float
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,21 @@ class Hardware:
         default_factory=lambda: {"slots": 1024, "elements": 256, "fan_in": 64, "latency_ns": 0.0}
     )
     """Of the switches that have one (Switch.accelerator)."""
+
+    complex: Complex | None = None
+    """Of a fabric with compute complexes."""
+
+    def cable(self, fabric: Fabric, cable: Cable) -> tuple[float, float]:
+        """Rate and delay of a cable.  Inside a NIC the host's side is as fast as the cable, and has no length."""
+        if cable.name not in fabric.inside:
+            return self.cable_rate_bps, self.cable_delay_ns
+        if self.complex is None or cable.a.node not in fabric.complexes:
+            return self.cable_rate_bps, 0.0
+        return self.complex.rate_bps, self.complex.delay_ns
+
+    def latency_ns(self, switch: Switch) -> float:
+        """Of a switch or embedded bridge."""
+        return self.complex.bridge_latency_ns if self.complex and switch.role == ROLE else self.switch_latency_ns
 
 
 def _accelerator(switch: Switch, hardware: Hardware) -> dict[str, Any]:
@@ -89,6 +116,13 @@ def fabricd_config(
         "rnr_retry": hardware.rnr_retry,
         **hardware.nic,
     }
+    of_complexes = {}
+    if hardware.complex is not None:
+        of_complexes = {
+            "pcie_rate_bps": hardware.complex.rate_bps,
+            "pcie_latency_ns": hardware.complex.dma_latency_ns,
+            "post_ns": hardware.complex.post_ns,
+        }
     return {
         "fabric": fabric_id,
         "seed": seed,
@@ -99,7 +133,7 @@ def fabricd_config(
         "switches": [
             {
                 "name": s.name,
-                "latency_ns": hardware.switch_latency_ns,
+                "latency_ns": hardware.latency_ns(s),
                 "buffer_bytes": hardware.switch_buffer_bytes,
                 "taps": [tap_name(fabric_id, s, port) for port in range(1, s.bridge_ports + 1)],
                 **hardware.switch,
@@ -115,6 +149,7 @@ def fabricd_config(
                 "ip": str(n.ip),
                 "netdev": netdev_name(fabric_id, n) if real else None,
                 **nic_common,
+                **(of_complexes if n.name in fabric.complexes else {}),
             }
             for n in fabric.nics
         ],
@@ -123,10 +158,11 @@ def fabricd_config(
                 "name": c.name,
                 "a": [c.a.node, c.a.port],
                 "b": [c.b.node, c.b.port],
-                "rate_bps": hardware.cable_rate_bps,
-                "delay_ns": hardware.cable_delay_ns,
+                "rate_bps": rate,
+                "delay_ns": delay,
             }
             for c in fabric.cables
+            for rate, delay in (hardware.cable(fabric, c),)
         ],
         "scale_up": [
             {

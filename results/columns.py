@@ -72,6 +72,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("fallback", TEXT, "", "why the ranks did it by themselves, where an offload could not; else missing"),
         Column("host_ns", REAL, "ns, emulated", "host time of a rank, mean over ranks: posting, waking up, reducing"),
         Column("sent_bytes", REAL, "bytes", "what a rank's NIC put on its cable, mean over ranks (below)"),
+        Column(
+            "tx_bytes", REAL, "bytes", "sent by a worker of a sparse collective in its messages, mean over the workers"
+        ),
+        Column("rx_bytes", REAL, "bytes", "received by it, likewise"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone (docs/closed-form.md)"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
     ),
@@ -89,6 +93,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("fallback", TEXT, "", "why this rank did it without the offload; else missing"),
         Column("host_ns", REAL, "ns, emulated", "of that time: posting, waking up, reducing; missing for a flow"),
         Column("sent_bytes", MAYBE, "bytes", "what its NIC put on its cable meanwhile (below); missing for a flow"),
+        Column("tx_bytes", MAYBE, "bytes", "sent by this worker of a sparse collective in its messages"),
+        Column("rx_bytes", MAYBE, "bytes", "received by it, likewise"),
     ),
     "ports": (
         _NODE,

@@ -57,6 +57,8 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "fallback": line.get("fallback"),
             "host_ns": None if line.get("host_ns") is None else nanoseconds(picoseconds(line["host_ns"])),
             "sent_bytes": line.get("sent_bytes"),
+            "tx_bytes": line.get("tx_bytes"),
+            "rx_bytes": line.get("rx_bytes"),
         }
         for line in lines
         if line.get("kind") in ("collective", "flow")
@@ -144,6 +146,8 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
         "fallback": next((r["fallback"] for r in rows if r.get("fallback")), None),
         "host_ns": _mean([r.get("host_ns") for r in rows]),
         "sent_bytes": _mean([r.get("sent_bytes") for r in rows]),
+        "tx_bytes": _mean_known([r["tx_bytes"] for r in rows]),
+        "rx_bytes": _mean_known([r["rx_bytes"] for r in rows]),
     }
 
 
@@ -151,6 +155,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """Correctly rounded, in whatever order the values come; None unless all of them are there."""
     known = [Fraction(round(v * 1000), 1000) for v in values if v is not None]
     return float(sum(known) / len(known)) if known and len(known) == len(values) else None
+
+
+def _mean_known(values: list[int | None]) -> float | None:
+    """Of those that there are."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:

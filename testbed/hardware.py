@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
-from hardware.config import Hardware
+from hardware.config import Complex, Hardware
 from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
-    from testbed.spec.model import Switch
+    from testbed.spec.model import Nic, Switch
 
 
 def hardware_of(experiment: Experiment) -> Hardware:
@@ -43,7 +43,9 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "reorder_packets": transport.reorder_packets,
             **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
             "cc": congestion_control(experiment, experiment.build_fabric()),
+            **_engine(nic),
         },
+        complex=_complex(nic),
     )
     if scale_up is None:
         return hardware
@@ -146,6 +148,25 @@ def _switch(experiment: Experiment) -> dict[str, Any]:
         "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
         "watchdog": watchdog,
     }
+
+
+def _engine(nic: Nic) -> dict[str, float]:
+    """What an on-path SmartNIC adds up with; nothing for others."""
+    if nic.engine is None:
+        return {}
+    engine = nic.engine
+    return {
+        "engine_reduce_bps": engine.reduce,
+        "engine_packets_per_s": engine.packets,
+        "engine_memory_bytes": engine.memory,
+    }
+
+
+def _complex(nic: Nic) -> Complex | None:
+    if nic.complex is None:
+        return None
+    inside = nic.complex
+    return Complex(inside.rate, inside.delay, inside.bridge_latency, inside.dma_latency, inside.post)
 
 
 def _classes(switch: Switch, **dscp: int) -> dict[str, int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import networkx as nx
 
-from workloads.closed_form import Costs, Path, flow_ns
+from testbed.hardware import hardware_of
+from workloads.closed_form import Costs, Link, Path, flow_ns
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
@@ -18,9 +20,8 @@ class Ideal:
 
     def __init__(self, experiment: Experiment) -> None:
         self._fabric = experiment.build_fabric()
-        spec, nic = experiment.fabric, experiment.fabric.nic
-        self._link = {"rate_bps": spec.cable.rate, "delay_ns": spec.cable.delay, "latency_ns": spec.switch.latency}
-        self._scale_up = spec.scale_up
+        nic = experiment.fabric.nic
+        self._hardware = hardware_of(experiment)
         self._costs = Costs(
             mtu=nic.mtu,
             post_ns=experiment.costs.post,
@@ -29,16 +30,19 @@ class Ideal:
             ack_every=nic.ack_every,
         )
         self.time_ns = cache(self._time_ns)
-        self._switches = cache(self._count_switches)
+        self._path = cache(self._shortest)
 
-    def _count_switches(self, source: int, target: int) -> int:
-        nics = self._fabric.nics
-        return int(nx.shortest_path_length(self._fabric.graph, nics[source].name, nics[target].name)) - 1
+    def _shortest(self, source: int, target: int) -> Path:
+        """A shortest path: of several, all have the same links."""
+        fabric, hardware = self._fabric, self._hardware
+        nodes = nx.shortest_path(fabric.graph, fabric.nics[source].name, fabric.nics[target].name)
+        cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
+        latencies = [hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
+        return Path(tuple(Link(*hardware.cable(fabric, c)) for c in cables), tuple(latencies))
 
     def _time_ns(self, source: int, target: int, size_bytes: int) -> float | None:
         """None where the formulas say nothing: inside a scale-up domain."""
         names = {self._fabric.nics[source].name, self._fabric.nics[target].name}
         if any(names <= set(domain) for domain in self._fabric.scale_up):
             return None
-        path = Path.uniform(self._switches(source, target), **self._link)
-        return flow_ns(size_bytes, path, self._costs)
+        return flow_ns(size_bytes, self._path(source, target), self._costs)

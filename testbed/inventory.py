@@ -44,7 +44,7 @@ def _row(record: Record) -> dict[str, Any]:
         "name": state.get("name", ""),
         "topology": topology_text(fabric["kind"], fabric["params"]) if fabric else "",
         "clock": clock_text(state["clock"]) if state else "",
-        "ranks": len(fabric.get("nics", ())),
+        "ranks": len(fabric.get("nics", ())) - len(fabric.get("complexes", ())),
         "switches": len(fabric.get("switches", ())),
         "owner": record.owner.pid if record.owner else 0,
         "owner_name": _program(record),

@@ -12,6 +12,7 @@ from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
+    from testbed.spec.model import Nic
     from testbed.spec.steps import Load, LoadStep
 
 Plan = dict[str, Any]
@@ -22,7 +23,7 @@ def plan(experiment: Experiment) -> Plan:
     costs = experiment.costs
     fabric = experiment.build_fabric()
     return {
-        "ranks": len(fabric.nics),
+        "ranks": fabric.ranks,
         "seed": experiment.seed,
         "costs": {
             "post_ns": costs.post,
@@ -30,11 +31,35 @@ def plan(experiment: Experiment) -> Plan:
             "wake_ns": costs.wake,
             "convert_bps": costs.convert,
         },
-        "steps": [
-            _step(step, experiment, fabric, experiment.seed + k)
-            for k, step in enumerate(experiment.workload)
-        ],
+        "complex_costs": _complex_costs(experiment.fabric.nic),
+        "steps": [_step(step, experiment, fabric, experiment.seed + k) for k, step in enumerate(experiment.workload)],
     }
+
+
+def _complex_costs(nic: Nic) -> dict[str, Any] | None:
+    """What work costs on the cores of an off-path SmartNIC."""
+    if nic.complex is None:
+        return None
+    cores = nic.complex
+    return {
+        "post_ns": cores.post,
+        "wake_ns": cores.wake,
+        "reduce_bps": cores.reduce,
+        "cache_bytes": cores.cache,
+        "memory_reduce_bps": cores.memory_reduce,
+    }
+
+
+def endpoints(plan: Plan) -> list[int]:
+    """The ranks, and behind them the compute complexes that a step asks for: what runs a worker."""
+    helpers = {helper for step in plan["steps"] for helper in step.get("helpers", ())}
+    return [*range(plan["ranks"]), *sorted(helpers)]
+
+
+def for_rank(plan: Plan, rank: int) -> Plan:
+    """What the worker of one endpoint is told."""
+    costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
+    return {**plan, "rank": rank, "costs": costs}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
@@ -49,7 +74,7 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     return described | {
         "op": step["op"] if entry.ops else None,
         "ranks": taking_part,
-        "busbw_factor": entry.busbw_factor(taking_part),
+        "busbw_factor": entry.busbw_factor(taking_part - (step.get("aggregators") or 0)),
     }
 
 
@@ -78,7 +103,8 @@ def _step(
 
 def _collective(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in keys}
+    entry = find(step.collective, step.algorithm)
+    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
     if step.algorithm == "ring" and step.ranks is None:
         told["ranks"] = ring_order(fabric)
     if find(step.collective, step.algorithm).accelerators:
@@ -108,7 +134,7 @@ def _flows(step: FlowsStep) -> dict[str, Any]:
 
 def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
     """A load's flows, drawn from the seed."""
-    ranks = list(range(len(fabric.nics))) if load.senders is None else load.senders
+    ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
     sizes = traffic.sizes_named(load.distribution, load.size, load.most)
     if load.pattern == "burst":
         drawn = traffic.burst(sizes, ranks=ranks, to=load.to, each=load.flows, seed=seed)

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
-_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong", "fallback")
-_OF_COLLECTIVES = ("host_ns", "sent_bytes")
+_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
+_OF_SPARSE = ("tx_bytes", "rx_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
 
@@ -83,7 +84,8 @@ class RunResult:
 def printed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
     keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
-    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys}
+    moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
+    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved
 
 
 def run(
@@ -204,7 +206,7 @@ class _Attempt:
         self.progress.stage("starting the workers")
         workers, pipes = {}, {}
         with ExitStack() as unread:
-            for rank in range(self.plan["ranks"]):
+            for rank in planning.endpoints(self.plan):
                 pipes[rank], write = os.pipe()
                 unread.callback(os.close, pipes[rank])
                 self._hand_plan(lab, rank)
@@ -244,7 +246,7 @@ class _Attempt:
                 lab.fabricd.request("inject", **request)
 
     def _hand_plan(self, lab: Lab, rank: int) -> None:
-        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps({**self.plan, "rank": rank}))
+        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps(planning.for_rank(self.plan, rank)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""

@@ -118,8 +118,8 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
         )
     yield table
     for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
-        count = sum(row.get("fallback") == why for row in rows)
-        yield Text(f"# {count} of {len(rows)} by the ranks themselves: {why}", style="yellow")
+        times = sum(row.get("fallback") == why for row in rows)
+        yield Text(f"# {times} of {len(rows)} by the ranks themselves: {why}", style="yellow")
 
 
 def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:

@@ -103,7 +103,9 @@ def test_the_bound_is_not_idle(sums: Sums) -> None:
     inputs = [np.array([2.0**20, 2.0**-12], dtype=np.float32) for _ in range(RANKS)]
     got = sums(inputs)[0]
     assert got[0] == 2.0**22
-    assert got[1] == 0 and bound(inputs)[1] >= 2.0**-10, "a block has one scale: 2^-12 beside 2^20 is less than its step"
+    assert got[1] == 0 and bound(inputs)[1] >= 2.0**-10, (
+        "a block has one scale: 2^-12 beside 2^20 is less than its step"
+    )
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])

@@ -1,4 +1,4 @@
-"""All-reduce by the switches, in whole runs: right in every type, on every topology, under loss, and when it cannot be."""
+"""All-reduce by the switches, in whole runs: right in every type, on every topology, under loss and without means."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_sums_are_right(ranks: int, tmp_path: Path) -> None:
     [CLOS, "{rail: {servers: 2, gpus: 2, spines: 1}}", "{torus: {dims: [2, 2, 2]}}", "{ring: {nodes: 5}}"],
 )
 def test_trees_of_every_topology(topology: str, tmp_path: Path) -> None:
-    result = run(tmp_path, topology, step(sizes=["4B", "1MiB"]), step(ranks=[0, 3, 1]), step(ranks=[2, 3], dtype="int32"))
+    result = run(
+        tmp_path, topology, step(sizes=["4B", "1MiB"]), step(ranks=[0, 3, 1]), step(ranks=[2, 3], dtype="int32")
+    )
     assert by_the_network(result) and result.fidelity.verdict == "exact"
 
 

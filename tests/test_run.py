@@ -119,6 +119,7 @@ def test_what_a_run_prints(play: Play) -> None:
         "algbw_Bps": 1024 / 2001e-9,
         "busbw_Bps": pytest.approx(1024 / 2001e-9 * 4 / 3),
         "wrong": 0,
+        "fallback": None,
         "host_ns": None,  # these workers do not say
         "sent_bytes": None,
     }

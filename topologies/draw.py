@@ -8,6 +8,7 @@ from .draw_common import subtitle, title
 from .draw_round import draw_ring, draw_star
 from .draw_text import as_text
 from .fabric import Fabric
+from .smartnic import without_complexes
 from .torus import dimensions
 
 _LAYOUTS = {
@@ -23,6 +24,7 @@ __all__ = ["as_svg", "as_text"]
 
 def as_svg(fabric: Fabric) -> str:
     """An SVG document.  Very long rows (hundreds of servers, leaves, ring nodes) leave out their middle and say so."""
+    fabric = without_complexes(fabric)
     canvas = Canvas()
     flat = fabric.kind == "torus" and len(dimensions(fabric)) == 1
     (draw_ring if flat else _LAYOUTS[fabric.kind])(fabric, canvas)

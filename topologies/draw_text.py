@@ -10,6 +10,7 @@ from itertools import product
 
 from .draw_common import Row, missing, plural, shown, subtitle, title
 from .fabric import Fabric
+from .smartnic import without_complexes
 from .torus import dimensions, name_at
 
 ROWS = 40
@@ -17,7 +18,11 @@ ROWS = 40
 
 def as_text(fabric: Fabric, width: int = 100) -> str:
     """A drawing of at most `width` columns (a little more for a few long names), ending in a newline."""
-    lines = [title(fabric), subtitle(fabric), "", *_LAYOUTS[fabric.kind](fabric, width)]
+    bare = without_complexes(fabric)
+    about = [title(bare), subtitle(bare)]
+    if fabric.complexes:
+        about.append("in every NIC an embedded bridge, nic0 .., and a compute complex, arm0 ..")
+    lines = [*about, "", *_LAYOUTS[bare.kind](bare, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

@@ -118,6 +118,19 @@ class Fabric:
     switches: tuple[Switch, ...]
     cables: tuple[Cable, ...]
     scale_up: tuple[tuple[str, ...], ...] = field(default=())  # NIC names of each scale-up domain
+    complexes: tuple[str, ...] = field(default=())  # NICs of SmartNICs' compute complexes (smartnic.py), the last ones
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the hosts have; endpoints behind them are compute complexes."""
+        return len(self.nics) - len(self.complexes)
+
+    @cached_property
+    def inside(self) -> frozenset[str]:
+        """The cables inside NICs: from an embedded bridge to its host and to its compute complex."""
+        if not self.complexes:
+            return frozenset()
+        return frozenset(self.cable_at[nic.name, 1].name for nic in self.nics)
 
     @cached_property
     def nic_by_name(self) -> dict[str, Nic]:
@@ -169,4 +182,5 @@ class Fabric:
             switches=tuple(Switch(**{**s, "place": tuple(s["place"])}) for s in d["switches"]),
             cables=tuple(Cable(End(**c["a"]), End(**c["b"])) for c in d["cables"]),
             scale_up=tuple(tuple(g) for g in d["scale_up"]),
+            complexes=tuple(d.get("complexes", ())),
         )

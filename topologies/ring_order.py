@@ -18,7 +18,7 @@ def ring_order(fabric: Fabric) -> list[int]:
         return snake([int(fabric.params["servers"]), int(fabric.params["gpus"])])
     if fabric.kind == "torus":
         return snake([int(d) for d in fabric.params["dims"]])
-    return [nic.rank for nic in fabric.nics]
+    return list(range(fabric.ranks))
 
 
 def snake(dims: Sequence[int]) -> list[int]:

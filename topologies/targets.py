@@ -6,7 +6,7 @@ nic:RANK       the NIC of a rank
 switch:NAME    a whole switch
 flow:R->R      what one rank sends to another
 controller     the OpenFlow controller
-all            every cable
+all            every cable (not those inside NICs)
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def resolve(fabric: Fabric, text: str) -> Target:
     if text == "controller":
         return ControllerTarget()
     if text == "all":
-        return AllTarget(fabric.cables)
+        return AllTarget(tuple(c for c in fabric.cables if c.name not in fabric.inside))
     kind, colon, name = text.partition(":")
     if not colon or kind not in _RESOLVERS:
         raise TopologyError(text, "is no target", _near(kind, [*_RESOLVERS, "controller", "all"], FORMS))

@@ -262,11 +262,3 @@ def _slowest(path: Path, costs: Costs) -> _Stage:
         _stages(path, costs, to_memory=True),
         key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + FRAME_BYTES / costs.mtu),
     )
-
-
-# In-network aggregation
-
-
-def in_network_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """To be written."""
-    return 0.0

@@ -41,8 +41,8 @@ class Context:
     seed: int
     costs: HostCosts
     largest_bytes: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)  # the plan's keys of the step at hand
     tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
-    step: Mapping[str, Any] = field(default_factory=dict)  # of the plan, while its part is made
     _regions: dict[str, Region] = field(default_factory=dict)
 
     def region(self, name: str, nbytes: int | None = None) -> Region:
@@ -54,6 +54,9 @@ class Context:
 
 class Part(Protocol):
     """One rank's part of a collective.  For every iteration: prepare, (sync), run, finish; only run is measured."""
+
+    moved: Mapping[str, int]
+    """Optional: `tx_bytes` and `rx_bytes` of this rank's messages in the iteration, where the data decides on them."""
 
     def __init__(
         self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int

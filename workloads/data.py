@@ -31,18 +31,29 @@ def _nothing() -> None:
     pass
 
 
-def _noise(seed: int, stream: int) -> NDArray[np.uint64]:
-    """PERIOD random 64-bit words (SplitMix64): the same in every version of numpy."""
+def noise(seed: int, stream: int, count: int = PERIOD) -> NDArray[np.uint64]:
+    """`count` random 64-bit words (SplitMix64): the same in every version of numpy."""
     mask = 2**64 - 1
     base = (seed * 0x9E3779B97F4A7C15 ^ (stream + 1) * 0xD1B54A32D192ED03) & mask
-    z = np.arange(1, PERIOD + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(base)
+    z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(base)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-def _symmetric(noise: NDArray[np.uint64], largest: int) -> NDArray[np.int64]:
-    return (noise % np.uint64(2 * largest + 1)).astype(np.int64) - largest
+def _symmetric(words: NDArray[np.uint64], largest: int) -> NDArray[np.int64]:
+    return (words % np.uint64(2 * largest + 1)).astype(np.int64) - largest
+
+
+def largest_term(dtype: str, ranks: int) -> int:
+    """The largest integer that `ranks` ranks may each have in an element for their sum to be exact (at least 1)."""
+    return max(1, min(_LARGEST_TERM, _EXACT[dtype] // ranks))
+
+
+def averaged(total: NDArray[np.int64], ranks: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What an average of exact sums must be."""
+    quotient = total / ranks  # float64: wide enough for the second rounding to change nothing
+    return (np.trunc(quotient) if dtype.kind == "i" else quotient).astype(dtype)
 
 
 class Inputs:
@@ -56,7 +67,7 @@ class Inputs:
         self.dtype = np.dtype(dtype)
         self.op = op
         exact = _EXACT[dtype]
-        self._term = max(1, min(_LARGEST_TERM, exact // ranks))
+        self._term = largest_term(dtype, ranks)
         self._terms = exact // self._term  # ranks beyond add zeros, or the sum would not be exact
 
     def of(self, index: int) -> NDArray[Any]:
@@ -74,25 +85,24 @@ class Inputs:
             combine(total, self._values(index), out=total)
         if self.op != "avg":
             return total.astype(self.dtype)
-        quotient = total / self.ranks  # float64: wide enough for the second rounding to change nothing
-        return (np.trunc(quotient) if self.dtype.kind == "i" else quotient).astype(self.dtype)
+        return averaged(total, self.ranks, self.dtype)
 
     def _values(self, index: int) -> NDArray[np.int64]:
-        noise = _noise(self.seed, index)
+        words = noise(self.seed, index)
         if self.op in ("sum", "avg"):
-            return _symmetric(noise, self._term) * (index < self._terms)
+            return _symmetric(words, self._term) * (index < self._terms)
         if self.op == "prod":  # signs, and a 2 from at most two ranks
-            chosen = _noise(self.seed, _SHARED)
+            chosen = noise(self.seed, _SHARED)
             n, low = np.uint64(self.ranks), np.uint64(2**32 - 1)
             two = ((chosen & low) % n == index) | ((chosen >> np.uint64(32)) % n == index)
-            sign = 1 - 2 * (noise & np.uint64(1)).astype(np.int64)
+            sign = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
             return sign * np.where(two, 2, 1)
-        return _symmetric(noise, _LARGEST_COMPARED)
+        return _symmetric(words, _LARGEST_COMPARED)
 
 
 def noise_bytes(seed: int, stream: int) -> NDArray[np.uint8]:
     """One period of random bytes."""
-    return (_noise(seed, stream) & np.uint64(255)).astype(np.uint8)
+    return (noise(seed, stream) & np.uint64(255)).astype(np.uint8)
 
 
 def fill(out: NDArray[Any], period: NDArray[Any], start: int = 0, tick: Callable[[], None] = _nothing) -> None:

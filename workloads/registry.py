@@ -6,10 +6,10 @@ the bus bandwidth factor and the expected time from here.  Imports neither numpy
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
@@ -20,6 +20,9 @@ DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "int32": 4, 
 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
+
+SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
+"""Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
@@ -53,11 +56,13 @@ class Collective:
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
     max_ranks: int | None = None  # None: any number
+    extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The keys of an experiment's collective step that this entry heeds."""
-        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks")
+        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.extra)
 
     def load(self) -> type[Part]:
         """The code that a rank runs (imports numpy)."""
@@ -92,11 +97,24 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "in_network",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML)",
         "workloads.collectives.in_network:AllReduce",
-        "workloads.closed_form:in_network_all_reduce_ns",
+        "workloads.collectives.in_network_time:in_network_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
         dtypes=("float32", "float16", "int32"),
+        extra=("slots", "timeout"),
+        defaults={"timeout": "100us"},
         accelerators=True,
+    ),
+    Collective(
+        "all_reduce",
+        "omnireduce",
+        "blocks of zeros are not sent: aggregators add up what is left, as it streams in (docs/sparse.md)",
+        "workloads.sparse.omnireduce:AllReduce",
+        "workloads.sparse.closed_form:omnireduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        extra=(*SPARSE_INPUT, "fusion", "slots", "aggregators"),
+        defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256},
     ),
     Collective(
         "reduce_scatter",

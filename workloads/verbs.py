@@ -166,7 +166,7 @@ class Group:
         wr_id: int = 0,
         args: Sequence[int] = (),
     ) -> None:
-        """Start a collective of `count` elements; an OFFLOADED record tells its end, a GROUP_FAILED that it has none."""
+        """Start a collective of `count` elements; an OFFLOADED record tells its end, GROUP_FAILED that it has none."""
         given = (*args, 0, 0, 0, 0)[:4]
         self._post(
             wire.POST_OFFLOAD,

@@ -77,7 +77,7 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
-    plan = context.step = step.plan
+    plan = context.options = step.plan
     part = step.entry.load()(context, step.entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
     try:
         _measure(context, step, part, emit)
@@ -106,7 +106,8 @@ def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
                 line["fallback"] = fallback
             if iteration >= 0 or wrong:
                 costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
-                emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong, **costs})
+                times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
+                emit({"kind": "collective", **line, **times, **costs, **getattr(part, "moved", {})})
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

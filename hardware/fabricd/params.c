@@ -267,6 +267,22 @@ const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t 
 		{"cnp_class", "cnp_class: from 0 to 7", 0, 7, &p->cnp_class},
 	};
 
+	const struct {
+		const char *key, *wrong;
+		double most;
+		uint64_t *to;
+	} engine[] = {
+		{"engine_reduce_bps", "engine_reduce_bps: from 0 to 1e14 (0: no limit)", 1e14, &p->engine_reduce_bps},
+		{"engine_packets_per_s", "engine_packets_per_s: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_packets_per_s},
+		{"engine_memory_bytes", "engine_memory_bytes: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_memory_bytes},
+	};
+
+	for (size_t i = 0; i < sizeof engine / sizeof engine[0]; i++)
+		if ((v = json_object_get(o, engine[i].key))) {
+			if (!number(v, 0, engine[i].most, &x))
+				return engine[i].wrong;
+			*engine[i].to = (uint64_t)x;
+		}
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
 		if ((v = json_object_get(o, times[i].key)) && !duration(v, times[i].to))
 			return times[i].wrong;

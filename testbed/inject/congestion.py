@@ -40,7 +40,7 @@ class Incast(TrafficFault):
 
     def arrivals(self, place: Place) -> list[Arrival]:
         assert isinstance(place.target, NicTarget)
-        ranks = range(len(place.fabric.nics)) if self.senders is None else self.senders
+        ranks = range(place.fabric.ranks) if self.senders is None else self.senders
         if any(r >= len(place.fabric.nics) or r < 0 for r in ranks):
             raise CannotInject("senders: no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}")
         sizes = sizes_named(self.distribution, self.size, self.most)
@@ -60,7 +60,7 @@ class NoisyNeighbour(TrafficFault):
     ranks: list[int] | None = Field(default=None, min_length=2, description="ranks among which they run (null: all)")
 
     def arrivals(self, place: Place) -> list[Arrival]:
-        ranks = list(range(len(place.fabric.nics))) if self.ranks is None else self.ranks
+        ranks = list(range(place.fabric.ranks)) if self.ranks is None else self.ranks
         if any(r >= len(place.fabric.nics) or r < 0 for r in ranks):
             raise CannotInject("ranks: no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}")
         sizes = sizes_named(self.distribution, self.size, self.most)

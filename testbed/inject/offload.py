@@ -17,7 +17,9 @@ class AcceleratorDown(Fault):
     def primitives(self, place: Place) -> list[Primitive]:
         names = place.switches()
         if not all(place.fabric.switch_by_name[name].accelerator for name in names):
-            raise CannotInject(f"{place.target} has no accelerator", "fabric.switch.accelerator: {} gives every switch one")
+            raise CannotInject(
+                f"{place.target} has no accelerator", "fabric.switch.accelerator: {} gives every switch one"
+            )
         return [overlay("switch", name, {"accelerator_down": True}) for name in names]
 
 

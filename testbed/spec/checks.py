@@ -30,7 +30,7 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
     if kinds is not None and fabric.kind not in kinds:
         what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
-    ranks = len(fabric.nics)
+    ranks = fabric.ranks
     for i, step in enumerate(experiment.workload):
         if step.kind == "flows":
             problems = _flows(step.flows, ranks)
@@ -90,6 +90,10 @@ def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
         yield ("op",), f"{step.collective} combines nothing", "leave op out"
     elif step.op is not None and step.op not in entry.ops:
         yield ("op",), *unknown("op", step.op, entry.ops)
+    for key in known.extras():
+        if key not in entry.extra and getattr(step, key) is not None:
+            what = f"{step.collective} by {step.algorithm} has no {key}"
+            yield (key,), what, f"leave {key} out; it has {', '.join(entry.parameters)}"
     if step.dtype not in entry.dtypes:
         yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:
@@ -112,6 +116,10 @@ def _ranks(step: CollectiveStep, entry: Collective, ranks: int) -> Iterator[Foun
         elif step.ranks and rank in step.ranks[:i]:
             yield ("ranks", i), f"rank {rank} stands twice", "each rank takes part once"
     taking_part = ranks if step.ranks is None else len(step.ranks)
+    if step.aggregators is not None and taking_part - step.aggregators < entry.min_ranks:
+        what = f"{step.aggregators} of {taking_part} ranks aggregate, which leaves too few workers"
+        yield ("aggregators",), what, f"at least {entry.min_ranks} workers"
+        return
     if taking_part < entry.min_ranks or (entry.max_ranks is not None and taking_part > entry.max_ranks):
         needed = f"{entry.min_ranks} ranks"
         if entry.max_ranks is None:

@@ -61,8 +61,11 @@ def asks_for_accelerators(value: Any) -> bool:
         return False
     named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
     return any(
-        isinstance(c, str) and isinstance(a, str) and c in collectives() and a in algorithms(c) and
-        collective(c, a).accelerators
+        isinstance(c, str)
+        and isinstance(a, str)
+        and c in collectives()
+        and a in algorithms(c)
+        and collective(c, a).accelerators
         for c, a in named
     )
 
@@ -100,6 +103,13 @@ def collective(name: str, algorithm: str) -> Collective:
     return find(name, algorithm)
 
 
+def extras() -> list[str]:
+    """The keys of a collective step that only some algorithms heed."""
+    from workloads.registry import COLLECTIVES
+
+    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.extra))
+
+
 def every_algorithm() -> list[str]:
     return list(dict.fromkeys(a for c in collectives() for a in algorithms(c)))
 
@@ -121,6 +131,35 @@ def width(dtype: str) -> int:
     from workloads.registry import DTYPES
 
     return DTYPES[dtype]
+
+
+def smartnic_profiles() -> list[str | None]:
+    from hardware.smartnic import PROFILES
+
+    return [*PROFILES, None]
+
+
+def smartnic(value: dict[str, Any]) -> dict[str, Any]:
+    """A NIC's mapping with what its kind's profile has; raises what a validator raises."""
+    from hardware.smartnic import KINDS, PROFILES, of_kind
+
+    kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}
+    for other, key in part.items():
+        if kind != other and value.get(key) is not None:
+            raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
+    if kind not in KINDS:
+        if value.get("profile") is not None and kind == "plain":
+            raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
+        return value
+    name = value.get("profile") or KINDS[kind]
+    if name not in PROFILES:
+        raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
+    if PROFILES[name].kind != kind:
+        raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
+    given = value.get(part[kind]) or {}
+    if not isinstance(given, dict):
+        return value
+    return {**value, "profile": name, part[kind]: {**PROFILES[name].values, **given}}
 
 
 def congestion_control(value: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     PlainSerializer,
@@ -29,6 +30,7 @@ from testbed.spec.checks import cross_check
 from testbed.spec.steps import Step
 from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
 from topologies.fabric import Fabric, TopologyError
+from topologies.smartnic import with_complexes
 
 MAX_RATE = 10**14
 MAX_TIME = 10.0**13
@@ -40,6 +42,7 @@ class Topology(Model):
     kind: str
     params: dict[str, Any]
     _fabric: Fabric = PrivateAttr()
+    _with_complexes: Fabric | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -63,6 +66,12 @@ class Topology(Model):
         topology: Self = handler({"kind": kind, "params": dict(fabric.params)})
         topology._fabric = fabric
         return topology
+
+    def with_complexes(self) -> Fabric:
+        """With an off-path SmartNIC at every host.  Raises TopologyError."""
+        if self._with_complexes is None:
+            self._with_complexes = with_complexes(self._fabric)
+        return self._with_complexes
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
@@ -176,6 +185,38 @@ class Pcie(Model):
     latency: Time = default("500ns", "time of one transfer over an idle link, without its payload", le=MAX_TIME)
 
 
+def _left_to_the_profile(schema: dict[str, Any]) -> None:
+    schema.pop("required")
+
+
+class Engine(Model):
+    """What an on-path SmartNIC adds up with."""
+
+    model_config = ConfigDict(json_schema_extra=_left_to_the_profile)
+
+    reduce: Rate = Field(gt=0, le=MAX_RATE, description="bits of one operand that it adds up per second")
+    packets: float = Field(gt=0, le=1e12, allow_inf_nan=False, description="packets that it takes per second")
+    memory: Size = Field(gt=0, le=10**12, description="memory that it has for what it adds up")
+
+
+class Complex(Model):
+    """The embedded bridge and the compute complex of an off-path SmartNIC."""
+
+    model_config = ConfigDict(json_schema_extra=_left_to_the_profile)
+
+    rate: Rate = Field(gt=0, le=MAX_RATE, description="between the embedded bridge and the complex, each direction")
+    delay: Time = Field(le=MAX_TIME, description="likewise, one way")
+    bridge_latency: Time = Field(le=MAX_TIME, description="of the embedded bridge, as `fabric.switch.latency`")
+    dma_latency: Time = Field(le=MAX_TIME, description="of a transfer from or to the complex's memory")
+    post: Time = Field(le=MAX_TIME, description="time of a core to post one work request")
+    wake: Time = Field(le=MAX_TIME, description="time of a core to notice a completion")
+    reduce: Rate = Field(gt=0, le=MAX_RATE, description="speed at which the cores add up what is in their cache")
+    cache: Size = Field(gt=0, le=10**12, description="last-level cache of the cores")
+    memory_reduce: Rate = Field(
+        gt=0, le=MAX_RATE, description="speed at which they add up when their working set is larger than that"
+    )
+
+
 class Nic(Model):
     mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
     pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
@@ -185,6 +226,22 @@ class Nic(Model):
     tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
     rx_buffer: Size = default("512KiB", "what has come in and not yet gone over PCIe, at most (0B: no end)", le=10**12)
     pfc: bool = Field(default=True, description="send pauses when the receive buffer fills, and heed them")
+    kind: Literal["plain", "on_path", "off_path"] = Field(
+        default="plain",
+        description="what the NIC can do besides: add up in its pipeline, or run programs behind a bridge",
+    )
+    profile: str | None = Field(
+        default=None,
+        description="a known SmartNIC, from which `engine` or `complex` take what they leave out (docs/smartnics.md)",
+        json_schema_extra=names(known.smartnic_profiles),
+    )
+    engine: Engine | None = Field(default=None, description="on_path: the adder (null: the profile's)")
+    complex: Complex | None = Field(default=None, description="off_path: bridge and cores (null: the profile's)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled_from_the_profile(cls, value: Any) -> Any:
+        return known.smartnic(value) if isinstance(value, dict) else value
 
 
 class ScaleUp(Model):
@@ -338,7 +395,9 @@ class Costs(Model):
     post: Time = default("100ns", "host time to post one work request", le=MAX_TIME)
     reduce: Rate = default("800Gbps", "speed at which a host adds up received data", gt=0, le=MAX_RATE)
     wake: Time = default("0ns", "host time to notice a completion", le=MAX_TIME)
-    convert: Rate = default("1600Gbps", "speed at which a host turns floating into fixed point, and back", gt=0, le=10**15)
+    convert: Rate = default(
+        "1600Gbps", "speed at which a host turns floating into fixed point, and back", gt=0, le=10**15
+    )
 
 
 class Measure(Model):
@@ -417,13 +476,18 @@ class Experiment(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        try:
+            self.build_fabric()
+        except TopologyError as error:
+            raise fault(error.what, error.hint, ["fabric", "nic", error.key]) from None
         if found := cross_check(self, self.build_fabric()):
             raise faults(found)
         return self
 
     def build_fabric(self) -> Fabric:
         """The topology's graph; without scale-up domains where the experiment has none, with accelerators if it has."""
-        fabric = self.fabric.topology._fabric
+        topology = self.fabric.topology
+        fabric = topology.with_complexes() if self.fabric.nic.complex else topology._fabric
         if not self.fabric.scale_up:
             fabric = replace(fabric, scale_up=())
         if self.fabric.switch.accelerator:

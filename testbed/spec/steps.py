@@ -38,10 +38,30 @@ class CollectiveStep(Model):
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
     )
 
-    slots: int | None = Field(
-        default=None, ge=1, le=65535, description="in_network: slots it asks for (null: rate x round trip)"
+    density: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="omnireduce, omniccl: share of a rank's blocks that are not zero (1)",
+    )  # fmt: skip
+    overlap: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="likewise: share of them that is the same at all ranks; the others are independent (0)",
+    )  # fmt: skip
+    block: int | None = Field(
+        default=None, ge=1, le=1 << 20, description="likewise: elements of a block, which is sent or left out (256)"
     )
-    timeout: Time = default("100us", "in_network: without a result for so long, contribute again", gt=0, le=1e9)
+    fusion: int | None = Field(default=None, ge=1, le=32, description="likewise: blocks in a message, at most (4)")
+    slots: int | None = Field(
+        default=None, ge=1, le=65535,
+        description="likewise: messages under way at a time, for each rank (256); "
+        "in_network: slots that it asks for (null: rate x round trip)",
+    )  # fmt: skip
+    aggregators: int | None = Field(
+        default=None, ge=1,
+        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share)",
+    )  # fmt: skip
+    timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None, description="in_network: without a result for so long, contribute again (100us)"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -50,8 +70,9 @@ class CollectiveStep(Model):
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
         if filled["algorithm"] in known.algorithms(value["collective"]):
-            ops = known.collective(value["collective"], filled["algorithm"]).ops
-            filled.setdefault("op", ops[0] if ops else None)
+            entry = known.collective(value["collective"], filled["algorithm"])
+            filled.setdefault("op", entry.ops[0] if entry.ops else None)
+            filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
         return filled
 
 

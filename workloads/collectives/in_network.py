@@ -1,7 +1,7 @@
 """All-reduce in the network: contributions go to accelerators on switches, sums come back (SwitchML).
 
-What a rank's NIC does is hardware/fabricd/aggregate.c.  The result goes beside the input, so that the ranks can do it all
-again by themselves when the network cannot: no slots, no accelerator, no controller, or contributions that are not
+What a rank's NIC does is hardware/fabricd/aggregate.c.  The result goes beside the input, so that the ranks can do it
+all again by themselves when the network cannot: no slots, no accelerator, no controller, or contributions that are not
 answered.  Then the ring does, and the result says so.
 
 Whether the network could is agreed between the ranks, without cost, when all are through: a rank that has its sums
@@ -33,7 +33,7 @@ class AllReduce:
         self.vector = context.region("vector")
         self.inputs = data.Inputs(context.seed, len(ranks), dtype, op)
         self.input = self.inputs.of(list(ranks).index(self.device.rank))
-        plan = context.step["aggregation"]
+        plan = context.options["aggregation"]
         convert = int(context.costs.convert_bps or 0)
         args = (plan["slots"], plan["elements"], round(plan["timeout_ns"] * 1000), plan["retry"], convert)
         self.group = self.device.group(wire.AGGREGATE, tag, ranks, args)

@@ -1,0 +1,1 @@
+"""Zero-sparse all-reduce: blocks of zeros stay at home."""

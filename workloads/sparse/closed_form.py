@@ -1,0 +1,75 @@
+"""What block-sparse collectives move, by arithmetic, and what a dense one takes (docs/sparse.md derives both)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.closed_form import ACK_BYTES, Costs, Path, received_ns, wire_bytes
+from workloads.sparse.layout import Layout
+
+BLOCK_BYTES = 1024  # 256 elements of float32
+FUSION = 4
+
+
+def header_bytes(fusion: int) -> int:
+    """Of a message: round, mask and an offset for each column, padded to 8 bytes."""
+    return -(-(8 + 4 * fusion) // 8) * 8
+
+
+def omnireduce_bytes(nonzero: Sequence[NDArray[np.bool_]], layout: Layout, itemsize: int) -> tuple[list[int], int]:
+    """What each worker sends, and what each receives, in messages of OmniReduce.
+
+    `nonzero[w]` marks the non-zero blocks of worker w.  Data: the blocks of its own there, those of the sum back, each
+    once.  Headers: the k-th round of a slot takes each column's k-th block of the sum (round 0: the first block of
+    all), so a slot has as many rounds as its fullest column has such blocks, and a worker speaks in those that it has
+    one in.
+    """
+    union = np.any(nonzero, axis=0)
+    lengths = np.array([layout.length(b) for b in range(layout.blocks)], dtype=np.int64) * itemsize
+    rounds = _grid(layout, union).astype(np.int64)
+    rounds[0] = 0  # taken by round 0, whatever is in them
+    rounds = np.cumsum(rounds, axis=0)  # by row and column: the round that a block of the sum is in
+    header = header_bytes(layout.fusion)
+    slots = rounds[-1].reshape(layout.slots, layout.fusion)
+    received = int(lengths[union].sum()) + header * int((1 + slots.max(axis=1)).sum())
+    sent = []
+    for marks in nonzero:
+        ours = _grid(layout, marks)
+        ours[0] = False
+        spoken = np.zeros((int(rounds.max()) + 1, layout.slots), dtype=bool)
+        row, column = np.nonzero(ours)
+        spoken[rounds[row, column], column // layout.fusion] = True
+        sent.append(int(lengths[marks].sum()) + header * (layout.slots + int(spoken.sum())))
+    return sent, received
+
+
+def _grid(layout: Layout, marks: NDArray[np.bool_]) -> NDArray[Any]:
+    """Marks by row and column."""
+    grid = np.zeros(layout.rows * layout.columns, dtype=bool)
+    grid[: layout.blocks] = marks
+    return grid.reshape(layout.rows, layout.columns)
+
+
+def omnireduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """A dense all-reduce of float32, every rank worker and aggregator, with the default block and fusion.
+
+    Each rank sends (n - 1)/n of its vector as a worker and the sums of its share to n - 1 workers: twice (n - 1)/n of
+    the size, in messages of 4 KiB and a header, and as many acknowledgements.  Its host posts each message and adds up
+    (n - 1)/n of the size.  The slower of link and host decides; a message's way there and back comes on top.
+    """
+    message = min(BLOCK_BYTES * FUSION, size_bytes) + header_bytes(FUSION)
+    messages = -(-size_bytes // (BLOCK_BYTES * FUSION)) * (ranks - 1) / ranks
+    link = 2 * messages * max(link.time_ns(_wire_bytes(message, costs) + ACK_BYTES) for link in path.links)
+    host = 2 * messages * costs.post_ns + costs.reduce_ns(size_bytes) * (ranks - 1) / ranks
+    once = 2 * (costs.post_ns + received_ns(message, path, costs) + costs.wake_ns)
+    return max(link, host) + once
+
+
+def _wire_bytes(nbytes: int, costs: Costs) -> float:
+    """Of a message: whole packets and the rest, with RETH and immediate."""
+    whole, rest = divmod(nbytes, costs.mtu)
+    return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + 20

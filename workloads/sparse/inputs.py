@@ -1,0 +1,97 @@
+"""Block-sparse inputs that every rank can compute for every other, and the check of a result against their sum.
+
+Of the vector's blocks a rank has `density` that are not zero, by number to the nearest.  Of these, the share `overlap`
+is the same at all ranks, the first ones of a random order that all know; the others are drawn by each rank for itself
+from the rest.  So 0 is independent positions and 1 the same positions everywhere.  Elements of a non-zero block are
+integers other than zero, small enough for every sum to be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads import data
+
+_ORDER = 1 << 40  # random streams from here on order blocks
+
+
+def union_share(density: float, workers: int, overlap: float = 0.0) -> float:
+    """The share of blocks that are not zero at one worker or more: the density of the sum.
+
+    1 - (1 - d)^N for independent positions; what overlaps counts once, and the rest is drawn from what that leaves.
+    """
+    shared = density * overlap
+    if shared >= 1:
+        return 1.0
+    own = (density - shared) / (1 - shared)
+    return float(shared + (1 - shared) * (1 - (1 - own) ** workers))
+
+
+class SparseInputs:
+    """The inputs of `ranks` ranks, cut into blocks of `block` elements."""
+
+    def __init__(self, seed: int, ranks: int, dtype: str, op: str, block: int, density: float, overlap: float) -> None:
+        self.seed = seed
+        self.ranks = ranks
+        self.dtype = np.dtype(dtype)
+        self.op = op
+        self.block = block
+        self.density = density
+        self.overlap = overlap
+        most = data.largest_term(dtype, ranks)
+        self._periods = [self._values(index, most) for index in range(ranks)]
+
+    def _values(self, index: int, most: int) -> NDArray[np.int64]:
+        noise = data.noise(self.seed, index)
+        sign = 1 - 2 * (noise & np.uint64(1)).astype(np.int64)
+        return sign * (1 + (noise >> np.uint64(1)) % np.uint64(most)).astype(np.int64)
+
+    def nonzero(self, index: int, blocks: int, variant: int) -> NDArray[np.bool_]:
+        """Which of the blocks of the group's rank `index` are not zero."""
+        marks = np.zeros(blocks, dtype=bool)
+        many = int(self.density * blocks + 0.5)
+        together = int(self.overlap * many + 0.5)
+        shared = self._order(0, blocks, variant)
+        marks[shared[:together]] = True
+        rest = shared[together:]
+        own = self._order(index + 1, len(rest), variant)[: many - together]
+        marks[rest[own]] = True
+        return marks
+
+    def _order(self, stream: int, count: int, variant: int) -> NDArray[np.int64]:
+        words = data.noise(self.seed, _ORDER + variant * (1 << 16) + stream, count)
+        order: NDArray[np.int64] = np.argsort(words, kind="stable")
+        return order
+
+    def fill(self, out: NDArray[Any], index: int, variant: int, tick: Callable[[], None] = lambda: None) -> None:
+        """Writes the input of the group's rank `index`."""
+        data.fill(out, self._periods[index].astype(self.dtype), variant, tick)
+        blocks = -(-len(out) // self.block)
+        for block in np.flatnonzero(~self.nonzero(index, blocks, variant)):
+            out[block * self.block : (block + 1) * self.block] = 0
+
+    def count_wrong(self, result: NDArray[Any], variant: int, tick: Callable[[], None] = lambda: None) -> int:
+        """How many elements of `result` are not those of the sum (or average)."""
+        blocks = -(-len(result) // self.block)
+        masks = [self.nonzero(index, blocks, variant) for index in range(self.ranks)]
+        step = max(1, data.BLOCK_BYTES // (self.block * 8))
+        wrong = 0
+        for first in range(0, blocks, step):
+            many = min(step, blocks - first)
+            places = np.arange(first * self.block, (first + many) * self.block).reshape(many, self.block)
+            places = (places + variant) % data.PERIOD
+            total = np.zeros((many, self.block), dtype=np.int64)
+            for period, mask in zip(self._periods, masks, strict=True):
+                rows = mask[first : first + many]
+                total[rows] += period[places[rows]]
+            part = result[first * self.block : (first + many) * self.block]
+            wrong += int(np.count_nonzero(part != self._finished(total.reshape(-1)[: len(part)])))
+            tick()
+        return wrong
+
+    def _finished(self, total: NDArray[np.int64]) -> NDArray[Any]:
+        return data.averaged(total, self.ranks, self.dtype) if self.op == "avg" else total.astype(self.dtype)
