@@ -83,7 +83,7 @@ def _entries(options: Options) -> list[Collective]:
             found.append(find(options.collective, algorithm))
         except UnknownCollective as error:
             raise InputError(error.what, "command line: --algorithm", error.hint) from None
-    if len(set(found)) < len(found):
+    if len({entry.algorithm for entry in found}) < len(found):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
     return found
 
