@@ -107,7 +107,7 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
         algbw = size / time_ns * 1e9 if time_ns else None
         table.add_row(
             str(size),
-            str(count(step, size)),
+            str(elements(step, size)),
             step["dtype"],
             step["op"] or "none",
             microseconds(time_ns),
@@ -128,7 +128,7 @@ def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
     return f"{fmean(values) / unit:.{decimals}f}" if values else ""
 
 
-def count(step: Mapping[str, Any], size_bytes: int) -> int:
+def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     """Elements as nccl-tests counts them: of one rank's part, where each rank has its own."""
     return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
 

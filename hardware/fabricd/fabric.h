@@ -663,6 +663,7 @@ void switch_no_way(struct fabric *f, struct frame *fr);
 
 /* ovs.c, tap.c */
 int tap_open(const char *name, char *error, size_t room);
+bool tap_queue(const char *name, int frames, char *error, size_t room);
 int tap_open_in(const char *netns, const char *name, char *error, size_t room);
 bool ovs_open(struct fabric *f, const char *fence_tap);
 void ovs_hand_over(struct fabric *f, struct frame *fr);
