@@ -72,7 +72,7 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     return described | {
         "op": step["op"] if entry.ops else None,
         "ranks": taking_part,
-        "busbw_factor": entry.busbw_factor(taking_part - (step.get("aggregators") or 0)),
+        "busbw_factor": entry.busbw_factor(taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)),
     }
 
 
@@ -101,6 +101,9 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
     told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
     if step.algorithm == "ring" and step.ranks is None:
         told["ranks"] = ring_order(fabric)
+    if entry.on_complexes:
+        ranks = told["ranks"] or list(range(fabric.ranks))
+        told["helpers"] = [fabric.ranks + rank for rank in ranks[: step.aggregators]]
     return told
 
 

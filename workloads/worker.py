@@ -41,6 +41,8 @@ class _Step:
         else:
             self.entry = registry.find(plan["collective"], plan["algorithm"])
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
+            self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
+            self.ranks = [*self.ranks, *self.helpers]
 
     @property
     def tag(self) -> int:
@@ -92,7 +94,7 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
             part.run()
             end_ns = device.time_ns
             wrong = part.finish()
-            if iteration >= 0 or wrong:
+            if device.rank not in step.helpers and (iteration >= 0 or wrong):
                 times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
                 emit({"kind": "collective", **line, **times, **getattr(part, "moved", {})})
 

@@ -53,9 +53,13 @@ class CollectiveStep(Model):
     slots: int | None = Field(
         default=None, ge=1, le=1 << 16, description="likewise: messages under way at a time, for each rank (256)"
     )
+    spot: int | None = Field(
+        default=None, ge=1, le=1 << 16, description="omniccl: blocks of a window, for which a spot has room (64)"
+    )
     aggregators: int | None = Field(
         default=None, ge=1,
-        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share)",
+        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share); "
+        "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
     )  # fmt: skip
 
     @model_validator(mode="before")
