@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from topologies import Fabric
 from topologies.ring_order import ring_order
 from workloads import traffic
-from workloads.registry import find
+from workloads.registry import DTYPES, find
+from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
-    from testbed.spec.model import Nic
+    from testbed.spec.model import Complex, Nic
     from testbed.spec.steps import Load, LoadStep
 
 Plan = dict[str, Any]
@@ -21,14 +22,14 @@ Plan = dict[str, Any]
 def plan(experiment: Experiment) -> Plan:
     """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
     costs = experiment.costs
-    fabric = experiment.build_fabric()
+    fabric, cores = experiment.build_fabric(), experiment.fabric.nic.complex
     return {
         "ranks": fabric.ranks,
         "seed": experiment.seed,
         "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
         "complex_costs": _complex_costs(experiment.fabric.nic),
         "steps": [
-            _step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k)
+            _helped(_step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k), fabric, cores)
             for k, step in enumerate(experiment.workload)
         ],
     }
@@ -101,10 +102,17 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
     told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
     if step.algorithm == "ring" and step.ranks is None:
         told["ranks"] = ring_order(fabric)
-    if entry.on_complexes:
-        ranks = told["ranks"] or list(range(fabric.ranks))
-        told["helpers"] = [fabric.ranks + rank for rank in ranks[: step.aggregators]]
     return told
+
+
+def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
+    """With the compute complexes that a collective asks for, and spots that stay in their cache."""
+    if cores is None or told["kind"] != "collective" or not find(told["collective"], told["algorithm"]).on_complexes:
+        return told
+    ranks = told["ranks"] or list(range(fabric.ranks))
+    helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]
+    spot = told["spot"] or spot_blocks(len(ranks), told["block"] * DTYPES[told["dtype"]], cores.cache)
+    return {**told, "helpers": helpers, "spot": spot}
 
 
 def _flows(step: FlowsStep) -> dict[str, Any]:

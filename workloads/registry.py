@@ -113,7 +113,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=("sum", "avg"),
         on_complexes=True,
         extra=(*SPARSE_INPUT, "spot", "aggregators"),
-        defaults={**SPARSE_INPUT, "spot": 64},
+        defaults=SPARSE_INPUT,
     ),
     Collective(
         "reduce_scatter",

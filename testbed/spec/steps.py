@@ -54,7 +54,10 @@ class CollectiveStep(Model):
         default=None, ge=1, le=1 << 16, description="likewise: messages under way at a time, for each rank (256)"
     )
     spot: int | None = Field(
-        default=None, ge=1, le=1 << 16, description="omniccl: blocks of a window, for which a spot has room (64)"
+        default=None,
+        ge=1,
+        le=1 << 16,
+        description="omniccl: blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
     )
     aggregators: int | None = Field(
         default=None, ge=1,

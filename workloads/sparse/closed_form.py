@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from workloads.closed_form import ACK_BYTES, Costs, Path, received_ns, wire_bytes
 from workloads.sparse.layout import Layout
+from workloads.sparse.sizes import MOST_BLOCKS
 from workloads.sparse.spots import Windows
 
 BLOCK_BYTES = 1024  # 256 elements of float32
 FUSION = 4
-SPOT = 64
 
 
 def header_bytes(fusion: int) -> int:
@@ -103,12 +103,17 @@ def _wire_bytes(nbytes: int, costs: Costs) -> float:
 def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """A dense all-reduce of float32 with an aggregator behind every rank's NIC, and the default block and spot.
 
-    As OmniReduce's, but a message has a whole window, and posting and adding are not one host's: the cable decides,
-    which carries what a rank writes to the others' complexes and what its own complex sends them.
+    The cable carries what a rank writes to the others' complexes and what its own complex sends them, as in OmniReduce;
+    posting and adding up are not one host's, and do not count.  Sums begin to flow when a window of every complex is
+    full: that much of the way there has no way back beside it.
     """
-    message = min(BLOCK_BYTES * SPOT, size_bytes) + part_header_bytes(SPOT)
-    messages = -(-size_bytes // (BLOCK_BYTES * SPOT)) * (ranks - 1) / ranks
+    blocks = min(MOST_BLOCKS, -(-size_bytes // BLOCK_BYTES))
+    message = min(BLOCK_BYTES * MOST_BLOCKS, size_bytes) + part_header_bytes(blocks)
     acks = 1 + (costs.packets(message) - 1) // costs.ack_every
     frames = _wire_bytes(message, costs) + acks * ACK_BYTES
-    link = 2 * messages * max(link.time_ns(frames) for link in path.links)
-    return link + 2 * (costs.post_ns + received_ns(message, path, costs) + costs.wake_ns)
+    window = max(link.time_ns(frames) for link in path.links)
+    others = (ranks - 1) / ranks
+    windows = size_bytes / (BLOCK_BYTES * blocks)
+    link = 2 * windows * others * window + min(ranks, windows) * others * window
+    constant = path.constant_ns + 3 * costs.pcie_latency_ns + costs.post_ns + costs.wake_ns
+    return link + 2 * constant
