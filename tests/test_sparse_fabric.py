@@ -126,7 +126,7 @@ def test_omniccl_moves_what_is_stated(density: float) -> None:
     assert (fake.error, errors) == (None, [])
     inputs = SparseInputs(1, workers, "float32", "sum", block, density, 0.0)
     masks = [inputs.nonzero(index, blocks, variant=1) for index in range(workers)]
-    sent, received = omniccl_bytes(masks, Windows(blocks * block - 10, block, spot, 2), 4)
+    sent, received = omniccl_bytes(masks, Windows.of_vector(blocks * block - 10, block, spot, 2), 4)
     assert {line["rank"]: (line["tx_bytes"], line["rx_bytes"]) for line in lines} == {
         rank: (sent[rank], received) for rank in range(workers)
     }

@@ -101,19 +101,21 @@ def _wire_bytes(nbytes: int, costs: Costs) -> float:
 
 
 def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """A dense all-reduce of float32 with an aggregator behind every rank's NIC, and the default block and spot.
+    """A dense all-reduce of float32 with an aggregator behind every rank's NIC, and the default block and window.
 
-    The cable carries what a rank writes to the others' complexes and what its own complex sends them, as in OmniReduce;
-    posting and adding up are not one host's, and do not count.  Sums begin to flow when a window of every complex is
-    full: that much of the way there has no way back beside it.
+    Posting and adding up are not one host's, and do not count.  Two limits: the cable, which carries what a rank writes
+    to the others' complexes and what its own complex sends them, and before that a window of every complex, for sums
+    begin to flow when it is full; and the host's side of the NIC, which carries the whole vector once each way, two
+    windows of every complex at a time: the next ones wait for the sums of the first.
     """
-    blocks = min(MOST_BLOCKS, -(-size_bytes // BLOCK_BYTES))
-    message = min(BLOCK_BYTES * MOST_BLOCKS, size_bytes) + part_header_bytes(blocks)
+    blocks = min(MOST_BLOCKS, -(-size_bytes // (BLOCK_BYTES * ranks)))
+    message = min(BLOCK_BYTES * blocks, size_bytes) + part_header_bytes(blocks)
     acks = 1 + (costs.packets(message) - 1) // costs.ack_every
     frames = _wire_bytes(message, costs) + acks * ACK_BYTES
     window = max(link.time_ns(frames) for link in path.links)
-    others = (ranks - 1) / ranks
     windows = size_bytes / (BLOCK_BYTES * blocks)
-    link = 2 * windows * others * window + min(ranks, windows) * others * window
-    constant = path.constant_ns + 3 * costs.pcie_latency_ns + costs.post_ns + costs.wake_ns
-    return link + 2 * constant
+    turns, together = windows / ranks, min(ranks, windows)
+    there_and_back = 2 * (path.constant_ns + 3 * costs.pcie_latency_ns + costs.post_ns + costs.wake_ns)
+    cable = (2 * windows + together) * (ranks - 1) / ranks * window + there_and_back
+    host = (windows + together) * window + (turns / 2 + 1) * there_and_back
+    return max(cable, host)

@@ -96,7 +96,7 @@ class AllReduce:
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.variant = variant
         count = size_bytes // self.dtype.itemsize
-        self.windows = Windows(count, self.options["block"], self.spot, len(self.aggregators))
+        self.windows = Windows.of_vector(count, self.options["block"], self.spot, len(self.aggregators))
         self.moved = {}
         if self.aggregates:
             finish = averaging(len(self.workers)) if self.op == "avg" else lambda sums: None
@@ -159,7 +159,7 @@ class AllReduce:
         count, _ = _COUNT.unpack_from(self.incoming.view("uint8", at, _COUNT.size).data)
         header = part_header_bytes(count)
         elements, odd = divmod(nbytes - header, self.dtype.itemsize)
-        if count > self.spot or elements < 0 or odd:
+        if count > self.windows.spot or elements < 0 or odd:
             raise FabricError(f"window {window}: {count} blocks in {nbytes} bytes")
         indices = self.incoming.view("uint32", at + _COUNT.size, count)
         return Part(window, indices, self.incoming.view(self.dtype.name, at + header, elements))
@@ -195,7 +195,7 @@ class AllReduce:
     # As an aggregator
 
     def _tx_spot(self, turn: int) -> NDArray[Any]:
-        elements = self.spot * self.options["block"]
+        elements = self.windows.spot * self.windows.block
         return self.outgoing.view(self.dtype.name, turn * self.spot_bytes + self.most_header, elements)
 
     def _add(self, worker: int, part: Part) -> None:

@@ -43,6 +43,12 @@ class Windows:
     spot: int
     aggregators: int
 
+    @classmethod
+    def of_vector(cls, count: int, block: int, most: int, aggregators: int) -> Windows:
+        """With windows of `most` blocks, or smaller ones if otherwise an aggregator had nothing to do."""
+        blocks = -(-count // block)
+        return cls(count, block, max(1, min(most, -(-blocks // aggregators))), aggregators)
+
     @property
     def blocks(self) -> int:
         return -(-self.count // self.block)
