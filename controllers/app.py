@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar
 
-from controllers import faults, openflow
+from controllers import faults, offload, openflow
 from controllers.bridge import Bridge, Change
 from controllers.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.fabricd import SUBSCRIBE, FabricdLink
 from controllers.faults import FaultError
+from controllers.offload import Placement
 from controllers.ports import DownPorts
 from controllers.revalidation import revalidated
 from controllers.routes import Router
+from controllers.trees import Trees
 from topologies.fabric import Cable, Fabric
 
 CONFIG, MAIN, DEAD = handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER
@@ -100,6 +102,9 @@ class Controller(App):
         self.subscribed = self.link is None
         self.announced = False
         self.avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
+        self.jobs: dict[int, Placement] = {}  # of offloaded collectives, by number
+        self.placed: dict[int, Placement] = {}  # what fabricd's events are to be answered with
+        self.trees = Trees(self.fabric)
         self.faults: dict[str, Mapping[str, Any]] = {}  # forwarding faults that are on, by id
         for name, flows in self.router.flows().items():
             self.bridges[name].wanted = frozenset(flows)
@@ -177,12 +182,17 @@ class Controller(App):
             if message.get("event") == "act":
                 self._act(message)
                 self.unsettled.append(message["id"])
+            elif message.get("event") in ("job", "job_closed"):
+                self._job(message)
+                self.unsettled.append(message["id"])
             elif message.get("event") == "port":
                 name, port, up = message["switch"], message["port"], message["up"]
                 if self._is_port(name, port):
                     self.ports.fabricd_says((name, port), up)
                     changed.append(f"{name}:{port} {'up' if up else 'down'}")
                 self.unsettled.append(message["id"])
+            elif message.get("ok") is False and message.get("id") != SUBSCRIBE:
+                self.log.error("fabricd refused a request: %s", message.get("error"))
             elif message.get("id") == SUBSCRIBE and "ok" in message:
                 self.subscribed = bool(message["ok"])
                 if not self.subscribed:
@@ -204,6 +214,23 @@ class Controller(App):
             self.faults = before
             self.log.error("fault %s cannot be put in: %r", fault, error)
 
+    def _job(self, message: Mapping[str, Any]) -> None:
+        """Ranks want a collective offloaded, or no longer."""
+        number = message["job"]
+        if message["event"] == "job_closed":
+            if self.jobs.pop(number, None) is not None:
+                self._follow(f"job {number} closed")
+            return
+        try:
+            placement = offload.place(self.fabric, self.trees, message)
+            self.jobs[number] = placement
+            self._follow(f"job {number} ({message['kind']} of {len(message['ranks'])} ranks)")
+        except offload.Refused as refused:
+            self.log.info("job %s refused: %s", number, refused)
+            placement = Placement(answer={"refused": str(refused)})
+        if not message.get("granted"):
+            self.placed[message["id"]] = placement
+
     # Flows follow
 
     def _reroute(self, why: str) -> None:
@@ -212,13 +239,18 @@ class Controller(App):
         if avoid == self.avoided:
             return
         self.avoided = avoid
+        self.trees = Trees(self.fabric, self.ports.down)
         self._follow(why)
 
     def _follow(self, why: str) -> None:
         """Make the switches' flows what routes and faults say, and send what that changes.  Raises FaultError."""
         began = time.perf_counter()
         sent = [0, 0, 0]
-        tables = faults.apply(self.fabric, self.router.flows(self.ports.down), list(self.faults.values()))
+        tables = self.router.flows(self.ports.down)
+        for placement in self.jobs.values():
+            for switch, flows in placement.flows.items():
+                tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
+        tables = faults.apply(self.fabric, tables, list(self.faults.values()))
         for name, flows in tables.items():
             bridge = self.bridges[name]
             bridge.wanted = frozenset(flows)
@@ -230,10 +262,16 @@ class Controller(App):
 
     def _send(self, name: str, change: Change) -> None:
         datapath = self.datapaths[name]
+        if change.fresh:
+            datapath.send_msg(openflow.delete_group(datapath, None))
+        for group in change.add_groups:
+            datapath.send_msg(openflow.add_group(datapath, group))
         for flow in change.add:
             datapath.send_msg(openflow.add(datapath, flow))
         for cookie in change.delete:
             datapath.send_msg(openflow.delete(datapath, cookie))
+        for number in change.delete_groups:
+            datapath.send_msg(openflow.delete_group(datapath, number))
         barrier = openflow.barrier(datapath)
         datapath.set_xid(barrier)
         self.bridges[name].barrier_sent(barrier.xid)
@@ -252,7 +290,7 @@ class Controller(App):
             revalidated()
         for waiting in self.unsettled:
             if self.link is not None:
-                self.link.settled(waiting)
+                self.link.settled(waiting, self.placed.pop(waiting, None))
         self.unsettled.clear()
 
     def _from_fabricd(self, messages: list[dict[str, Any]]) -> None:

@@ -11,15 +11,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from controllers.flows import Flow
+from controllers.flows import Flow, Replicate, replications
 
 
 @dataclass(frozen=True)
 class Change:
-    """Flows to add, in this order, and the cookies of the flows to delete after that."""
+    """In this order: groups to add, flows to add, cookies of flows to delete, groups to delete.
+
+    `fresh`: what groups there are is not known; all are deleted first.
+    """
 
     add: tuple[Flow, ...]
     delete: tuple[int, ...]
+    add_groups: tuple[Replicate, ...] = ()
+    delete_groups: tuple[int, ...] = ()
+    fresh: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.add or self.delete)
@@ -57,7 +63,8 @@ class Bridge:
         """
         self._sent = self.wanted
         wanted = {flow.cookie for flow in self.wanted}
-        return Change(_in_order(self.wanted), tuple(sorted(set(cookies) - wanted)))
+        groups = tuple(sorted(replications(self.wanted), key=lambda g: g.group))
+        return Change(_in_order(self.wanted), tuple(sorted(set(cookies) - wanted)), groups, (), fresh=True)
 
     def change(self) -> Change:
         """The change from what was sent to what is wanted; nothing while that cannot be known."""
@@ -65,7 +72,13 @@ class Bridge:
             return Change((), ())
         before, self._sent = self._sent, self.wanted
         gone = tuple(sorted(flow.cookie for flow in before - self.wanted))
-        return Change(_in_order(self.wanted - before), gone)
+        had, want = replications(before), replications(self.wanted)
+        return Change(
+            _in_order(self.wanted - before),
+            gone,
+            tuple(sorted(want - had, key=lambda g: g.group)),
+            tuple(sorted(g.group for g in had - want)),
+        )
 
     def barrier_sent(self, xid: int) -> None:
         """A change and this barrier behind it are on their way."""

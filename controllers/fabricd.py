@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controllers.compat import hub
+from controllers.offload import Placement
 
 RETRY_S = 0.2
 SUBSCRIBE = 0  # the id of that request
@@ -48,10 +49,12 @@ class FabricdLink:
             self._socket = None
             hub.sleep(RETRY_S)
 
-    def settled(self, event: Any) -> None:
-        """Tell fabricd that the rules for this event are in."""
+    def settled(self, event: Any, placement: Placement | None = None) -> None:
+        """Tell fabricd that the rules for this event are in; of a job also what it gets, and its programs."""
         try:
-            self._send({"op": "settled", "event": event})
+            for program in placement.programs if placement else []:
+                self._send(program)
+            self._send({"op": "settled", "event": event} | ({"job": placement.answer} if placement else {}))
         except OSError as error:
             self._log.warning("fabricd: event %s not answered: %s", event, error.strerror)
 

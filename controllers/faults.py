@@ -11,7 +11,18 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from controllers.flows import ETH_IPV4, MEMBER, PRIORITY, ROUTE, Flow, Hash, MatchValue, Output, Return
+from controllers.flows import (
+    ETH_IPV4,
+    MEMBER,
+    PRIORITY,
+    ROUTE,
+    Flow,
+    Hash,
+    MatchValue,
+    Output,
+    Return,
+    replications,
+)
 from topologies.fabric import Fabric
 
 Tables = dict[str, list[Flow]]
@@ -113,6 +124,11 @@ def _partial(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
     return _changed(tables, spec["switch"], flows[: int(len(flows) * spec["share"])])
 
 
+def _missing_group(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
+    """As when its group tables are deleted: the flows that use them go, too."""
+    return _changed(tables, spec["switch"], [f for f in tables[spec["switch"]] if not replications([f])])
+
+
 KINDS: dict[str, ForwardingFault] = {
     f.name: f
     for f in (
@@ -123,6 +139,7 @@ KINDS: dict[str, ForwardingFault] = {
         ForwardingFault("dead_member", "one member of an ECMP group drops what it gets", _dead_member),
         ForwardingFault("polarised", "all switches hash alike", _polarised),
         ForwardingFault("table_full", "a switch refuses flows beyond a number", _table_full),
+        ForwardingFault("missing_group", "the group tables that copy are missing", _missing_group),
         ForwardingFault("partial", "only a part of a switch's flows was written", _partial),
     )
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Network
@@ -77,7 +78,19 @@ class AnswerArp:
     """Turn the ARP request into its reply (the MAC is 02:00 and the address asked for) and send it back."""
 
 
-Action = Output | Return | Hash | Load | Resubmit | SetDscp | AnswerArp
+@dataclass(frozen=True)
+class Replicate:
+    """Send copies out of all these ports but the one that the frame came in at: a group table of type ALL."""
+
+    ports: tuple[int, ...]
+
+    @property
+    def group(self) -> int:
+        """The group's number, from its ports alone."""
+        return group_id(self.ports) & 0x7FFFFFFF
+
+
+Action = Replicate | Output | Return | Hash | Load | Resubmit | SetDscp | AnswerArp
 MatchValue = int | str | tuple[str, str]
 
 
@@ -95,6 +108,11 @@ class Flow:
         """64 bits: COOKIE_MAGIC above a hash of the flow's contents."""
         text = repr((self.table, self.priority, self.match, self.actions))
         return COOKIE_MAGIC | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
+
+
+def replications(flows: Iterable[Flow]) -> frozenset[Replicate]:
+    """The group tables that flows need."""
+    return frozenset(action for flow in flows for action in flow.actions if isinstance(action, Replicate))
 
 
 def to_network(network: IPv4Network, ports: tuple[int, ...], basis: int = 0) -> Flow:

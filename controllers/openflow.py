@@ -15,6 +15,7 @@ from controllers.flows import (
     Hash,
     Load,
     Output,
+    Replicate,
     Resubmit,
     Return,
     SetDscp,
@@ -43,6 +44,20 @@ def add(datapath: Any, flow: Flow) -> Any:
         match=parser.OFPMatch(**dict(flow.match)),
         instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)],
     )
+
+
+def add_group(datapath: Any, group: Replicate) -> Any:
+    """Install a group table that copies."""
+    parser = datapath.ofproto_parser
+    anywhere = {"watch_port": ofproto.OFPP_ANY, "watch_group": ofproto.OFPG_ANY}
+    buckets = [parser.OFPBucket(actions=[parser.OFPActionOutput(port)], **anywhere) for port in group.ports]
+    return parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, ofproto.OFPGT_ALL, group.group, buckets)
+
+
+def delete_group(datapath: Any, number: int | None) -> Any:
+    """Remove a group table (None: all), and with it the flows that use it."""
+    which = ofproto.OFPG_ALL if number is None else number
+    return datapath.ofproto_parser.OFPGroupMod(datapath, ofproto.OFPGC_DELETE, ofproto.OFPGT_ALL, which, [])
 
 
 def delete(datapath: Any, cookie: int) -> Any:
@@ -95,6 +110,8 @@ def _actions(parser: Any, action: Action) -> list[Any]:
     match action:
         case Output(port):
             return [parser.OFPActionOutput(port)]
+        case Replicate():
+            return [parser.OFPActionGroup(action.group)]
         case Return():
             return [parser.OFPActionOutput(ofproto.OFPP_IN_PORT)]
         case Hash(links, basis):

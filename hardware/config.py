@@ -46,6 +46,11 @@ class Hardware:
     """More of a switch, as fabricd names it (docs/fabricd-protocol.md); without: one buffer, no PFC, no ECN."""
     nic: Mapping[str, Any] = field(default_factory=dict)
     """More of a NIC, likewise; without: no PFC thresholds, no congestion control, go-back-N."""
+    accelerator: Mapping[str, Any] = field(
+        default_factory=lambda: {"slots": 1024, "elements": 256, "fan_in": 64, "latency_ns": 0.0}
+    )
+    """Of the switches that have one (Switch.accelerator)."""
+
     complex: Complex | None = None
     """Of a fabric with compute complexes."""
 
@@ -60,6 +65,13 @@ class Hardware:
     def latency_ns(self, switch: Switch) -> float:
         """Of a switch or embedded bridge."""
         return self.complex.bridge_latency_ns if self.complex and switch.role == ROLE else self.switch_latency_ns
+
+
+def _accelerator(switch: Switch, hardware: Hardware) -> dict[str, Any]:
+    if not switch.accelerator:
+        return {}
+    rate = switch.ports * hardware.cable_rate_bps  # that of all ports together: it never holds anybody up
+    return {"accelerator": {"rate_bps": rate, **hardware.accelerator, "ip": int(switch.accelerator_ip)}}
 
 
 def tap_name(fabric_id: str, switch: Switch, port: int) -> str:
@@ -123,8 +135,9 @@ def fabricd_config(
                 "name": s.name,
                 "latency_ns": hardware.latency_ns(s),
                 "buffer_bytes": hardware.switch_buffer_bytes,
-                "taps": [tap_name(fabric_id, s, port) for port in range(1, s.ports + 1)],
+                "taps": [tap_name(fabric_id, s, port) for port in range(1, s.bridge_ports + 1)],
                 **hardware.switch,
+                **_accelerator(s, hardware),
             }
             for s in fabric.switches
         ],

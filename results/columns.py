@@ -69,6 +69,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("algbw_Bps", REAL, "bytes/s", "size_bytes / time; missing where the time is 0"),
         Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
         Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
+        Column("fallback", TEXT, "", "why the ranks did it by themselves, where an offload could not; else missing"),
+        Column("host_ns", REAL, "ns, emulated", "host time of a rank, mean over ranks: posting, waking up, reducing"),
+        Column("sent_bytes", REAL, "bytes", "what a rank's NIC put on its cable, mean over ranks (below)"),
         Column(
             "tx_bytes", REAL, "bytes", "sent by a worker of a sparse collective in its messages, mean over the workers"
         ),
@@ -87,6 +90,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("start_ns", REAL, "ns, emulated", "this rank's call"),
         Column("end_ns", REAL, "ns, emulated", "this rank's return"),
         Column("wrong", COUNT, "elements", "wrong elements in this rank's result"),
+        Column("fallback", TEXT, "", "why this rank did it without the offload; else missing"),
+        Column("host_ns", REAL, "ns, emulated", "of that time: posting, waking up, reducing; missing for a flow"),
+        Column("sent_bytes", MAYBE, "bytes", "what its NIC put on its cable meanwhile (below); missing for a flow"),
         Column("tx_bytes", MAYBE, "bytes", "sent by this worker of a sparse collective in its messages"),
         Column("rx_bytes", MAYBE, "bytes", "received by it, likewise"),
     ),

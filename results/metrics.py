@@ -54,6 +54,9 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "start_ns": nanoseconds(picoseconds(line["start_ns"])),
             "end_ns": nanoseconds(picoseconds(line["end_ns"])),
             "wrong": line["wrong"],
+            "fallback": line.get("fallback"),
+            "host_ns": None if line.get("host_ns") is None else nanoseconds(picoseconds(line["host_ns"])),
+            "sent_bytes": line.get("sent_bytes"),
             "tx_bytes": line.get("tx_bytes"),
             "rx_bytes": line.get("rx_bytes"),
         }
@@ -140,9 +143,18 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
         "algbw_Bps": algbw,
         "busbw_Bps": None if algbw is None else algbw * busbw_factor,
         "wrong": sum(r["wrong"] for r in rows),
+        "fallback": next((r["fallback"] for r in rows if r.get("fallback")), None),
+        "host_ns": _mean([r.get("host_ns") for r in rows]),
+        "sent_bytes": _mean([r.get("sent_bytes") for r in rows]),
         "tx_bytes": _mean_known([r["tx_bytes"] for r in rows]),
         "rx_bytes": _mean_known([r["rx_bytes"] for r in rows]),
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Correctly rounded, in whatever order the values come; None unless all of them are there."""
+    known = [Fraction(round(v * 1000), 1000) for v in values if v is not None]
+    return float(sum(known) / len(known)) if known and len(known) == len(values) else None
 
 
 def _mean_known(values: list[int | None]) -> float | None:
@@ -196,7 +208,7 @@ def metrics_sha256(
     Nothing of wall time, host or paths goes in, and neither does the order in which the rows arrived.
     """
     document = {
-        "version": 1,
+        "version": 2,
         "results": _sorted(results),
         "ranks": _sorted(ranks),
         "counters": {name: _sorted(counters.get(name, [])) for name in COUNTER_TABLES},

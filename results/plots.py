@@ -28,7 +28,8 @@ class PlotError(ValueError):
     """There is nothing to draw: the text says why."""
 
 
-def _figure(title: str, rows: int = 1, height: float = 3.6) -> tuple[Figure, list[Axes]]:
+def new_figure(title: str, rows: int = 1, height: float = 3.6, grid: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure of `rows` axes, one below the other, in the style of all of them."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -41,7 +42,8 @@ def _figure(title: str, rows: int = 1, height: float = 3.6) -> tuple[Figure, lis
     figure.suptitle(title, fontsize=11)
     found = [a[0] for a in axes]
     for one in found:
-        one.grid(True, linewidth=0.4, alpha=0.5)
+        if grid:
+            one.grid(True, linewidth=0.4, alpha=0.5)
         for side in ("top", "right"):
             one.spines[side].set_visible(False)
     return figure, found
@@ -63,7 +65,7 @@ def queue(run: Run) -> Figure:
     if depths.empty:
         raise PlotError("no queue ever had a frame in it when it was sampled")
     depths = depths[depths["node"].isin(run.switches["switch"])]
-    figure, (axes,) = _figure(f"{run.experiment['name']}: output queues of switches")
+    figure, (axes,) = new_figure(f"{run.experiment['name']}: output queues of switches")
     longest = depths.groupby(["node", "port", "priority"])["bytes"].max().sort_values(ascending=False)
     end = max(_end_us(run), float(depths["time_ns"].max()) / 1000)
     for node, port, priority in longest.index[:8]:
@@ -88,7 +90,7 @@ def rate(run: Run) -> Figure:
     period = float(np.diff(np.unique(sent["time_ns"])).min())
     window = max(period, (sent["time_ns"].max() - sent["time_ns"].min()) / 200)
     edges = np.arange(sent["time_ns"].min() - window, sent["time_ns"].max() + window, window)
-    figure, (axes, fair) = _figure(f"{run.experiment['name']}: rates of queue pairs", rows=2, height=2.8)
+    figure, (axes, fair) = new_figure(f"{run.experiment['name']}: rates of queue pairs", rows=2, height=2.8)
     rates = []
     for (rank, qp, peer), one in sent.groupby(["rank", "qp", "peer"]):
         at = np.interp(edges, one["time_ns"], one["bytes"], left=0)
@@ -111,7 +113,7 @@ def pauses(run: Run) -> Figure:
     edges = run.series("pauses")
     if edges.empty:
         raise PlotError("nobody was ever paused")
-    figure, (axes,) = _figure(
+    figure, (axes,) = new_figure(
         f"{run.experiment['name']}: pauses", height=1.2 + 0.28 * edges.groupby(["node", "port"]).ngroups
     )
     end = max(_end_us(run) * 1000, float(edges["time_ns"].max()))
@@ -139,7 +141,7 @@ def fct(run: Run) -> Figure:
     flows = run.results[run.results["kind"] == "flow"].dropna(subset=["slowdown"])
     if flows.empty:
         raise PlotError("this run has no flows")
-    figure, (axes,) = _figure(f"{run.experiment['name']}: slowdown of {len(flows)} flows by size")
+    figure, (axes,) = new_figure(f"{run.experiment['name']}: slowdown of {len(flows)} flows by size")
     labels, columns = [], []
     for low, high in SIZES:
         inside = flows[(flows["size_bytes"] >= low) & (flows["size_bytes"] < high)]
@@ -186,14 +188,14 @@ PLOTS = {
 
 def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> Figure:
     """Figures of a sweep over its first key, a line for each value of the others; failed points are crosses at 0."""
-    figure, every = _figure(name, rows=len(figures), height=2.8)
+    figure, every = new_figure(name, rows=len(figures), height=2.8)
     x_key, others = keys[0], keys[1:]
     xs = list(dict.fromkeys(str(p[x_key]) for p in points))
     numbers = all(isinstance(p[x_key], int | float) for p in points)
     for axes, what in zip(every, figures, strict=True):
         lines: dict[str, list[tuple[Any, Any]]] = {}
         for p in points:
-            label = ", ".join(f"{k.rpartition('.')[2]} {_short(p[k])}" for k in others)
+            label = ", ".join(f"{k.rpartition('.')[2]} {short(p[k])}" for k in others)
             place = p[x_key] if numbers else str(p[x_key])
             if "error" in p:
                 axes.plot([place], [0], marker="x", color=COLOURS[3], markersize=9)
@@ -212,11 +214,12 @@ def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], f
         every[-1].set_xscale("log")
     every[-1].set_xlabel(x_key)
     if not numbers:
-        every[-1].set_xticks(range(len(xs)), [_short(x) for x in xs], rotation=20, fontsize=8)
+        every[-1].set_xticks(range(len(xs)), [short(x) for x in xs], rotation=20, fontsize=8)
     return figure
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value of the experiment as it fits a label."""
     text = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else str(value)
     return text if len(text) <= 28 else text[:27] + ".."
 

@@ -115,7 +115,7 @@ class Bringup:
 
     def set_taps_up(self) -> None:
         """Sets up the switches' TAP devices: jumbo frames, one link group, and nothing of IPv6's own on them."""
-        taps = [self.names.tap(s, p) for s in self.fabric.switches for p in range(1, s.ports + 1)]
+        taps = [self.names.tap(s, p) for s in self.fabric.switches for p in range(1, s.bridge_ports + 1)]
         taps.append(self.names.fence_tap)
         for tap in taps:
             with suppress(FileNotFoundError):  # a kernel without IPv6
@@ -128,7 +128,7 @@ class Bringup:
         self.journal.write("makes", what="bridges", external_ids={ovs.TAG: self.record.id})
         bridges = [
             ovs.Bridge(
-                self.names.bridge(s), self.names.dpid(s), tuple(self.names.tap(s, p + 1) for p in range(s.ports))
+                self.names.bridge(s), self.names.dpid(s), tuple(self.names.tap(s, p + 1) for p in range(s.bridge_ports))
             )
             for s in self.fabric.switches
         ]

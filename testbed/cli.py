@@ -22,7 +22,10 @@ from testbed import __version__, commands
 from testbed.errors import BAD_INPUT, RUN_FAILED, Problem, UserError
 
 INTERRUPTED = 130
-_ORDER = ("doctor", "run", "show", "plot", "up", "shell", "exec", "inject", "heal", "ethtool", "list", "down", "clean")
+_ORDER = (
+    *("doctor", "run", "bench", "show", "plot"),
+    *("up", "shell", "exec", "inject", "heal", "ethtool", "list", "down", "clean"),
+)
 
 
 class Verbs(click.Group):
@@ -117,6 +120,7 @@ def cli() -> None:
     Examples:
       testbed doctor                               can this machine run it?
       testbed run experiments/quickstart.yaml      one measured run
+      testbed bench all_reduce -b 1K -e 16M -f 4   a collective, in nccl-tests' way
       testbed up experiments/quickstart.yaml       a fabric to play with
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
         retry=nic.retry,
         reaction_ns=experiment.control.reaction,
         switch=_switch(experiment),
+        accelerator=_accelerator(experiment),
         nic={
             "pfc": nic.pfc,
             "lossless": fabric.switch.lossless,
@@ -94,10 +96,32 @@ def congestion_control(experiment: Experiment, graph: Fabric) -> dict[str, objec
     return cc.fabricd_cc(chosen.name, values)
 
 
+def slots_for(experiment: Experiment, graph: Fabric, elements: int) -> int:
+    """Slots that keep a cable full: rate x round trip, up to the accelerators and back, in packets, to a power of two.
+
+    SwitchML (Sapio et al., NSDI 2021), section 3.6.
+    """
+    fabric = experiment.fabric
+    packet = 4 * elements + 106
+    ways = bounds.most_switches(graph)  # there and back over the tree; each accelerator is a second pass
+    rtt_ns = 2 * (ways + 1) * (fabric.cable.delay + packet * 8e9 / fabric.cable.rate) + 3 * ways * fabric.switch.latency
+    rtt_ns += fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate
+    return min(1 << max(math.ceil(fabric.cable.rate * rtt_ns / 8e9 / packet) - 1, 0).bit_length(), 65535)
+
+
 def receive_thresholds(rx_buffer: int, rate_bps: float, delay_ns: float, mtu: int) -> dict[str, int]:
     """A NIC sends XOFF when what may still come just fits, and XON two packets below that."""
     xoff = max(rx_buffer - bounds.headroom_bytes(rate_bps, delay_ns, mtu), rx_buffer // 2)
     return {"rx_buffer_bytes": rx_buffer, "rx_xoff_bytes": xoff, "rx_xon_bytes": max(xoff - 2 * mtu, 0)}
+
+
+def _accelerator(experiment: Experiment) -> dict[str, Any]:
+    accelerator = experiment.fabric.switch.accelerator
+    if accelerator is None:
+        return {}
+    rate = {} if accelerator.rate is None else {"rate_bps": accelerator.rate}
+    keys = {key: getattr(accelerator, key) for key in ("slots", "elements", "fan_in")}
+    return {**keys, "latency_ns": accelerator.latency, **rate}
 
 
 def _switch(experiment: Experiment) -> dict[str, Any]:

@@ -26,10 +26,15 @@ def plan(experiment: Experiment) -> Plan:
     return {
         "ranks": fabric.ranks,
         "seed": experiment.seed,
-        "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
+        "costs": {
+            "post_ns": costs.post,
+            "reduce_bps": costs.reduce,
+            "wake_ns": costs.wake,
+            "convert_bps": costs.convert,
+        },
         "complex_costs": _complex_costs(experiment.fabric.nic),
         "steps": [
-            _helped(_step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k), fabric, cores)
+            _helped(_step(step, experiment, fabric, experiment.seed + k), fabric, cores)
             for k, step in enumerate(experiment.workload)
         ],
     }
@@ -88,20 +93,26 @@ def measurements(plan: Plan) -> int:
     return total
 
 
-def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
+def _step(
+    step: CollectiveStep | FlowsStep | LoadStep, experiment: Experiment, fabric: Fabric, seed: int
+) -> dict[str, Any]:
     from testbed.spec.steps import FlowsStep, LoadStep
 
     if isinstance(step, FlowsStep):
         return _flows(step)
-    return _drawn(step.load, fabric, rate_bps, seed) if isinstance(step, LoadStep) else _collective(step, fabric)
+    if isinstance(step, LoadStep):
+        return _drawn(step.load, fabric, experiment.fabric.cable.rate, seed)
+    return _collective(step, experiment, fabric)
 
 
-def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
+def _collective(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
     entry = find(step.collective, step.algorithm)
     told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
     if step.algorithm == "ring" and step.ranks is None:
         told["ranks"] = ring_order(fabric)
+    if find(step.collective, step.algorithm).accelerators:
+        told["aggregation"] = _aggregation(step, experiment, fabric)
     return told
 
 
@@ -113,6 +124,21 @@ def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict
     helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]
     spot = told["spot"] or spot_blocks(len(ranks), told["block"] * DTYPES[told["dtype"]], cores.cache)
     return {**told, "helpers": helpers, "spot": spot}
+
+
+def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
+    """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
+    from testbed.hardware import slots_for
+
+    accelerator = experiment.fabric.switch.accelerator
+    elements = accelerator.elements if accelerator else 256
+    elements = min(elements, experiment.fabric.nic.mtu // 4)
+    return {
+        "slots": step.slots or slots_for(experiment, fabric, elements),
+        "elements": elements,
+        "timeout_ns": step.timeout,
+        "retry": experiment.fabric.nic.retry,
+    }
 
 
 def _flows(step: FlowsStep) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,9 @@ class Progress:
 
     def advance(self, text: str) -> None:
         """A measurement came in: `text` says of what."""
+
+    def line(self, line: Mapping[str, Any]) -> None:
+        """The measurement itself, as the worker printed it."""
 
     def doing(self, text: str) -> None:
         """What is being measured takes long: how far it is."""

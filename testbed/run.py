@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
 _OF_SPARSE = ("tx_bytes", "rx_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
@@ -82,7 +83,7 @@ class RunResult:
 
 def printed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
-    keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else ()))
+    keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
     moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
     return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved
 
@@ -256,6 +257,7 @@ class _Attempt:
         self.folder.append("measurements.jsonl", line)
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
         self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+        self.progress.line(line)
 
     def _on_progress(self, line: dict[str, Any]) -> None:
         if "collective" in line:

@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.comparison import SWEEP
 from results.environment import environment
 from results.store import RunFolder, StoreError
 from results.summary import summarize
@@ -24,7 +25,7 @@ from testbed.run import RunFailed, run
 if TYPE_CHECKING:
     from testbed.spec import Experiment
 
-FILE = "sweep.json"
+FILE = SWEEP
 
 
 @dataclass(frozen=True)

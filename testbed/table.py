@@ -24,8 +24,8 @@ _IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all")
 Rows = Sequence[Mapping[str, Any]]
 
 
-def of_run(run: Run) -> RenderableType:
-    """Everything that `testbed run` shows of a run."""
+def of_run(run: Run, *, host: bool = False) -> RenderableType:
+    """Everything that `testbed run` shows of a run; `host`: also what a collective takes of its hosts and cables."""
     drops: dict[str, int] = {}
     for row in run.rows("drops"):
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
@@ -40,7 +40,7 @@ def of_run(run: Run) -> RenderableType:
     for index, group in groupby(results, key=lambda r: r["step"]):
         step, rows = run.steps[index], list(group)
         parts.append(Text("#"))
-        parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows)
+        parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
 
 
@@ -91,7 +91,7 @@ def show(renderable: RenderableType, console: Console | None = None, *, wide: bo
     console.print(renderable, crop=False)
 
 
-def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]:
+def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[RenderableType]:
     """One line per size; its time is the mean over the iterations, as in nccl-tests."""
     sizes = [list(same) for _, same in groupby(rows, key=lambda r: r["size_bytes"])]
     iterations = max(len(same) for same in sizes)
@@ -100,21 +100,37 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
     table = _grid(
         ("size", "(B)", 12), ("count", "(elements)", 10), ("type", "", 7), ("redop", "", 5), ("time", "(us)", 9),
         ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 6),
+        *((("host", "(us)", 9), ("sent", "(B)", 10)) if host else ()),
     )  # fmt: skip
     for same in sizes:
         size, time_ns, wrong = same[0]["size_bytes"], fmean(r["time_ns"] for r in same), sum(r["wrong"] for r in same)
         algbw = size / time_ns * 1e9 if time_ns else None
         table.add_row(
             str(size),
-            str(size // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)),
+            str(count(step, size)),
             step["dtype"],
             step["op"] or "none",
             microseconds(time_ns),
             gigabytes(algbw),
             gigabytes(None if algbw is None else algbw * step["busbw_factor"]),
             _wrong(wrong),
+            *((_mean(same, "host_ns", 1e3, 2), _mean(same, "sent_bytes", 1, 0)) if host else ()),
         )
     yield table
+    for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
+        times = sum(row.get("fallback") == why for row in rows)
+        yield Text(f"# {times} of {len(rows)} by the ranks themselves: {why}", style="yellow")
+
+
+def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
+    """Of what a rank took, the mean over the iterations; nothing where it was not measured."""
+    values = [row[key] for row in rows if row.get(key) is not None]
+    return f"{fmean(values) / unit:.{decimals}f}" if values else ""
+
+
+def count(step: Mapping[str, Any], size_bytes: int) -> int:
+    """Elements as nccl-tests counts them: of one rank's part, where each rank has its own."""
+    return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:

@@ -70,6 +70,8 @@ class RawWorker:
         self.socket.connect(str(path))
         self.time_ps = 0
         self.more = 0
+        self.host_ps = 0
+        self.sent_bytes = 0
         if hello:
             self.send(wire.command(wire.HELLO, wire.MAGIC, wire.VERSION))
             _, self.rank, _, _, self.time_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(self.packet(wire.WELCOME))
@@ -117,7 +119,7 @@ class RawWorker:
 
     def end_wait(self) -> list[Record]:
         body = self.packet(wire.RECORDS)
-        self.time_ps, count, self.more = wire.RECORDS_BODY.unpack_from(body)
+        self.time_ps, count, self.more, self.host_ps, self.sent_bytes = wire.RECORDS_BODY.unpack_from(body)
         return list(wire.records(body[wire.RECORDS_BODY.size :], count))
 
     def wait(self, records: int = 1, until_ps: int = wire.FOREVER, *commands: bytes) -> list[Record]:

@@ -51,6 +51,8 @@ class Session:
     rank: int
     sock: socket.socket
     clock_ps: int = 0
+    host_ps: int = 0
+    sent_bytes: int = 0
     state: str = "greeting"  # greeting, running, waiting, done
     due: deque[bytes] = field(default_factory=deque)
     need: int = 0
@@ -176,7 +178,7 @@ class FakeFabric(threading.Thread):
         if (magic, version) != (wire.MAGIC, wire.VERSION):
             raise Violation("not our magic or version")
         s.state = "running"
-        self._tell(s, wire.WELCOME, wire.WELCOME_BODY.pack(1, s.rank, self.ranks, 0, s.clock_ps, 4096, 0))
+        self._tell(s, wire.WELCOME, wire.WELCOME_BODY.pack(wire.VERSION, s.rank, self.ranks, 0, s.clock_ps, 4096, 0))
 
     def _op_2(self, s: Session, length: int, cookie: int, zero: int, fd: int) -> None:
         if not fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or os.fstat(fd).st_size < length or zero:
@@ -223,6 +225,8 @@ class FakeFabric(threading.Thread):
         zero2: int,
     ) -> None:
         s.clock_ps += self.post_ps
+        s.host_ps += self.post_ps
+        s.sent_bytes += length
         pair = self._pair(s, qp)
         assert pair.other is not None
         if opcode > wire.SEND or flags & ~wire.SIGNALED or zero or zero2:
@@ -275,6 +279,7 @@ class FakeFabric(threading.Thread):
 
     def _op_5(self, s: Session, qp: int, lkey: int, wr_id: int, offset: int, length: int) -> None:
         s.clock_ps += self.post_ps
+        s.host_ps += self.post_ps
         pair = self._pair(s, qp)
         self._memory(s, lkey, offset, length)
         self._at(s.clock_ps, lambda: pair.receives.append((lkey, wr_id, offset, length)))
@@ -285,6 +290,7 @@ class FakeFabric(threading.Thread):
 
     def _op_7(self, s: Session, duration_ps: int) -> None:
         s.clock_ps += duration_ps
+        s.host_ps += duration_ps
 
     def _op_8(self, s: Session, need: int, zero: int, until_ps: int) -> None:
         s.state, s.need, s.until_ps = "waiting", need, until_ps
@@ -353,7 +359,7 @@ class FakeFabric(threading.Thread):
         if len(s.due) >= s.need or self.now_ps >= s.until_ps:
             s.state, s.clock_ps = "running", self.now_ps
             told = [s.due.popleft() for _ in range(min(len(s.due), RECORDS_PER_PACKET))]
-            head = wire.RECORDS_BODY.pack(s.clock_ps, len(told), len(s.due))
+            head = wire.RECORDS_BODY.pack(s.clock_ps, len(told), len(s.due), s.host_ps, s.sent_bytes)
             self._tell(s, wire.RECORDS, head + b"".join(told))
 
     def _tell(self, s: Session, kind: int, body: bytes) -> None:

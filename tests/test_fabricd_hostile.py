@@ -67,8 +67,8 @@ def ready(f: BareFabric, nbytes: int = 4096) -> tuple[RawWorker, int]:
 
 
 HELLO_MALFORMED: dict[str, tuple[bytes, str]] = {
-    "wrong magic": (wire.command(wire.HELLO, 0x12345678, 1), "wrong magic"),
-    "wrong version": (wire.command(wire.HELLO, wire.MAGIC, 2), "version"),
+    "wrong magic": (wire.command(wire.HELLO, 0x12345678, wire.VERSION), "wrong magic"),
+    "wrong version": (wire.command(wire.HELLO, wire.MAGIC, 1), "version"),
     "something else first": (wire.command(wire.PROGRESS), "HELLO must come first"),
     "BYE first": (wire.command(wire.BYE), "HELLO must come first"),
     "too short": (b"\1\0", "cut short"),
@@ -91,7 +91,7 @@ def test_bad_greetings(name: str) -> None:
 
 
 COMMANDS: dict[str, tuple[bytes, str]] = {
-    "HELLO twice": (wire.command(wire.HELLO, wire.MAGIC, 1), "twice"),
+    "HELLO twice": (wire.command(wire.HELLO, wire.MAGIC, wire.VERSION), "twice"),
     "length 0": (raw(wire.PROGRESS, length=0), "cut short"),
     "length 7": (raw(wire.PROGRESS, length=7), "cut short"),
     "length no multiple of 8": (raw(wire.SPEND, bytes(12)), "multiple of 8"),

@@ -174,6 +174,8 @@ ELSEWHERE = {
     "worker_frozen": "test_inject_runs.py",
     "worker_killed": "test_inject_runs.py",
     "cpu_quota": "test_inject_live.py",
+    "accelerator_down": "test_in_network.py",
+    "missing_group": "test_in_network.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

@@ -131,3 +131,16 @@ def test_totals_add_up_drops_by_reason_and_what_was_sent_again() -> None:
 def test_a_ports_drops_are_summed_in_its_row() -> None:
     (port,) = counter_rows({"ports": [{"node": "sw0", "port": 1, "drops": {"tail": 2, "cable": 3}}]})["ports"]
     assert port["drops"] == 5
+
+
+@given(st.lists(st.tuples(picos, st.integers(0, 10**12)), min_size=2, max_size=16), st.randoms())
+def test_host_time_and_bytes_are_means_over_the_ranks_in_whatever_order(
+    taken: list[tuple[int, int]], order: random.Random
+) -> None:
+    lines = [line(k, 0, 1, host_ns=ps / 1000, sent_bytes=sent) for k, (ps, sent) in enumerate(taken)]
+    order.shuffle(lines)
+    (row,) = result_rows(rank_rows(lines), [step(len(taken))])
+    assert row["host_ns"] == sum(ps for ps, _ in taken) / (1000 * len(taken))
+    assert row["sent_bytes"] == sum(sent for _, sent in taken) / len(taken)
+    del lines[0]["host_ns"]
+    assert result_rows(rank_rows(lines), [step(len(taken))])[0]["host_ns"] is None

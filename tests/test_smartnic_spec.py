@@ -89,7 +89,7 @@ def test_complexes_take_part_only_in_what_asks_for_them() -> None:
     assert endpoints(made) == [0, 1, 2, 5]
     (step,) = made["steps"]
     assert (step["ranks"], step["helpers"], step["spot"]) == ([2, 0], [5], 256)
-    assert for_rank(made, 2)["costs"] == {"post_ns": 100, "reduce_bps": 800e9, "wake_ns": 0}
+    assert for_rank(made, 2)["costs"]["reduce_bps"] == 800e9 and "cache_bytes" not in for_rank(made, 2)["costs"]
     assert for_rank(made, 5)["costs"]["cache_bytes"] == 6 << 20
     assert for_rank(made, 5)["costs"]["reduce_bps"] == 200e9
 

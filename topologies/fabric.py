@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+ACCELERATORS = IPv4Address("198.18.0.0")
+"""The first of the accelerators' addresses (a range that is set aside for tests of networks)."""
+
+
 class TopologyError(ValueError):
     """A topology that cannot be built: `key` is the parameter at fault, `hint` what is allowed."""
 
@@ -61,7 +65,23 @@ class Switch:
     index: int  # position in Fabric.switches
     role: str
     place: tuple[int, ...]
-    ports: int
+    ports: int  # for cables
+    accelerator: bool = False  # an aggregation unit hangs on one port more
+
+    @property
+    def accelerator_port(self) -> int | None:
+        """The port of its accelerator, behind those for cables."""
+        return self.ports + 1 if self.accelerator else None
+
+    @property
+    def bridge_ports(self) -> int:
+        """All ports, with the accelerator's."""
+        return self.ports + self.accelerator
+
+    @property
+    def accelerator_ip(self) -> IPv4Address:
+        """Where contributions to its accelerator are sent."""
+        return ACCELERATORS + self.index
 
     @property
     def dpid(self) -> int:

@@ -19,16 +19,18 @@ class HostCosts:
 
     reduce_bps: float | None = None
     wake_ns: float = 0.0
+    convert_bps: float | None = None
     cache_bytes: float | None = None  # a working set larger than that is reduced at memory_reduce_bps
     memory_reduce_bps: float | None = None
 
     @classmethod
     def from_plan(cls, costs: Mapping[str, Any]) -> HostCosts:
         return cls(
-            reduce_bps=costs.get("reduce_bps"),
-            wake_ns=costs.get("wake_ns") or 0.0,
-            cache_bytes=costs.get("cache_bytes"),
-            memory_reduce_bps=costs.get("memory_reduce_bps"),
+            costs.get("reduce_bps"),
+            costs.get("wake_ns") or 0.0,
+            costs.get("convert_bps"),
+            costs.get("cache_bytes"),
+            costs.get("memory_reduce_bps"),
         )
 
     def reduce_ns(self, nbytes: int, working_set_bytes: int = 0) -> float:
@@ -82,3 +84,6 @@ class Part(Protocol):
 
     def finish(self) -> int:
         """Settles what is left and returns how many elements of the result are wrong."""
+
+    # A part that may do its work another way than asked has an attribute `fallback`: why it did ("": it did not).
+    # One that holds something of the fabric's has a method `close` that gives it back, called after the last iteration.

@@ -54,6 +54,7 @@ class Collective:
     ops: tuple[str, ...] = ()  # () when nothing is reduced
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
+    accelerators: bool = False  # adds up in switches
     max_ranks: int | None = None  # None: any number
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
@@ -91,6 +92,19 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:ring_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=OPS,
+    ),
+    Collective(
+        "all_reduce",
+        "in_network",
+        "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML)",
+        "workloads.collectives.in_network:AllReduce",
+        "workloads.collectives.in_network_time:in_network_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        dtypes=("float32", "float16", "int32"),
+        extra=("slots", "timeout"),
+        defaults={"timeout": "100us"},
+        accelerators=True,
     ),
     Collective(
         "all_reduce",

@@ -71,6 +71,21 @@ class Peer(NamedTuple):
     network_only: bool = False  # True: never the scale-up domain
 
 
+class Tally(NamedTuple):
+    """What a worker has taken until its last answer: differences of two say what something took between them.
+
+    `host_ps`: emulated time in which its host was busy posting, waking up and computing on data (not waiting).
+    `sent_bytes`: data frames, headers included, that its NIC put on its cable (also those sent again; no
+    acknowledgements, nothing within the scale-up domain).
+    """
+
+    host_ps: int = 0
+    sent_bytes: int = 0
+
+    def since(self, before: Tally) -> Tally:
+        return Tally(self.host_ps - before.host_ps, self.sent_bytes - before.sent_bytes)
+
+
 class QueuePair:
     """A reliable connection to one peer.  Posts go out with the device's next wait."""
 
@@ -127,6 +142,43 @@ class QueuePair:
         )
 
 
+class Group:
+    """Ranks whose collectives are offloaded.  `refused` says why it is not open ("": it is)."""
+
+    def __init__(self, device: Device, number: int, granted: int, refused: str) -> None:
+        self._post = device._queue
+        self.number = number
+        self.granted = granted  # what the kind gets, such as slots
+        self.refused = refused
+
+    def post(
+        self,
+        source: Region,
+        offset: int,
+        target: Region,
+        target_offset: int,
+        count: int,
+        *,
+        collective: int = 0,
+        reduction: str | None = None,
+        dtype: str = "int32",
+        flags: int = 0,
+        wr_id: int = 0,
+        args: Sequence[int] = (),
+    ) -> None:
+        """Start a collective of `count` elements; an OFFLOADED record tells its end, GROUP_FAILED that it has none."""
+        given = (*args, 0, 0, 0, 0)[:4]
+        self._post(
+            wire.POST_OFFLOAD,
+            *(self.number, collective, wire.REDUCTIONS[reduction or "sum"], wire.ELEMENTS[dtype], flags),
+            *(wr_id, source.key, target.key, offset, target_offset, count, *given),
+        )
+
+    def leave(self) -> None:
+        """Give it up; the group ends when all have left."""
+        self._post(wire.LEAVE, self.number, 0)
+
+
 class Device:
     """A rank's NIC, compute stream and clock.  One session; as a context manager it says BYE on a clean end.
 
@@ -147,6 +199,7 @@ class Device:
         self._cookies = 0
         self._clock_ps = 0
         self._clock_stale = False
+        self.tally = Tally()
         self._last_sent_s = 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -220,6 +273,16 @@ class Device:
                 made[r.wr_id] = QueuePair(self, r.qp, rank, r.private, bool(r.imm))
         return [made[cookie] for cookie in calls]
 
+    def group(self, kind: int, tag: int, ranks: Sequence[int], args: Sequence[int]) -> Group:
+        """Joins the group of `ranks` (all must call alike); waits until it is open or refused."""
+        self._cookies += 1
+        cookie = self._cookies
+        given = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
+        members = array("I", ranks).tobytes()
+        self._queue(wire.GROUP, kind, tag, cookie, len(ranks), *given, data=members)
+        answer = self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0]
+        return Group(self, answer.qp, answer.imm, answer.private.decode("utf-8", "replace"))
+
     # Time
 
     @property
@@ -254,6 +317,12 @@ class Device:
         due, self._due = self._due, []
         if due:
             self.spend(self.wake_ns)
+        return due
+
+    def poll(self) -> list[Record]:
+        """All records that are due, at no cost; does not wait."""
+        self._pull(0, wire.FOREVER)
+        due, self._due = self._due, []
         return due
 
     def sync(self, tag: int, participants: int) -> float:
@@ -328,7 +397,8 @@ class Device:
         try:
             if len(body) < wire.RECORDS_BODY.size:
                 raise wire.Malformed("records without a header")
-            self._clock_ps, count, _ = wire.RECORDS_BODY.unpack_from(body)
+            self._clock_ps, count, _, *tally = wire.RECORDS_BODY.unpack_from(body)
+            self.tally = Tally(*tally)
             got = list(wire.records(body[wire.RECORDS_BODY.size :], count))
         except wire.Malformed as e:
             raise FabricError(f"fabricd sent {e}") from None

@@ -10,19 +10,26 @@ from struct import Struct
 from typing import NamedTuple
 
 MAGIC = 0x31574252
-VERSION = 1
+VERSION = 2
 MAX_PACKET = 65536  # of commands to fabricd
 MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
 U32 = 2**32 - 1
 
 HELLO, REGISTER, CONNECT, POST_SEND, POST_RECV, COMPUTE, SPEND, WAIT, SYNC, PROGRESS, BYE = range(1, 12)
+GROUP, POST_OFFLOAD, LEAVE = range(12, 15)
 WELCOME, REGION, RECORDS, ERROR = range(1, 5)
-SENT, RECEIVED, RECEIVED_IMM, COMPUTED, CONNECTED, SYNCED = range(1, 7)
+SENT, RECEIVED, RECEIVED_IMM, COMPUTED, CONNECTED, SYNCED, GROUPED, OFFLOADED, GROUP_FAILED = range(1, 10)
 WRITE, WRITE_IMM, SEND = range(3)
 
 SIGNALED = 1
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
+
+# Offloads: what NICs and accelerators do by themselves
+AGGREGATE, RING, MULTICAST = range(1, 4)
+GROUP_ARGS = 8
+ELEMENTS = {"float32": 0, "float16": 1, "bfloat16": 2, "int32": 3}
+REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "prod": 3, "avg": 4}
 
 COMMAND = Struct("<HHI")  # op, length, 0
 BODY = {
@@ -37,11 +44,15 @@ BODY = {
     SYNC: Struct("<II"),  # tag, participants
     PROGRESS: Struct(""),
     BYE: Struct(""),
+    GROUP: Struct("<IIII8Q"),  # kind, tag, cookie, members, arguments; the members' ranks (u32) follow
+    # group, collective, reduction, element, flags, wr_id, in_key, out_key, in, out, count, arguments
+    POST_OFFLOAD: Struct("<IBBBBQIIQQQ4Q"),
+    LEAVE: Struct("<II"),  # group, 0
 }
 PACKET = Struct("<HHI")  # kind, 0, total length
 WELCOME_BODY = Struct("<IIIIQII")  # version, rank, ranks, flags, time ps, mtu, 0
 REGION_BODY = Struct("<II")  # cookie, key
-RECORDS_BODY = Struct("<QII")  # time ps, count, more
+RECORDS_BODY = Struct("<QIIQQ")  # time ps, count, more, host ps, sent bytes
 RECORD = Struct("<HHIQQIIQ")  # kind, length, status, wr_id, time ps, qp, imm, bytes
 
 STATUS = {
@@ -99,11 +110,11 @@ def records(body: memoryview, count: int) -> Iterator[Record]:
         private = length - RECORD.size
         if private < 0 or length % 8 or at + length > len(body):
             raise Malformed(f"a record of {length} bytes")
-        if kind == CONNECTED:
+        if kind in (CONNECTED, GROUPED, GROUP_FAILED):
             if not private - 8 < nbytes <= private:
-                raise Malformed(f"{nbytes} bytes of private data in {private}")
+                raise Malformed(f"{nbytes} bytes behind a record, in {private}")
             data = bytes(body[at + RECORD.size : at + RECORD.size + nbytes])
-        elif private or not SENT <= kind <= SYNCED:
+        elif private or not SENT <= kind <= GROUP_FAILED:
             raise Malformed(f"a record of kind {kind} and {length} bytes")
         else:
             data = b""

@@ -18,7 +18,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
 
 from workloads import flows, registry
-from workloads.context import Context, HostCosts
+from workloads.context import Context, HostCosts, Part
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -79,9 +79,17 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
+    plan = context.options = step.plan
+    part = step.entry.load()(context, step.entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
+    try:
+        _measure(context, step, part, emit)
+    finally:
+        if close := getattr(part, "close", None):
+            close()
+
+
+def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
     plan, device, entry = step.plan, context.device, step.entry
-    context.options = plan
-    part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
     variant = step.number * 997
     said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
     for size_bytes in plan["sizes"]:
@@ -91,12 +99,17 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
             variant += 1
             part.prepare(size_bytes, variant)
             start_ns = device.sync(step.number + 1, len(step.ranks))
+            before = device.tally
             part.run()
             end_ns = device.time_ns
+            took = device.tally.since(before)
             wrong = part.finish()
+            if fallback := getattr(part, "fallback", ""):
+                line["fallback"] = fallback
             if device.rank not in step.helpers and (iteration >= 0 or wrong):
+                costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
                 times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
-                emit({"kind": "collective", **line, **times, **getattr(part, "moved", {})})
+                emit({"kind": "collective", **line, **times, **costs, **getattr(part, "moved", {})})
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

@@ -38,7 +38,7 @@ static bool lossless(const struct sw *s, unsigned class)
 	return s->p.lossless >> class & 1;
 }
 
-static uint64_t shared_part(const struct sw *s, const struct group *g, unsigned class)
+static uint64_t shared_part(const struct sw *s, const struct priority_group *g, unsigned class)
 {
 	uint64_t reserve = lossless(s, class) ? s->p.reserve_bytes : 0;
 
@@ -60,7 +60,7 @@ uint64_t buffer_threshold(const struct sw *s)
 
 static void xoff(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 {
-	struct group *g = &in->lane[class].in;
+	struct priority_group *g = &in->lane[class].in;
 
 	if (g->xoff || !in->p.pfc_tx || !lossless(s, class))
 		return;
@@ -72,7 +72,7 @@ static void xoff(struct fabric *f, struct sw *s, struct port *in, unsigned class
 
 static void xon(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 {
-	struct group *g = &in->lane[class].in;
+	struct priority_group *g = &in->lane[class].in;
 	uint64_t shared = shared_part(s, g, class);
 
 	if (!g->xoff)
@@ -112,7 +112,7 @@ void buffer_changed(struct fabric *f, struct sw *s)
 bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop *why)
 {
 	struct port *in = way->in;
-	struct group *g = &in->lane[way->class].in;
+	struct priority_group *g = &in->lane[way->class].in;
 	uint32_t bytes = way->bytes;
 
 	if (!lossless(s, way->class)) {
@@ -151,7 +151,7 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop
 /* buffer_release() - The last copy of a frame is gone */
 void buffer_release(struct fabric *f, struct sw *s, struct passage *way)
 {
-	struct group *g = &way->in->lane[way->class].in;
+	struct priority_group *g = &way->in->lane[way->class].in;
 	uint64_t headroom = g->headroom < way->bytes ? g->headroom : way->bytes;
 	uint64_t before = shared_part(s, g, way->class);
 

@@ -22,7 +22,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-#include "fabric.h"
+#include "offload.h"
 
 #define CONTROLLER_PATIENCE_NS 2000000000LL
 #define AGENT_PATIENCE_NS 10000000000LL
@@ -161,6 +161,8 @@ static void event_run(struct fabric *f, const struct event *e)
 		return; /* everything was acknowledged: nothing happens, and no time passes */
 	if (event_kind(e) == EV_WAKE && !worker_wakes(e->a, e->seq))
 		return;
+	if (event_kind(e) == EV_OFFLOAD && !offload_due(f, e->a, e->b, e->seq))
+		return;
 	if (f->sampler)
 		sample_before(f, e->t);
 	if (e->t > f->clock.now)
@@ -184,8 +186,7 @@ static void event_run(struct fabric *f, const struct event *e)
 	case EV_ARRIVE: {
 		uint32_t node = (uint32_t)(e->key >> 32) & 0xffffff, port = (uint32_t)(e->key >> 16) & 0xffff;
 		struct node *n = f->nodes[node];
-		struct port *p = n->kind == NODE_SWITCH ? &n->ports[port - 1] : &((struct nic *)n)->port[port - 1];
-		port_arrive(f, p, e->a, (uint32_t)e->b);
+		port_arrive(f, &n->ports[port - 1], e->a, (uint32_t)e->b);
 		break;
 	}
 	case EV_FORWARD: {
@@ -200,6 +201,10 @@ static void event_run(struct fabric *f, const struct event *e)
 		break;
 	}
 	case EV_QP_TIMER: qp_timer(f, e->a); break;
+	case EV_OFFLOAD: offload_event(f, e->a, e->b, e->t, e->seq); break;
+	case EV_GROUP: offload_ask(f, e->a); break;
+	case EV_GROUP_OPEN: offload_open(f, e->a); break;
+	case EV_GROUP_LEFT: offload_left(f, e->a); break;
 	case EV_QP_SEND: qp_paced(f, e->a, e->t); break;
 	case EV_RX_DRAINED: nic_drained(f, e->a); break;
 	case EV_RECV_USABLE: qp_recv_usable(e->a, (uint32_t)e->b); break;
@@ -222,7 +227,9 @@ static bool held_up(const struct fabric *f, const struct event *e)
 	if (kind == EV_FAULT && f->clock.workers_now <= e->t)
 		return true; /* a worker may end before that */
 	/* the controller's new rules must not meet frames from before */
-	return (kind == EV_ANNOUNCE || kind == EV_FAULT || kind == EV_FAULT_NOW) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
+	if ((kind == EV_GROUP || kind == EV_GROUP_LEFT) && f->clock.workers_now <= e->t && f->clock.mode == CLOCK_VIRTUAL)
+		return true; /* another may call at the same time */
+	return (kind == EV_ANNOUNCE || kind == EV_GROUP || kind == EV_GROUP_LEFT || kind == EV_FAULT || kind == EV_FAULT_NOW) && f->ovs.head && f->clock.mode == CLOCK_VIRTUAL;
 }
 
 /* fabric_step() - Run the events that may run, a burst at most
@@ -291,6 +298,7 @@ static void tick(struct fabric *f)
 			f->clock.hold_left = 0;
 			f->clock.controller_timeouts++;
 			control_event(f, "controller_timeout", json_object());
+			offload_unanswered(f);
 		}
 	}
 	if (fabric_idle(f) && f->clock.started) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "accelerator.h"
 #include "fabric.h"
 #include "roce.h"
 
@@ -86,7 +87,8 @@ static bool params_fail(struct fabric *f, const char *name, const char *wrong)
 	return wrong ? config_fail(f, "%s: %s", name, wrong) : true;
 }
 
-static void port_init(struct port *p, struct node *n, uint16_t number)
+/* port_init() - A port of a node that has no cable yet */
+void port_init(struct port *p, struct node *n, uint16_t number)
 {
 	*p = (struct port){.node = n, .number = number, .tap = -1, .pause_end_event = PS_NEVER};
 	p->base.pfc_rx = p->base.pfc_tx = true;
@@ -298,12 +300,14 @@ bool config_load(struct fabric *f, json_t *config)
 	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
 	f->scale_ups = array_of(f, config, "scale_up", sizeof *f->scale_ups, NICS_MAX, &f->scale_up_count);
 	f->workers = calloc(f->nic_count + 1, sizeof *f->workers);
-	f->nodes = calloc(f->switch_count + f->nic_count + 1, sizeof(struct node *));
-	if (f->error[0] || !f->workers || !f->nodes)
+	f->nodes = calloc(2 * f->switch_count + f->nic_count + 1, sizeof(struct node *));
+	f->accelerators = calloc(f->switch_count + 1, sizeof *f->accelerators);
+	if (f->error[0] || !f->workers || !f->nodes || !f->accelerators)
 		return config_fail(f, "out of memory");
 	for (uint32_t k = 0; k < f->nic_count; k++)
 		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
 
+	f->node_count = f->switch_count + f->nic_count;
 	uint32_t mtu = 1500;
 	json_array_foreach(json_object_get(config, "switches"), i, o) {
 		struct sw *s = &f->switches[i];
@@ -323,14 +327,25 @@ bool config_load(struct fabric *f, json_t *config)
 		mtu = n->mtu > mtu ? n->mtu : mtu;
 	}
 	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
-	f->frame_room = (mtu + ROCE_MAX_HEADER + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
+	f->frame_room = (mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
 	json_array_foreach(json_object_get(config, "cables"), i, o)
 		if (!load_cable(f, &f->cables[i], o))
 			return false;
 	json_array_foreach(json_object_get(config, "scale_up"), i, o)
 		if (!load_scale_up(f, &f->scale_ups[i], o))
 			return false;
-	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++)
+	json_array_foreach(json_object_get(config, "switches"), i, o) {
+		const json_t *accelerator = json_object_get(o, "accelerator");
+		struct accelerator *a = &f->accelerators[f->accelerator_count];
+		if (!json_is_object(accelerator))
+			continue;
+		if (!accelerator_load(f, a, &f->switches[i], accelerator))
+			return false;
+		f->accelerator_count++;
+		a->n.index = f->node_count;
+		f->nodes[f->node_count++] = &a->n;
+	}
+	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;
 	for (uint32_t k = 0; k < f->switch_count; k++)
@@ -341,7 +356,7 @@ bool config_load(struct fabric *f, json_t *config)
 /* fabric_port() - The port of that number of the node of that name, or NULL */
 struct port *fabric_port(struct fabric *f, const char *node, uint32_t number)
 {
-	for (uint32_t i = 0; i < f->switch_count + f->nic_count; i++) {
+	for (uint32_t i = 0; i < f->node_count; i++) {
 		struct node *n = f->nodes[i];
 		if (n && !strcmp(n->name, node))
 			return number >= 1 && number <= n->port_count ? &n->ports[number - 1] : NULL;
@@ -394,9 +409,10 @@ void fabric_free(struct fabric *f)
 
 	while (event_pop(&f->heap, &e))
 		if (event_kind(&e) == EV_DOORBELL)
-			free(e.a);
+			post_free(e.a);
 	captures_close(f);
 	sample_stop(f);
+	offload_free(f);
 	faults_close(f);
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);
@@ -412,6 +428,10 @@ void fabric_free(struct fabric *f)
 		free(n->qps);
 		if (n->netdev >= 0)
 			close(n->netdev);
+	}
+	for (uint32_t i = 0; i < f->accelerator_count; i++) {
+		node_free(&f->accelerators[i].n);
+		accelerator_free(&f->accelerators[i]);
 	}
 	ovs_close(f);
 	control_close(f);
@@ -429,6 +449,7 @@ void fabric_free(struct fabric *f)
 	}
 	free(f->heap.ev);
 	free(f->nodes);
+	free(f->accelerators);
 	free(f->switches);
 	free(f->nics);
 	free(f->workers);

@@ -1,6 +1,7 @@
 /* What may be asked on the control socket: one function a request, one table. */
 #include <string.h>
 
+#include "accelerator.h"
 #include "fabric.h"
 
 #define RATE_MAX 100000000000000LL /* 100 Tb/s */
@@ -142,8 +143,10 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 	c->settles = json_is_true(json_object_get(request, "settles"));
 	if (c->settles) /* a controller that comes late, or again, learns what is down */
 		cables_down_say(f, c);
-	if (!strcmp(c->acts, "controller")) /* and what is injected into it */
+	if (!strcmp(c->acts, "controller")) { /* and what is injected into it */
 		acts_say(f, c);
+		offload_say(f, c);
+	}
 	return NULL;
 }
 
@@ -155,8 +158,9 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 	(void)answer;
 	if (!json_is_integer(event))
 		return "settled: event: the id of an event is needed";
-	clock_answered(f, (uint64_t)json_integer_value(event));
-	return NULL;
+	bool waited = clock_answered(f, (uint64_t)json_integer_value(event));
+	const json_t *job = json_object_get(request, "job");
+	return waited && job ? offload_answered(f, (uint64_t)json_integer_value(event), job) : NULL;
 }
 
 static const char *ask_controller(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
@@ -228,6 +232,16 @@ static const char *sample_end(struct fabric *f, struct control_conn *c, const js
 	return NULL;
 }
 
+static const char *program(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)answer;
+	const char *wrong = accelerator_program(f, request);
+	if (wrong)
+		offload_refuse(f, (uint32_t)json_integer_value(json_object_get(request, "job")), wrong);
+	return wrong;
+}
+
 static const char *stop(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	(void)c;
@@ -246,6 +260,7 @@ static const struct {
 	{"ask_controller", ask_controller},
 	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
 	{"sample", sample},   {"sample_stop", sample_end},    {"stop", stop},
+	{"accelerator_program", program},
 };
 
 /* control_line() - Answer one request */

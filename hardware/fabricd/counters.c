@@ -1,6 +1,7 @@
 /* Counters as JSON: ports, NICs (mlx5's names), queue pairs, switches, drops, fidelity. */
 #include <string.h>
 
+#include "accelerator.h"
 #include "fabric.h"
 
 #define COUNT(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
@@ -165,7 +166,7 @@ static json_t *fidelity_json(const struct fabric *f)
 json_t *counters_json(struct fabric *f)
 {
 	json_t *ports = json_array(), *drops = json_array(), *nics = json_array(), *qps = json_array(),
-	       *switches = json_array();
+	       *switches = json_array(), *accelerators = json_array();
 
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		const struct sw *s = &f->switches[i];
@@ -186,7 +187,11 @@ json_t *counters_json(struct fabric *f)
 		for (uint32_t k = 0; k < n->qp_count; k++)
 			json_array_append_new(qps, qp_json(n->qps[k]));
 	}
-	return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "faults", fault_counts_json(f), "deadlocks",
+	for (uint32_t i = 0; i < f->accelerator_count; i++) {
+		port_json(f, &f->accelerators[i].port, ports, drops);
+		json_array_append_new(accelerators, accelerator_json(&f->accelerators[i]));
+	}
+	return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
 }

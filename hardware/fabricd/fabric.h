@@ -26,6 +26,10 @@ struct roce_packet;
 struct worker;
 struct port;
 struct tx;
+struct group;
+struct member;
+struct accelerator;
+struct offload_wr;
 
 /* ---- frames (frame.c) ---- */
 struct frame {
@@ -59,6 +63,9 @@ enum event_kind {
 	EV_TRAFFIC,   /* a generated flow starts: a = struct generated */
 	EV_CABLE,     /* a cable changes: a = struct change */
 	EV_ANNOUNCE,  /* the controller is told: a = struct change */
+	EV_GROUP_LEFT, /* a member has left its group: a = struct member */
+	EV_GROUP,     /* all members of a group have called: a = struct group */
+	EV_GROUP_OPEN, /* it is open, or refused: likewise */
 	EV_DOORBELL,  /* a worker's post reaches its NIC: a = struct post */
 	EV_FETCHED,   /* payload fetched over PCIe: a = frame, b = 1 for the scale-up port */
 	EV_HAND_OVER, /* Open vSwitch gets a frame that has just left for a switch: a = frame */
@@ -73,6 +80,7 @@ enum event_kind {
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */
 	EV_QP_SEND,   /* a paced queue pair may send: a = qp */
+	EV_OFFLOAD,   /* what an offload has set for itself: a = its nic, b = group */
 	EV_RX_DRAINED, /* a NIC's receive buffer may have room: a = nic */
 	EV_RECV_USABLE, /* a slow receiver's receives become usable: a = qp, b = how many */
 	EV_WAKE,      /* a = worker; last of its time, so that all completions of that time are in */
@@ -123,7 +131,7 @@ struct fifo {
 	uint64_t bytes;
 };
 
-enum node_kind { NODE_SWITCH, NODE_NIC };
+enum node_kind { NODE_SWITCH, NODE_NIC, NODE_ACCELERATOR };
 
 struct node {
 	enum node_kind kind;
@@ -142,8 +150,8 @@ struct cable {
 	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
 };
 
-/* What came in at one port in one class and occupies the switch's buffer (a priority group) */
-struct group {
+/* What came in at one port in one class and occupies the switch's buffer */
+struct priority_group {
 	uint64_t bytes;	   /* in the reserve and the shared part */
 	uint64_t headroom; /* beyond: what still came in after XOFF */
 	uint64_t max_bytes, headroom_max;
@@ -152,7 +160,7 @@ struct group {
 
 /* PFC and the counts of one class at one port */
 struct lane {
-	struct group in;	/* switches */
+	struct priority_group in; /* switches */
 	ps_t paused_since, paused_until, paused_total;
 	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
 	ps_t pause_seen;	/* the last XOFF */
@@ -209,6 +217,7 @@ struct sw {
 	uint64_t used, used_max;
 	uint64_t frames_in, forwarding_drops;
 	bool deadlock_said;
+	struct accelerator *accelerator; /* on its last port, or NULL */
 };
 
 /* A frame inside Open vSwitch: handed over, not yet settled */
@@ -248,18 +257,39 @@ struct region {
 	uint64_t bytes;
 };
 
+/* Who sends from a NIC: a queue pair, or a member of an offloaded group */
+struct tx_source {
+	struct tx_source *next;
+	const struct tx_ops *ops;
+	bool ready; /* is in its tx's round */
+};
+
+struct tx_ops {
+	bool (*has_packet)(const struct fabric *f, const struct tx_source *s);
+	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe */
+	uint32_t (*build)(struct fabric *f, struct tx_source *s, struct frame *fr);
+	void (*held)(struct fabric *f, struct tx_source *s); /* has none for now */
+};
+
 /* One way out of a NIC: its cable, or the scale-up domain */
 struct tx {
 	struct nic *nic;
 	struct port *port;
 	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued */
-	struct qp *ready_head, *ready_tail; /* queue pairs with something to send, round robin */
+	struct tx_source *ready_head, *ready_tail; /* that have something to send, round robin */
 };
 
 struct scale_up {
 	int64_t rate_bps;
 	ps_t delay;
 	struct cable cable; /* rate and delay in the form that ports know */
+};
+
+#define SENT_KEPT 256
+struct sent { /* sent.c: the last changes of a count, oldest overwritten */
+	uint64_t count;
+	ps_t at[SENT_KEPT];
+	uint64_t bytes[SENT_KEPT];
 };
 
 struct nic {
@@ -286,6 +316,7 @@ struct nic {
 	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
 	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
 	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
+	struct sent sent;
 };
 
 /* ---- queue pairs (qp_send.c, qp_receive.c) ---- */
@@ -313,6 +344,7 @@ struct ring { /* of send_wr or recv_wr: grows to a limit, power of two */
 };
 
 struct qp {
+	struct tx_source source;
 	struct nic *nic;
 	uint32_t number, peer_number;
 	struct nic *peer;
@@ -333,8 +365,6 @@ struct qp {
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	uint32_t send_wr_index; /* request that `send` belongs to */
-	bool ready; /* is in its tx's round */
-	struct qp *ready_next;
 	ps_t timer, rnr_until;
 	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */
 	uint32_t retries, rnr_retries;
@@ -380,7 +410,10 @@ enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, 
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
 
-enum record_kind { REC_SENT = 1, REC_RECEIVED, REC_RECEIVED_IMM, REC_COMPUTE, REC_CONNECTED, REC_SYNC };
+enum record_kind {
+	REC_SENT = 1, REC_RECEIVED, REC_RECEIVED_IMM, REC_COMPUTE, REC_CONNECTED, REC_SYNC, REC_GROUP, REC_OFFLOADED,
+	REC_GROUP_FAILED
+};
 
 struct record {
 	uint16_t kind;
@@ -399,6 +432,7 @@ struct worker {
 	bool expected; /* named by `start`: the clock waits for it */
 	int listen_fd, fd;
 	ps_t now; /* its own clock: it is that far */
+	ps_t host; /* of that: what posts and SPEND took, not waiting */
 	uint64_t wait_records;
 	ps_t wait_until;
 	uint64_t wake_number; /* EV_WAKE with another number is stale */
@@ -420,11 +454,12 @@ struct worker {
 
 struct post {
 	struct worker *w;
-	uint32_t qp;
-	bool recv;
+	uint32_t qp; /* or group */
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
+		struct offload_wr *offload;
 	};
 };
 
@@ -487,7 +522,8 @@ struct fabric {
 	uint64_t seed;
 	struct clock clock;
 	struct heap heap;
-	struct node **nodes; /* switches, then NICs: by node index */
+	struct node **nodes; /* switches, NICs, accelerators: by node index */
+	uint32_t node_count;
 	struct sw *switches;
 	uint32_t switch_count;
 	struct nic *nics;
@@ -497,6 +533,10 @@ struct fabric {
 	uint32_t cable_count;
 	struct scale_up *scale_ups;
 	uint32_t scale_up_count;
+	struct accelerator *accelerators;
+	uint32_t accelerator_count;
+	struct group *groups;
+	uint32_t last_job;
 	struct ovs ovs;
 	struct frame *frame_free;
 	struct passage *passage_free;
@@ -632,9 +672,14 @@ bool ovs_room(const struct fabric *f, const struct port *in);
 void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
 
+/* sent.c */
+void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
+uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
+
 /* nic.c */
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
-void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q);
+void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
+void nic_tx_forget(struct tx *tx, const struct tx_source *s);
 void nic_tx_kick(struct fabric *f, struct tx *tx);
 void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class);
 void nic_netdev_readable(struct fabric *f, struct nic *n);
@@ -667,15 +712,14 @@ void repeat_sent(struct qp *q);
 void reorder_release(struct qp *q);
 
 /* qp_send.c */
+extern const struct tx_ops qp_tx_ops;
+void qp_ready(struct fabric *f, struct qp *q);
 struct qp *qp_new(struct nic *n);
 struct qp *qp_find(struct nic *n, uint32_t number);
 void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
-uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr);
-bool qp_has_packet(const struct fabric *f, const struct qp *q);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
-void qp_pace(struct fabric *f, struct qp *q);
 void qp_paced(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
@@ -706,6 +750,7 @@ struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, ui
 const char *worker_state_name(enum worker_state s);
 void worker_waits_for(const struct worker *w, char *text, size_t room);
 void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);
+void post_free(struct post *p);
 void worker_doorbell(struct fabric *f, struct post *p);
 void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
 void workers_close(struct fabric *f);
@@ -763,6 +808,7 @@ void captures_close(struct fabric *f);
 
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
+void port_init(struct port *p, struct node *n, uint16_t number);
 bool config_fail(struct fabric *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct port *fabric_port_named(struct fabric *f, const char *name);
 struct port *fabric_port(struct fabric *f, const char *node, uint32_t number);

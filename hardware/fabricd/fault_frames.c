@@ -176,7 +176,7 @@ const char *frames_load(struct fabric *f, struct fault *x, const json_t *request
 /* frames_turn() - A rule goes on or off: its ports look at their frames, or no longer */
 void frames_turn(struct fabric *f, struct fault *x, bool on)
 {
-	for (uint32_t i = 0; i < f->switch_count + f->nic_count; i++)
+	for (uint32_t i = 0; i < f->node_count; i++)
 		for (uint16_t k = 0; k < f->nodes[i]->port_count; k++) {
 			struct port *p = &f->nodes[i]->ports[k];
 			if (x->rule.ports[p->index / 8] >> (p->index % 8) & 1)

@@ -2,9 +2,9 @@
  *
  * Theory of Operation
  *
- * Queue pairs with something to send stand in a round (struct tx), one for the
- * cable and one for the scale-up domain.  While the transmit buffer has room,
- * the next queue pair hands over one packet: its payload is fetched over PCIe
+ * Queue pairs, and offloads, with something to send stand in a round (struct tx),
+ * one for the cable and one for the scale-up domain.  While the transmit buffer has
+ * room, the next of them hands over one packet: its payload is fetched over PCIe
  * (a serial link; its latency is paid by each packet, but packets overlap),
  * then it joins the port's queue.  On the scale-up domain payload comes from
  * the GPU's memory and costs nothing.
@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "fabric.h"
+#include "offload.h"
 #include "roce.h"
 
 #define NETDEV_QUEUE_BYTES 524288 /* beyond this the kernel's queue has to wait */
@@ -44,27 +45,43 @@ static ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
 	return n->pcie_tx_free + n->p.pcie_latency;
 }
 
-static void into_round(struct tx *tx, struct qp *q)
+static void into_round(struct fabric *f, struct tx *tx, struct tx_source *s)
 {
-	q->ready = true;
-	q->ready_next = NULL;
+	if (!s->ops->has_packet(f, s)) {
+		s->ops->held(f, s);
+		return;
+	}
+	s->ready = true;
+	s->next = NULL;
 	if (tx->ready_tail)
-		tx->ready_tail->ready_next = q;
+		tx->ready_tail->next = s;
 	else
-		tx->ready_head = q;
-	tx->ready_tail = q;
+		tx->ready_head = s;
+	tx->ready_tail = s;
 }
 
-/* nic_tx_ready() - A queue pair may have something to send: put it into the round */
-void nic_tx_ready(struct fabric *f, struct tx *tx, struct qp *q)
+/* nic_tx_ready() - Somebody may have something to send: put it into the round */
+void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s)
 {
-	if (!q->ready) {
-		if (qp_has_packet(f, q))
-			into_round(tx, q);
-		else
-			qp_pace(f, q);
-	}
+	if (!s->ready)
+		into_round(f, tx, s);
 	nic_tx_kick(f, tx);
+}
+
+/* nic_tx_forget() - Take somebody out of the round */
+void nic_tx_forget(struct tx *tx, const struct tx_source *s)
+{
+	struct tx_source **at = &tx->ready_head, *last = NULL;
+
+	while (*at && *at != s) {
+		last = *at;
+		at = &(*at)->next;
+	}
+	if (!*at)
+		return;
+	*at = s->next;
+	if (tx->ready_tail == s)
+		tx->ready_tail = last;
 }
 
 /* nic_tx_kick() - Fetch packets while the transmit buffer has room */
@@ -73,31 +90,26 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 	struct nic *n = tx->nic;
 
 	while (tx->ready_head && tx->used_bytes < n->p.tx_buffer_bytes) {
-		struct qp *q = tx->ready_head;
-		tx->ready_head = q->ready_next;
+		struct tx_source *s = tx->ready_head;
+		tx->ready_head = s->next;
 		if (!tx->ready_head)
 			tx->ready_tail = NULL;
-		q->ready = false;
-		if (!qp_has_packet(f, q)) {
-			qp_pace(f, q);
+		s->ready = false;
+		if (!s->ops->has_packet(f, s)) {
+			s->ops->held(f, s);
 			continue;
 		}
 		struct frame *fr = frame_new(f);
-		uint32_t payload = qp_next_frame(f, q, fr);
+		uint32_t payload = s->ops->build(f, s, fr);
 		fr->id = ++f->last_frame_id;
-		fr->class = (uint8_t)n->p.data_class;
 		fr->credit = tx;
-		fr->to = q->peer;
 		tx->used_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
 		ps_t t = scale_up ? f->clock.now : pcie_read(n, f->clock.now, payload);
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
 		n->tx_packets++;
 		n->tx_bytes += fr->len;
-		if (qp_has_packet(f, q))
-			into_round(tx, q);
-		else
-			qp_pace(f, q);
+		into_round(f, tx, s);
 	}
 }
 
@@ -153,6 +165,15 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 		return;
 	case ROCE_OK:
 		break;
+	}
+	if (roce_is_offload(pkt.opcode)) {
+		n->rx_packets++;
+		n->rx_bytes += fr->len;
+		if (!offload_receive(f, n, &pkt, fr))
+			port_drop(f, p, fr, DROP_NO_QP);
+		else if (!scale_up)
+			nic_pressure(f, n);
+		return;
 	}
 	struct qp *q = memcmp(pkt.dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt.dst_qp);
 	if (!q || q->state != QP_READY || pkt.src_ip != q->peer->ip) {

@@ -84,6 +84,6 @@ void nic_params_changed(struct fabric *f, struct nic *n)
 			continue;
 		if (q->cc != &cc_none || n->p.cc != &cc_none)
 			cc_restart(f, q);
-		nic_tx_ready(f, q->tx, q);
+		qp_ready(f, q);
 	}
 }

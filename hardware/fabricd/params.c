@@ -176,6 +176,8 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 		wrong = set_ecn(p, v);
 	if (!wrong && (v = json_object_get(o, "watchdog")))
 		wrong = set_watchdog(p, v);
+	if ((v = json_object_get(o, "accelerator_down")))
+		p->accelerator_down = json_is_true(v);
 	return wrong;
 }
 

@@ -40,6 +40,7 @@ struct switch_params {
 	uint8_t weight[CLASSES];  /* among the classes that are not strict */
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
+	bool accelerator_down; /* it answers nothing */
 };
 
 /* A port of a switch or NIC */

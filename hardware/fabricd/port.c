@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accelerator.h"
 #include "fabric.h"
 #include "roce.h"
 
@@ -299,6 +300,8 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 	}
 	if (p->node->kind == NODE_SWITCH)
 		switch_ingress(f, p, fr);
+	else if (p->node->kind == NODE_ACCELERATOR)
+		accelerator_receive(f, (struct accelerator *)p->node, fr);
 	else if (p->number == 2)
 		scale_up_arrive(f, fr);
 	else

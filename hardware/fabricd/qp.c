@@ -29,6 +29,7 @@ struct qp *qp_new(struct nic *n)
 	struct qp *q = calloc(1, sizeof *q);
 	if (!q)
 		return NULL;
+	q->source.ops = &qp_tx_ops;
 	q->nic = n;
 	q->number = FIRST_QP_NUMBER + n->qp_count;
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;

@@ -48,6 +48,12 @@ static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, e
 				       .bytes = wr->length});
 }
 
+/* qp_ready() - A queue pair may have something to send */
+void qp_ready(struct fabric *f, struct qp *q)
+{
+	nic_tx_ready(f, q->tx, &q->source);
+}
+
 /* qp_post_send() - A send request has reached the NIC */
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 {
@@ -61,7 +67,7 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 	in->first = q->next_packet;
 	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
 	q->next_packet += in->packets;
-	nic_tx_ready(f, q->tx, q);
+	qp_ready(f, q);
 }
 
 static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
@@ -118,14 +124,18 @@ static bool has_work(const struct fabric *f, const struct qp *q)
 	return repeat_next(q, &n) || (q->send < q->next_packet && q->send - q->acked < WINDOW && window_open(q));
 }
 
-bool qp_has_packet(const struct fabric *f, const struct qp *q)
+static bool has_packet(const struct fabric *f, const struct tx_source *s)
 {
+	const struct qp *q = (const struct qp *)s;
+
 	return f->clock.now >= q->next_send && has_work(f, q);
 }
 
-/* qp_pace() - If only its rate keeps a queue pair from sending, wake it in time */
-void qp_pace(struct fabric *f, struct qp *q)
+/* If only its rate keeps a queue pair from sending, wake it in time */
+static void pace(struct fabric *f, struct tx_source *s)
 {
+	struct qp *q = (struct qp *)s;
+
 	if (q->next_send <= f->clock.now || q->next_send >= q->pace_event || !has_work(f, q))
 		return;
 	q->pace_event = q->next_send;
@@ -137,7 +147,7 @@ void qp_paced(struct fabric *f, struct qp *q, ps_t t)
 {
 	if (t == q->pace_event)
 		q->pace_event = PS_NEVER;
-	nic_tx_ready(f, q->tx, q);
+	qp_ready(f, q);
 }
 
 static void set_timer(struct fabric *f, struct qp *q, ps_t t)
@@ -193,15 +203,10 @@ static const uint8_t *payload_of(const struct qp *q, const struct send_wr *wr, u
 	return r ? r->base + wr->local + offset : NULL;
 }
 
-/* qp_next_frame() - Build the next packet: one that is to be sent again, or the next new one
- * @fr:		Empty frame to build it in
- *
- * The caller has asked qp_has_packet() first.
- *
- * Return: payload bytes
- */
-uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
+/* Build the next packet: one that is to be sent again, or the next new one */
+static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 {
+	struct qp *q = (struct qp *)s;
 	struct nic *n = q->nic;
 	uint64_t number;
 	bool again = repeat_next(q, &number);
@@ -237,10 +242,14 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 		fr->len = telemetry_append(fr->data, fr->len,
 					   &(struct telemetry){.room = q->cc->hops, .sent_ps = (uint64_t)f->clock.now});
 
+	fr->class = (uint8_t)n->p.data_class;
+	fr->to = q->peer;
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;
 	q->tx_packets++;
 	q->tx_bytes += pkt.payload_bytes;
+	if (q->tx == &n->tx[0] && !q->generated)
+		nic_sent(f, n, fr->len);
 	if (number < q->sent_max) {
 		q->retransmitted++;
 		n->retransmitted++;
@@ -259,6 +268,8 @@ uint32_t qp_next_frame(struct fabric *f, struct qp *q, struct frame *fr)
 		set_timer(f, q, f->clock.now + n->p.timeout);
 	return pkt.payload_bytes;
 }
+
+const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .held = pace};
 
 static void go_back(struct qp *q)
 {
@@ -341,7 +352,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	advance(f, q, n);
 	tell_cc(f, q, before, pkt, fr);
 	if (ack) {
-		nic_tx_ready(f, q->tx, q);
+		qp_ready(f, q);
 		return;
 	}
 	if (q->acked == q->next_packet)
@@ -353,7 +364,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		else
 			go_back(q);
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
-		nic_tx_ready(f, q->tx, q);
+		qp_ready(f, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
 		qp_fail(f, q, WC_REMOTE_ACCESS);
 	} else {
@@ -388,7 +399,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 	q->timer = PS_NEVER;
 	if (q->rnr_until && q->rnr_until <= f->clock.now) {
 		q->rnr_until = 0;
-		nic_tx_ready(f, q->tx, q);
+		qp_ready(f, q);
 		return;
 	}
 	q->nic->timeouts++;
@@ -400,7 +411,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		repeat_timeout(q);
 	else
 		go_back(q);
-	nic_tx_ready(f, q->tx, q);
+	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 }

@@ -51,6 +51,11 @@ bool roce_is_send(uint8_t op)
 	return op == RC_SEND_FIRST || op == RC_SEND_MIDDLE || op == RC_SEND_LAST || op == RC_SEND_ONLY;
 }
 
+bool roce_is_offload(uint8_t op)
+{
+	return op >= OFF_CONTRIBUTE && op <= OFF_MULTICAST;
+}
+
 const char *roce_opcode_name(uint8_t op)
 {
 	switch (op) {
@@ -66,6 +71,9 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_WRITE_ONLY_IMM: return "WRITE_ONLY_IMM";
 	case RC_ACK: return "ACKNOWLEDGE";
 	case RC_CNP: return "CNP";
+	case OFF_CONTRIBUTE: return "CONTRIBUTE";
+	case OFF_RESULT: return "RESULT";
+	case OFF_MULTICAST: return "MULTICAST";
 	default: return "opcode?";
 	}
 }
@@ -77,7 +85,8 @@ const char *roce_opcode_name(uint8_t op)
 uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
 	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_has_reth(op) ? RETH_BYTES : 0) +
-	       (roce_has_imm(op) ? IMM_BYTES : 0) + (op == RC_ACK ? AETH_BYTES : 0) + ((payload + 3) & ~3u) +
+	       (roce_has_imm(op) ? IMM_BYTES : 0) + (op == RC_ACK ? AETH_BYTES : 0) +
+	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
 	       ICRC_BYTES;
 }
 
@@ -173,6 +182,12 @@ uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
 		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
 	if (roce_has_imm(pkt->opcode))
 		p = put_be32(p, pkt->imm);
+	if (roce_is_offload(pkt->opcode)) {
+		const struct roce_offload *o = &pkt->offload;
+		p = put_be16(put_be16(put_be16(put_be64(p, o->offset), o->slot), o->child), o->count);
+		p = put_be16(put_be16(put_be16(p, (uint16_t)o->exponent), (uint16_t)o->next), o->flags);
+		p = put_be32(p, o->more);
+	}
 	if (pkt->payload_bytes && pkt->payload != p)
 		memcpy(p, pkt->payload, pkt->payload_bytes);
 	p += pkt->payload_bytes;
@@ -241,6 +256,17 @@ enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packe
 	}
 	if (roce_has_imm(pkt->opcode))
 		pkt->imm = get_be32(&v);
+	if (roce_is_offload(pkt->opcode)) {
+		struct roce_offload *o = &pkt->offload;
+		o->offset = get_be64(&v);
+		o->slot = get_be16(&v);
+		o->child = get_be16(&v);
+		o->count = get_be16(&v);
+		o->exponent = (int16_t)get_be16(&v);
+		o->next = (int16_t)get_be16(&v);
+		o->flags = get_be16(&v);
+		o->more = get_be32(&v);
+	}
 	if (v.bad || v.left < pad)
 		return ROCE_MALFORMED;
 	pkt->payload = v.p;

@@ -18,6 +18,7 @@
 #define AETH_BYTES 4
 #define IMM_BYTES 4
 #define ICRC_BYTES 4
+#define OFFLOAD_BYTES 24
 /* what the wire adds to a frame: FCS, preamble and inter-packet gap */
 #define FCS_BYTES 4
 #define GAP_BYTES 20
@@ -39,7 +40,24 @@ enum roce_opcode {
 	RC_WRITE_ONLY_IMM = 0x0b,
 	RC_ACK = 0x11,
 	RC_CNP = 0x81,
+	/* of the range that is free for manufacturers: offloaded collectives */
+	OFF_CONTRIBUTE = 0xc0,
+	OFF_RESULT = 0xc1,
+	OFF_MULTICAST = 0xc2,
 };
+
+/* Our extension header behind the BTH of an offload's packets */
+struct roce_offload {
+	uint64_t offset;   /* where in the vector, in elements or bytes */
+	uint16_t slot;
+	uint16_t child;	   /* who contributes */
+	uint16_t count;	   /* elements in the payload */
+	int16_t exponent;  /* block scaling: of this block, and of the slot's next */
+	int16_t next;
+	uint16_t flags;
+	uint32_t more;
+};
+#define OFF_REDUCTION 7 /* flags: how to combine */
 
 /* AETH syndromes */
 #define AETH_ACK 0x1f
@@ -65,6 +83,7 @@ struct roce_packet {
 	/* AETH, on acknowledgements */
 	uint8_t syndrome;
 	uint32_t msn;
+	struct roce_offload offload;
 	const uint8_t *payload;
 	uint32_t payload_bytes; /* without padding */
 };
@@ -75,6 +94,7 @@ bool roce_is_first(uint8_t opcode);
 bool roce_is_last(uint8_t opcode);
 bool roce_is_write(uint8_t opcode);
 bool roce_is_send(uint8_t opcode);
+bool roce_is_offload(uint8_t opcode);
 const char *roce_opcode_name(uint8_t opcode);
 
 uint32_t roce_frame_bytes(uint8_t opcode, uint32_t payload_bytes);

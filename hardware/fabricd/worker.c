@@ -24,6 +24,7 @@
 
 #include "bytes.h"
 #include "fabric.h"
+#include "offload.h"
 
 #define PACKET_RECORDS 1024
 
@@ -128,11 +129,13 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 	w->state = how;
 	clock_workers_changed(f);
 	if (how == WORKER_DONE) {
+		offload_lost(f, w);
 		control_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
 		return;
 	}
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
 		w->nic->qps[i]->state = QP_ERROR;
+	offload_lost(f, w);
 	regions_unmap(w);
 	control_event(f, "worker_lost",
 		      json_pack("{s:i, s:s, s:b}", "rank", (int)w->rank, "reason", w->reason, "greeted", greeted));
@@ -242,13 +245,14 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 static void send_records(struct fabric *f, struct worker *w)
 {
 	uint8_t packet[MESSAGE_MAX];
-	uint8_t *p = packet + 24;
+	uint8_t *p = packet + 40;
 	uint32_t count = 0, more = 0;
 
 	for (size_t i = w->record_first; i < w->record_count && w->records[i].t <= w->now; i++) {
 		const struct record *r = &w->records[i];
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		size_t extra = q ? (q->peer_qp->private_bytes + 7u) & ~7u : 0;
+		const char *reason = r->kind == REC_GROUP || r->kind == REC_GROUP_FAILED ? offload_reason(f, r->qp) : "";
+		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if (more || count == PACKET_RECORDS || (size_t)(packet + sizeof packet - p) < 40 + extra) {
 			more++;
 			continue;
@@ -259,14 +263,15 @@ static void send_records(struct fabric *f, struct worker *w)
 		p = put_le64(p, (uint64_t)r->t);
 		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), r->bytes);
 		memset(p, 0, extra);
-		if (q)
-			memcpy(p, q->peer_qp->private_data, q->peer_qp->private_bytes);
+		if (private)
+			memcpy(p, q ? (const char *)q->peer_qp->private_data : reason, private);
 		p = end;
 		count++;
 	}
 	w->record_first += count;
 	uint8_t *head = put_le32(put_le16(put_le16(packet, 3), 0), (uint32_t)(p - packet));
-	put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), more);
+	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), more);
+	put_le64(put_le64(head, (uint64_t)w->host), nic_sent_bytes(w->nic, w->now));
 	worker_send(f, w, packet, (size_t)(p - packet));
 }
 

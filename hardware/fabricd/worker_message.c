@@ -19,14 +19,16 @@
 
 #include "bytes.h"
 #include "fabric.h"
+#include "offload.h"
 
 #define MAGIC 0x31574252u
-#define VERSION 1
+#define VERSION 2
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */
 #define DURATION_MAX (1ull << 60) /* ps: thirteen days */
 
 enum command {
 	HELLO = 1, REGISTER, CONNECT, POST_SEND, POST_RECV, COMPUTE, SPEND, WAIT, SYNC, PROGRESS, BYE,
+	GROUP, POST_OFFLOAD, LEAVE,
 };
 
 struct message {
@@ -49,7 +51,7 @@ static const char *hello(struct message *m)
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != VERSION)
-		return "HELLO: protocol version 1 is spoken here";
+		return "HELLO: protocol version 2 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
@@ -161,6 +163,15 @@ static ps_t slowed(const struct worker *w, uint64_t duration)
 	return w->nic->p.slow == 1 ? (ps_t)duration : (ps_t)((double)duration * w->nic->p.slow + 0.5);
 }
 
+/* The worker does something itself that takes so long */
+static void busy(struct worker *w, uint64_t duration)
+{
+	ps_t took = slowed(w, duration);
+
+	w->now += took;
+	w->host += took;
+}
+
 /* A post takes post_ns of the worker's time and reaches the NIC a PCIe latency later */
 static const char *post(struct message *m, const struct post *what)
 {
@@ -171,7 +182,7 @@ static const char *post(struct message *m, const struct post *what)
 		return "more than 65536 posts that have not reached the NIC yet";
 	*p = *what;
 	p->w = w;
-	w->now += slowed(w, (uint64_t)w->nic->p.post);
+	busy(w, (uint64_t)w->nic->p.post);
 	w->posts_under_way++;
 	event_add(m->f, w->now + w->nic->p.pcie_latency, EV_DOORBELL, w->nic->n.index, 0, 0, ++w->posts, p, 0);
 	return NULL;
@@ -182,6 +193,59 @@ static struct qp *usable_qp(struct worker *w, uint32_t number)
 	struct qp *q = qp_find(w->nic, number);
 
 	return q && q->state != QP_CONNECTING && !q->generated ? q : NULL;
+}
+
+static const char *post_offload(struct message *m)
+{
+	struct post p = {.qp = get_le32(&m->v), .kind = POST_KIND_OFFLOAD};
+	struct offload_wr wr = {0};
+
+	wr.collective = get_u8(&m->v);
+	wr.reduction = get_u8(&m->v);
+	wr.element = get_u8(&m->v);
+	wr.flags = get_u8(&m->v);
+	wr.wr_id = get_le64(&m->v);
+	wr.in_key = get_le32(&m->v);
+	wr.out_key = get_le32(&m->v);
+	wr.in = get_le64(&m->v);
+	wr.out = get_le64(&m->v);
+	wr.count = get_le64(&m->v);
+	for (int i = 0; i < 4; i++)
+		wr.args[i] = get_le64(&m->v);
+	const char *wrong = offload_check(m->f, m->w, p.qp, &wr);
+	if (wrong)
+		return wrong;
+	p.offload = malloc(sizeof wr);
+	if (!p.offload)
+		abort();
+	*p.offload = wr;
+	wrong = post(m, &p);
+	if (wrong)
+		free(p.offload);
+	return wrong;
+}
+
+static const char *group(struct message *m)
+{
+	uint32_t kind = get_le32(&m->v), tag = get_le32(&m->v), cookie = get_le32(&m->v), count = get_le32(&m->v);
+	struct group asked = {.id = kind, .tag = tag, .count = count, .called = cookie};
+	static uint32_t ranks[GROUP_MEMBERS_MAX];
+
+	for (int i = 0; i < GROUP_ARGS; i++)
+		asked.args[i] = get_le64(&m->v);
+	if (count > GROUP_MEMBERS_MAX || m->v.left != (size_t)(count + (count & 1)) * 4)
+		return "GROUP: not of the length that its members take";
+	for (uint32_t i = 0; i < count; i++)
+		ranks[i] = get_le32(&m->v);
+	return offload_group(m->f, m->w, &asked, ranks);
+}
+
+static const char *leave(struct message *m)
+{
+	uint32_t id = get_le32(&m->v);
+
+	get_le32(&m->v);
+	return offload_leave(m->f, m->w, id);
 }
 
 static const char *post_send(struct message *m)
@@ -213,7 +277,7 @@ static const char *post_send(struct message *m)
 
 static const char *post_recv(struct message *m)
 {
-	struct post p = {.qp = get_le32(&m->v), .recv = true};
+	struct post p = {.qp = get_le32(&m->v), .kind = POST_KIND_RECV};
 
 	p.receive.lkey = get_le32(&m->v);
 	p.receive.wr_id = get_le64(&m->v);
@@ -245,7 +309,7 @@ static const char *spend(struct message *m)
 
 	if (duration > DURATION_MAX || m->w->now > (ps_t)DURATION_MAX)
 		return "SPEND: longer than thirteen days";
-	m->w->now += slowed(m->w, duration);
+	busy(m->w, duration);
 	return NULL;
 }
 
@@ -289,12 +353,13 @@ static const char *bye(struct message *m)
 
 static const struct {
 	const char *(*handle)(struct message *m);
-	uint16_t body; /* bytes after the header; CONNECT: at least */
+	uint16_t body; /* bytes after the header; CONNECT, GROUP: at least */
 } commands[] = {
 	[HELLO] = {hello, 8},	      [REGISTER] = {register_region, 16}, [CONNECT] = {connect_qp, 16},
 	[POST_SEND] = {post_send, 56}, [POST_RECV] = {post_recv, 32},	  [COMPUTE] = {compute, 16},
 	[SPEND] = {spend, 8},	      [WAIT] = {wait_records, 16},	  [SYNC] = {sync_ranks, 8},
-	[PROGRESS] = {progress, 0},   [BYE] = {bye, 0},
+	[PROGRESS] = {progress, 0},   [BYE] = {bye, 0},		  [GROUP] = {group, 16 + 8 * GROUP_ARGS},
+	[POST_OFFLOAD] = {post_offload, 80}, [LEAVE] = {leave, 8},
 };
 
 static const char *command(struct message *m, struct view *packet, size_t whole)
@@ -309,7 +374,7 @@ static const char *command(struct message *m, struct view *packet, size_t whole)
 		return "command longer than its packet";
 	if (op == 0 || op >= sizeof commands / sizeof commands[0])
 		return "unknown command";
-	if (op == CONNECT ? length - 8u < commands[op].body : length - 8u != commands[op].body)
+	if (op == CONNECT || op == GROUP ? length - 8u < commands[op].body : length - 8u != commands[op].body)
 		return "command of a wrong length";
 	if (m->w->state == WORKER_ABSENT && op != HELLO)
 		return "HELLO must come first";
@@ -344,17 +409,26 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 	clock_workers_changed(f);
 }
 
+/* post_free() - Give a post back */
+void post_free(struct post *p)
+{
+	if (p->kind == POST_KIND_OFFLOAD)
+		free(p->offload);
+	free(p);
+}
+
 /* worker_doorbell() - A posted request has reached the NIC */
 void worker_doorbell(struct fabric *f, struct post *p)
 {
 	struct qp *q = qp_find(p->w->nic, p->qp);
 
 	p->w->posts_under_way--;
-	if (p->recv)
-		qp_post_recv(f, q, &p->receive);
-	else
-		qp_post_send(f, q, &p->send);
-	free(p);
+	switch (p->kind) {
+	case POST_KIND_SEND: qp_post_send(f, q, &p->send); break;
+	case POST_KIND_RECV: qp_post_recv(f, q, &p->receive); break;
+	case POST_KIND_OFFLOAD: offload_post(f, p->w, p->qp, p->offload); break;
+	}
+	post_free(p);
 }
 
 /* worker_readable() - Take in what a worker has sent */

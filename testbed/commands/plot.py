@@ -4,54 +4,92 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-KINDS = ("queue", "rate", "pauses", "fct", "sweep")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = ("queue", "rate", "pauses", "fct", "sweep", "speedup", "heat", "times", "host", "sent")
+_PICTURES = (".svg", ".png")
 
 
 @click.command()
-@click.argument("run")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN..")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: KIND.svg)."
 )
 @click.option("--figure", "figures", multiple=True, metavar="NAME", help="sweep: a figure of the table; may repeat.")
-def command(run: str, kind: str, out: Path | None, figures: tuple[str, ...]) -> None:
+@click.option("--baseline", metavar="ALGORITHM", help="speedup, heat: what the others are compared with (the first).")
+@click.option("--over", metavar="KEY", help="speedup .. sent: size, ranks, or a swept key, such as rate.")
+def command(
+    runs: tuple[str, ...],
+    kind: str,
+    out: Path | None,
+    figures: tuple[str, ...],
+    baseline: str | None,
+    over: str | None,
+) -> None:
     """Draw RUN, a run folder: queue, rate and pauses over time (of runs with `measure: {sample: ..}`), slowdowns of
-    flows by size (fct), or the figures of a sweep.
+    flows by size (fct), or the figures of a sweep. Of one or several runs and sweeps: algorithms compared by their
+    speedup over a baseline, by the same as a heat map, by times, host time and bytes sent.
 
     \b
     Examples:
       testbed plot results/runs/20260101-120000-fairness rate -o rate.png
       testbed plot results/runs/20260101-120000-incast sweep --figure goodput_Gbps --figure slowdown_p99
+      testbed plot results/runs/*-ring-* speedup --baseline ring --over ranks
     """
-    from results import StoreError, load
+    from results import StoreError
     from results import plots as drawing
     from testbed.errors import InputError
-    from testbed.sweep import FILE
 
     out = out or Path(f"{kind}.svg")
-    if out.suffix not in (".svg", ".png"):
+    if out.suffix not in _PICTURES:
         raise InputError(f"{out}: pictures are .svg or .png", "command line: --out")
     try:
-        if kind == "sweep":
-            path = Path(run) / FILE
-            if not path.exists():
-                raise InputError("this is no sweep's folder", run, "a sweep is an experiment with `sweep:`")
-            told = json.loads(path.read_text())
-            names = list(figures) or ["goodput_Gbps"]
-            known = sorted({k for p in told["points"] for k, v in p.items() if isinstance(v, int | float)})
-            if unknown := [n for n in names if n not in known]:
-                raise InputError(
-                    f"no point has a figure called {unknown[0]!r}", "command line", f"there are {', '.join(known)}"
-                )
-            picture = drawing.sweep(told["name"], told["keys"], told["points"], names)
-        else:
-            picture = drawing.PLOTS[kind].draw(load(run))
+        picture = _picture(runs, kind, figures, baseline, over)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
     except drawing.PlotError as error:
-        raise InputError(str(error), run) from None
+        raise InputError(str(error), " ".join(runs)) from None
     drawing.save(picture, out)
     click.echo(str(out))
+
+
+def _picture(
+    runs: tuple[str, ...], kind: str, figures: tuple[str, ...], baseline: str | None, over: str | None
+) -> Figure:
+    from results import load
+    from results.comparison import COMPARISONS, collect
+    from results.plots import PLOTS
+    from testbed.errors import InputError
+
+    if kind in COMPARISONS:
+        compared: Figure = COMPARISONS[kind].draw(collect([Path(run) for run in runs]), baseline, over)
+        return compared
+    if len(runs) > 1:
+        raise InputError(f"{kind} draws one run", "command line", f"several go with {', '.join(COMPARISONS)}")
+    if kind == "sweep":
+        return _sweep(Path(runs[0]), figures)
+    picture: Figure = PLOTS[kind].draw(load(runs[0]))
+    return picture
+
+
+def _sweep(folder: Path, figures: tuple[str, ...]) -> Figure:
+    from results.comparison import SWEEP
+    from results.plots import sweep
+    from testbed.errors import InputError
+
+    if not (folder / SWEEP).exists():
+        raise InputError("this is no sweep's folder", str(folder), "a sweep is an experiment with `sweep:`")
+    told = json.loads((folder / SWEEP).read_text())
+    names = list(figures) or ["goodput_Gbps"]
+    known = sorted({k for p in told["points"] for k, v in p.items() if isinstance(v, int | float)})
+    if unknown := [n for n in names if n not in known]:
+        raise InputError(
+            f"no point has a figure called {unknown[0]!r}", "command line", f"there are {', '.join(known)}"
+        )
+    return sweep(told["name"], told["keys"], told["points"], names)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed, instead of the experiment's.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+@click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
-def command(file: str, out: str | None, seed: int | None, settings: tuple[str, ...], as_json: bool) -> None:
+def command(file: str, out: str | None, seed: int | None, settings: tuple[str, ...], host: bool, as_json: bool) -> None:
     """Run the experiment in FILE: build its fabric, run its workload, store and show what was measured.
 
     \b
@@ -47,13 +48,13 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
             click.echo(json.dumps({"error": failure.to_dict(), "run": str(failure.folder)}))
             sys.exit(failure.exit_code)
         if failure.results:
-            _show(failure.folder)
+            _show(failure.folder, host)
         click.echo(f"What was measured until then is in {failure.folder}", err=True)
         raise
     if as_json:
         click.echo(json.dumps(result.to_dict()))
     else:
-        _show(result.folder)
+        _show(result.folder, host)
 
 
 def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
@@ -69,8 +70,8 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
         show(of_sweep(experiment.name, str(folder), rows), wide=True)
 
 
-def _show(folder: Path) -> None:
+def _show(folder: Path, host: bool) -> None:
     from results import load
     from testbed.table import of_run, show
 
-    show(of_run(load(folder)))
+    show(of_run(load(folder), host=host))

@@ -40,8 +40,9 @@ def _load(run: str) -> Run:
 
 @command.command("run")
 @click.argument("run")
+@click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print what `testbed run --json` printed.")
-def show_run(run: str, as_json: bool) -> None:
+def show_run(run: str, host: bool, as_json: bool) -> None:
     """Show the figures of RUN: a run folder, or its name in results/runs.
 
     \b
@@ -53,7 +54,7 @@ def show_run(run: str, as_json: bool) -> None:
 
     loaded = _load(run)
     if not as_json:
-        show(of_run(loaded))
+        show(of_run(loaded, host=host))
     elif loaded.summary:
         click.echo(json.dumps(loaded.summary))
     else:

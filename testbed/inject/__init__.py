@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from testbed.inject import cable, congestion, forwarding, host, loss, queue
+from testbed.inject import cable, congestion, forwarding, host, loss, offload, queue
 from testbed.inject.base import CannotInject, Fault, Place, Primitive, resolve
 from testbed.spec.explain import explain
 from testbed.spec.types import unknown
@@ -24,6 +24,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Cables": cable.FAULTS,
     "Queues": queue.FAULTS,
     "Forwarding": forwarding.FAULTS,
+    "Offloads": offload.FAULTS,
     "Hosts": host.FAULTS,
     "Congestion": congestion.FAULTS,
 }

@@ -54,6 +54,22 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
     return {**schema, "description": kind.summary}
 
 
+def asks_for_accelerators(value: Any) -> bool:
+    """Whether an experiment's workload, as written, has an algorithm that adds up in switches."""
+    steps = value.get("workload") if isinstance(value, dict) else None
+    if not isinstance(steps, list):
+        return False
+    named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
+    return any(
+        isinstance(c, str)
+        and isinstance(a, str)
+        and c in collectives()
+        and a in algorithms(c)
+        and collective(c, a).accelerators
+        for c, a in named
+    )
+
+
 def routings() -> list[str]:
     from controllers.routes import ROUTINGS
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,8 +16,11 @@ from testbed.spec.model import Experiment
 MAX_PROBLEMS = 20
 
 
-def load(path: str | Path) -> Experiment:
-    """Read and validate an experiment file.  Raises InputError; touches nothing but the file."""
+def load(path: str | Path, defaults: Mapping[str, Any] | None = None) -> Experiment:
+    """Read and validate an experiment file; `defaults` are keys that it may leave out although they are required.
+
+    Raises InputError; touches nothing but the file.
+    """
     name = str(path)
     try:
         with open(path, "rb") as file:
@@ -33,10 +38,12 @@ def load(path: str | Path) -> Experiment:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise InputError("not UTF-8 text", f"{name}:{line}") from None
-    return loads(text, name, Path(path).parent)
+    return loads(text, name, Path(path).parent, defaults)
 
 
-def loads(text: str, name: str = "experiment", directory: Path = Path()) -> Experiment:
+def loads(
+    text: str, name: str = "experiment", directory: Path = Path(), defaults: Mapping[str, Any] | None = None
+) -> Experiment:
     """As `load`, from text; `name` stands for the file in messages, `directory` is where relative paths start."""
     try:
         document = positions.read(text)
@@ -46,7 +53,7 @@ def loads(text: str, name: str = "experiment", directory: Path = Path()) -> Expe
         what = "an experiment is a mapping of keys to values"
         raise InputError(what, f"{name}:1", "start from experiments/quickstart.yaml")
     try:
-        return Experiment.model_validate(document.data, context={"directory": directory})
+        return Experiment.model_validate({**(defaults or {}), **document.data}, context={"directory": directory})
     except ValidationError as error:
         explained = explain(error, Experiment, document.value)
         found = sorted(((document.line(path), path, what, hint) for path, what, hint in explained), key=lambda p: p[0])

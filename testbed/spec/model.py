@@ -142,6 +142,16 @@ class Watchdog(Model):
     )
 
 
+class Accelerator(Model):
+    slots: int = Field(default=1024, ge=1, le=65535, description="aggregation slots, shared by all jobs")
+    elements: int = Field(default=256, ge=1, le=2250, description="int32 elements that it adds of one packet, at most")
+    fan_in: int = Field(default=64, ge=1, le=64, description="bits of a slot's bitmap: contributors to a switch")
+    rate: Rate | None = Field(
+        default=None, gt=0, le=10**15, description="between pipeline and accelerator (null: that of all ports together)"
+    )
+    latency: Time = default("0ns", "of the accelerator, besides a second pass through the switch", le=10**9)
+
+
 class Switch(Model):
     latency: Time = default("500ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
     buffer: Size = default("32MB", "packet buffer of a switch, shared by its ports", gt=0)
@@ -163,6 +173,10 @@ class Switch(Model):
     ecn: Ecn | None = Field(default_factory=Ecn, description="marking of frames in long queues (null: none)")
     scheduler: Scheduler = Field(default_factory=Scheduler, description="which class goes first")
     watchdog: Watchdog | None = Field(default_factory=Watchdog, description="what ends a pause storm (null: nothing)")
+    accelerator: Accelerator | None = Field(
+        default=None,
+        description="in-network aggregation on every switch (null: none; left out: if the workload asks for it)",
+    )
 
 
 class Pcie(Model):
@@ -380,6 +394,9 @@ class Costs(Model):
     post: Time = default("100ns", "host time to post one work request", le=MAX_TIME)
     reduce: Rate = default("800Gbps", "speed at which a host adds up received data", gt=0, le=MAX_RATE)
     wake: Time = default("0ns", "host time to notice a completion", le=MAX_TIME)
+    convert: Rate = default(
+        "1600Gbps", "speed at which a host turns floating into fixed point, and back", gt=0, le=10**15
+    )
 
 
 class Measure(Model):
@@ -443,6 +460,17 @@ class Experiment(Model):
                 raise fault("there is nothing to sweep over", "name at least one value", [key])
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accelerators_where_asked_for(cls, value: Any) -> Any:
+        if not known.asks_for_accelerators(value):
+            return value
+        fabric = value.get("fabric")
+        switch = fabric.get("switch", {}) if isinstance(fabric, dict) else None
+        if not isinstance(switch, dict) or "accelerator" in switch:
+            return value
+        return {**value, "fabric": {**fabric, "switch": {**switch, "accelerator": {}}}}
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         try:
@@ -454,10 +482,14 @@ class Experiment(Model):
         return self
 
     def build_fabric(self) -> Fabric:
-        """The topology's graph, without scale-up domains where the experiment has none."""
+        """The topology's graph; without scale-up domains where the experiment has none, with accelerators if it has."""
         topology = self.fabric.topology
         fabric = topology.with_complexes() if self.fabric.nic.complex else topology._fabric
-        return fabric if self.fabric.scale_up else replace(fabric, scale_up=())
+        if not self.fabric.scale_up:
+            fabric = replace(fabric, scale_up=())
+        if self.fabric.switch.accelerator:
+            fabric = replace(fabric, switches=tuple(replace(s, accelerator=True) for s in fabric.switches))
+        return fabric
 
     def resolved(self) -> dict[str, Any]:
         """Plain data as in the file with every default written out; loading it gives this experiment again."""

@@ -51,8 +51,10 @@ class CollectiveStep(Model):
     )
     fusion: int | None = Field(default=None, ge=1, le=32, description="likewise: blocks in a message, at most (4)")
     slots: int | None = Field(
-        default=None, ge=1, le=1 << 16, description="likewise: messages under way at a time, for each rank (256)"
-    )
+        default=None, ge=1, le=65535,
+        description="likewise: messages under way at a time, for each rank (256); "
+        "in_network: slots that it asks for (null: rate x round trip)",
+    )  # fmt: skip
     spot: int | None = Field(
         default=None,
         ge=1,
@@ -64,6 +66,9 @@ class CollectiveStep(Model):
         description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share); "
         "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
     )  # fmt: skip
+    timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None, description="in_network: without a result for so long, contribute again (100us)"
+    )
 
     @model_validator(mode="before")
     @classmethod

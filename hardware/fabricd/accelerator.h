@@ -1,0 +1,31 @@
+/* Accelerators: aggregation units on a port of a switch. */
+#ifndef ACCELERATOR_H
+#define ACCELERATOR_H
+
+#include "offload.h"
+
+#define FAN_IN_MAX 64 /* bits of a slot's bitmap */
+
+struct program;
+
+struct accelerator {
+	struct node n;
+	struct port port;
+	struct cable cable; /* to the switch's last port */
+	struct sw *sw;
+	uint32_t ip, slots, elements, fan_in; /* what there is: slots of so many elements, in two versions */
+	uint32_t slots_free, slots_used_max;
+	struct program *programs;
+	uint64_t contributions, duplicates, stale, completed, answered, unknown;
+};
+
+bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, const json_t *o);
+void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *fr);
+const char *accelerator_program(struct fabric *f, const json_t *request);
+void accelerators_release(struct fabric *f, uint32_t job);
+json_t *accelerator_json(const struct accelerator *a);
+void accelerator_free(struct accelerator *a);
+
+void mac_of(uint32_t ip, uint8_t mac[6]);
+
+#endif

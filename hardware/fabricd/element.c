@@ -1,0 +1,108 @@
+/* Elements of vectors: their sizes, floating-point ones as float32, and as fixed point. */
+#include <math.h>
+#include <string.h>
+
+#include "offload.h"
+
+const uint8_t element_bytes[ELEMENTS] = {[EL_FLOAT32] = 4, [EL_FLOAT16] = 2, [EL_BFLOAT16] = 2, [EL_INT32] = 4};
+
+static float from_half(uint16_t h)
+{
+	_Float16 x;
+
+	memcpy(&x, &h, sizeof x);
+	return (float)x;
+}
+
+static uint16_t to_half(float x)
+{
+	_Float16 h = (_Float16)x;
+	uint16_t bits;
+
+	memcpy(&bits, &h, sizeof bits);
+	return bits;
+}
+
+/* bfloat16: the upper half of a float32, rounded to even */
+static uint16_t to_bfloat(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof bits);
+	if ((bits & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(bits >> 16 | 0x40); /* not a number stays one */
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* element_get() - Floating-point element @i as float32 */
+float element_get(enum element e, const uint8_t *at, size_t i)
+{
+	float x = 0;
+	uint16_t h;
+	uint32_t bits;
+
+	if (e == EL_FLOAT32) {
+		memcpy(&x, at + 4 * i, sizeof x);
+		return x;
+	}
+	memcpy(&h, at + 2 * i, sizeof h);
+	if (e == EL_FLOAT16)
+		return from_half(h);
+	bits = (uint32_t)h << 16;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+/* element_put() - Write float32 @x as floating-point element @i */
+void element_put(enum element e, uint8_t *at, size_t i, float x)
+{
+	uint16_t h;
+
+	if (e == EL_FLOAT32) {
+		memcpy(at + 4 * i, &x, sizeof x);
+		return;
+	}
+	h = e == EL_FLOAT16 ? to_half(x) : to_bfloat(x);
+	memcpy(at + 2 * i, &h, sizeof h);
+}
+
+/* element_exponent() - The largest binary exponent of any element: all are smaller than 2 to that power */
+int element_exponent(enum element e, const uint8_t *at, size_t count)
+{
+	uint32_t most = 0;
+	float x;
+	int exponent;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits;
+		x = element_get(e, at, i);
+		memcpy(&bits, &x, sizeof bits);
+		bits &= 0x7fffffff; /* without its sign; larger numbers have larger bits, infinities and NaN the largest */
+		most = bits > most ? bits : most;
+	}
+	if (!most)
+		return EXPONENT_ZERO;
+	if (most >= 0x7f800000)
+		return EXPONENT_BAD;
+	memcpy(&x, &most, sizeof x);
+	frexpf(x, &exponent);
+	return exponent;
+}
+
+/* element_to_fixed() - Elements times 2^shift, to the nearest integer; the caller knows that they fit */
+void element_to_fixed(enum element e, const uint8_t *at, size_t count, int shift, int32_t *to)
+{
+	double scale = ldexp(1, shift);
+
+	for (size_t i = 0; i < count; i++)
+		to[i] = (int32_t)lrint((double)element_get(e, at, i) * scale);
+}
+
+/* element_from_fixed() - The way back, divided once more */
+void element_from_fixed(enum element e, uint8_t *at, size_t count, int shift, double divisor, const int32_t *from)
+{
+	double scale = ldexp(1, -shift);
+
+	for (size_t i = 0; i < count; i++)
+		element_put(e, at, i, (float)(from[i] * scale / divisor));
+}

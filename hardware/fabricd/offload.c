@@ -1,0 +1,457 @@
+/* Groups of ranks whose collectives are offloaded
+ *
+ * Theory of Operation
+ *
+ * Every member calls with the same tag, kind, ranks and arguments.  When the last
+ * has called, the kind may have to ask the controller (event `job`): it places
+ * trees, installs flows and groups, programs accelerators over the control socket,
+ * and answers with what it grants, or why not.  The clock stands still meanwhile;
+ * what was granted holds `reaction` later, when all members are told.  A refusal is
+ * told likewise: the workers then do it themselves.
+ *
+ * A job's number is given in emulated time, so it is the same in every run (calls
+ * that come at one time are told apart by tag and first rank), and never again.
+ *
+ * Requests go by doorbell, as those of queue pairs do.  When a member's work cannot
+ * be done any more (nothing answers), every member learns it by a record, once.
+ *
+ * A group ends when its last member has left it or is lost.
+ */
+#include "offload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "accelerator.h"
+#include "bytes.h"
+
+static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
+	[OFFLOAD_AGGREGATE] = &aggregate_ops,
+};
+
+static bool same(const struct group *g, const struct group *o, const uint32_t *ranks)
+{
+	if (g->state != GROUP_GATHERING || g->ops != o->ops || g->tag != o->tag || g->count != o->count ||
+	    memcmp(g->args, o->args, sizeof g->args))
+		return false;
+	for (uint32_t i = 0; i < g->count; i++)
+		if (g->member[i].nic->rank != ranks[i])
+			return false;
+	return true;
+}
+
+static struct group *group_new(struct fabric *f, const struct group *like, const uint32_t *ranks)
+{
+	struct group *g = calloc(1, sizeof *g + like->count * sizeof(struct member)), **at = &f->groups;
+
+	if (!g)
+		abort();
+	*g = *like;
+	for (uint32_t i = 0; i < g->count; i++)
+		g->member[i] = (struct member){.source.ops = g->ops->tx, .group = g, .nic = &f->nics[ranks[i]], .index = i};
+	while (*at)
+		at = &(*at)->next;
+	*at = g;
+	return g;
+}
+
+/* offload_group() - A rank calls for a group
+ * @asked:	Kind (in `id`), tag, count and arguments; cookie of the caller in `called`
+ * @ranks:	Its members
+ *
+ * Return: NULL, or what is wrong
+ */
+const char *offload_group(struct fabric *f, struct worker *w, const struct group *asked, const uint32_t *ranks)
+{
+	struct group like = {.tag = asked->tag, .count = asked->count}, *g = f->groups;
+	struct member *m = NULL;
+	uint32_t groups = 0;
+
+	if (asked->id >= OFFLOAD_KINDS || !kinds[asked->id])
+		return "GROUP: unknown kind";
+	like.ops = kinds[asked->id];
+	memcpy(like.args, asked->args, sizeof like.args);
+	if (like.count < 2 || like.count > GROUP_MEMBERS_MAX)
+		return "GROUP: from 2 to 4096 members";
+	for (uint32_t i = 0; i < like.count; i++) {
+		if (ranks[i] >= f->nic_count)
+			return "GROUP: no such rank";
+		for (uint32_t k = 0; k < i; k++)
+			if (ranks[k] == ranks[i])
+				return "GROUP: a rank twice";
+	}
+	const char *wrong = like.ops->check(f, &like);
+	if (wrong)
+		return wrong;
+	for (; g && !same(g, &like, ranks); g = g->next)
+		groups++;
+	if (!g && groups >= GROUPS_MAX)
+		return "GROUP: more than 4096";
+	if (!g)
+		g = group_new(f, &like, ranks);
+	for (uint32_t i = 0; i < g->count; i++)
+		if (g->member[i].nic == w->nic)
+			m = &g->member[i];
+	if (!m || m->called)
+		return "GROUP: not a member, or twice with one tag";
+	m->called = true;
+	m->cookie = asked->called;
+	w->connecting++;
+	if (w->now > g->t)
+		g->t = w->now;
+	if (++g->called == g->count) {
+		g->state = GROUP_ASKING;
+		event_add(f, g->t, EV_GROUP, 0, 0, 0, (uint64_t)g->tag << 16 | ranks[0], g, 0);
+	}
+	return NULL;
+}
+
+static void open_later(struct fabric *f, struct group *g)
+{
+	g->state = GROUP_OPENING;
+	event_add(f, f->clock.now + f->reaction, EV_GROUP_OPEN, 0, 0, 0, g->id, g, 0);
+}
+
+static json_t *job_json(const struct fabric *f, const struct group *g, const char *event)
+{
+	json_t *ranks = json_array(), *args = json_array(), *pools = json_object();
+
+	for (uint32_t i = 0; i < g->count; i++)
+		json_array_append_new(ranks, json_integer(g->member[i].nic->rank));
+	for (int i = 0; i < GROUP_ARGS; i++)
+		json_array_append_new(args, json_integer((json_int_t)g->args[i]));
+	for (uint32_t i = 0; i < f->accelerator_count; i++)
+		json_object_set_new(pools, f->accelerators[i].sw->n.name, accelerator_json(&f->accelerators[i]));
+	return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o}", "event", event, "job", (int)g->id, "kind", g->ops->name,
+			 "ranks", ranks, "args", args, "accelerators", pools, "time_ns", ns_json(f->clock.now));
+}
+
+/* Tell the controller, and stand still until it has answered.  Return: the event's id, 0 if there is no controller */
+static uint64_t tell(struct fabric *f, const struct group *g, const char *event)
+{
+	uint64_t id = ++f->last_port_event;
+	bool told = false;
+
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, "controller")) {
+			json_t *o = job_json(f, g, event);
+			json_object_set_new(o, "id", json_integer((json_int_t)id));
+			control_send(f, c, o);
+			told = true;
+		}
+	if (told)
+		clock_hold(f, id, false);
+	return told ? id : 0;
+}
+
+/* offload_ask() - All members of a group have called: give it its number, and ask the controller if it has to agree */
+void offload_ask(struct fabric *f, struct group *g)
+{
+	g->id = ++f->last_job & PSN_MASK;
+	if (g->ops->asks) {
+		g->asked = tell(f, g, "job");
+		if (!g->asked)
+			snprintf(g->reason, sizeof g->reason, "there is no controller");
+	}
+	if (!g->asked)
+		open_later(f, g);
+}
+
+/* offload_answered() - The controller has answered a `job` event
+ * Return: NULL, or what is wrong with the answer
+ */
+const char *offload_answered(struct fabric *f, uint64_t event, const json_t *answer)
+{
+	struct group *g = f->groups;
+	const char *reason = json_string_value(json_object_get(answer, "refused"));
+
+	while (g && (g->state != GROUP_ASKING || g->asked != event))
+		g = g->next;
+	if (!g)
+		return "settled: job: no job waits for that event";
+	if (g->reason[0])
+		accelerators_release(f, g->id);
+	else if (reason)
+		snprintf(g->reason, sizeof g->reason, "%s", reason);
+	else
+		g->granted = json_deep_copy(answer);
+	open_later(f, g);
+	return NULL;
+}
+
+/* offload_refuse() - What the controller has planned for a job cannot be */
+void offload_refuse(struct fabric *f, uint32_t job, const char *why)
+{
+	for (struct group *g = f->groups; g; g = g->next)
+		if (job && g->id == job && g->state == GROUP_ASKING)
+			snprintf(g->reason, sizeof g->reason, "%s", why);
+}
+
+/* offload_say() - Tell a controller that has just come which jobs there are */
+void offload_say(struct fabric *f, struct control_conn *c)
+{
+	for (struct group *g = f->groups; g; g = g->next) {
+		if (!g->granted)
+			continue;
+		json_t *o = job_json(f, g, "job");
+		json_object_set_new(o, "id", json_integer((json_int_t)++f->last_port_event));
+		json_object_set(o, "granted", g->granted);
+		control_send(f, c, o);
+	}
+}
+
+/* offload_unanswered() - The controller does not answer: whatever was asked is refused */
+void offload_unanswered(struct fabric *f)
+{
+	for (struct group *g = f->groups; g; g = g->next)
+		if (g->state == GROUP_ASKING && g->asked) {
+			snprintf(g->reason, sizeof g->reason, "the controller does not answer");
+			open_later(f, g);
+		}
+}
+
+static void ended(struct fabric *f, struct group *g);
+
+/* offload_open() - Tell the members that their group is open, or was refused */
+void offload_open(struct fabric *f, struct group *g)
+{
+	const char *wrong = g->reason[0] ? g->reason : g->ops->open(f, g);
+
+	if (wrong && wrong != g->reason)
+		snprintf(g->reason, sizeof g->reason, "%s", wrong);
+	g->state = wrong ? GROUP_REFUSED : GROUP_OPEN;
+	json_t *said = g->granted ? json_copy(g->granted) : json_object();
+	json_object_del(said, "parents"); /* as long as the list of ranks */
+	json_object_update_new(said, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
+					       (int)g->count, "refused", g->reason));
+	control_event(f, "group", said);
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct member *m = &g->member[i];
+		if (m->left)
+			continue;
+		m->nic->worker->connecting--;
+		worker_record(f, m->nic->worker,
+			      &(struct record){.kind = REC_GROUP,
+					       .wr_id = m->cookie,
+					       .t = f->clock.now,
+					       .qp = g->id,
+					       .imm = (uint32_t)json_integer_value(group_granted(g, "slots")),
+					       .bytes = strlen(g->reason)});
+	}
+	ended(f, g);
+}
+
+static bool busy(const struct group *g)
+{
+	return g->state == GROUP_ASKING || g->state == GROUP_OPENING;
+}
+
+static void group_free(struct fabric *f, struct group *g)
+{
+	struct group **at = &f->groups;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	for (uint32_t i = 0; i < g->count && g->ops->tx; i++)
+		for (int k = 0; k < 2; k++)
+			nic_tx_forget(&g->member[i].nic->tx[k], &g->member[i].source);
+	if (g->state == GROUP_OPEN)
+		g->ops->close(f, g);
+	json_decref(g->granted);
+	free(g);
+}
+
+static void ended(struct fabric *f, struct group *g)
+{
+	if (g->left < g->called || busy(g))
+		return;
+	if (g->asked && g->granted) {
+		accelerators_release(f, g->id);
+		tell(f, g, "job_closed");
+	}
+	group_free(f, g);
+}
+
+/* offload_left() - A member is no longer there; with the last one the group ends */
+void offload_left(struct fabric *f, struct member *m)
+{
+	m->group->left++;
+	ended(f, m->group);
+}
+
+static void leave(struct fabric *f, struct worker *w, struct member *m)
+{
+	struct group *g = m->group;
+	ps_t t = w->now > f->clock.now ? w->now : f->clock.now;
+
+	m->left = true;
+	event_add(f, t, EV_GROUP_LEFT, m->nic->n.index, 0, 0, g->id, m, 0);
+}
+
+static struct member *mine(struct group *g, const struct nic *n)
+{
+	for (uint32_t i = 0; i < g->count; i++)
+		if (g->member[i].nic == n)
+			return &g->member[i];
+	return NULL;
+}
+
+/* offload_reason() - Why a group was refused, "" if it was not */
+const char *offload_reason(struct fabric *f, uint32_t id)
+{
+	for (struct group *g = f->groups; g; g = g->next)
+		if (g->id == id)
+			return g->reason;
+	return "";
+}
+
+/* offload_member() - The NIC's part of an open group, or NULL */
+struct member *offload_member(struct fabric *f, const struct nic *n, uint32_t id)
+{
+	for (struct group *g = f->groups; g; g = g->next)
+		if (g->id == id && g->state == GROUP_OPEN)
+			return mine(g, n);
+	return NULL;
+}
+
+/* offload_leave() - A rank leaves a group
+ * Return: NULL, or what is wrong
+ */
+const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id)
+{
+	for (struct group *g = f->groups; g; g = g->next) {
+		struct member *m = id && g->id == id ? mine(g, w->nic) : NULL;
+		if (!m || m->left || (g->state != GROUP_OPEN && g->state != GROUP_REFUSED))
+			continue;
+		leave(f, w, m);
+		return NULL;
+	}
+	return "LEAVE: no such group, or left already";
+}
+
+/* offload_lost() - A rank is gone: it leaves everything that it was a member of, or had called for */
+void offload_lost(struct fabric *f, struct worker *w)
+{
+	for (struct group *g = f->groups; g; g = g->next) {
+		struct member *m = mine(g, w->nic);
+		if (m && m->called && !m->left)
+			leave(f, w, m);
+	}
+}
+
+/* offload_check() - Return: NULL, or what is wrong with a request to a group */
+const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
+{
+	struct member *m = offload_member(f, w->nic, id);
+
+	if (!m || m->left)
+		return "POST_OFFLOAD: no such group, or not open";
+	return m->group->ops->check_wr(m, wr);
+}
+
+/* offload_post() - A request has reached the NIC */
+void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
+{
+	struct member *m = offload_member(f, w->nic, id);
+
+	if (m && !m->left)
+		m->group->ops->post(f, m, wr);
+}
+
+/* offload_receive() - A packet of an offload has come in at a NIC
+ * Return: false if it is for nobody here
+ */
+bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr)
+{
+	struct member *m = offload_member(f, n, pkt->dst_qp);
+
+	return m && !m->left && m->group->ops->receive(f, m, pkt, fr);
+}
+
+/* offload_later() - A member sets something for itself
+ * @what:	Tells it apart from everything else that the NIC has set for the same time
+ */
+void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what)
+{
+	event_add(f, t, EV_OFFLOAD, m->nic->n.index, 0, m->group->id & 0xffff, what, m->nic, m->group->id);
+}
+
+/* offload_due() - Has what a NIC's part of a group has set for itself still to happen? */
+bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t what)
+{
+	const struct member *m = offload_member(f, n, (uint32_t)id);
+
+	return m && m->group->ops->due(m, what);
+}
+
+/* offload_event() - Its time has come */
+void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what)
+{
+	struct member *m = offload_member(f, n, (uint32_t)id);
+
+	m->group->ops->event(f, m, t, what);
+}
+
+/* offload_done() - A request has ended
+ * @t:		When the worker can see it
+ */
+void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t)
+{
+	worker_record(f, m->nic->worker,
+		      &(struct record){.kind = REC_OFFLOADED,
+				       .status = status,
+				       .wr_id = wr_id,
+				       .t = t,
+				       .qp = m->group->id,
+				       .bytes = bytes});
+}
+
+/* The switch that has dropped, for want of a rule, a frame of the job last, or NULL */
+static const char *dropped_at(const struct fabric *f, const struct group *g)
+{
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
+			const struct dropped *d = f->switches[i].n.ports[k].last_drop[DROP_FORWARDING];
+			struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
+			view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
+			uint8_t opcode = get_u8(&v);
+			view_take(&v, 3);
+			if ((get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode))
+				return f->switches[i].n.name;
+		}
+	return NULL;
+}
+
+/* offload_failed() - A member's work cannot be done: all members are told
+ * @why:	What the member has seen
+ */
+void offload_failed(struct fabric *f, struct member *m, const char *why)
+{
+	struct group *g = m->group;
+	const char *at = dropped_at(f, g);
+
+	if (m->failed)
+		return;
+	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
+	control_event(f, "group_failed",
+		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
+				"reason", g->reason));
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct member *o = &g->member[i];
+		if (!o->failed && !o->left)
+			worker_record(f, o->nic->worker,
+				      &(struct record){.kind = REC_GROUP_FAILED,
+						       .wr_id = m->nic->rank,
+						       .t = f->clock.now,
+						       .qp = g->id,
+						       .bytes = strlen(g->reason)});
+		o->failed = true;
+	}
+}
+
+void offload_free(struct fabric *f)
+{
+	while (f->groups)
+		group_free(f, f->groups);
+}

@@ -1,0 +1,1 @@
+"""`testbed bench`: one collective over a ladder of sizes and several algorithms, with nccl-tests' options and table."""

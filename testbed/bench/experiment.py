@@ -1,0 +1,206 @@
+"""From bench's options to an experiment: one fabric, and a step for each algorithm, type, reduction and root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.bench import sizes as notation
+from testbed.bench.presets import PRESETS
+from testbed.errors import InputError
+from testbed.spec.types import unknown
+from topologies.ring_order import ring_order
+from workloads.registry import DTYPES, OPS, Collective, UnknownCollective, algorithms, find, names
+
+if TYPE_CHECKING:
+    from testbed.spec import Experiment
+
+USUAL_BYTES = 32 << 20
+RANKS = 8  # of a preset, if -g is not given
+_INLINE = "command line: --topology"
+_TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; texts as they were written."""
+
+    collective: str
+    algorithms: Sequence[str] = ()
+    begin: str | None = None
+    end: str | None = None
+    factor: int | None = None
+    increment: str | None = None
+    ranks: int | None = None
+    iterations: int = 1
+    warmup: int = 0
+    check: int = 1
+    dtype: str = "float32"
+    op: str | None = None
+    root: str | None = None
+    topology: str = "star"
+    cc: str | None = None
+    seed: int | None = None
+    settings: Sequence[str] = ()
+
+
+def experiment(options: Options) -> Experiment:
+    """The experiment that measures it all. Raises InputError, which names the option at fault."""
+    from testbed.overrides import override
+    from testbed.spec import loads
+
+    entries = _entries(options)
+    base, ranks = _fabric(options, entries)
+    document = base.resolved() | {"sweep": {}, "workload": list(_steps(options, entries, base, ranks))}
+    largest = max(size for step in document["workload"] for size in step["sizes"])
+    document["workload"] = [{**s, "sizes": [f"{size}B" for size in s["sizes"]]} for s in document["workload"]]
+    # Vector and staging, and what Python and numpy need besides.
+    document["workers"]["memory"] = f"{max(base.workers.memory, 3 * largest + (256 << 20))}B"
+    if options.cc is not None:
+        document["transport"]["cc"] = options.cc
+    if options.seed is not None:
+        document["seed"] = options.seed
+    try:
+        made = loads(json.dumps(document), "command line")
+    except InputError as error:  # a line of a text that nobody wrote
+        where = error.where.replace("command line:1", "command line").replace("transport.cc", "--cc")
+        raise InputError(error.what, where, error.hint, error.also) from None
+    return override(made, options.settings)
+
+
+def _entries(options: Options) -> list[Collective]:
+    """The registry's entry of every algorithm that was asked for."""
+    if options.collective not in names():
+        raise InputError(*_place(unknown("collective", options.collective, names()), "COLLECTIVE"))
+    found: list[Collective] = []
+    for algorithm in options.algorithms or algorithms(options.collective)[:1]:
+        try:
+            found.append(find(options.collective, algorithm))
+        except UnknownCollective as error:
+            raise InputError(error.what, "command line: --algorithm", error.hint) from None
+    if len(set(found)) < len(found):
+        raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
+    return found
+
+
+def _fabric(options: Options, entries: Sequence[Collective]) -> tuple[Experiment, int]:
+    """An experiment without a workload on the fabric that was asked for, and how many of its ranks take part."""
+    if options.ranks is not None and options.ranks < 2:
+        raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
+    most = min((e.max_ranks for e in entries if e.max_ranks is not None), default=None)
+    base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
+    there = len(base.build_fabric().nics)
+    usual = RANKS if options.topology in PRESETS else there
+    ranks = options.ranks or min(usual, there, most or there)
+    if ranks > there:
+        what = f"{options.topology} has {there} ranks, not {ranks}"
+        raise InputError(what, "command line: -g", "ask for fewer, or name a larger topology")
+    return base, ranks
+
+
+def _loaded(options: Options, ranks: int) -> Experiment:
+    from testbed.spec import load, loads
+
+    topology, named = options.topology, {"name": f"bench-{options.collective}"}
+    if topology in PRESETS:
+        params = PRESETS[topology].params(ranks)
+        if params is None:
+            fit = [n for n in range(2, ranks + 9) if n != ranks and PRESETS[topology].params(n)]
+            near = sorted(sorted(fit, key=lambda n: abs(n - ranks))[:4])
+            what = f"{ranks} ranks make no {topology}"
+            raise InputError(what, "command line: -g", f"near are {', '.join(map(str, near))}; or name a file")
+        return loads(json.dumps({**named, "fabric": {"topology": {topology: params}}}), "command line")
+    if topology.lstrip().startswith("{"):
+        try:
+            return loads(f"fabric:\n topology: {topology}", _INLINE, defaults=named)
+        except InputError as error:
+            raise InputError(error.what, error.where.replace(f"{_INLINE}:2", _INLINE), error.hint, error.also) from None
+    if not Path(topology).suffix and not Path(topology).exists():
+        what, hint = unknown("topology", topology, list(PRESETS))
+        raise InputError(what, "command line: --topology", f"{hint}; or a YAML file with `fabric:`")
+    return load(topology, named)
+
+
+def _steps(options: Options, entries: Sequence[Collective], base: Experiment, ranks: int) -> list[dict[str, Any]]:
+    return [
+        _step(options, entry, dtype, op, root, base, ranks)
+        for entry in entries
+        for dtype, op, root in product(
+            _types(options.dtype, entry), _ops(options.op, entry), _roots(options.root, entry, ranks)
+        )
+    ]
+
+
+def _step(
+    options: Options, entry: Collective, dtype: str, op: str | None, root: int | None, base: Experiment, ranks: int
+) -> dict[str, Any]:
+    fabric = base.build_fabric()
+    step: dict[str, Any] = {
+        "collective": entry.name,
+        "algorithm": entry.algorithm,
+        "sizes": _sizes(options, DTYPES[dtype]),
+        "dtype": dtype,
+        "op": op,
+        "iterations": options.iterations,
+        "warmup": max(options.warmup, options.check - options.iterations),
+    }
+    if ranks < len(fabric.nics):
+        order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)
+        step["ranks"] = [rank for rank in order if rank < ranks]
+    return step if root is None else {**step, "root": root}
+
+
+def _sizes(options: Options, width: int) -> list[int]:
+    """nccl-tests' defaults are 32M for both ends; the one that is not given gives way to the one that is."""
+    begin = None if options.begin is None else notation.parse(options.begin, "-b")
+    end = None if options.end is None else notation.parse(options.end, "-e")
+    return notation.ladder(
+        min(USUAL_BYTES, end or USUAL_BYTES) if begin is None else begin,
+        max(USUAL_BYTES, begin or USUAL_BYTES) if end is None else end,
+        width,
+        factor=options.factor,
+        increment=None if options.increment is None else notation.parse(options.increment, "-i"),
+    )
+
+
+def _types(text: str, entry: Collective) -> Sequence[str]:
+    if text == "all":
+        return entry.dtypes
+    dtype = _TYPES.get(text, text)
+    if dtype not in entry.dtypes:
+        raise InputError(*_place(unknown("type", text, [*entry.dtypes, "all"]), "-d"))
+    return [dtype]
+
+
+def _ops(text: str | None, entry: Collective) -> Sequence[str | None]:
+    if not entry.ops:
+        if text is not None:
+            raise InputError(f"{entry.name} combines nothing", "command line: -o", "leave -o out")
+        return [None]
+    if text == "all":
+        return entry.ops
+    if text is not None and text not in entry.ops:
+        what, hint = unknown("reduction", text, [*entry.ops, "all"])
+        told = what if text not in OPS else f"{entry.name} by {entry.algorithm} has no reduction {text!r}"
+        raise InputError(told, "command line: -o", hint)
+    return [text or entry.ops[0]]
+
+
+def _roots(text: str | None, entry: Collective, ranks: int) -> Sequence[int | None]:
+    if "root" not in entry.parameters:
+        if text is not None:
+            raise InputError(f"{entry.name} has no root", "command line: -r", "leave -r out")
+        return [None]
+    if text == "all":
+        return range(ranks)
+    if text is not None and not (text.isascii() and text.isdecimal() and int(text[:9]) < ranks):
+        raise InputError(f"{text!r:.20} is no root", "command line: -r", f"a rank from 0 to {ranks - 1}, or all")
+    return [int(text or 0)]
+
+
+def _place(told: tuple[str, str], option: str) -> tuple[str, str, str]:
+    return told[0], f"command line: {option}", told[1]

@@ -1,0 +1,51 @@
+"""Prints bench's table on stdout while the run goes on: a head for each step, its rows, what is below it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from testbed.bench.table import HEAD, HOST, BenchRow, Rows, comparison, footer, preamble, verdict
+from testbed.progress import Progress
+
+if TYPE_CHECKING:
+    from testbed.run import RunResult
+    from testbed.spec import Experiment
+
+
+class Printer:
+    """What has been printed so far; `host`: with columns of what it takes of hosts; `quiet`: rows are only gathered."""
+
+    def __init__(self, experiment: Experiment, shown: Progress, *, host: bool = False, quiet: bool = False) -> None:
+        # A progress bar lets prints to a terminal appear above it; to a file or pipe they go past it.
+        self._stream = None if sys.stdout.isatty() else sys.stdout
+        self._quiet, self._host = quiet, host
+        self._step = -1
+        self.gather = Rows(experiment, shown, self._row)
+        self._say(preamble(experiment))
+
+    @property
+    def rows(self) -> list[BenchRow]:
+        return self.gather.rows
+
+    def end(self, result: RunResult | None = None) -> None:
+        """After the run; `result` None: it failed, and what it said until then stands."""
+        self._end_step()
+        if result is not None:
+            self._say([*comparison(self.rows), *verdict(result)])
+
+    def _row(self, row: BenchRow) -> None:
+        if row.step != self._step:
+            self._end_step()
+            self._step = row.step
+            head = [line + more for line, more in zip(HEAD, HOST, strict=True)] if self._host else HEAD
+            self._say(["#", f"# algorithm: {row.algorithm}", *head])
+        self._say([row.text(self._host)])
+
+    def _end_step(self) -> None:
+        if self._step >= 0:
+            self._say(footer([r for r in self.rows if r.step == self._step]))
+
+    def _say(self, lines: list[str]) -> None:
+        if not self._quiet:
+            print("\n".join(line.rstrip() for line in lines), file=self._stream or sys.stdout, flush=True)

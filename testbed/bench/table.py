@@ -1,0 +1,218 @@
+"""nccl-tests' table, row by row as the measurements come in, and what is said below it.
+
+Every algorithm here works in the caller's vector, which is what nccl-tests calls in-place; the columns for out-of-place
+say N/A, so that what reads nccl-tests' output finds each column where it looks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from results.metrics import rank_rows, result_rows
+from testbed import plan as planning
+from testbed.progress import Progress
+from testbed.table import count
+
+if TYPE_CHECKING:
+    from testbed.run import RunResult
+    from testbed.spec import Experiment
+
+HEAD = (
+    f"#{'out-of-place':>73}{'in-place':>33}",
+    f"#{'size':>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
+    + f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}" * 2,
+    f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}"
+    + f"  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}        " * 2,
+)
+HOST = ("", f"  {'host':>8}  {'sent':>12}", f"  {'(us)':>8}  {'(B)':>12}")  # behind HEAD's lines
+_NOT_MEASURED = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}  {'N/A':>6}"
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """A line of the table: one size of one step. Times are means over the iterations; sizes in bytes."""
+
+    step: int
+    algorithm: str
+    ranks: int
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    time_us: float
+    algbw_GBps: float | None
+    busbw_GBps: float | None
+    wrong: int
+    host_us: float | None = None  # of a rank: posting, waking up, reducing
+    sent_bytes: float | None = None  # of a rank, on its cable
+
+    def text(self, host: bool = False) -> str:
+        head = f"{self.size:>12}  {self.count:>12}  {self.type:>8}  {self.redop:>6}  {self.root:>6}"
+        figures = f"  {number(self.time_us, 7):>7}  {_rate(self.algbw_GBps):>6}  {_rate(self.busbw_GBps):>6}"
+        taken = "" if self.host_us is None or self.sent_bytes is None else (
+            f"  {number(self.host_us, 8):>8}  {self.sent_bytes:>12.0f}"
+        )  # fmt: skip
+        return f"{head}{_NOT_MEASURED}{figures}  {self.wrong:>6}{taken if host else ''}"
+
+
+def number(value: float, width: int) -> str:
+    """As many decimals as fit into `width` characters: two, one or none, as nccl-tests does it; three below 10."""
+    for decimals in (3, 2, 1, 0) if value < 10 and width > 6 else (2, 1, 0):
+        if len(text := f"{value:.{decimals}f}") <= width:
+            return text
+    return f"{value:.1e}"
+
+
+def _rate(gigabytes: float | None) -> str:
+    return "-" if gigabytes is None else number(gigabytes, 6)
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], key: str, unit: float) -> float | None:
+    values = [row[key] for row in rows if row[key] is not None]
+    return fmean(values) / unit if values else None
+
+
+class Rows(Progress):
+    """Gathers the workers' lines and hands every row to `say` as soon as all ranks have told of all its iterations.
+
+    Rows come in the order of the steps and their sizes. What else a run says of its progress goes on to `shown`.
+    """
+
+    def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
+        plan = planning.plan(experiment)
+        self._steps = planning.steps(plan)
+        self._shown, self._say = shown, say
+        self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
+            (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
+        }
+        self._wanted = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(plan["steps"])}
+        self.rows: list[BenchRow] = []
+
+    def line(self, line: Mapping[str, Any]) -> None:
+        self._lines[line["step"], line["size_bytes"]].append(line)
+        for (step, size), lines in list(self._lines.items()):
+            if sum(one["iteration"] >= 0 for one in lines) < self._wanted[step]:
+                break
+            del self._lines[step, size]
+            self.rows.append(self._row(step, lines))
+            self._say(self.rows[-1])
+
+    def _row(self, number: int, lines: Sequence[Mapping[str, Any]]) -> BenchRow:
+        step, done = self._steps[number], result_rows(rank_rows(lines), self._steps)
+        timed = [r for r in done if r["iteration"] >= 0]
+        size, time_ns = timed[0]["size_bytes"], fmean(r["time_ns"] for r in timed)
+        algbw = size / time_ns if time_ns else None
+        return BenchRow(
+            step=number,
+            algorithm=step["algorithm"],
+            ranks=step["ranks"],
+            size=size,
+            count=count(step, size),
+            type=step["dtype"],
+            redop=step["op"] or "none",
+            root=-1 if step.get("root") is None else step["root"],
+            time_us=time_ns / 1e3,
+            algbw_GBps=algbw,
+            busbw_GBps=None if algbw is None else algbw * step["busbw_factor"],
+            wrong=sum(r["wrong"] for r in done),
+            host_us=_mean(timed, "host_ns", 1e3),
+            sent_bytes=_mean(timed, "sent_bytes", 1),
+        )
+
+    # What a run says goes on to whoever shows it.
+
+    def __enter__(self) -> Rows:
+        self._shown.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._shown.__exit__(*error)
+
+    def stage(self, text: str) -> None:
+        self._shown.stage(text)
+
+    def measure(self, total: int) -> None:
+        self._shown.measure(total)
+
+    def advance(self, text: str) -> None:
+        self._shown.advance(text)
+
+    def doing(self, text: str) -> None:
+        self._shown.doing(text)
+
+    def note(self, text: str) -> None:
+        self._shown.note(text)
+
+
+def preamble(experiment: Experiment) -> list[str]:
+    """What was asked for, as nccl-tests says it, and on which fabric."""
+    plan = planning.plan(experiment)
+    first = plan["steps"][0]
+    sizes = first["sizes"]
+    topology = experiment.fabric.topology
+    of = ", ".join(f"{key} {value}" for key, value in topology.params.items())
+    ranks = planning.steps(plan)[0]["ranks"]
+    idle = "" if ranks == plan["ranks"] else f" of {plan['ranks']}"
+    return [
+        f"# {first['collective']}: {ranks}{idle} ranks, minBytes {sizes[0]} maxBytes {sizes[-1]}, "
+        f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: 1",
+        f"# fabric: {topology.kind} ({of}), congestion control {experiment.transport.cc.name}, "
+        f"{experiment.clock.mode} clock, seed {experiment.seed}",
+        "# in-place is what is measured: every algorithm works in the caller's vector",
+    ]
+
+
+def footer(rows: Sequence[BenchRow]) -> list[str]:
+    """Below the table of one step."""
+    wrong = sum(r.wrong for r in rows)
+    busbw = [r.busbw_GBps for r in rows if r.busbw_GBps is not None]
+    mean = f"{fmean(busbw):.6g}" if busbw else "-"
+    return [
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        f"# Avg bus bandwidth    : {mean} GB/s",
+    ]
+
+
+def comparison(rows: Sequence[BenchRow]) -> list[str]:
+    """Times of all algorithms side by side, with how many times as fast as the first each is; [] for a single one."""
+    by_kind: dict[tuple[str, str, int], dict[int, dict[str, float]]] = {}
+    for r in rows:
+        by_kind.setdefault((r.type, r.redop, r.root), {}).setdefault(r.size, {})[r.algorithm] = r.time_us
+    algorithms = list(dict.fromkeys(r.algorithm for r in rows))
+    if len(algorithms) < 2:
+        return []
+    widths = [max(len(a), 18) for a in algorithms]
+    lines: list[str] = []
+    for (dtype, op, root), sizes in by_kind.items():
+        kind = ", ".join([dtype, *([op] if op != "none" else []), *([f"root {root}"] if root >= 0 else [])])
+        lines.append(f"# time (us), {kind}; in brackets: how many times as fast as {algorithms[0]}")
+        heads = (f"{a:>{w}}" for a, w in zip(algorithms, widths, strict=True))
+        lines.append(f"#{'size':>11}  {'  '.join(heads)}")
+        for size, times in sizes.items():
+            base = times.get(algorithms[0])
+            cells = (f"{_compared(times.get(a), base):>{w}}" for a, w in zip(algorithms, widths, strict=True))
+            lines.append(f"#{size:>11}  {'  '.join(cells)}")
+    return ["#", *lines]
+
+
+def _compared(time_us: float | None, base: float | None) -> str:
+    if time_us is None:
+        return "-"
+    return number(time_us, 9) + (f" ({base / time_us:5.2f}x)" if base and time_us else "")
+
+
+def verdict(result: RunResult) -> list[str]:
+    """How far to trust it, and where it is kept."""
+    drops = ", ".join(f"{n} {reason}" for reason, n in result.counters["drops"].items() if n) or "none"
+    fidelity = result.fidelity
+    return [
+        "#",
+        f"# Fidelity             : {fidelity.verdict}; frames dropped: {drops}",
+        *(f"#   - {reason}" for reason in fidelity.reasons),
+        *(f"#   - to change it: {advice}" for advice in fidelity.advice),
+        f"# Run folder           : {result.folder}",
+    ]

@@ -1,0 +1,110 @@
+"""`testbed bench`: a collective over many sizes and several algorithms, as nccl-tests would measure it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("collective")
+@click.option("-b", "--minbytes", "begin", metavar="SIZE", help="Smallest size (default: 32M, or -e if smaller).")
+@click.option("-e", "--maxbytes", "end", metavar="SIZE", help="Largest size (default: 32M, or -b if larger).")
+@click.option("-f", "--stepfactor", "factor", type=int, metavar="N", help="Each size is N times the one before.")
+@click.option("-i", "--stepbytes", "increment", metavar="SIZE", help="Each size is so much larger (default: 1M).")
+@click.option("-g", "--ranks", type=int, metavar="N", help="Ranks (default: 8, or all of a topology file).")
+@click.option(
+    "-n",
+    "--iters",
+    "iterations",
+    type=click.IntRange(1, 10**6),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Timed iterations. With the virtual clock they differ only where something is random.",
+)
+@click.option(
+    "-w",
+    "--warmup_iters",
+    "warmup",
+    type=click.IntRange(0, 10**6),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="More iterations before, not timed.",
+)
+@click.option(
+    "-c",
+    "--check",
+    type=click.IntRange(1, 10**6),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="At least N iterations, the rest of them not timed; all are checked.",
+)
+@click.option(
+    "-d",
+    "--datatype",
+    "dtype",
+    default="float32",
+    show_default=True,
+    metavar="TYPE",
+    help="Element type, also by nccl-tests' names (float, half, double); or all.",
+)
+@click.option("-o", "--op", metavar="OP", help="Reduction: sum, min, max, prod, avg, or all (default: sum).")
+@click.option("-r", "--root", metavar="RANK", help="Root, where the collective has one, or all (default: 0).")
+@click.option("--algorithm", "algorithms", metavar="NAME,..", help="Algorithms to compare (default: the first).")
+@click.option(
+    "--topology",
+    default="star",
+    show_default=True,
+    metavar="FILE|PRESET",
+    help="YAML file with `fabric:`, {KIND: {..}}, or star, rail, clos, ring, torus for -g.",
+)
+@click.option("--cc", metavar="NAME", help="Congestion control (default: none, or the file's).")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+@click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
+@click.option("--host", is_flag=True, help="Columns of host time and bytes sent, of a rank.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
+def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, **options: Any) -> None:
+    """Measure COLLECTIVE over a range of sizes, with nccl-tests' options and table.
+
+    Sizes are nccl-tests' (1K = 1024, 8M, 1G) or this project's (16MiB). All algorithms and sizes run on one fabric, one
+    after the other, and every result is checked. A topology file may be a whole experiment: its transport, costs and
+    faults hold, its workload and sweep do not.
+
+    \b
+    Examples:
+      testbed bench all_reduce -b 1K -e 16M -f 4 -g 8
+      testbed bench all_gather -b 1M -e 1M -g 16 --topology clos --cc dcqcn --json | jq .rows
+      testbed bench all_reduce --topology '{torus: {dims: [2, 2, 2]}}' -b 64K -e 1M -f 4
+      testbed bench all_reduce -d all -o max -b 64K -e 64K --topology experiments/quickstart.yaml
+
+    Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (see `testbed doctor`).
+    """
+    from testbed.bench.experiment import Options, experiment
+    from testbed.bench.printer import Printer
+    from testbed.progress import for_stderr
+    from testbed.run import RunFailed, run
+
+    named = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
+    asked = experiment(Options(algorithms=named, **options))
+    printer = Printer(asked, for_stderr(), host=host, quiet=as_json)
+    try:
+        with printer.gather as rows:
+            result = run(asked, out, rows)
+    except RunFailed as failure:
+        printer.end()
+        if as_json:
+            click.echo(json.dumps({"error": failure.to_dict(), "run": str(failure.folder)}))
+            sys.exit(failure.exit_code)
+        click.echo(f"What was measured until then is in {failure.folder}", err=True)
+        raise
+    printer.end(result)
+    if as_json:
+        click.echo(json.dumps({**result.to_dict(), "rows": [asdict(row) for row in printer.rows]}))

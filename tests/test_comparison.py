@@ -1,0 +1,193 @@
+"""Algorithms compared over runs and sweeps: what is gathered, what is drawn, and what is said when nothing can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from results.comparison import COMPARISONS, SWEEP, Data, collect, size_label
+from results.plots import PLOTS, PlotError, save
+from results.store import RunFolder
+from testbed.cli import cli
+from testbed.commands.plot import KINDS
+from testbed.yaml import dump
+
+SIZES = (1024, 1 << 20)
+
+
+def result(algorithm: str, ranks: int, size: int, time_ns: float, iteration: int = 0) -> dict[str, Any]:
+    return {
+        "step": 0, "kind": "collective", "collective": "all_reduce", "algorithm": algorithm, "dtype": "float32",
+        "op": "sum", "ranks": ranks, "size_bytes": size, "iteration": iteration, "time_ns": time_ns,
+        "busbw_Bps": size / time_ns, "host_ns": time_ns / 10, "sent_bytes": 2.0 * size,
+    }  # fmt: skip
+
+
+def a_run(folder: Path, rows: list[dict[str, Any]], name: str = "some") -> Path:
+    made = RunFolder.create(name, folder)
+    with (made.path / "experiment.yaml").open("w") as file:
+        dump({"name": name}, file)
+    made.write_frame("results", rows)
+    return made.complete()
+
+
+def a_sweep(folder: Path) -> Path:
+    """Ranks x algorithm, by the keys of the file; one more point has failed."""
+    keys = ["fabric.topology.star.hosts", "workload.0.algorithm"]
+    points: list[dict[str, Any]] = []
+    for ranks in (2, 4, 8):
+        for algorithm, speed in (("ring", 1), ("tree", ranks)):
+            k = len(points)
+            rows = [result(algorithm, ranks, size, size * 4 / speed) for size in SIZES]
+            a_run(folder / f"point-{k}", rows)
+            points.append({**dict(zip(keys, (ranks, algorithm), strict=True)), "run": f"point-{k}"})
+    points.append({**dict.fromkeys(keys, 16), "error": "deadlock", "run": "point-6.failed"})
+    (folder / SWEEP).write_text(json.dumps({"name": "some", "keys": keys, "points": points}))
+    return folder
+
+
+def lines(figure: Any) -> dict[str, list[tuple[float, float]]]:
+    return {
+        str(one.get_label()): list(zip(one.get_xdata(), one.get_ydata(), strict=True))
+        for one in figure.axes[0].get_lines()
+        if not str(one.get_label()).startswith("_child")
+    }
+
+
+def test_every_kind_of_picture_has_a_name_on_the_command_line() -> None:
+    assert (*PLOTS, "sweep", *COMPARISONS) == KINDS
+
+
+def test_means_are_taken_over_the_iterations(tmp_path: Path) -> None:
+    data = collect([a_run(tmp_path / "run", [result("ring", 4, 1024, t, k) for k, t in enumerate((100.0, 300.0))])])
+    assert list(data.means["time_ns"]) == [200.0] and data.dimensions() == []
+
+
+def test_what_says_the_same_in_other_words_is_no_dimension(tmp_path: Path) -> None:
+    data = collect([a_sweep(tmp_path)])
+    assert data.dimensions() == ["algorithm", "ranks", "size_bytes"]
+    assert data.dimensions("ranks") == ["algorithm", "size_bytes"]
+    assert data.dimensions("fabric.topology.star.hosts") == ["algorithm", "size_bytes"]
+
+
+def test_speedup_by_ranks_has_a_line_for_each_size(tmp_path: Path) -> None:
+    figure = COMPARISONS["speedup"].draw(collect([a_sweep(tmp_path)]), "ring", "ranks")
+    expected = [(2, 2.0), (4, 4.0), (8, 8.0)]
+    drawn = lines(figure)
+    assert {k: drawn[k] for k in ("tree, 1 KiB", "tree, 1 MiB")} == {"tree, 1 KiB": expected, "tree, 1 MiB": expected}
+
+
+def test_speedup_over_another_baseline_is_the_inverse(tmp_path: Path) -> None:
+    figure = COMPARISONS["speedup"].draw(collect([a_sweep(tmp_path)]), "tree", None)
+    assert lines(figure)["ring, 8 ranks"] == [(1024, 1 / 8), (1 << 20, 1 / 8)]
+
+
+def test_runs_of_their_own_are_compared_too(tmp_path: Path) -> None:
+    runs = [a_run(tmp_path / a, [result(a, 4, 1024, t)], a) for a, t in (("ring", 300.0), ("tree", 100.0))]
+    data = collect(runs)
+    assert data.title == "ring, tree"
+    (line, _) = COMPARISONS["speedup"].draw(data, None, None).axes[0].get_lines()
+    assert list(line.get_xydata()[0]) == [1024, 3.0]
+
+
+def test_the_map_has_ranks_down_and_sizes_across(tmp_path: Path) -> None:
+    (axes,) = COMPARISONS["heat"].draw(collect([a_sweep(tmp_path)]), None, None).axes
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["1 KiB", "1 MiB"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["2", "4", "8"]
+    assert [t.get_text() for t in axes.texts] == ["2.00", "2.00", "4.00", "4.00", "8.00", "8.00"]
+
+
+def test_times_over_a_loss_rate() -> None:
+    rows = [
+        {**result(a, 8, 1024, t * (1 + 100 * rate)), "inject.0.rate": rate}
+        for a, t in (("ring", 2000.0), ("tree", 1000.0))
+        for rate in (0.0, 0.001, 0.01)
+    ]
+    data = Data("loss", ("inject.0.rate",), pd.DataFrame(rows))
+    figure = COMPARISONS["times"].draw(data, None, None)
+    assert lines(figure) == {
+        "ring": [(0.0, 2.0), (0.001, pytest.approx(2.2)), (0.01, 4.0)],
+        "tree": [(0.0, 1.0), (0.001, pytest.approx(1.1)), (0.01, 2.0)],
+    }
+    assert lines(COMPARISONS["times"].draw(data, None, "rate")) == lines(figure)
+
+
+@pytest.mark.parametrize(("kind", "heights"), [("host", [0.4096, 419.4304]), ("sent", [0.002048, 2.097152])])
+def test_bars_are_of_a_rank(kind: str, heights: list[float], tmp_path: Path) -> None:
+    run = a_run(tmp_path / "run", [result("ring", 4, size, size * 4.0) for size in SIZES])
+    (axes,) = COMPARISONS[kind].draw(collect([run]), None, None).axes
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx(heights)
+
+
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_pictures_are_the_same_each_time(kind: str, tmp_path: Path) -> None:
+    data = collect([a_sweep(tmp_path)])
+    save(COMPARISONS[kind].draw(data, None, None), tmp_path / "a.svg")
+    save(COMPARISONS[kind].draw(data, None, None), tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+    data = collect([a_sweep(tmp_path)])
+    with pytest.raises(PlotError, match="rnig was not run; there is ring, tree"):
+        COMPARISONS["speedup"].draw(data, "rnig", None)
+    with pytest.raises(PlotError, match="nothing called 'rate'.*size, ranks, hosts"):
+        COMPARISONS["times"].draw(data, None, "rate")
+    alone = collect([a_run(tmp_path / "alone", [result("ring", 4, 1024, 100.0)])])
+    with pytest.raises(PlotError, match="only ring was run"):
+        COMPARISONS["speedup"].draw(alone, None, None)
+    with pytest.raises(PlotError, match="no collective"):
+        collect([a_run(tmp_path / "none", [])])
+
+
+@pytest.mark.parametrize(("size", "label"), [(4, "4 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (1000 << 10, "1000 KiB"),
+                                             (1 << 30, "1 GiB"), (1500, "1.46 KiB")])  # fmt: skip
+def test_sizes_on_axes(size: int, label: str) -> None:
+    assert size_label(size) == label
+
+
+def plot(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["plot", *arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_plot_takes_several_runs_where_they_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [str(a_run(tmp_path / a, [result(a, 4, 1024, 100.0)])) for a in ("ring", "tree")]
+    out = tmp_path / "p.png"
+    assert plot(*runs, "speedup", "--baseline", "ring", "-o", str(out)) == 0
+    assert out.stat().st_size > 1000
+    assert plot(*runs, "queue") == 2
+    assert "queue draws one run" in capsys.readouterr().err
+    assert plot(*runs, "speedup", "--baseline", "rnig") == 2
+    assert plot(str(tmp_path / "nothing"), "heat") == 2
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
+    reason="needs root, runc and Open vSwitch",
+)
+def test_a_real_sweep_over_algorithm_and_topology_is_drawn(tmp_path: Path) -> None:
+    from testbed.progress import Progress
+    from testbed.spec import loads
+    from testbed.sweep import run_sweep
+
+    text = """
+name: little
+fabric: {topology: {star: {hosts: 2}}}
+workload: [{collective: ping_pong, sizes: [8B, 64KiB]}]
+sweep: {workload.0.algorithm: [write, send], fabric.topology: [{star: {hosts: 2}}, {ring: {nodes: 2}}],
+        inject: [[], [{fault: loss, on: all, rate: 0.001}]]}
+"""
+    folder, rows = run_sweep(loads(text), tmp_path / "sweep", Progress())
+    assert len(rows) == 8 and not any("error" in r for r in rows)
+    data = collect([folder])
+    assert data.dimensions() == ["algorithm", "size_bytes", "fabric.topology", "inject"]
+    save(COMPARISONS["speedup"].draw(data, "write", None), tmp_path / "speedup.svg")
