@@ -56,6 +56,7 @@ class Collective:
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
     max_ranks: int | None = None  # None: any number
+    on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
 
@@ -115,6 +116,18 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=("sum", "avg"),
         extra=(*SPARSE_INPUT, "fusion", "slots", "aggregators"),
         defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256},
+    ),
+    Collective(
+        "all_reduce",
+        "omniccl",
+        "blocks of zeros are not sent: compute complexes of SmartNICs add up the others (docs/sparse.md)",
+        "workloads.sparse.omniccl:AllReduce",
+        "workloads.sparse.closed_form:omniccl_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        on_complexes=True,
+        extra=(*SPARSE_INPUT, "spot", "aggregators"),
+        defaults=SPARSE_INPUT,
     ),
     Collective(
         "reduce_scatter",
