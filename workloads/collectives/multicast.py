@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from workloads import data, wire
 from workloads.collectives.chunking import Chunks, runs, span
+from workloads.collectives.dissemination import distances
 from workloads.collectives.repair import RUN_CHUNKS, Repair, Run
 from workloads.context import Context
 from workloads.registry import Collective
@@ -28,7 +29,7 @@ _KEYS = Struct("<II")  # of vector and bitmaps
 _ARM, _START = 0, 1  # requests to the NIC's group
 _NO_ROOT = 2**64 - 1
 _KIND_SHIFT, _VALUE = 24, (1 << 24) - 1  # of an immediate: a kind, and a chunk's number
-_FEW = 4  # receives kept posted for messages without data
+_FEW = 4  # receives posted before each operation, for what is no run of chunks: a message of it, and one of the next
 
 
 class Message(IntEnum):
@@ -38,11 +39,6 @@ class Message(IntEnum):
     LACKS = 2  # the right neighbour's bitmap of what it lacks lies in our memory
     HAS_ALL = 3  # the right neighbour lacks nothing
     CHUNKS = 4  # of a run: its first chunk
-
-
-def distances(ranks: int) -> list[int]:
-    """Of the barrier's rounds: in each, everybody tells the rank so far to its right, and hears from the left."""
-    return [1 << k for k in range((ranks - 1).bit_length())]
 
 
 class _Multicast:
@@ -227,7 +223,6 @@ class _Multicast:
     def _heard(self, record: wire.Record) -> None:
         kind, value = record.imm >> _KIND_SHIFT, record.imm & _VALUE
         self.posted[record.qp] -= 1
-        self._expect(self.pairs[record.qp], _FEW)
         if kind == Message.READY:
             self.ready[record.qp] += 1
         elif kind == Message.LACKS:
