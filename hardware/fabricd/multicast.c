@@ -27,7 +27,9 @@
  * off: S/B + turns x slack after its start, or slack after the last chunk that came,
  * whichever is later, S/B being the time that all chunks take on this NIC's cable.  Then
  * the bitmap is written to the worker's memory.  The record's `bytes` is the number of
- * chunks that are missing; getting them is the workers' matter.
+ * chunks that are missing; getting them is the workers' matter.  When of some sender's
+ * last 64 chunks none has come, the group is given up, and all members are told: there
+ * is no way for it, and waiting for the cutoff each time would be in vain.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,7 @@
 #define CHUNKS_MAX (1ull << 24) /* of an operation: as many as there are PSNs */
 #define VECTOR_MAX (1ull << 40)
 #define SLACK_MAX ((uint64_t)PS_PER_S)
+#define SILENT_CHUNKS 64
 
 enum group_args { ARG_PAYLOAD };
 enum wants { MC_ARM, MC_START, MC_WANTS };
@@ -65,6 +68,7 @@ struct multicast {
 	size_t here_room;
 	uint32_t chains;
 	ps_t slack, interval, next_send, pace_event, turn, cutoff, last, visible;
+	uint64_t silent[]; /* of each member: how many chunks in a row did not come */
 };
 
 static uint64_t chunks_of(uint64_t bytes, uint32_t payload)
@@ -136,7 +140,7 @@ static const char *open(struct fabric *f, struct group *g)
 		if (g->args[ARG_PAYLOAD] > g->member[i].nic->mtu)
 			return "payload of a packet is longer than the MTU";
 	for (uint32_t i = 0; i < g->count; i++) {
-		struct multicast *s = calloc(1, sizeof *s);
+		struct multicast *s = calloc(1, sizeof *s + g->count * sizeof s->silent[0]);
 		if (!s)
 			abort();
 		s->group_ip = ip;
@@ -188,8 +192,7 @@ enum alarm { ALARM_PACE, ALARM_TURN, ALARM_CUTOFF };
 static void alarm_set(struct fabric *f, struct member *m, enum alarm kind, ps_t *at, ps_t t)
 {
 	*at = t;
-	event_add(f, t, EV_OFFLOAD, m->nic->n.index, kind, 0, m->group->id, m->nic,
-		  (uint64_t)kind << ALARM_SHIFT | (uint64_t)t);
+	offload_later(f, m, t, (uint64_t)kind << ALARM_SHIFT | (uint64_t)t);
 }
 
 static ps_t *alarm_of(struct multicast *s, uint64_t what)
@@ -218,6 +221,35 @@ static uint8_t *memory(const struct member *m, uint32_t key, uint64_t at, uint64
 	return r ? r->base + at : NULL;
 }
 
+/* How many of a part's chunks are here */
+static uint64_t here_of(const struct multicast *s, uint32_t part)
+{
+	uint64_t count = 0;
+
+	for (uint64_t c = part_first(&s->layout, part); c < part_first(&s->layout, part + 1); c++)
+		count += s->here[c / 64] >> c % 64 & 1;
+	return count;
+}
+
+/* Something is missing: is there a sender of whom nothing comes any more? */
+static void listen_for(struct fabric *f, struct member *m)
+{
+	struct multicast *s = m->state;
+
+	for (uint32_t part = 0; part < s->layout.parts; part++) {
+		uint32_t from = s->layout.root == UINT32_MAX ? part : s->layout.root;
+		s->silent[from] += part_first(&s->layout, part + 1) - part_first(&s->layout, part);
+		if (here_of(s, part))
+			s->silent[from] = 0;
+		if (s->silent[from] < SILENT_CHUNKS)
+			continue;
+		char why[96];
+		snprintf(why, sizeof why, "nothing that rank %u multicasts comes to rank %u",
+			 m->group->member[from].nic->rank, m->nic->rank);
+		offload_failed(f, m, why);
+	}
+}
+
 static void ended(struct fabric *f, struct member *m)
 {
 	struct multicast *s = m->state;
@@ -228,6 +260,10 @@ static void ended(struct fabric *f, struct member *m)
 		memcpy(bitmap, s->here, bytes);
 		s->visible = pcie_write(m->nic, f->clock.now, (uint32_t)bytes);
 	}
+	if (s->missing)
+		listen_for(f, m);
+	else
+		memset(s->silent, 0, m->group->count * sizeof s->silent[0]);
 	s->armed = s->started = false;
 	s->pace_event = s->turn = s->cutoff = PS_NEVER;
 	offload_done(f, m, s->wr_id, WC_SUCCESS, s->missing, s->visible);

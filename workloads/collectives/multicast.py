@@ -2,8 +2,9 @@
 
 Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/multicast.c: it places what comes, keeps a bit
 per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination barrier),
-and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group, everything is
-missing, and the same repair is a pipelined ring: the result is right, and says why it took so long.
+and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group, or nothing
+comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is right, and
+says why it took so long.  Ranks need not agree on that: whoever still multicasts does so in vain.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Multicast:
         self.chains = min(context.step.get("chains") or n, n)
         self._connect(ranks, tag)
         self.group = self.device.group(wire.MULTICAST, tag, ranks, (self.device.mtu,))
-        self.fallback = self.group.refused
+        self.fallback = self.given_up = self.group.refused
         self.operation = 0
         self.posted: Counter[int] = Counter()
         self.ready: Counter[int] = Counter()  # barrier messages, by queue pair
@@ -103,13 +104,14 @@ class _Multicast:
 
     def run(self) -> None:
         self.operation += 1
-        if not self.group.refused:
+        by_multicast = not self.given_up
+        if by_multicast:
             self._arm()
         self._barrier()
-        here = self._received()
+        here = self._received() if by_multicast else self._own_chunks()
         repair = Repair(self.chunks.count, here)
         came = bin(here).count("1")
-        self.fallback = self.group.refused or self._nothing_came(repair)
+        self.fallback = self.given_up or self._nothing_came(repair)
         self._ask(repair.missing)
         while not repair.through or self.sent_due:
             if self.asked is not None:
@@ -120,6 +122,9 @@ class _Multicast:
             else:
                 self._wait()
             self.context.tick(self.chunks.count - bin(repair.missing).count("1") - came, self.chunks.count - came)
+
+    def close(self) -> None:
+        self.group.leave()
 
     def finish(self) -> int:
         raise NotImplementedError
@@ -162,8 +167,6 @@ class _Multicast:
 
     def _received(self) -> int:
         """Sends our part, waits for the others', and returns the set of chunks that are here."""
-        if self.group.refused:
-            return self._own_chunks()
         args = (self.operation, self.slack_ps, self.chains)
         self.group.post(
             self.bitmaps, 0, self.vector, 0, self.mine.nbytes, collective=_START, wr_id=self.operation, args=args
@@ -217,6 +220,8 @@ class _Multicast:
                 self.ended = record
             elif record.kind == wire.SENT:
                 self.sent_due -= 1
+            elif record.kind == wire.GROUP_FAILED:
+                self.given_up = record.private.decode("utf-8", "replace") or "the group has failed"
             else:
                 raise FabricError(f"operation {self.operation}: a record of kind {record.kind}")
 
