@@ -25,11 +25,15 @@
  *
  * The operation ends when the part is sent and every chunk is here, or when it is cut
  * off: S/B + turns x slack after its start, or slack after the last chunk that came,
- * whichever is later, S/B being the time that all chunks take on this NIC's cable.  Then
- * the bitmap is written to the worker's memory.  The record's `bytes` is the number of
- * chunks that are missing; getting them is the workers' matter.  When of some sender's
- * last 64 chunks none has come, the group is given up, and all members are told: there
- * is no way for it, and waiting for the cutoff each time would be in vain.
+ * whichever is later, S/B being the time that all chunks take on this NIC's cable.  But
+ * a sender with 8 chunks or more of which none has come is late rather than unlucky: a
+ * message of the barrier was lost, and is sent again after the NIC's timeout.  It is
+ * waited for until four of these have passed since the start.
+ *
+ * When it is cut off, the bitmap is written to the worker's memory.  The record's
+ * `bytes` is the number of chunks that are missing; getting them is the workers' matter.
+ * When of some sender's last 64 chunks none has come, the group is given up, and all
+ * members are told: there is no way for it, and waiting each time would be in vain.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +46,8 @@
 #define VECTOR_MAX (1ull << 40)
 #define SLACK_MAX ((uint64_t)PS_PER_S)
 #define SILENT_CHUNKS 64
+#define LATE_CHUNKS 8
+#define LATE_TIMEOUTS 4
 
 enum group_args { ARG_PAYLOAD };
 enum wants { MC_ARM, MC_START, MC_WANTS };
@@ -59,7 +65,7 @@ struct layout {
 
 struct multicast {
 	uint32_t group_ip, number;
-	bool armed, started;
+	bool armed, started, waits; /* waits: for a sender that is late */
 	struct layout layout;
 	struct offload_wr arm;
 	uint64_t wr_id, chunks, missing; /* missing: of the others' */
@@ -67,7 +73,7 @@ struct multicast {
 	uint64_t *here;
 	size_t here_room;
 	uint32_t chains;
-	ps_t slack, interval, next_send, pace_event, turn, cutoff, last, visible;
+	ps_t begin, slack, interval, next_send, pace_event, turn, cutoff, last, visible;
 	uint64_t silent[]; /* of each member: how many chunks in a row did not come */
 };
 
@@ -264,7 +270,7 @@ static void ended(struct fabric *f, struct member *m)
 		listen_for(f, m);
 	else
 		memset(s->silent, 0, m->group->count * sizeof s->silent[0]);
-	s->armed = s->started = false;
+	s->armed = s->started = s->waits = false;
 	s->pace_event = s->turn = s->cutoff = PS_NEVER;
 	offload_done(f, m, s->wr_id, WC_SUCCESS, s->missing, s->visible);
 }
@@ -341,6 +347,7 @@ static void start(struct fabric *f, struct member *m, const struct offload_wr *w
 	uint32_t n = m->group->count;
 
 	s->started = true;
+	s->begin = f->clock.now;
 	s->wr_id = wr->wr_id;
 	s->slack = (ps_t)wr->args[START_SLACK];
 	s->chains = all ? (uint32_t)wr->args[START_CHAINS] : n;
@@ -417,6 +424,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
 	fr->class = (uint8_t)n->p.data_class;
+	nic_sent(f, n, fr->len);
 	s->next_send = (f->clock.now > s->next_send ? f->clock.now : s->next_send) + s->interval;
 	ps_t fetched = f->clock.now + 2 * n->p.pcie_latency; /* and said so */
 	s->visible = fetched > s->visible ? fetched : s->visible;
@@ -461,6 +469,10 @@ static void take(struct fabric *f, struct member *m, const struct roce_packet *p
 	s->here[pkt->psn / 64] |= 1ull << pkt->psn % 64;
 	s->missing--;
 	s->last = f->clock.now;
+	if (s->waits) {
+		s->waits = false;
+		alarm_set(f, m, ALARM_CUTOFF, &s->cutoff, f->clock.now + on_cable(m, s->chunks) + s->slack);
+	}
 	ps_t visible = pcie_write(m->nic, f->clock.now, pkt->payload_bytes);
 	s->visible = visible > s->visible ? visible : s->visible;
 	if (s->started)
@@ -483,6 +495,8 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		return true;
 	}
 	if (ahead < 0 || !s->armed) {
+		if (pkt->offload.child < m->group->count)
+			s->silent[pkt->offload.child] = 0; /* late, but there is a way */
 		n->duplicate_request++;
 		frame_free(f, fr);
 		return true;
@@ -497,10 +511,25 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	return true;
 }
 
+/* Is there a sender of much, of whom nothing has come? */
+static bool somebody_late(const struct multicast *s)
+{
+	for (uint32_t part = 0; part < s->layout.parts; part++)
+		if (part_first(&s->layout, part + 1) - part_first(&s->layout, part) >= LATE_CHUNKS && !here_of(s, part))
+			return true;
+	return false;
+}
+
 static void cut_off(struct fabric *f, struct member *m)
 {
 	struct multicast *s = m->state;
 	ps_t again = s->next < s->end ? f->clock.now + s->slack : s->last + s->slack;
+	ps_t patience = s->begin + LATE_TIMEOUTS * m->nic->p.timeout;
+
+	if (again <= f->clock.now && patience > f->clock.now && somebody_late(s)) {
+		s->waits = true;
+		again = patience;
+	}
 
 	if (again > f->clock.now) {
 		alarm_set(f, m, ALARM_CUTOFF, &s->cutoff, again);

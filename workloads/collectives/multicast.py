@@ -30,6 +30,7 @@ _KEYS = Struct("<II")  # of vector and bitmaps
 _ARM, _START = 0, 1  # requests to the NIC's group
 _NO_ROOT = 2**64 - 1
 _KIND_SHIFT, _VALUE = 24, (1 << 24) - 1  # of an immediate: a kind, and a chunk's number
+_MANY = 8  # chunks
 _FEW = 4  # receives posted before each operation, for what is no run of chunks: a message of it, and one of the next
 
 
@@ -60,8 +61,8 @@ class _Multicast:
         most = (context.largest_bytes // self.device.mtu + self.device.ranks + 64) // 64 * 8
         self.slot_bytes = most  # what is here; what we lack; what the right neighbour lacks
         self.bitmaps = context.region("multicast bitmaps", 3 * most)
-        self.slack_ps = round(context.step["cutoff"] * 1000)
-        self.chains = min(context.step.get("chains") or n, n)
+        self.slack_ps = round(context.options["cutoff"] * 1000)
+        self.chains = min(context.options.get("chains") or n, n)
         self._connect(ranks, tag)
         self.group = self.device.group(wire.MULTICAST, tag, ranks, (self.device.mtu,))
         self.fallback = self.given_up = self.group.refused
@@ -111,7 +112,7 @@ class _Multicast:
         here = self._received() if by_multicast else self._own_chunks()
         repair = Repair(self.chunks.count, here)
         came = bin(here).count("1")
-        self.fallback = self.given_up or self._nothing_came(repair)
+        silent = self._nothing_came(repair)
         self._ask(repair.missing)
         while not repair.through or self.sent_due:
             if self.asked is not None:
@@ -122,6 +123,7 @@ class _Multicast:
             else:
                 self._wait()
             self.context.tick(self.chunks.count - bin(repair.missing).count("1") - came, self.chunks.count - came)
+        self.fallback = self.given_up or silent
 
     def close(self) -> None:
         self.group.leave()
@@ -148,8 +150,10 @@ class _Multicast:
         return data.count_wrong(self.mine[first:end], period, self.start + first, self.device.progress)
 
     def _nothing_came(self, repair: Repair) -> str:
+        """Of so much that it cannot be bad luck."""
         everything = span(0, self.chunks.count) & ~self._own_chunks()
-        return "no multicast has come" if everything and repair.missing == everything else ""
+        silent = bin(everything).count("1") >= _MANY and repair.missing == everything
+        return "no multicast has come" if silent else ""
 
     # Multicast
 
@@ -235,6 +239,7 @@ class _Multicast:
         elif kind == Message.HAS_ALL:
             self.asked = 0
         elif kind == Message.CHUNKS:
+            self._expect(self.left, self.posted[record.qp] + 1)
             self.given.append((value, self.chunks.end(value, record.nbytes)))
         else:
             raise FabricError(f"operation {self.operation}: an immediate of {record.imm:#x}")
