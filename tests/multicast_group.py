@@ -31,7 +31,14 @@ def group(ranks: Sequence[int], *, payload: int = 4096, kind: int = wire.MULTICA
 
 
 def offload(
-    number: int, what: int, key: int, *args: int, nbytes: int = 0, wr_id: int = 7, at: int = 0, bitmap_at: int = BITMAP_AT
+    number: int,
+    what: int,
+    key: int,
+    *args: int,
+    nbytes: int = 0,
+    wr_id: int = 7,
+    at: int = 0,
+    bitmap_at: int = BITMAP_AT,
 ) -> bytes:
     given = (*args, 0, 0, 0, 0)[:4]
     return wire.command(wire.POST_OFFLOAD, number, what, 0, 0, 0, wr_id, key, key, bitmap_at, at, nbytes, *given)
@@ -62,7 +69,9 @@ class Members:
         given = operation, slack_ps, len(self.members) if chains is None else chains
         return offload(self.number, START, self.members[i].key, *given)
 
-    def run(self, nbytes: int, *, operation: int = 1, root: int = NO_ROOT, element: int = 1, **how: Any) -> list[Record]:
+    def run(
+        self, nbytes: int, *, operation: int = 1, root: int = NO_ROOT, element: int = 1, **how: Any
+    ) -> list[Record]:
         """All arm and start at one time, and stand at one time again much later.
 
         Returns the records in which the operation ended, with times from its beginning on.

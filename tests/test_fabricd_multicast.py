@@ -1,4 +1,4 @@
-"""Multicast in the NIC: what is placed where and when, what is dropped, when it is cut off, in whose turn it is sent."""
+"""Multicast in the NIC: what is placed where and when, what is dropped, when it is cut off, whose turn it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from multicast_group import ARM, BITMAP_AT, NO_ROOT, SLACK_PS, START, Members, Refused, group, multicast_group, offload
 from test_fabricd_timing import Model, wire_ps
-
 from wire_view import watched
 
 from hardware.config import Hardware
@@ -39,7 +38,13 @@ def fill(group: Members, nbytes: int, root: int | None) -> bytes:
 def lose(group: Members, port: str, **select: object) -> None:
     match = {"opcodes": ["MULTICAST"]}
     group.f.fabricd.request(
-        "inject", fault=f"lose {port} {select}", primitive="frames", ports=[port], effect="drop", match=match, select=select
+        "inject",
+        fault=f"lose {port} {select}",
+        primitive="frames",
+        ports=[port],
+        effect="drop",
+        match=match,
+        select=select,
     )
 
 
@@ -122,7 +127,14 @@ def test_the_cutoff_waits_for_what_still_comes() -> None:
         out = f"sw0:{g.f.port_to('sw0', 'h1')}"
         lose(g, out, first=1)
         g.f.fabricd.request(
-            "inject", fault="slow", primitive="frames", ports=[out], effect="delay", delay_ns=2000, jitter_ns=0, reorder=False
+            "inject",
+            fault="slow",
+            primitive="frames",
+            ports=[out],
+            effect="delay",
+            delay_ns=2000,
+            jitter_ns=0,
+            reorder=False,
         )
         _, part = g.run(8192, root=0)
         arrived = STARTED_PS + MODEL.pcie_ps(4096) + MODEL.pcie + 3 * FULL_PS + MODEL.passing + 2_000_000
@@ -161,7 +173,9 @@ def test_what_comes_before_it_is_armed_is_dropped_and_counted() -> None:
         late.worker.begin_wait(2, end, g.arm(1, 4096, root=0), g.start(1))
         assert [r.nbytes for m in g.members for r in m.worker.end_wait()] == [0, 1]
         assert g.f.nic(1)["rx_out_of_buffer"] == 1
-        assert {(d["node"], d["reason"]): d["count"] for d in g.f.counters()["drops"]} == {("h1", "no_receive_buffer"): 1}
+        assert {(d["node"], d["reason"]): d["count"] for d in g.f.counters()["drops"]} == {
+            ("h1", "no_receive_buffer"): 1
+        }
 
 
 def test_turns_follow_each_other() -> None:
@@ -250,7 +264,7 @@ def test_hostile_requests_end_their_session_alone(what: str) -> None:
         bad, good = g.members
         bad.worker.send(request(g.number, bad.key))
         assert why in bad.worker.reason()
-        record, = good.worker.wait(1, wire.FOREVER, g.arm(1, 4096, root=1), g.start(1))
+        (record,) = good.worker.wait(1, wire.FOREVER, g.arm(1, 4096, root=1), g.start(1))
         assert record.nbytes == 0
 
 
@@ -271,7 +285,7 @@ def test_starts_without_arms_are_flushed() -> None:
     with multicast_group(2) as g:
         a, b = g.members
         b.worker.begin_wait(1, b.worker.time_ps + 50_000_000)
-        record, = a.worker.wait(1, wire.FOREVER, g.start(0))
+        (record,) = a.worker.wait(1, wire.FOREVER, g.start(0))
         assert (record.kind, record.status) == (wire.OFFLOADED, 5)
         a.worker.begin_wait(1, b.worker.time_ps + 60_000_000)
         b.worker.end_wait()

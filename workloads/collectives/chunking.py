@@ -1,8 +1,8 @@
-"""A vector in chunks of one packet each, numbered through, as multicast sends it; and sets of chunks as bits of an integer.
+"""A vector in chunks of one packet each, as multicast sends it; and sets of chunks, as bits of an integer.
 
 The vector is one part (broadcast) or one part of each rank (all-gather), the first of them an element longer where it
-does not come out even.  Every part begins with a chunk of its own, so a chunk has one sender.  hardware/fabricd/multicast.c
-cuts in the same way.
+does not come out even.  Every part begins with a chunk of its own, so a chunk has one sender.  All chunks are numbered
+through.  hardware/fabricd/multicast.c cuts in the same way.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Broadcast and all-gather by multicast datagrams that the switches copy (docs/multicast.md).
 
-Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/multicast.c: it places what comes, keeps a bit
-per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination barrier),
-and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group, or nothing
-comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is right, and
-says why it took so long.  Ranks need not agree on that: whoever still multicasts does so in vain.
+Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/multicast.c: it places what comes, keeps a
+bit per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination
+barrier), and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group,
+or nothing comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is
+right, and says why it took so long.  Ranks need not agree on that: whoever still multicasts does so in vain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Multicast:
         self.context = context
         self.device = context.device
         self.n = n = len(ranks)
-        self.index = index = list(ranks).index(self.device.rank)
+        self.index = list(ranks).index(self.device.rank)
         self.dtype = np.dtype(dtype)
         self.inputs = data.Inputs(context.seed, n, dtype, None)
         self.vector = context.region("vector")
@@ -75,7 +75,7 @@ class _Multicast:
         self.given: list[Run] = []
 
     def _connect(self, ranks: Sequence[int], tag: int) -> None:
-        """One connection to the right and one from the left for every distance; that from rank i to the right has tag + i."""
+        """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""
         keys = _KEYS.pack(self.vector.key, self.bitmaps.key)
         n, index = self.n, self.index
         peers: list[Peer] = []
