@@ -6,21 +6,37 @@
 
 const uint8_t element_bytes[ELEMENTS] = {[EL_FLOAT32] = 4, [EL_FLOAT16] = 2, [EL_BFLOAT16] = 2, [EL_INT32] = 4};
 
+/* float16 by hand: compilers that are still in use have no type for it */
 static float from_half(uint16_t h)
 {
-	_Float16 x;
+	uint32_t exponent = h >> 10 & 0x1f, fraction = h & 0x3ff, bits;
+	float x = ldexpf((float)fraction, -24); /* if it is subnormal */
 
-	memcpy(&x, &h, sizeof x);
-	return (float)x;
+	memcpy(&bits, &x, sizeof bits);
+	if (exponent == 31)
+		bits = 0x7f800000 | fraction << 13 | (fraction ? 0x400000 : 0);
+	else if (exponent)
+		bits = (exponent + 112) << 23 | fraction << 13;
+	bits |= (uint32_t)(h & 0x8000) << 16;
+	memcpy(&x, &bits, sizeof x);
+	return x;
 }
 
+/* Rounded to even */
 static uint16_t to_half(float x)
 {
-	_Float16 h = (_Float16)x;
-	uint16_t bits;
+	uint32_t bits;
 
-	memcpy(&bits, &h, sizeof bits);
-	return bits;
+	memcpy(&bits, &x, sizeof bits);
+	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+	bits &= 0x7fffffff;
+	if (bits > 0x7f800000)
+		return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff)); /* not a number stays one */
+	if (bits >= 0x477ff000)
+		return sign | 0x7c00; /* what rounds to 2^16 or more */
+	if (bits < 0x38800000)
+		return (uint16_t)(sign | (uint16_t)lrintf(ldexpf(fabsf(x), 24)));
+	return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
 }
 
 /* bfloat16: the upper half of a float32, rounded to even */
