@@ -109,7 +109,7 @@ def _collective(step: CollectiveStep, experiment: Experiment, fabric: Fabric) ->
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
     entry = find(step.collective, step.algorithm)
     told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
-    if step.algorithm == "ring" and step.ranks is None:
+    if step.algorithm in ("ring", "multicast") and step.ranks is None:
         told["ranks"] = ring_order(fabric)
     if find(step.collective, step.algorithm).accelerators:
         told["aggregation"] = _aggregation(step, experiment, fabric)

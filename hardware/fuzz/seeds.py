@@ -207,10 +207,27 @@ def _roce(opcode: int) -> bytes:
     return mac + ip + udp + bth + extension + bytes(8) + bytes(4)
 
 
+def multicast_seeds() -> Iterator[bytes]:
+    """Steps of fuzz_multicast.c: 1 a request of a rank, 2 a datagram, 0 events."""
+    arm_all, arm_of = 128, 0  # all members have a part, or one
+    for setting in (0, 2, 4):
+        for what in (arm_all, arm_of):
+            arms = b"".join(bytes([1, rank, what, 0, 0, 100, 1]) + bytes([0] * (what == arm_of)) for rank in range(3))
+            starts = b"".join(bytes([1, rank, 1, 0, 0, 0, 1, 100, 3]) for rank in range(3))
+            came = b"".join(bytes([2, rank, 64 | sender, chunk, 0]) for rank in range(3) for sender in range(3)
+                            for chunk in range(15))  # fmt: skip
+            yield bytes([setting]) + arms + bytes([28]) + starts + bytes([28, 28]) + came + bytes([28] * 8)
+            yield bytes([setting]) + arms + bytes([28]) + starts + came + arms + came
+            yield bytes([setting]) + came + arms + starts + bytes([28] * 12)
+    for flags in (1, 2, 4, 8, 16, 32, 64, 128):
+        yield bytes([0]) + bytes([1, 1, 0, 0, 0, 100, 1, 0, 28]) + bytes([2, 1, 64, 0, flags, 1, 2, 3, 4]) * 3 + bytes([28])
+
+
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "worker": worker_seeds,
     "control": control_seeds,
     "frame": frame_seeds,
+    "multicast": multicast_seeds,
 }
 DICTIONARY: dict[str, Sequence[str]] = {
     "control": sorted({str(word) for request in CONTROL_REQUESTS for pair in request.items() for word in pair}),

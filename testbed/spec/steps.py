@@ -69,6 +69,13 @@ class CollectiveStep(Model):
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None, description="in_network: without a result for so long, contribute again (100us)"
     )
+    chains: int | None = Field(
+        default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
+    )
+    cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="multicast: what is not there so long after it should be is fetched from the ring neighbour (20us)",
+    )
 
     @model_validator(mode="before")
     @classmethod
