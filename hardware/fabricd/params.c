@@ -297,6 +297,14 @@ const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t 
 			return "pcie_rate_bps: from 1 to 1e14";
 		p->pcie_bps = (int64_t)x;
 	}
+	if ((v = json_object_get(o, "engine_reduce_bps")) && !number(v, 1, 1e15, &p->engine_reduce_bps))
+		return "engine_reduce_bps: from 1 to 1e15";
+	if ((v = json_object_get(o, "engine_packets_per_s")) && !number(v, 1, 1e12, &p->engine_packets_per_s))
+		return "engine_packets_per_s: from 1 to 1e12";
+	if ((v = json_object_get(o, "engine_memory_bytes")) && !bytes(v, &p->engine_memory_bytes))
+		return "engine_memory_bytes: from 0 to 1e12 (0: there is no engine)";
+	if ((v = json_object_get(o, "engine_prefetch_bytes")) && !bytes(v, &p->engine_prefetch_bytes))
+		return "engine_prefetch_bytes: from 0 to 1e12";
 	if ((v = json_object_get(o, "tx_buffer_bytes")) && (!bytes(v, &p->tx_buffer_bytes) || !p->tx_buffer_bytes))
 		return "tx_buffer_bytes: from 1 to 1e12";
 	if ((v = json_object_get(o, "rx_buffer_bytes")) && !bytes(v, &p->rx_buffer_bytes))

@@ -72,6 +72,8 @@ struct cc_algorithm;
 
 struct nic_params {
 	int64_t pcie_bps;
+	double engine_reduce_bps, engine_packets_per_s; /* of its adder: bits of one operand; packets, added or not */
+	uint64_t engine_memory_bytes, engine_prefetch_bytes; /* 0: it has none; read ahead of what is sent or added */
 	ps_t pcie_latency, post, timeout, rnr_timeout, recv_delay;
 	uint64_t tx_buffer_bytes, rx_buffer_bytes, rx_xoff_bytes, rx_xon_bytes;
 	/* the reduction engine of an on-path SmartNIC; 0: no limit */

@@ -1,0 +1,119 @@
+/* NIC-side rings (DirectReduce): what their parts share
+ *
+ * The parts, as the paper names them: the GateKeeper (gate_keeper.c) reads ahead and
+ * sends, the DataDirector (data_director.c) takes what comes in, the ComputeEnhancer
+ * (compute_enhancer.c) adds.  offload_ring.c makes rings and keeps their requests.
+ */
+#ifndef OFFLOAD_RING_H
+#define OFFLOAD_RING_H
+
+#include "offload.h"
+
+enum ring_arg { RING_MOST, RING_ELEMENT, RING_COMPRESSION, RING_OPTIMIZER };
+enum ring_collective { RING_ALL_REDUCE, RING_REDUCE_SCATTER, RING_ALL_GATHER, RING_LOAD, RING_COLLECTIVES };
+enum ring_optimizer { OPT_NONE, OPT_SGD, OPT_ADAM, OPTIMIZERS };
+
+#define BFP_BLOCK 16 /* elements that share an exponent */
+#define RING_REQUESTS_MAX 64
+
+struct ring_request {
+	struct ring_request *next;
+	struct offload_wr wr;
+	bool admitted;	    /* its messages stand in the queue pair */
+	uint32_t hops, reducing;
+	uint64_t base;	    /* number of the first packet that it sends */
+	uint64_t own;	    /* packets of the first message: of our own chunk */
+	uint64_t sends, receives; /* packets in all */
+	/* how far it is */
+	uint32_t hop;	    /* that is being received, and the next packet of it */
+	uint64_t packet;
+	uint64_t received;  /* packets in all */
+	uint64_t fetched, reads; /* local packets asked for, and how many there are */
+	uint64_t own_ready, forwards_ready, worked;
+	ps_t visible;	    /* when the last result is in memory */
+	bool said;	    /* the worker has been told */
+};
+
+/* A local packet that is being read over PCIe, or has been */
+struct ring_local {
+	ps_t t;
+	struct ring_request *of;
+	bool own; /* to be sent, not to be added */
+};
+
+/* A packet that has come in: waits for the engine, or is in it */
+struct ring_arrival {
+	ps_t t; /* of arrival; then, when the engine is done with it */
+	struct ring_request *of;
+	uint32_t elements;
+	bool add, forward, result;
+};
+
+struct ring_member {
+	struct qp_engine engine;
+	struct fabric *f;
+	struct nic *nic;
+	struct member *member; /* NULL once the group is closed */
+	struct qp *right, *left;
+	uint32_t ranks, index;
+	enum element element;
+	bool compressed;
+	enum ring_optimizer optimizer;
+	uint32_t packet_elements;
+	uint64_t most;
+	/* the GateKeeper's buffer */
+	struct ring_local *local;
+	uint32_t local_room, local_head, local_tail;
+	uint32_t ahead, ahead_most; /* packets read that are not sent or added yet */
+	/* what is sent and not acknowledged: packet n is in slot n % slots */
+	uint8_t *memory;
+	uint32_t slots, slot_bytes;
+	uint64_t reserved; /* of the NIC's memory */
+	struct ring_arrival *arrival;
+	uint32_t arrival_room, arrival_head, arrival_given, arrival_tail;
+	struct ring_request *requests, *fetching, *receiving, *sending; /* oldest, and how far each part is */
+	uint32_t count;
+	float *scratch; /* one packet's elements */
+	uint8_t *scratch_out;
+	/* the optimizer's: its part of the parameters, and what it remembers */
+	float *parameters, *state[2];
+};
+
+/* offload_ring.c */
+uint64_t ring_chunk(const struct ring_member *r, uint64_t count, uint32_t chunk, uint64_t *start);
+uint32_t ring_sends(const struct ring_member *r, const struct ring_request *q, uint32_t hop);
+uint32_t ring_receives(const struct ring_member *r, const struct ring_request *q, uint32_t hop);
+uint64_t ring_packets(const struct ring_member *r, uint64_t elements);
+uint32_t ring_wire_bytes(const struct ring_member *r, uint32_t elements);
+uint8_t *ring_memory(const struct ring_member *r, uint32_t key, uint64_t at, uint64_t bytes);
+void ring_later(struct ring_member *r, ps_t t);
+struct ring_request *ring_next(const struct ring_request *q);
+void ring_admit(struct ring_member *r);
+void ring_advance(struct ring_member *r);
+
+/* gate_keeper.c */
+void gate_read_ahead(struct ring_member *r);
+void gate_own_ready(struct ring_member *r);
+void gate_open(struct ring_member *r);
+const uint8_t *gate_payload(struct fabric *f, struct qp *q, uint64_t n);
+
+/* data_director.c */
+enum engine_verdict director_take(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+
+/* compute_enhancer.c */
+void engine_combine(enum element e, enum reduction how, uint8_t *with, const uint8_t *mine, size_t n);
+void engine_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks);
+void engine_give(struct ring_member *r);
+void engine_done(struct ring_member *r);
+
+/* bfp.c */
+uint32_t bfp_bytes(uint32_t elements);
+void bfp_encode(uint8_t *to, const float *from, uint32_t n);
+void bfp_decode(float *to, const uint8_t *from, uint32_t n);
+
+/* optimizer.c */
+bool optimizer_args_good(enum ring_optimizer o, const struct offload_wr *wr);
+uint32_t optimizer_arrays(enum ring_optimizer o);
+void optimizer_step(const struct ring_member *r, const struct offload_wr *wr, uint64_t at, uint32_t n, float *gradients);
+
+#endif
