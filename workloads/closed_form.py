@@ -75,6 +75,12 @@ class Costs:
     ack_every: int = 16
     wake_ns: float = 0.0
     reduce_bps: float | None = None
+    engine_reduce_bps: float = 512e9
+    engine_packets_per_s: float = 200e6
+
+    def engine_ns(self, nbytes: float) -> float:
+        """What a packet to be added (0: one that only passes) keeps the NIC's engine."""
+        return max(nbytes * 8e9 / self.engine_reduce_bps, 1e9 / self.engine_packets_per_s)
 
     def reduce_ns(self, nbytes: float) -> float:
         return nbytes * 8e9 / self.reduce_bps if self.reduce_bps else 0.0
@@ -270,3 +276,42 @@ def _slowest(path: Path, costs: Costs) -> _Stage:
 def in_network_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """To be written."""
     return 0.0
+
+
+# Rings of NICs
+
+
+def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """DirectReduce: n - 1 reducing and n - 1 gathering hops, each begun with the first packet of the one before."""
+    return _direct_ns([True] * (ranks - 1) + [False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+
+
+def direct_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """n - 1 hops, each packet added up."""
+    return _direct_ns([True] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+
+
+def direct_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """n - 1 hops."""
+    return _direct_ns([False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+
+
+def _direct_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) -> float:
+    """The first packet through all hops, or a cable that is never idle, whichever takes longer; then the last chunk.
+
+    A hop begins with its first packet's arrival, or when the chunk before it is out: hops follow each other after the
+    longer of the two.
+    """
+    packets = _Packets.of(chunk_bytes, costs, reth=False, imm=False)
+    payload, wire = packets.first
+    crossing = path.constant_ns + sum(link.time_ns(wire) for link in path.links)
+    acks = (packets.count - 1) // costs.ack_every + 1
+    busy = packets.through([_slowest(path, costs)]) + acks * path.links[0].time_ns(ACK_BYTES)
+    pcie = payload * 8e9 / costs.pcie_rate_bps
+    begin = costs.post_ns + 2 * costs.pcie_latency_ns + pcie
+    hops = sum(max(crossing + costs.engine_ns(payload * reducing), busy) for reducing in reduces[:-1])
+    stages = _stages(path, costs, to_memory=False)[1:]
+    engine = costs.engine_ns(packets.last[0] * reduces[-1])
+    last = path.constant_ns + packets.through(stages) + engine
+    written = packets.last[0] * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    return begin + hops + last + written + costs.wake_ns

@@ -24,6 +24,9 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
 """Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
+NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "int32")
+"""Element types that the adder of a NIC knows."""
+
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
 
@@ -117,6 +120,16 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256},
     ),
     Collective(
+        "all_reduce",
+        "direct_reduce",
+        "a ring of NICs that add up what comes in and send it on; only results reach memory (DirectReduce)",
+        "workloads.collectives.direct_reduce:AllReduce",
+        "workloads.closed_form:direct_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=OPS,
+        dtypes=NIC_DTYPES,
+    ),
+    Collective(
         "reduce_scatter",
         "ring",
         "rank i ends with the i-th part of the reduction of all ranks' vectors",
@@ -126,12 +139,31 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=OPS,
     ),
     Collective(
+        "reduce_scatter",
+        "direct_reduce",
+        "the reducing half of the ring of NICs",
+        "workloads.collectives.direct_reduce:ReduceScatter",
+        "workloads.closed_form:direct_reduce_scatter_ns",
+        lambda n: (n - 1) / n,
+        ops=OPS,
+        dtypes=NIC_DTYPES,
+    ),
+    Collective(
         "all_gather",
         "ring",
         "every rank ends with the parts of all ranks, in rank order",
         "workloads.collectives.ring:AllGather",
         "workloads.closed_form:ring_all_gather_ns",
         lambda n: (n - 1) / n,
+    ),
+    Collective(
+        "all_gather",
+        "direct_reduce",
+        "the gathering half of the ring of NICs",
+        "workloads.collectives.direct_reduce:AllGather",
+        "workloads.closed_form:direct_all_gather_ns",
+        lambda n: (n - 1) / n,
+        dtypes=NIC_DTYPES,
     ),
     Collective(
         "ping_pong",

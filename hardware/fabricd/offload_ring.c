@@ -76,7 +76,7 @@ uint8_t *ring_memory(const struct ring_member *r, uint32_t key, uint64_t at, uin
 void ring_later(struct ring_member *r, ps_t t)
 {
 	if (r->member)
-		event_add(r->f, t, EV_OFFLOAD, r->nic->n.index, 0, 0, r->member->group->id, r->nic, (uint64_t)t);
+		offload_later(r->f, r->member, t, (uint64_t)t);
 }
 
 static uint32_t packet_elements(uint32_t mtu, enum element e, bool compressed)
@@ -463,8 +463,12 @@ static void failed(struct fabric *f, struct qp *q)
 {
 	struct ring_member *r = (struct ring_member *)q->engine;
 
-	if (r->member)
-		offload_failed(f, r->member);
+	char why[128];
+
+	if (!r->member)
+		return;
+	snprintf(why, sizeof why, "rank %u does not acknowledge what rank %u's NIC sends", q->peer->rank, r->nic->rank);
+	offload_failed(f, r->member, why);
 }
 
 static void release(struct qp *q)
