@@ -283,12 +283,15 @@ def in_network_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Cos
 
 def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """DirectReduce: n - 1 reducing and n - 1 gathering hops, each begun with the first packet of the one before."""
-    return _direct_ns([True] * (ranks - 1) + [False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+    chunk = -(-size_bytes // ranks)
+    ring = _direct_ns([True] * (ranks - 1) + [False] * (ranks - 1), chunk, path, costs)
+    return max(ring, _direct_pcie_ns(2 * ranks - 1, chunk, costs))
 
 
 def direct_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """n - 1 hops, each packet added up."""
-    return _direct_ns([True] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+    chunk = -(-size_bytes // ranks)
+    return max(_direct_ns([True] * (ranks - 1), chunk, path, costs), _direct_pcie_ns(ranks, chunk, costs))
 
 
 def direct_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
@@ -307,11 +310,19 @@ def _direct_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) 
     crossing = path.constant_ns + sum(link.time_ns(wire) for link in path.links)
     acks = (packets.count - 1) // costs.ack_every + 1
     busy = packets.through([_slowest(path, costs)]) + acks * path.links[0].time_ns(ACK_BYTES)
-    pcie = payload * 8e9 / costs.pcie_rate_bps
-    begin = costs.post_ns + 2 * costs.pcie_latency_ns + pcie
+    begin = costs.post_ns + 2 * costs.pcie_latency_ns + payload * 8e9 / costs.pcie_rate_bps
     hops = sum(max(crossing + costs.engine_ns(payload * reducing), busy) for reducing in reduces[:-1])
-    stages = _stages(path, costs, to_memory=False)[1:]
-    engine = costs.engine_ns(packets.last[0] * reduces[-1])
-    last = path.constant_ns + packets.through(stages) + engine
-    written = packets.last[0] * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
-    return begin + hops + last + written + costs.wake_ns
+    last = path.constant_ns + packets.through(_stages(path, costs, to_memory=False)[1:])
+    payload = packets.last[0]
+    result = costs.engine_ns(payload * reduces[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    return begin + hops + last + result + costs.wake_ns
+
+
+def _direct_pcie_ns(chunks: int, chunk_bytes: int, costs: Costs) -> float:
+    """As long as PCIe takes: with few ranks it has more to read than the cable to carry.
+
+    A reduction cannot end before all n chunks have been read; the n - 1 gathered ones are written after that.
+    """
+    payload = min(costs.mtu, chunk_bytes)
+    once = costs.post_ns + 3 * costs.pcie_latency_ns + costs.engine_ns(payload) + payload * 8e9 / costs.pcie_rate_bps
+    return once + chunks * chunk_bytes * 8e9 / costs.pcie_rate_bps + costs.wake_ns

@@ -90,11 +90,11 @@ void engine_give(struct ring_member *r)
 		struct ring_arrival *a = &r->arrival[r->arrival_given % r->arrival_room];
 		ps_t t = a->t > r->f->clock.now ? a->t : r->f->clock.now;
 		if (a->add) {
-			const struct ring_local *l = &r->local[r->local_head % r->local_room];
-			if (r->local_head == r->local_tail || l->own)
+			const struct ring_read *l = &r->local.at[r->local.head % r->local.room];
+			if (r->local.head == r->local.tail || (a->result && !result_room(r, true)))
 				return;
 			t = l->t > t ? l->t : t;
-			r->local_head++;
+			r->local.head++;
 			r->nic->engine_added++;
 		}
 		if (r->nic->engine_free > t)
@@ -104,26 +104,19 @@ void engine_give(struct ring_member *r)
 	}
 }
 
-static void result(struct ring_member *r, const struct ring_arrival *a)
-{
-	ps_t t = pcie_write(r->nic, r->f->clock.now, a->elements * element_bytes[r->element]);
-
-	if (t > a->of->visible)
-		a->of->visible = t;
-}
-
 /* engine_done() - Pass on what the engine is done with by now */
 void engine_done(struct ring_member *r)
 {
 	while (r->arrival_head != r->arrival_given) {
 		struct ring_arrival *a = &r->arrival[r->arrival_head % r->arrival_room];
-		if (a->t > r->f->clock.now)
+		if (a->t > r->f->clock.now || (a->result && !result_room(r, false)))
 			return;
 		r->arrival_head++;
-		r->ahead -= a->add;
+		r->local.ahead -= a->add;
 		a->of->forwards_ready += a->forward;
 		if (a->result)
-			result(r, a);
-		a->of->worked++;
+			result_keep(r, a->of, a->elements * element_bytes[r->element]);
+		else
+			a->of->worked++;
 	}
 }

@@ -124,7 +124,8 @@ enum engine_verdict director_take(struct fabric *f, struct qp *qp, const struct 
 	    roce_is_last(pkt->opcode) != (q->packet + 1 == packets) || pkt->payload_bytes != ring_wire_bytes(r, t.elements))
 		return ENGINE_REFUSED;
 	uint64_t number = q->base + q->own + q->received;
-	if ((t.forward && number >= r->right->acked + r->slots) || r->arrival_tail - r->arrival_head == r->arrival_room) {
+	if ((t.forward && number >= r->right->acked + r->slots) ||
+	    r->arrival_tail - r->arrival_head == r->arrival_room) {
 		r->nic->engine_full++;
 		return ENGINE_NOT_YET;
 	}

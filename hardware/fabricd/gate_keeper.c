@@ -2,9 +2,11 @@
  *
  * Theory of Operation
  *
- * What a rank contributes is read over PCIe once, in the order in which it is needed:
- * first its own chunk, to be sent, then the chunks that incoming packets are added to.
- * At most nic.engine_prefetch_bytes of it are read and not yet sent or added.
+ * What a rank contributes is read over PCIe once, in the order in which it is needed: its
+ * own chunk, to be sent, and the chunks that incoming packets are added to.  At most
+ * nic.engine_prefetch_bytes of it are read and not yet sent or added: half of them for
+ * each, and a quarter of its half for what is added while its own is not read yet,
+ * because the cable is faster idle than the adder late.
  *
  * A packet that goes out stands in the NIC's memory, in the slot of its number, until
  * it is acknowledged, so that sending again costs no PCIe.  The queue pair sends what
@@ -14,26 +16,11 @@
 
 #include "offload_ring.h"
 
-/* Local packet @i of a request: its chunk and place there */
-static uint32_t locate(const struct ring_member *r, const struct ring_request *q, uint64_t *start, bool *own)
+static uint32_t elements_at(const struct ring_member *r, uint64_t length, uint64_t packet)
 {
-	uint64_t i = q->fetched, chunk_start, length;
-	uint32_t hop = 0, chunk = ring_sends(r, q, 0);
+	uint64_t left = length - packet * r->packet_elements;
 
-	*own = i < q->own;
-	if (!*own) {
-		i -= q->own;
-		chunk = ring_receives(r, q, 0);
-		for (length = ring_chunk(r, q->wr.count, chunk, &chunk_start); i >= ring_packets(r, length);
-		     length = ring_chunk(r, q->wr.count, chunk, &chunk_start)) {
-			i -= ring_packets(r, length);
-			chunk = ring_receives(r, q, ++hop);
-		}
-	}
-	length = ring_chunk(r, q->wr.count, chunk, &chunk_start);
-	uint64_t at = i * r->packet_elements;
-	*start = chunk_start + at;
-	return (uint32_t)(length - at < r->packet_elements ? length - at : r->packet_elements);
+	return left < r->packet_elements ? (uint32_t)left : r->packet_elements;
 }
 
 /* Our own packet comes into its slot, as it will go out */
@@ -41,7 +28,7 @@ static void keep(struct ring_member *r, const struct ring_request *q, uint64_t s
 {
 	uint32_t size = element_bytes[r->element];
 	const uint8_t *from = ring_memory(r, q->wr.in_key, q->wr.in + start * size, (uint64_t)elements * size);
-	uint8_t *to = r->memory + (size_t)((q->base + q->fetched) % r->slots) * r->slot_bytes;
+	uint8_t *to = r->memory + (size_t)((q->base + q->own_read) % r->slots) * r->slot_bytes;
 
 	if (from && r->compressed)
 		bfp_encode(to, (const float *)from, elements);
@@ -49,37 +36,65 @@ static void keep(struct ring_member *r, const struct ring_request *q, uint64_t s
 		memcpy(to, from, (size_t)elements * size);
 }
 
+static void read(struct ring_member *r, struct ring_reads *reads, struct ring_request *of, uint32_t elements)
+{
+	ps_t t = pcie_read(r->nic, r->f->clock.now, elements * element_bytes[r->element]);
+
+	reads->at[reads->tail++ % reads->room] = (struct ring_read){.t = t, .of = of};
+	reads->ahead++;
+}
+
+static void read_own(struct ring_member *r)
+{
+	while (r->own_of && r->own_of->admitted && r->own.ahead < r->own.most) {
+		struct ring_request *q = r->own_of;
+		uint64_t start, length = ring_chunk(r, q->wr.count, ring_sends(r, q, 0), &start);
+		if (q->base + q->own_read >= r->right->acked + r->slots)
+			return;
+		uint32_t elements = elements_at(r, length, q->own_read);
+		keep(r, q, start + q->own_read * r->packet_elements, elements);
+		read(r, &r->own, q, elements);
+		ring_later(r, r->own.at[(r->own.tail - 1) % r->own.room].t);
+		if (++q->own_read == q->own)
+			r->own_of = ring_next(q);
+	}
+}
+
+/* While there is something of our own to be read, that comes first: additions have time until it is sent */
+static void read_local(struct ring_member *r)
+{
+	uint32_t most = r->own_of ? (r->local.most + 3) / 4 : r->local.most;
+
+	while (r->local_of && r->local_of->admitted && r->local.ahead < most) {
+		struct ring_request *q = r->local_of;
+		if (q->add_hop == q->reducing) {
+			r->local_of = ring_next(q);
+			continue;
+		}
+		uint64_t start, length = ring_chunk(r, q->wr.count, ring_receives(r, q, q->add_hop), &start);
+		read(r, &r->local, q, elements_at(r, length, q->add_packet));
+		if (++q->add_packet == ring_packets(r, length)) {
+			q->add_packet = 0;
+			q->add_hop++;
+		}
+	}
+}
+
 /* gate_read_ahead() - Ask for as much as there is room for */
 void gate_read_ahead(struct ring_member *r)
 {
-	while (r->fetching && r->fetching->admitted && r->ahead < r->ahead_most) {
-		struct ring_request *q = r->fetching;
-		uint64_t start;
-		bool own;
-		if (q->fetched < q->own && q->base + q->fetched >= r->right->acked + r->slots)
-			return;
-		uint32_t elements = locate(r, q, &start, &own);
-		if (own)
-			keep(r, q, start, elements);
-		ps_t t = pcie_read(r->nic, r->f->clock.now, elements * element_bytes[r->element]);
-		r->local[r->local_tail++ % r->local_room] = (struct ring_local){.t = t, .of = q, .own = own};
-		r->ahead++;
-		if (own)
-			ring_later(r, t);
-		if (++q->fetched == q->reads)
-			r->fetching = ring_next(q);
-	}
+	read_own(r);
+	read_local(r);
 }
 
 /* gate_own_ready() - Our own packets that have been read by now may go */
 void gate_own_ready(struct ring_member *r)
 {
-	while (r->local_head != r->local_tail) {
-		const struct ring_local *l = &r->local[r->local_head % r->local_room];
-		if (!l->own || l->t > r->f->clock.now)
+	for (; r->own.head != r->own.tail; r->own.head++) {
+		const struct ring_read *l = &r->own.at[r->own.head % r->own.room];
+		if (l->t > r->f->clock.now)
 			return;
 		l->of->own_ready++;
-		r->local_head++;
 	}
 }
 
@@ -118,7 +133,7 @@ const uint8_t *gate_payload(struct fabric *f, struct qp *q, uint64_t n)
 
 	(void)f;
 	if (n >= q->sent_max && r->member && is_own(r, n)) {
-		r->ahead--;
+		r->own.ahead--;
 		gate_read_ahead(r);
 	}
 	return r->memory + (size_t)(n % r->slots) * r->slot_bytes;

@@ -18,7 +18,7 @@
  *
  * Memory of the engine: slots for a chunk and what is under way (two chunks and 256
  * packets if there is room for that, else down to a chunk and a batch of
- * acknowledgements), the GateKeeper's buffer, and an optimizer's arrays.  A ring that
+ * acknowledgements), the GateKeeper's buffer, as much for results, and an optimizer's arrays.  A ring that
  * does not fit is refused.
  */
 #include "offload_ring.h"
@@ -120,9 +120,10 @@ static struct ring_member plan(struct fabric *f, struct group *g, uint32_t i, ui
 	uint64_t count = (r.most + element_bytes[r.element] - 1) / element_bytes[r.element];
 	uint64_t chunk = ring_chunk(&r, count, 0, &start), packets = ring_packets(&r, chunk);
 	uint64_t ahead = p->engine_prefetch_bytes / (r.packet_elements * element_bytes[r.element]);
-	r.ahead_most = ahead < 2 ? 2 : ahead > 65536 ? 65536 : (uint32_t)ahead;
+	ahead = ahead < 4 ? 4 : ahead > 65536 ? 65536 : ahead;
+	r.own.most = r.local.most = (uint32_t)ahead / 2;
 	uint64_t least = packets + p->ack_every + SPARE_PACKETS, most = 2 * packets + 2 * p->ack_every + 256;
-	uint64_t fixed = (uint64_t)r.ahead_most * r.packet_elements * element_bytes[r.element] + optimizer_bytes(&r, chunk);
+	uint64_t fixed = 2 * ahead * r.packet_elements * element_bytes[r.element] + optimizer_bytes(&r, chunk);
 	uint64_t free_bytes = p->engine_memory_bytes > n->engine_used ? p->engine_memory_bytes - n->engine_used : 0;
 	uint64_t fit = free_bytes > fixed ? (free_bytes - fixed) / r.slot_bytes : 0;
 
@@ -168,8 +169,12 @@ static struct ring_member *member_new(const struct ring_member *planned)
 	r->engine.ops = &engine_ops;
 	r->nic->engine_used += r->reserved;
 	r->memory = array(r->slots, r->slot_bytes);
-	r->local_room = power_of_two(r->ahead_most);
-	r->local = array(r->local_room, sizeof *r->local);
+	r->own.room = r->local.room = power_of_two(r->own.most);
+	r->own.at = array(r->own.room, sizeof *r->own.at);
+	r->local.at = array(r->local.room, sizeof *r->local.at);
+	r->result_room = power_of_two(2 * r->own.most);
+	r->result = array(r->result_room, sizeof *r->result);
+	r->write_due = PS_NEVER;
 	r->arrival_room = power_of_two(r->slots + 64);
 	r->arrival = array(r->arrival_room, sizeof *r->arrival);
 	r->scratch = array(r->packet_elements, sizeof *r->scratch);
@@ -246,7 +251,7 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 	return NULL;
 }
 
-/* How many packets go each way, and are read */
+/* How many packets go each way */
 static void measure(const struct ring_member *r, struct ring_request *q)
 {
 	uint64_t start;
@@ -254,12 +259,11 @@ static void measure(const struct ring_member *r, struct ring_request *q)
 	if (!q->hops)
 		return;
 	q->own = ring_packets(r, ring_chunk(r, q->wr.count, ring_sends(r, q, 0), &start));
-	q->sends = q->reads = q->own;
+	q->sends = q->own;
 	for (uint32_t hop = 0; hop < q->hops; hop++) {
 		uint64_t n = ring_packets(r, ring_chunk(r, q->wr.count, ring_receives(r, q, hop), &start));
 		q->receives += n;
 		q->sends += hop + 1 < q->hops ? n : 0;
-		q->reads += hop < q->reducing ? n : 0;
 	}
 }
 
@@ -326,8 +330,10 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 		at = &(*at)->next;
 	*at = q;
 	r->count++;
-	if (!r->fetching && q->hops)
-		r->fetching = q;
+	if (!r->own_of && q->hops)
+		r->own_of = q;
+	if (!r->local_of && q->hops)
+		r->local_of = q;
 	if (!r->receiving && q->hops)
 		r->receiving = q;
 	if (!r->sending && q->hops)
@@ -359,6 +365,7 @@ void ring_advance(struct ring_member *r)
 {
 	gate_own_ready(r);
 	engine_done(r);
+	result_write(r);
 	gate_read_ahead(r);
 	engine_give(r);
 	gate_open(r);
@@ -377,11 +384,11 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 static bool due(const struct member *m, uint64_t what)
 {
 	const struct ring_member *r = m->state;
-	const struct ring_local *l = &r->local[r->local_head % r->local_room];
+	const struct ring_read *own = &r->own.at[r->own.head % r->own.room];
 	const struct ring_arrival *a = &r->arrival[r->arrival_head % r->arrival_room];
 
-	return (r->local_head != r->local_tail && l->own && l->t <= (ps_t)what) ||
-	       (r->arrival_head != r->arrival_given && a->t <= (ps_t)what);
+	return (r->own.head != r->own.tail && own->t <= (ps_t)what) ||
+	       (r->arrival_head != r->arrival_given && a->t <= (ps_t)what) || r->write_due <= (ps_t)what;
 }
 
 static const uint8_t *spent_payload(struct fabric *f, struct qp *q, uint64_t n)
@@ -428,8 +435,10 @@ static void member_free(struct ring_member *r)
 		free(q);
 	}
 	free(r->memory);
-	free(r->local);
+	free(r->own.at);
+	free(r->local.at);
 	free(r->arrival);
+	free(r->result);
 	free(r->scratch);
 	free(r->scratch_out);
 	free(r->parameters);

@@ -28,17 +28,22 @@ struct ring_request {
 	uint32_t hop;	    /* that is being received, and the next packet of it */
 	uint64_t packet;
 	uint64_t received;  /* packets in all */
-	uint64_t fetched, reads; /* local packets asked for, and how many there are */
+	uint64_t own_read;  /* packets of the first message asked for over PCIe */
+	uint32_t add_hop;   /* hop and packet for which a local packet is read next */
+	uint64_t add_packet;
 	uint64_t own_ready, forwards_ready, worked;
 	ps_t visible;	    /* when the last result is in memory */
 	bool said;	    /* the worker has been told */
 };
 
-/* A local packet that is being read over PCIe, or has been */
-struct ring_local {
-	ps_t t;
-	struct ring_request *of;
-	bool own; /* to be sent, not to be added */
+/* Local packets that are being read over PCIe, or have been: when they are there */
+struct ring_reads {
+	struct ring_read {
+		ps_t t;
+		struct ring_request *of;
+	} *at;
+	uint32_t room, head, tail;
+	uint32_t ahead, most; /* not yet sent or added */
 };
 
 /* A packet that has come in: waits for the engine, or is in it */
@@ -61,17 +66,22 @@ struct ring_member {
 	enum ring_optimizer optimizer;
 	uint32_t packet_elements;
 	uint64_t most;
-	/* the GateKeeper's buffer */
-	struct ring_local *local;
-	uint32_t local_room, local_head, local_tail;
-	uint32_t ahead, ahead_most; /* packets read that are not sent or added yet */
+	/* the GateKeeper's buffer: what is to be sent, what is to be added to */
+	struct ring_reads own, local;
 	/* what is sent and not acknowledged: packet n is in slot n % slots */
 	uint8_t *memory;
 	uint32_t slots, slot_bytes;
 	uint64_t reserved; /* of the NIC's memory */
 	struct ring_arrival *arrival;
 	uint32_t arrival_room, arrival_head, arrival_given, arrival_tail;
-	struct ring_request *requests, *fetching, *receiving, *sending; /* oldest, and how far each part is */
+	/* results on their way to memory: bytes and request */
+	struct ring_result {
+		struct ring_request *of;
+		uint32_t bytes;
+	} *result;
+	uint32_t result_room, result_head, result_tail;
+	ps_t write_due; /* when to go on writing, or PS_NEVER */
+	struct ring_request *requests, *own_of, *local_of, *receiving, *sending; /* oldest, and how far each part is */
 	uint32_t count;
 	float *scratch; /* one packet's elements */
 	uint8_t *scratch_out;
@@ -105,6 +115,11 @@ void engine_combine(enum element e, enum reduction how, uint8_t *with, const uin
 void engine_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks);
 void engine_give(struct ring_member *r);
 void engine_done(struct ring_member *r);
+
+/* result_writer.c */
+void result_keep(struct ring_member *r, struct ring_request *of, uint32_t bytes);
+void result_write(struct ring_member *r);
+bool result_room(const struct ring_member *r, bool sum);
 
 /* bfp.c */
 uint32_t bfp_bytes(uint32_t elements);
