@@ -50,15 +50,6 @@ class Hardware:
         default_factory=lambda: {"slots": 1024, "elements": 256, "fan_in": 64, "latency_ns": 0.0}
     )
     """Of the switches that have one (Switch.accelerator)."""
-    engine: Mapping[str, Any] = field(
-        default_factory=lambda: {
-            "engine_reduce_bps": 512e9,
-            "engine_packets_per_s": 200e6,
-            "engine_memory_bytes": 8 << 30,
-            "engine_prefetch_bytes": 256 << 10,
-        }
-    )
-    """Of the unit in every NIC that adds up what comes in (docs/direct-reduce.md)."""
 
     complex: Complex | None = None
     """Of a fabric with compute complexes."""
@@ -123,7 +114,6 @@ def fabricd_config(
         "retry": hardware.retry,
         "rnr_timeout_ns": hardware.rnr_timeout_ns,
         "rnr_retry": hardware.rnr_retry,
-        **hardware.engine,
         **hardware.nic,
     }
     of_complexes = {}

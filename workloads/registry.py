@@ -58,6 +58,7 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
+    engines: bool = False  # adds up in NICs
     max_ranks: int | None = None  # None: any number
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
@@ -128,6 +129,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         lambda n: 2 * (n - 1) / n,
         ops=OPS,
         dtypes=NIC_DTYPES,
+        engines=True,
     ),
     Collective(
         "reduce_scatter",
@@ -147,6 +149,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         lambda n: (n - 1) / n,
         ops=OPS,
         dtypes=NIC_DTYPES,
+        engines=True,
     ),
     Collective(
         "all_gather",
@@ -164,6 +167,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:direct_all_gather_ns",
         lambda n: (n - 1) / n,
         dtypes=NIC_DTYPES,
+        engines=True,
     ),
     Collective(
         "ping_pong",

@@ -77,8 +77,9 @@ static ps_t service(const struct ring_member *r, const struct ring_arrival *a)
 {
 	const struct nic_params *p = &r->nic->p;
 	uint32_t passes = a->add + (a->result && a->add ? optimizer_arrays(r->optimizer) : 0);
-	double adding = 8e12 * a->elements * element_bytes[r->element] * passes / p->engine_reduce_bps;
-	double handling = 1e12 / p->engine_packets_per_s;
+	double bits = 8.0 * a->elements * element_bytes[r->element] * passes;
+	double adding = p->engine_reduce_bps ? bits * 1e12 / (double)p->engine_reduce_bps : 0;
+	double handling = p->engine_packets_per_s ? 1e12 / (double)p->engine_packets_per_s : 0;
 
 	return (ps_t)((adding > handling ? adding : handling) + 0.5);
 }

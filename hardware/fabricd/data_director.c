@@ -3,13 +3,13 @@
  * Theory of Operation
  *
  * Packets come in order over a reliable queue pair, so the place of each in the
- * schedule is known by counting: its request, hop, chunk and place there.  It goes
+ * schedule is known by counting: its pass, hop, chunk and place there.  It goes
  * through the engine, and from there to the right neighbour as a packet of the next
  * hop, to memory as a result, or both.  A packet that finds no room, or whose request
  * has not been posted yet, is answered with RNR: it comes again.
  *
  * No deadlock: the packet that comes as number x goes on as number x + P, P packets to
- * a chunk.  A rank with S slots takes it if x + P < A + S, A packets being acknowledged
+ * a chunk's part in a pass.  A rank with S slots takes it if x + P < A + S, A packets being acknowledged
  * by its right neighbour, which has taken X of them, less than a batch of
  * acknowledgements more than A.  If all ranks refused, X would fall by more than
  * S - P - batch > 0 from each to the next, all the way round the ring.
@@ -21,7 +21,7 @@
 
 /* What a rank does with the elements of one packet */
 struct taken {
-	struct ring_request *q;
+	struct ring_pass *q;
 	uint64_t start;	  /* in the vector */
 	uint64_t place;	  /* in the chunk */
 	uint32_t elements;
@@ -29,7 +29,7 @@ struct taken {
 	uint8_t *slot;	  /* where it is sent on from, or NULL */
 };
 
-static bool last_reducing(const struct ring_request *q, uint32_t hop)
+static bool last_reducing(const struct ring_pass *q, uint32_t hop)
 {
 	return hop + 1 == q->reducing;
 }
@@ -90,7 +90,7 @@ static void work(struct ring_member *r, const struct taken *t, const struct roce
 		memcpy(out, at, bytes);
 }
 
-static void next_packet(struct ring_member *r, struct ring_request *q, uint64_t packets)
+static void next_packet(struct ring_member *r, struct ring_pass *q, uint64_t packets)
 {
 	q->received++;
 	if (++q->packet < packets)
@@ -104,17 +104,17 @@ static void next_packet(struct ring_member *r, struct ring_request *q, uint64_t 
 enum engine_verdict director_take(struct fabric *f, struct qp *qp, const struct roce_packet *pkt)
 {
 	struct ring_member *r = (struct ring_member *)qp->engine;
-	struct ring_request *q = r->receiving;
+	struct ring_pass *q = r->receiving;
 	uint64_t start;
 
 	if (!q || !q->admitted)
 		return ENGINE_NOT_YET;
-	uint64_t length = ring_chunk(r, q->wr.count, ring_receives(r, q, q->hop), &start);
+	uint64_t length = ring_part(r, q, ring_receives(r, q, q->hop), &start);
 	uint64_t packets = ring_packets(r, length), place = q->packet * r->packet_elements, left = length - place;
 	struct taken t = {
 		.q = q,
 		.start = start + place,
-		.place = place,
+		.place = q->part + place,
 		.elements = (uint32_t)(left < r->packet_elements ? left : r->packet_elements),
 		.add = q->hop < q->reducing,
 		.result = q->hop >= q->reducing || last_reducing(q, q->hop),

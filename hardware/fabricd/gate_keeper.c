@@ -2,11 +2,11 @@
  *
  * Theory of Operation
  *
- * What a rank contributes is read over PCIe once, in the order in which it is needed: its
- * own chunk, to be sent, and the chunks that incoming packets are added to.  At most
- * nic.engine_prefetch_bytes of it are read and not yet sent or added: half of them for
- * each, and a quarter of its half for what is added while its own is not read yet,
- * because the cable is faster idle than the adder late.
+ * What a rank contributes is read over PCIe once: its own chunk, to be sent, and the
+ * chunks that incoming packets are added to, the latter at most
+ * nic.engine_prefetch_bytes ahead of the adder.  Own packets come first when they are
+ * about to be sent (URGENT ahead of the port); else what is to be added does, for it
+ * is what the right neighbour waits for next.
  *
  * A packet that goes out stands in the NIC's memory, in the slot of its number, until
  * it is acknowledged, so that sending again costs no PCIe.  The queue pair sends what
@@ -24,7 +24,7 @@ static uint32_t elements_at(const struct ring_member *r, uint64_t length, uint64
 }
 
 /* Our own packet comes into its slot, as it will go out */
-static void keep(struct ring_member *r, const struct ring_request *q, uint64_t start, uint32_t elements)
+static void keep(struct ring_member *r, const struct ring_pass *q, uint64_t start, uint32_t elements)
 {
 	uint32_t size = element_bytes[r->element];
 	const uint8_t *from = ring_memory(r, q->wr.in_key, q->wr.in + start * size, (uint64_t)elements * size);
@@ -36,7 +36,7 @@ static void keep(struct ring_member *r, const struct ring_request *q, uint64_t s
 		memcpy(to, from, (size_t)elements * size);
 }
 
-static void read(struct ring_member *r, struct ring_reads *reads, struct ring_request *of, uint32_t elements)
+static void read(struct ring_member *r, struct ring_reads *reads, struct ring_pass *of, uint32_t elements)
 {
 	ps_t t = pcie_read(r->nic, r->f->clock.now, elements * element_bytes[r->element]);
 
@@ -44,47 +44,67 @@ static void read(struct ring_member *r, struct ring_reads *reads, struct ring_re
 	reads->ahead++;
 }
 
+/* Is there a packet of our own to be read, and a slot for it? */
+static bool own_wanted(const struct ring_member *r)
+{
+	const struct ring_pass *q = r->own_of;
+
+	return q && q->admitted && q->base + q->own_read < r->right->acked + r->slots;
+}
+
 static void read_own(struct ring_member *r)
 {
-	while (r->own_of && r->own_of->admitted && r->own.ahead < r->own.most) {
-		struct ring_request *q = r->own_of;
-		uint64_t start, length = ring_chunk(r, q->wr.count, ring_sends(r, q, 0), &start);
-		if (q->base + q->own_read >= r->right->acked + r->slots)
-			return;
-		uint32_t elements = elements_at(r, length, q->own_read);
-		keep(r, q, start + q->own_read * r->packet_elements, elements);
-		read(r, &r->own, q, elements);
-		ring_later(r, r->own.at[(r->own.tail - 1) % r->own.room].t);
-		if (++q->own_read == q->own)
-			r->own_of = ring_next(q);
-	}
+	struct ring_pass *q = r->own_of;
+	uint64_t start, length = ring_part(r, q, ring_sends(r, q, 0), &start);
+	uint32_t elements = elements_at(r, length, q->own_read);
+
+	keep(r, q, start + q->own_read * r->packet_elements, elements);
+	read(r, &r->own, q, elements);
+	ring_later(r, r->own.at[(r->own.tail - 1) % r->own.room].t);
+	if (++q->own_read == q->own)
+		r->own_of = ring_next(q);
 }
 
-/* While there is something of our own to be read, that comes first: additions have time until it is sent */
+/* Is there a packet to be read that one that comes in will be added to, and room for it? */
+static bool local_wanted(struct ring_member *r)
+{
+	while (r->local_of && r->local_of->admitted && r->local_of->add_hop == r->local_of->reducing)
+		r->local_of = ring_next(r->local_of);
+	return r->local_of && r->local_of->admitted && r->local.ahead < r->local.most;
+}
+
 static void read_local(struct ring_member *r)
 {
-	uint32_t most = r->own_of ? (r->local.most + 3) / 4 : r->local.most;
+	struct ring_pass *q = r->local_of;
+	uint64_t start, length = ring_part(r, q, ring_receives(r, q, q->add_hop), &start);
 
-	while (r->local_of && r->local_of->admitted && r->local.ahead < most) {
-		struct ring_request *q = r->local_of;
-		if (q->add_hop == q->reducing) {
-			r->local_of = ring_next(q);
-			continue;
-		}
-		uint64_t start, length = ring_chunk(r, q->wr.count, ring_receives(r, q, q->add_hop), &start);
-		read(r, &r->local, q, elements_at(r, length, q->add_packet));
-		if (++q->add_packet == ring_packets(r, length)) {
-			q->add_packet = 0;
-			q->add_hop++;
-		}
+	read(r, &r->local, q, elements_at(r, length, q->add_packet));
+	if (++q->add_packet == ring_packets(r, length)) {
+		q->add_packet = 0;
+		q->add_hop++;
 	}
 }
 
-/* gate_read_ahead() - Ask for as much as there is room for */
+/* gate_read_ahead() - Ask for what is wanted next, as long as PCIe does not queue more than a packet; then go on */
 void gate_read_ahead(struct ring_member *r)
 {
-	read_own(r);
-	read_local(r);
+	struct nic *n = r->nic;
+	ps_t last = n->pcie_tx_free, now = r->f->clock.now;
+
+	if (r->read_due != PS_NEVER && r->read_due > now)
+		return;
+	for (; last <= now; last = n->pcie_tx_free) {
+		bool own = own_wanted(r), urgent = own && r->own_of == r->sending && r->own.ahead < r->own.most;
+		if (!urgent && local_wanted(r))
+			read_local(r);
+		else if (own)
+			read_own(r);
+		else
+			break;
+	}
+	r->read_due = last <= now ? PS_NEVER : last;
+	if (r->read_due != PS_NEVER)
+		ring_later(r, last);
 }
 
 /* gate_own_ready() - Our own packets that have been read by now may go */
@@ -104,7 +124,7 @@ void gate_open(struct ring_member *r)
 	uint64_t made = r->right->made;
 
 	while (r->sending && r->sending->admitted) {
-		const struct ring_request *q = r->sending;
+		const struct ring_pass *q = r->sending;
 		uint64_t ready = q->own_ready < q->own ? q->own_ready : q->own + q->forwards_ready;
 		made = q->base + ready;
 		if (ready < q->sends)
@@ -120,7 +140,7 @@ void gate_open(struct ring_member *r)
 /* Is packet @n one of our own? */
 static bool is_own(const struct ring_member *r, uint64_t n)
 {
-	for (const struct ring_request *q = r->requests; q && q->admitted; q = q->next)
+	for (const struct ring_pass *q = r->passes; q && q->admitted; q = q->next)
 		if (n >= q->base && n < q->base + q->sends)
 			return n < q->base + q->own;
 	return false;

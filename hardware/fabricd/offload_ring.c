@@ -13,13 +13,17 @@
  * hops; reduce-scatter and all-gather have one half each.  Only results are written to
  * memory.  Sums are those of a host ring with the same schedule, to the last bit.
  *
- * Requests follow each other without a gap: the GateKeeper, the receiving side and the
- * sending side each work at their own oldest unfinished one.
+ * A vector goes round in passes, each with a part of every chunk, so that the memory it
+ * takes does not grow with the vector: sums of a hop wait in the NIC while it still
+ * sends the hop before.  Passes, also of different requests, follow each other without a
+ * gap: the GateKeeper, the receiving side and the sending side each work at their own
+ * oldest unfinished one.  A part is 256 packets, or less if the engine of some rank has
+ * not the memory for it; while that takes longer to send than a packet takes to the
+ * next neighbour, the cable is never idle.
  *
- * Memory of the engine: slots for a chunk and what is under way (two chunks and 256
- * packets if there is room for that, else down to a chunk and a batch of
- * acknowledgements), the GateKeeper's buffer, as much for results, and an optimizer's arrays.  A ring that
- * does not fit is refused.
+ * Memory of the engine: slots for two parts and what is under way, the GateKeeper's
+ * buffer, as much for results, and an optimizer's arrays.  A ring that does not fit
+ * with one packet to a part is refused.
  */
 #include "offload_ring.h"
 
@@ -28,6 +32,8 @@
 
 #define MOST_BYTES (1ull << 34)
 #define SPARE_PACKETS 8
+#define URGENT 16 /* packets of our own that are to be there before they are sent: more than PCIe takes to answer */
+#define UNDER_WAY 256 /* packets that slots are for, if there is memory: sent, and not acknowledged yet */
 
 /* ring_chunk() - Length and start of a chunk, in elements */
 uint64_t ring_chunk(const struct ring_member *r, uint64_t count, uint32_t chunk, uint64_t *start)
@@ -38,8 +44,18 @@ uint64_t ring_chunk(const struct ring_member *r, uint64_t count, uint32_t chunk,
 	return each + (chunk < more);
 }
 
+/* ring_part() - Length and start of a chunk's part in a pass, in elements */
+uint64_t ring_part(const struct ring_member *r, const struct ring_pass *q, uint32_t chunk, uint64_t *start)
+{
+	uint64_t length = ring_chunk(r, q->wr.count, chunk, start), most = (uint64_t)r->pass_packets * r->packet_elements;
+	uint64_t left = length > q->part ? length - q->part : 0;
+
+	*start += q->part < length ? q->part : length;
+	return left < most ? left : most;
+}
+
 /* ring_sends() - The chunk that a hop sends to the right */
-uint32_t ring_sends(const struct ring_member *r, const struct ring_request *q, uint32_t hop)
+uint32_t ring_sends(const struct ring_member *r, const struct ring_pass *q, uint32_t hop)
 {
 	uint32_t back = hop < q->reducing ? hop + 1 : hop - q->reducing;
 
@@ -47,7 +63,7 @@ uint32_t ring_sends(const struct ring_member *r, const struct ring_request *q, u
 }
 
 /* ring_receives() - The chunk that it receives from the left: that of the next hop, if there is one */
-uint32_t ring_receives(const struct ring_member *r, const struct ring_request *q, uint32_t hop)
+uint32_t ring_receives(const struct ring_member *r, const struct ring_pass *q, uint32_t hop)
 {
 	return (ring_sends(r, q, hop) + r->ranks - 1) % r->ranks;
 }
@@ -100,6 +116,11 @@ static const char *check(const struct fabric *f, const struct group *g)
 	return NULL;
 }
 
+static uint64_t elements_of(const struct ring_member *r)
+{
+	return (r->most + element_bytes[r->element] - 1) / element_bytes[r->element];
+}
+
 static uint64_t optimizer_bytes(const struct ring_member *r, uint64_t chunk)
 {
 	return 4 * chunk * optimizer_arrays(r->optimizer);
@@ -117,24 +138,26 @@ static struct ring_member plan(struct fabric *f, struct group *g, uint32_t i, ui
 
 	r.packet_elements = packet_elements(mtu, r.element, r.compressed);
 	r.slot_bytes = ring_wire_bytes(&r, r.packet_elements);
-	uint64_t count = (r.most + element_bytes[r.element] - 1) / element_bytes[r.element];
-	uint64_t chunk = ring_chunk(&r, count, 0, &start), packets = ring_packets(&r, chunk);
+	uint64_t chunk = ring_chunk(&r, elements_of(&r), 0, &start), packets = ring_packets(&r, chunk);
 	uint64_t ahead = p->engine_prefetch_bytes / (r.packet_elements * element_bytes[r.element]);
 	ahead = ahead < 4 ? 4 : ahead > 65536 ? 65536 : ahead;
-	r.own.most = r.local.most = (uint32_t)ahead / 2;
-	uint64_t least = packets + p->ack_every + SPARE_PACKETS, most = 2 * packets + 2 * p->ack_every + 256;
+	r.own.most = URGENT;
+	r.local.most = (uint32_t)ahead;
 	uint64_t fixed = 2 * ahead * r.packet_elements * element_bytes[r.element] + optimizer_bytes(&r, chunk);
 	uint64_t free_bytes = p->engine_memory_bytes > n->engine_used ? p->engine_memory_bytes - n->engine_used : 0;
-	uint64_t fit = free_bytes > fixed ? (free_bytes - fixed) / r.slot_bytes : 0;
+	uint64_t fit = free_bytes > fixed ? (free_bytes - fixed) / r.slot_bytes : 0, under_way = p->ack_every + SPARE_PACKETS;
 
 	if (!p->engine_memory_bytes)
 		snprintf(reason, room, "the NIC of rank %u has no engine", n->rank);
-	else if (fit < least || least > UINT32_MAX)
-		snprintf(reason, room, "the engine of rank %u's NIC has %llu of %llu bytes free, %llu are needed", n->rank,
+	else if (fit < under_way + 2)
+		snprintf(reason, room, "the engine of rank %u's NIC has %llu of %llu bytes free, at least %llu are needed", n->rank,
 			 (unsigned long long)free_bytes, (unsigned long long)p->engine_memory_bytes,
-			 (unsigned long long)(fixed + least * r.slot_bytes));
+			 (unsigned long long)(fixed + (under_way + 2) * r.slot_bytes));
 	else if (n->qp_count + 2 > QPS_MAX)
 		snprintf(reason, room, "rank %u has no queue pairs left", n->rank);
+	uint64_t most = packets < RING_PASS_PACKETS ? packets : RING_PASS_PACKETS;
+	r.pass_packets = fit < under_way + 2 * most ? (uint32_t)(fit - under_way) / 2 : (uint32_t)most;
+	most = 2 * r.pass_packets + 2 * p->ack_every + UNDER_WAY;
 	r.slots = (uint32_t)(fit < most ? fit : most);
 	r.reserved = fixed + (uint64_t)r.slots * r.slot_bytes;
 	return r;
@@ -163,23 +186,24 @@ static const struct qp_engine_ops engine_ops;
 static struct ring_member *member_new(const struct ring_member *planned)
 {
 	struct ring_member *r = array(1, sizeof *r);
-	uint64_t start, count = (planned->most + element_bytes[planned->element] - 1) / element_bytes[planned->element];
+	uint64_t start;
 
 	*r = *planned;
 	r->engine.ops = &engine_ops;
 	r->nic->engine_used += r->reserved;
 	r->memory = array(r->slots, r->slot_bytes);
-	r->own.room = r->local.room = power_of_two(r->own.most);
+	r->own.room = power_of_two(r->slots);
+	r->local.room = power_of_two(r->local.most);
 	r->own.at = array(r->own.room, sizeof *r->own.at);
 	r->local.at = array(r->local.room, sizeof *r->local.at);
-	r->result_room = power_of_two(2 * r->own.most);
+	r->result_room = power_of_two(r->local.most);
 	r->result = array(r->result_room, sizeof *r->result);
-	r->write_due = PS_NEVER;
+	r->read_due = r->write_due = PS_NEVER;
 	r->arrival_room = power_of_two(r->slots + 64);
 	r->arrival = array(r->arrival_room, sizeof *r->arrival);
 	r->scratch = array(r->packet_elements, sizeof *r->scratch);
 	r->scratch_out = array(r->slot_bytes, 1);
-	uint64_t chunk = ring_chunk(r, count, r->index, &start);
+	uint64_t chunk = ring_chunk(r, elements_of(r), r->index, &start);
 	if (r->optimizer)
 		r->parameters = array(chunk, sizeof(float));
 	for (uint32_t i = 0; i + 1 < optimizer_arrays(r->optimizer); i++)
@@ -208,16 +232,19 @@ static void connect(struct fabric *f, struct ring_member *from, struct ring_memb
 
 static const char *open(struct fabric *f, struct group *g)
 {
-	uint32_t mtu = UINT32_MAX;
+	uint32_t mtu = UINT32_MAX, pass_packets = UINT32_MAX;
 
 	for (uint32_t i = 0; i < g->count; i++)
 		mtu = g->member[i].nic->mtu < mtu ? g->member[i].nic->mtu : mtu;
-	for (uint32_t i = 0; i < g->count && !g->reason[0]; i++)
-		plan(f, g, i, mtu, g->reason, sizeof g->reason);
+	for (uint32_t i = 0; i < g->count && !g->reason[0]; i++) {
+		struct ring_member planned = plan(f, g, i, mtu, g->reason, sizeof g->reason);
+		pass_packets = planned.pass_packets < pass_packets ? planned.pass_packets : pass_packets;
+	}
 	if (g->reason[0])
 		return g->reason;
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct ring_member planned = plan(f, g, i, mtu, g->reason, sizeof g->reason);
+		planned.pass_packets = pass_packets; /* the same for all: they count alike */
 		member_new(&planned);
 	}
 	for (uint32_t i = 0; i < g->count; i++)
@@ -241,34 +268,34 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 		return "POST_OFFLOAD: unknown key, or range outside its region";
 	if (r->compressed && wr->collective == RING_ALL_GATHER)
 		return "POST_OFFLOAD: ring: all-gather is not compressed";
-	if (wr->collective == RING_LOAD && (!r->optimizer || r->requests))
+	if (wr->collective == RING_LOAD && (!r->optimizer || r->passes))
 		return "POST_OFFLOAD: ring: load: there is no optimizer, or it is at work";
 	if (r->optimizer && (wr->count != r->most / size || wr->collective == RING_ALL_GATHER ||
 			     wr->collective == RING_REDUCE_SCATTER || !optimizer_args_good(r->optimizer, wr)))
 		return "POST_OFFLOAD: ring: an optimizer takes the group's whole vector, and arguments that are numbers";
-	if (r->count >= RING_REQUESTS_MAX)
+	if (r->requests >= RING_REQUESTS_MAX)
 		return "POST_OFFLOAD: ring: more than 64 requests";
 	return NULL;
 }
 
 /* How many packets go each way */
-static void measure(const struct ring_member *r, struct ring_request *q)
+static void measure(const struct ring_member *r, struct ring_pass *q)
 {
 	uint64_t start;
 
 	if (!q->hops)
 		return;
-	q->own = ring_packets(r, ring_chunk(r, q->wr.count, ring_sends(r, q, 0), &start));
+	q->own = ring_packets(r, ring_part(r, q, ring_sends(r, q, 0), &start));
 	q->sends = q->own;
 	for (uint32_t hop = 0; hop < q->hops; hop++) {
-		uint64_t n = ring_packets(r, ring_chunk(r, q->wr.count, ring_receives(r, q, hop), &start));
+		uint64_t n = ring_packets(r, ring_part(r, q, ring_receives(r, q, hop), &start));
 		q->receives += n;
 		q->sends += hop + 1 < q->hops ? n : 0;
 	}
 }
 
 /* Take our part of the parameters into the NIC's memory */
-static void load(struct ring_member *r, struct ring_request *q)
+static void load(struct ring_member *r, struct ring_pass *q)
 {
 	uint64_t start, chunk = ring_chunk(r, q->wr.count, r->index, &start);
 	const uint8_t *from = ring_memory(r, q->wr.in_key, q->wr.in + 4 * start, 4 * chunk);
@@ -282,20 +309,20 @@ static void load(struct ring_member *r, struct ring_request *q)
 		q->visible = pcie_read(r->nic, r->f->clock.now, 4 * (uint32_t)(left < r->packet_elements ? left : r->packet_elements));
 }
 
-/* ring_next() - The next request that sends and receives */
-struct ring_request *ring_next(const struct ring_request *q)
+/* ring_next() - The next pass that sends and receives */
+struct ring_pass *ring_next(const struct ring_pass *q)
 {
-	struct ring_request *next = q->next;
+	struct ring_pass *next = q->next;
 
 	while (next && !next->hops)
 		next = next->next;
 	return next;
 }
 
-/* ring_admit() - Hand the messages of requests to the queue pair, as many as it takes */
+/* ring_admit() - Hand the messages of passes to the queue pair, as many as it takes */
 void ring_admit(struct ring_member *r)
 {
-	struct ring_request *q = r->requests;
+	struct ring_pass *q = r->passes;
 	uint64_t start;
 
 	while (q && q->admitted)
@@ -306,7 +333,7 @@ void ring_admit(struct ring_member *r)
 		if (!q->hops)
 			load(r, q);
 		for (uint32_t hop = 0; hop < q->hops; hop++) {
-			uint64_t n = ring_chunk(r, q->wr.count, ring_sends(r, q, hop), &start);
+			uint64_t n = ring_part(r, q, ring_sends(r, q, hop), &start);
 			uint64_t whole = n / r->packet_elements, rest = n % r->packet_elements;
 			qp_post_send(r->f, r->right,
 				     &(struct send_wr){.opcode = WR_SEND,
@@ -315,21 +342,21 @@ void ring_admit(struct ring_member *r)
 	}
 }
 
-static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
+static void pass_new(struct ring_member *r, const struct offload_wr *wr, uint64_t part, bool last)
 {
-	struct ring_member *r = m->state;
-	struct ring_request *q = array(1, sizeof *q), **at = &r->requests;
+	struct ring_pass *q = array(1, sizeof *q), **at = &r->passes;
 	uint32_t half = r->ranks - 1;
 
 	q->wr = *wr;
+	q->part = part;
+	q->last = last;
 	q->reducing = wr->collective == RING_ALL_REDUCE || wr->collective == RING_REDUCE_SCATTER ? half : 0;
 	q->hops = q->reducing + (wr->collective == RING_ALL_REDUCE || wr->collective == RING_ALL_GATHER ? half : 0);
-	q->visible = f->clock.now;
+	q->visible = r->f->clock.now;
 	measure(r, q);
 	while (*at)
 		at = &(*at)->next;
 	*at = q;
-	r->count++;
 	if (!r->own_of && q->hops)
 		r->own_of = q;
 	if (!r->local_of && q->hops)
@@ -338,24 +365,50 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 		r->receiving = q;
 	if (!r->sending && q->hops)
 		r->sending = q;
+}
+
+static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
+{
+	struct ring_member *r = m->state;
+	uint64_t start, chunk = ring_chunk(r, wr->count, 0, &start), each = (uint64_t)r->pass_packets * r->packet_elements;
+
+	(void)f;
+	r->requests++;
+	for (uint64_t part = 0; part < chunk; part += each) {
+		bool last = part + each >= chunk || wr->collective == RING_LOAD;
+		pass_new(r, wr, part, last);
+		if (last)
+			break;
+	}
 	ring_admit(r);
 	ring_advance(r);
+}
+
+static void say_done(struct ring_member *r, struct ring_pass *q)
+{
+	q->said = true;
+	r->visible = q->visible > r->visible ? q->visible : r->visible;
+	if (!q->last)
+		return;
+	r->requests--;
+	if (r->member && !r->member->failed)
+		offload_done(r->f, r->member, q->wr.wr_id, WC_SUCCESS, q->wr.count * element_bytes[r->element], r->visible);
+	r->visible = 0;
 }
 
 /* Tell the worker what is done; forget what has also been sent */
 static void settle(struct ring_member *r)
 {
-	for (struct ring_request *q = r->requests; q && q->admitted; q = q->next)
-		if (!q->said && q->own_ready == q->own && q->worked == q->receives) {
-			q->said = true;
-			if (r->member && !r->member->failed)
-				offload_done(r->f, r->member, q->wr.wr_id, WC_SUCCESS, q->wr.count * element_bytes[r->element],
-					     q->visible);
-		}
-	while (r->requests && r->requests->said && r->right->sent_max >= r->requests->base + r->requests->sends) {
-		struct ring_request *q = r->requests;
-		r->requests = q->next;
-		r->count--;
+	for (struct ring_pass *q = r->passes; q && q->admitted; q = q->next) {
+		if (q->said)
+			continue;
+		if (q->own_ready < q->own || q->worked < q->receives)
+			break;
+		say_done(r, q);
+	}
+	while (r->passes && r->passes->said && r->right->sent_max >= r->passes->base + r->passes->sends) {
+		struct ring_pass *q = r->passes;
+		r->passes = q->next;
 		free(q);
 	}
 }
@@ -388,7 +441,8 @@ static bool due(const struct member *m, uint64_t what)
 	const struct ring_arrival *a = &r->arrival[r->arrival_head % r->arrival_room];
 
 	return (r->own.head != r->own.tail && own->t <= (ps_t)what) ||
-	       (r->arrival_head != r->arrival_given && a->t <= (ps_t)what) || r->write_due <= (ps_t)what;
+	       (r->arrival_head != r->arrival_given && a->t <= (ps_t)what) ||
+	       r->write_due <= (ps_t)what || r->read_due <= (ps_t)what;
 }
 
 static const uint8_t *spent_payload(struct fabric *f, struct qp *q, uint64_t n)
@@ -429,9 +483,9 @@ static void member_free(struct ring_member *r)
 		r->right->engine = &spent;
 	if (r->left)
 		r->left->engine = &spent;
-	while (r->requests) {
-		struct ring_request *q = r->requests;
-		r->requests = q->next;
+	while (r->passes) {
+		struct ring_pass *q = r->passes;
+		r->passes = q->next;
 		free(q);
 	}
 	free(r->memory);

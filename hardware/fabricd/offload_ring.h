@@ -15,10 +15,14 @@ enum ring_optimizer { OPT_NONE, OPT_SGD, OPT_ADAM, OPTIMIZERS };
 
 #define BFP_BLOCK 16 /* elements that share an exponent */
 #define RING_REQUESTS_MAX 64
+#define RING_PASS_PACKETS 256 /* of each chunk that go round in one pass, at most */
 
-struct ring_request {
-	struct ring_request *next;
-	struct offload_wr wr;
+/* One pass round the ring, of a part of every chunk; a request is some of them */
+struct ring_pass {
+	struct ring_pass *next;
+	struct offload_wr wr; /* of the request */
+	uint64_t part;	      /* its first element in every chunk */
+	bool last;	      /* of its request */
 	bool admitted;	    /* its messages stand in the queue pair */
 	uint32_t hops, reducing;
 	uint64_t base;	    /* number of the first packet that it sends */
@@ -40,16 +44,16 @@ struct ring_request {
 struct ring_reads {
 	struct ring_read {
 		ps_t t;
-		struct ring_request *of;
+		struct ring_pass *of;
 	} *at;
 	uint32_t room, head, tail;
-	uint32_t ahead, most; /* not yet sent or added */
+	uint32_t ahead, most; /* not yet sent or added; so many of them are enough */
 };
 
 /* A packet that has come in: waits for the engine, or is in it */
 struct ring_arrival {
 	ps_t t; /* of arrival; then, when the engine is done with it */
-	struct ring_request *of;
+	struct ring_pass *of;
 	uint32_t elements;
 	bool add, forward, result;
 };
@@ -64,10 +68,11 @@ struct ring_member {
 	enum element element;
 	bool compressed;
 	enum ring_optimizer optimizer;
-	uint32_t packet_elements;
+	uint32_t packet_elements, pass_packets;
 	uint64_t most;
 	/* the GateKeeper's buffer: what is to be sent, what is to be added to */
 	struct ring_reads own, local;
+	ps_t read_due; /* when to go on reading, or PS_NEVER */
 	/* what is sent and not acknowledged: packet n is in slot n % slots */
 	uint8_t *memory;
 	uint32_t slots, slot_bytes;
@@ -76,13 +81,14 @@ struct ring_member {
 	uint32_t arrival_room, arrival_head, arrival_given, arrival_tail;
 	/* results on their way to memory: bytes and request */
 	struct ring_result {
-		struct ring_request *of;
+		struct ring_pass *of;
 		uint32_t bytes;
 	} *result;
 	uint32_t result_room, result_head, result_tail;
 	ps_t write_due; /* when to go on writing, or PS_NEVER */
-	struct ring_request *requests, *own_of, *local_of, *receiving, *sending; /* oldest, and how far each part is */
-	uint32_t count;
+	struct ring_pass *passes, *own_of, *local_of, *receiving, *sending; /* oldest, and how far each part is */
+	uint32_t requests;
+	ps_t visible; /* results of the passes so far of the oldest request */
 	float *scratch; /* one packet's elements */
 	uint8_t *scratch_out;
 	/* the optimizer's: its part of the parameters, and what it remembers */
@@ -91,13 +97,14 @@ struct ring_member {
 
 /* offload_ring.c */
 uint64_t ring_chunk(const struct ring_member *r, uint64_t count, uint32_t chunk, uint64_t *start);
-uint32_t ring_sends(const struct ring_member *r, const struct ring_request *q, uint32_t hop);
-uint32_t ring_receives(const struct ring_member *r, const struct ring_request *q, uint32_t hop);
+uint64_t ring_part(const struct ring_member *r, const struct ring_pass *q, uint32_t chunk, uint64_t *start);
+uint32_t ring_sends(const struct ring_member *r, const struct ring_pass *q, uint32_t hop);
+uint32_t ring_receives(const struct ring_member *r, const struct ring_pass *q, uint32_t hop);
 uint64_t ring_packets(const struct ring_member *r, uint64_t elements);
 uint32_t ring_wire_bytes(const struct ring_member *r, uint32_t elements);
 uint8_t *ring_memory(const struct ring_member *r, uint32_t key, uint64_t at, uint64_t bytes);
 void ring_later(struct ring_member *r, ps_t t);
-struct ring_request *ring_next(const struct ring_request *q);
+struct ring_pass *ring_next(const struct ring_pass *q);
 void ring_admit(struct ring_member *r);
 void ring_advance(struct ring_member *r);
 
@@ -117,7 +124,7 @@ void engine_give(struct ring_member *r);
 void engine_done(struct ring_member *r);
 
 /* result_writer.c */
-void result_keep(struct ring_member *r, struct ring_request *of, uint32_t bytes);
+void result_keep(struct ring_member *r, struct ring_pass *of, uint32_t bytes);
 void result_write(struct ring_member *r);
 bool result_room(const struct ring_member *r, bool sum);
 

@@ -274,7 +274,8 @@ const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t 
 	} engine[] = {
 		{"engine_reduce_bps", "engine_reduce_bps: from 0 to 1e14 (0: no limit)", 1e14, &p->engine_reduce_bps},
 		{"engine_packets_per_s", "engine_packets_per_s: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_packets_per_s},
-		{"engine_memory_bytes", "engine_memory_bytes: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_memory_bytes},
+		{"engine_memory_bytes", "engine_memory_bytes: from 0 to 1e12 (0: there is no engine)", 1e12, &p->engine_memory_bytes},
+		{"engine_prefetch_bytes", "engine_prefetch_bytes: from 0 to 1e12", 1e12, &p->engine_prefetch_bytes},
 	};
 
 	for (size_t i = 0; i < sizeof engine / sizeof engine[0]; i++)
@@ -297,14 +298,6 @@ const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t 
 			return "pcie_rate_bps: from 1 to 1e14";
 		p->pcie_bps = (int64_t)x;
 	}
-	if ((v = json_object_get(o, "engine_reduce_bps")) && !number(v, 1, 1e15, &p->engine_reduce_bps))
-		return "engine_reduce_bps: from 1 to 1e15";
-	if ((v = json_object_get(o, "engine_packets_per_s")) && !number(v, 1, 1e12, &p->engine_packets_per_s))
-		return "engine_packets_per_s: from 1 to 1e12";
-	if ((v = json_object_get(o, "engine_memory_bytes")) && !bytes(v, &p->engine_memory_bytes))
-		return "engine_memory_bytes: from 0 to 1e12 (0: there is no engine)";
-	if ((v = json_object_get(o, "engine_prefetch_bytes")) && !bytes(v, &p->engine_prefetch_bytes))
-		return "engine_prefetch_bytes: from 0 to 1e12";
 	if ((v = json_object_get(o, "tx_buffer_bytes")) && (!bytes(v, &p->tx_buffer_bytes) || !p->tx_buffer_bytes))
 		return "tx_buffer_bytes: from 1 to 1e12";
 	if ((v = json_object_get(o, "rx_buffer_bytes")) && !bytes(v, &p->rx_buffer_bytes))

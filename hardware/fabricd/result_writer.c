@@ -21,7 +21,7 @@ bool result_room(const struct ring_member *r, bool sum)
 }
 
 /* result_keep() - A result is there */
-void result_keep(struct ring_member *r, struct ring_request *of, uint32_t bytes)
+void result_keep(struct ring_member *r, struct ring_pass *of, uint32_t bytes)
 {
 	r->result[r->result_tail++ % r->result_room] = (struct ring_result){.of = of, .bytes = bytes};
 }
