@@ -24,6 +24,9 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
 """Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
+NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "int32")
+"""Element types that the adder of a NIC knows."""
+
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
 
@@ -55,6 +58,7 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
+    engines: bool = False  # adds up in NICs
     max_ranks: int | None = None  # None: any number
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
@@ -130,6 +134,17 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         defaults=SPARSE_INPUT,
     ),
     Collective(
+        "all_reduce",
+        "direct_reduce",
+        "a ring of NICs that add up what comes in and send it on; only results reach memory (DirectReduce)",
+        "workloads.collectives.direct_reduce:AllReduce",
+        "workloads.closed_form:direct_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=OPS,
+        dtypes=NIC_DTYPES,
+        engines=True,
+    ),
+    Collective(
         "reduce_scatter",
         "ring",
         "rank i ends with the i-th part of the reduction of all ranks' vectors",
@@ -137,6 +152,17 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:ring_reduce_scatter_ns",
         lambda n: (n - 1) / n,
         ops=OPS,
+    ),
+    Collective(
+        "reduce_scatter",
+        "direct_reduce",
+        "the reducing half of the ring of NICs",
+        "workloads.collectives.direct_reduce:ReduceScatter",
+        "workloads.closed_form:direct_reduce_scatter_ns",
+        lambda n: (n - 1) / n,
+        ops=OPS,
+        dtypes=NIC_DTYPES,
+        engines=True,
     ),
     Collective(
         "all_gather",
@@ -165,6 +191,16 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         lambda _: 1.0,
         extra=("cutoff",),
         defaults={"cutoff": "20us"},
+    ),
+    Collective(
+        "all_gather",
+        "direct_reduce",
+        "the gathering half of the ring of NICs",
+        "workloads.collectives.direct_reduce:AllGather",
+        "workloads.closed_form:direct_all_gather_ns",
+        lambda n: (n - 1) / n,
+        dtypes=NIC_DTYPES,
+        engines=True,
     ),
     Collective(
         "ping_pong",

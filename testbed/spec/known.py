@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from testbed import units
 from testbed.spec.types import fault, unknown
@@ -54,8 +54,8 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
     return {**schema, "description": kind.summary}
 
 
-def asks_for_accelerators(value: Any) -> bool:
-    """Whether an experiment's workload, as written, has an algorithm that adds up in switches."""
+def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
+    """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
     steps = value.get("workload") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return False
@@ -65,7 +65,7 @@ def asks_for_accelerators(value: Any) -> bool:
         and isinstance(a, str)
         and c in collectives()
         and a in algorithms(c)
-        and collective(c, a).accelerators
+        and getattr(collective(c, a), what)
         for c, a in named
     )
 
