@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topologies import Fabric
+from topologies.grid import grid, servers_and_gpus
 from topologies.ring_order import ring_order
 from workloads import traffic
-from workloads.registry import find
+from workloads.registry import Collective, find
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
@@ -69,10 +70,24 @@ def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps:
 
 def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in keys}
-    if step.algorithm == "ring" and step.ranks is None:
-        told["ranks"] = ring_order(fabric)
-    return told
+    entry = find(step.collective, step.algorithm)
+    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
+    return told | group(entry, step.ranks, fabric)
+
+
+def group(entry: Collective, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:
+    """The ranks that take part, in the order that suits the algorithm, and their grid where it needs one.
+
+    Raises NoGrid.
+    """
+    everybody = list(ranks) if ranks is not None else [nic.rank for nic in fabric.nics]
+    if entry.layout == "grid":
+        return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}
+    if entry.layout == "domains":
+        return {"ranks": sorted(everybody), "dims": list(servers_and_gpus(fabric, everybody))}
+    if "ring" in entry.algorithm and ranks is None:
+        return {"ranks": ring_order(fabric)}
+    return {"ranks": ranks}
 
 
 def _flows(step: FlowsStep) -> dict[str, Any]:

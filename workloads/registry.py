@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
     from workloads.context import Part
 
-DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "int32": 4, "int64": 8}
+DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """Element types and their bytes."""
 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
@@ -52,11 +52,17 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
+    schedule: str = ""  # "module:function" of what the hosts carry out; "": its Part knows by itself
+    chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
+    extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed: chunk, skew, senders
+    layout: str = ""  # what the group must be: "grid", or "domains" of equal size; "": anything
+    transposed: bool = False  # unequal counts are those of the way there, backwards
+    sized: bool = True  # False: it moves no data, and `sizes` may be left out
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The keys of an experiment's collective step that this entry heeds."""
-        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks")
+        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.extra)
 
     def load(self) -> type[Part]:
         """The code that a rank runs (imports numpy)."""
@@ -76,33 +82,99 @@ def _entries(*entries: Collective) -> dict[tuple[str, str], Collective]:
     return {(e.name, e.algorithm): e for e in entries}
 
 
+def _whole(n: int) -> float:
+    return 1.0
+
+
+def _all_but_one(n: int) -> float:
+    return (n - 1) / n
+
+
+def _there_and_back(n: int) -> float:
+    return 2 * (n - 1) / n
+
+
+_SEMANTICS: dict[str, tuple[str, str, Callable[[int], float], tuple[str, ...]]] = {
+    "all_reduce": ("every rank ends with the reduction of all ranks' vectors", "AllReduce", _there_and_back, OPS),
+    "reduce_scatter": ("rank i ends with the i-th chunk of the reduction", "ReduceScatter", _all_but_one, OPS),
+    "all_gather": ("every rank ends with the chunks of all ranks, in rank order", "AllGather", _all_but_one, ()),
+    "broadcast": ("every rank ends with the first rank's vector", "Broadcast", _whole, ()),
+    "reduce": ("the first rank ends with the reduction of all ranks' vectors", "Reduce", _whole, OPS),
+    "scatter": ("rank i ends with the i-th chunk of the first rank's vector", "Scatter", _all_but_one, ()),
+    "gather": ("the first rank ends with the chunks of all ranks, in rank order", "Gather", _all_but_one, ()),
+    "all_to_all": ("rank i ends with the i-th chunk of every rank's vector", "AllToAll", _all_but_one, ()),
+    "all_to_all_v": ("all_to_all with unequal chunks, drawn from the seed", "AllToAll", _all_but_one, ()),
+    "m2n": ("each of the first `senders` ranks sends unequal parts to the others", "AllToAll", _whole, ()),
+    "n2m": ("the way back of m2n: each of the others receives unequal parts", "AllToAll", _whole, ()),
+    "barrier": ("nobody returns before all have called", "Barrier", _whole, ()),
+    "send_recv": ("a vector goes from a rank to another", "SendReceive", _whole, ()),
+}
+"""What the hosts' collectives mean: summary, class of their Part in workloads.collectives.host, bus factor, reductions."""
+
+
+def _host(name: str, algorithm: str, schedule: str, time: str, **more: Any) -> Collective:
+    """An algorithm that hosts carry out by a schedule of workloads.collectives."""
+    summary, part, factor, ops = _SEMANTICS[name]
+    return Collective(
+        name,
+        algorithm,
+        summary,
+        f"workloads.collectives.host:{part}",
+        f"workloads.closed_form:{time}",
+        factor,
+        ops=ops,
+        schedule=f"workloads.collectives.{schedule}",
+        **more,
+    )
+
+
+_CHUNK = ("chunk",)
+_PIPE = 128 << 10  # bytes of a piece, for what is worth little unless pipelined
+
 COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
-    Collective(
+    _host("all_reduce", "ring", "ring:all_reduce", "ring_all_reduce_ns", extra=_CHUNK),
+    _host("all_reduce", "bidirectional_ring", "ring:bidirectional_all_reduce", "ring_all_reduce_ns", extra=_CHUNK),
+    _host("all_reduce", "halving_doubling", "halving:all_reduce", "ring_all_reduce_ns", extra=_CHUNK),
+    _host(
         "all_reduce",
-        "ring",
-        "every rank ends with the reduction of all ranks' vectors",
-        "workloads.collectives.ring:AllReduce",
-        "workloads.closed_form:ring_all_reduce_ns",
-        lambda n: 2 * (n - 1) / n,
-        ops=OPS,
+        "double_binary_tree",
+        "trees:double_binary_all_reduce",
+        "ring_all_reduce_ns",
+        extra=_CHUNK,
+        chunk_bytes=_PIPE,
     ),
-    Collective(
-        "reduce_scatter",
-        "ring",
-        "rank i ends with the i-th part of the reduction of all ranks' vectors",
-        "workloads.collectives.ring:ReduceScatter",
-        "workloads.closed_form:ring_reduce_scatter_ns",
-        lambda n: (n - 1) / n,
-        ops=OPS,
+    _host("all_reduce", "torus", "torus:all_reduce", "ring_all_reduce_ns", extra=_CHUNK, layout="grid"),
+    _host(
+        "all_reduce",
+        "hierarchical",
+        "torus:hierarchical_all_reduce",
+        "ring_all_reduce_ns",
+        extra=_CHUNK,
+        layout="domains",
     ),
-    Collective(
-        "all_gather",
-        "ring",
-        "every rank ends with the parts of all ranks, in rank order",
-        "workloads.collectives.ring:AllGather",
-        "workloads.closed_form:ring_all_gather_ns",
-        lambda n: (n - 1) / n,
-    ),
+    _host("reduce_scatter", "ring", "ring:reduce_scatter", "ring_reduce_scatter_ns", extra=_CHUNK),
+    _host("reduce_scatter", "halving", "halving:reduce_scatter", "ring_reduce_scatter_ns", extra=_CHUNK),
+    _host("all_gather", "ring", "ring:all_gather", "ring_all_gather_ns", extra=_CHUNK),
+    _host("all_gather", "recursive_doubling", "halving:all_gather", "ring_all_gather_ns"),
+    _host("all_gather", "bruck", "exchange:bruck_all_gather", "ring_all_gather_ns"),
+    _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "ring_all_gather_ns", extra=_CHUNK),
+    _host("broadcast", "chain", "trees:chain_broadcast", "ring_all_gather_ns", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host("broadcast", "scatter_all_gather", "exchange:scatter_all_gather_broadcast", "ring_all_gather_ns"),
+    _host("reduce", "binomial_tree", "trees:binomial_reduce", "ring_all_gather_ns", extra=_CHUNK),
+    _host("reduce", "chain", "trees:chain_reduce", "ring_all_gather_ns", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host("scatter", "linear", "exchange:linear_scatter", "ring_all_gather_ns"),
+    _host("scatter", "binomial_tree", "exchange:binomial_scatter", "ring_all_gather_ns"),
+    _host("gather", "linear", "exchange:linear_gather", "ring_all_gather_ns"),
+    _host("gather", "binomial_tree", "exchange:binomial_gather", "ring_all_gather_ns"),
+    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "ring_all_gather_ns"),
+    _host("all_to_all", "spread", "exchange:spread_all_to_all", "ring_all_gather_ns"),
+    _host("all_to_all_v", "pairwise", "exchange:pairwise_all_to_all", "ring_all_gather_ns", extra=("skew",)),
+    _host("all_to_all_v", "spread", "exchange:spread_all_to_all", "ring_all_gather_ns", extra=("skew",)),
+    _host("m2n", "write", "exchange:m_to_n", "ring_all_gather_ns", extra=("senders", "skew")),
+    _host("n2m", "write", "exchange:m_to_n", "ring_all_gather_ns", extra=("senders", "skew"), transposed=True),
+    _host("barrier", "dissemination", "exchange:dissemination_barrier", "ring_all_gather_ns", sized=False),
+    _host("send_recv", "pair", "exchange:pair_send_recv", "ring_all_gather_ns", max_ranks=2),
+    _host("send_recv", "shift", "exchange:shift_send_recv", "ring_all_gather_ns"),
     Collective(
         "ping_pong",
         "write",

@@ -78,6 +78,7 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
     plan, device, entry = step.plan, context.device, step.entry
+    context.options = plan
     part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
     variant = step.number * 997
     said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}

@@ -37,7 +37,7 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
         elif step.kind == "load":
             problems = _load(step.load, ranks)
         else:
-            problems = _collective(step, ranks)
+            problems = _collective(step, fabric)
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
     for i, injection in enumerate(experiment.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
@@ -77,7 +77,7 @@ def _load(load: Load, ranks: int) -> Iterator[Found]:
         yield ("load",), f"{load.pattern} needs more ranks than that", f"this fabric has ranks 0 to {ranks - 1}"
 
 
-def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
+def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.collective not in known.collectives():
         yield ("collective",), *unknown("collective", step.collective, known.collectives())
         return
@@ -93,14 +93,36 @@ def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
     if step.dtype not in entry.dtypes:
         yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:
-        yield from _sizes(step.sizes, step.dtype)
-    yield from _ranks(step, entry, ranks)
+        yield from _sizes(step.sizes, step.dtype, entry)
+    for key in ("chunk", "senders", "skew"):
+        if getattr(step, key) is not None and key not in entry.extra:
+            what = f"{step.collective} by {step.algorithm} has no {key}"
+            yield (key,), what, f"leave {key} out; it has {', '.join(entry.parameters)}"
+    ranks = len(fabric.nics)
+    problems = list(_ranks(step, entry, ranks))
+    yield from problems
+    if not problems:
+        yield from _group(step, entry, fabric)
 
 
-def _sizes(sizes: list[int], dtype: str) -> Iterator[Found]:
+def _group(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+    """Whether the ranks have the shape that the algorithm needs."""
+    taking_part = len(fabric.nics) if step.ranks is None else len(step.ranks)
+    if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
+        what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
+        yield ("senders",), what, f"1 to {taking_part - 1}"
+    if problem := known.misshapen(entry, step.ranks, fabric):
+        yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
+
+
+def _sizes(sizes: list[int], dtype: str, entry: Collective) -> Iterator[Found]:
     width = known.width(dtype)
+    if not sizes:
+        yield ("sizes",), f"{entry.name} needs a size", "sizes: [1MiB]"
     for i, size in enumerate(sizes):
-        if size == 0 or size % width:
+        if not entry.sized and size:
+            yield ("sizes", i), f"a {entry.name} moves no data", "leave sizes out"
+        elif entry.sized and (size == 0 or size % width):
             what = f"{format_size(size)} is not a whole number of {dtype} elements, at least one"
             yield ("sizes", i), what, f"a multiple of {width} bytes"
 

@@ -87,6 +87,18 @@ def collective(name: str, algorithm: str) -> Collective:
     return find(name, algorithm)
 
 
+def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
+    """What keeps these ranks (None: all) from carrying out an algorithm that needs a grid, and what would not."""
+    from testbed.plan import group
+    from topologies.grid import NoGrid
+
+    try:
+        group(entry, ranks, fabric)
+    except NoGrid as error:
+        return error.what, error.hint
+    return None
+
+
 def every_algorithm() -> list[str]:
     return list(dict.fromkeys(a for c in collectives() for a in algorithms(c)))
 

@@ -23,7 +23,9 @@ class CollectiveStep(Model):
         json_schema_extra=names(known.every_algorithm),
     )
     sizes: list[BufferSize] = Field(
-        min_length=1, max_length=1000, description="each is measured: bytes in the sense of nccl-tests (see below)"
+        default_factory=list,
+        max_length=1000,
+        description="each is measured: bytes in the sense of nccl-tests (see below; a barrier has none)",
     )
     dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
     op: str | None = Field(
@@ -37,6 +39,19 @@ class CollectiveStep(Model):
         default=None,
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
     )
+    chunk: BufferSize | None = Field(
+        default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
+    )
+    senders: int | None = Field(
+        default=None, ge=1, description="m2n, n2m: how many of the ranks send, the first ones (null: half)"
+    )
+    skew: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="all_to_all_v, m2n, n2m: how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -45,8 +60,12 @@ class CollectiveStep(Model):
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
         if filled["algorithm"] in known.algorithms(value["collective"]):
-            ops = known.collective(value["collective"], filled["algorithm"]).ops
-            filled.setdefault("op", ops[0] if ops else None)
+            entry = known.collective(value["collective"], filled["algorithm"])
+            filled.setdefault("op", entry.ops[0] if entry.ops else None)
+            if "skew" in entry.extra and filled.get("skew") is None:
+                filled["skew"] = 1.0
+            if not entry.sized:
+                filled.setdefault("sizes", ["0B"])
         return filled
 
 
