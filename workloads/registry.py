@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
+    from workloads.collectives.times import Case
     from workloads.context import Part
 
 DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
@@ -46,7 +47,9 @@ class Collective:
     algorithm: str
     summary: str
     code: str  # "module:class" of its Part
-    time: str  # "module:function" of its closed form: (ranks, size_bytes, path, costs) -> ns
+    time: (
+        str  # "module:function" of its closed form: (Case) -> ns with a schedule, else (ranks, size, path, costs) -> ns
+    )
     busbw_factor: Callable[[int], float]  # ranks -> busbw / algbw
     ops: tuple[str, ...] = ()  # () when nothing is reduced
     dtypes: tuple[str, ...] = tuple(DTYPES)
@@ -69,8 +72,20 @@ class Collective:
         return cast("type[Part]", _import(self.code))
 
     def closed_form_ns(self, ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-        """Time in ns that the stated parameters promise when every rank reaches the next over an equal, idle `path`."""
-        return cast("Callable[[int, int, Path, Costs], float]", _import(self.time))(ranks, size_bytes, path, costs)
+        """Time in ns that the stated parameters promise when every rank reaches every other over an equal, idle `path`.
+
+        With a schedule: for elements of 4 bytes, as a step does it that says nothing more.
+        """
+        if not self.schedule:
+            return cast("Callable[[int, int, Path, Costs], float]", _import(self.time))(ranks, size_bytes, path, costs)
+        from workloads.collectives.times import Case
+        from workloads.collectives.ways import Uniform
+
+        return self.expected_ns(Case.of(self, ranks, size_bytes, 4, {}, 1, costs, Uniform(path)))
+
+    def expected_ns(self, case: Case) -> float:
+        """Time in ns of a collective with a schedule, by its closed form."""
+        return cast("Callable[[Case], float]", _import(self.time))(case)
 
 
 def _import(place: str) -> object:
@@ -109,7 +124,7 @@ _SEMANTICS: dict[str, tuple[str, str, Callable[[int], float], tuple[str, ...]]] 
     "barrier": ("nobody returns before all have called", "Barrier", _whole, ()),
     "send_recv": ("a vector goes from a rank to another", "SendReceive", _whole, ()),
 }
-"""What the hosts' collectives mean: summary, class of their Part in workloads.collectives.host, bus factor, reductions."""
+"""What the hosts' collectives mean: summary, class of their Part in workloads.collectives.host, bus factor, ops."""
 
 
 def _host(name: str, algorithm: str, schedule: str, time: str, **more: Any) -> Collective:
@@ -120,7 +135,7 @@ def _host(name: str, algorithm: str, schedule: str, time: str, **more: Any) -> C
         algorithm,
         summary,
         f"workloads.collectives.host:{part}",
-        f"workloads.closed_form:{time}",
+        f"workloads.collectives.times:{time}",
         factor,
         ops=ops,
         schedule=f"workloads.collectives.{schedule}",
@@ -132,49 +147,51 @@ _CHUNK = ("chunk",)
 _PIPE = 128 << 10  # bytes of a piece, for what is worth little unless pipelined
 
 COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
-    _host("all_reduce", "ring", "ring:all_reduce", "ring_all_reduce_ns", extra=_CHUNK),
-    _host("all_reduce", "bidirectional_ring", "ring:bidirectional_all_reduce", "ring_all_reduce_ns", extra=_CHUNK),
-    _host("all_reduce", "halving_doubling", "halving:all_reduce", "ring_all_reduce_ns", extra=_CHUNK),
+    _host("all_reduce", "ring", "ring:all_reduce", "ring_all_reduce", extra=_CHUNK),
+    _host(
+        "all_reduce", "bidirectional_ring", "ring:bidirectional_all_reduce", "bidirectional_all_reduce", extra=_CHUNK
+    ),
+    _host("all_reduce", "halving_doubling", "halving:all_reduce", "halving_doubling_all_reduce", extra=_CHUNK),
     _host(
         "all_reduce",
         "double_binary_tree",
         "trees:double_binary_all_reduce",
-        "ring_all_reduce_ns",
+        "double_binary_tree_all_reduce",
         extra=_CHUNK,
         chunk_bytes=_PIPE,
     ),
-    _host("all_reduce", "torus", "torus:all_reduce", "ring_all_reduce_ns", extra=_CHUNK, layout="grid"),
+    _host("all_reduce", "torus", "torus:all_reduce", "torus_all_reduce", extra=_CHUNK, layout="grid"),
     _host(
         "all_reduce",
         "hierarchical",
         "torus:hierarchical_all_reduce",
-        "ring_all_reduce_ns",
+        "hierarchical_all_reduce",
         extra=_CHUNK,
         layout="domains",
     ),
-    _host("reduce_scatter", "ring", "ring:reduce_scatter", "ring_reduce_scatter_ns", extra=_CHUNK),
-    _host("reduce_scatter", "halving", "halving:reduce_scatter", "ring_reduce_scatter_ns", extra=_CHUNK),
-    _host("all_gather", "ring", "ring:all_gather", "ring_all_gather_ns", extra=_CHUNK),
-    _host("all_gather", "recursive_doubling", "halving:all_gather", "ring_all_gather_ns"),
-    _host("all_gather", "bruck", "exchange:bruck_all_gather", "ring_all_gather_ns"),
-    _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "ring_all_gather_ns", extra=_CHUNK),
-    _host("broadcast", "chain", "trees:chain_broadcast", "ring_all_gather_ns", extra=_CHUNK, chunk_bytes=_PIPE),
-    _host("broadcast", "scatter_all_gather", "exchange:scatter_all_gather_broadcast", "ring_all_gather_ns"),
-    _host("reduce", "binomial_tree", "trees:binomial_reduce", "ring_all_gather_ns", extra=_CHUNK),
-    _host("reduce", "chain", "trees:chain_reduce", "ring_all_gather_ns", extra=_CHUNK, chunk_bytes=_PIPE),
-    _host("scatter", "linear", "exchange:linear_scatter", "ring_all_gather_ns"),
-    _host("scatter", "binomial_tree", "exchange:binomial_scatter", "ring_all_gather_ns"),
-    _host("gather", "linear", "exchange:linear_gather", "ring_all_gather_ns"),
-    _host("gather", "binomial_tree", "exchange:binomial_gather", "ring_all_gather_ns"),
-    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "ring_all_gather_ns"),
-    _host("all_to_all", "spread", "exchange:spread_all_to_all", "ring_all_gather_ns"),
-    _host("all_to_all_v", "pairwise", "exchange:pairwise_all_to_all", "ring_all_gather_ns", extra=("skew",)),
-    _host("all_to_all_v", "spread", "exchange:spread_all_to_all", "ring_all_gather_ns", extra=("skew",)),
-    _host("m2n", "write", "exchange:m_to_n", "ring_all_gather_ns", extra=("senders", "skew")),
-    _host("n2m", "write", "exchange:m_to_n", "ring_all_gather_ns", extra=("senders", "skew"), transposed=True),
-    _host("barrier", "dissemination", "exchange:dissemination_barrier", "ring_all_gather_ns", sized=False),
-    _host("send_recv", "pair", "exchange:pair_send_recv", "ring_all_gather_ns", max_ranks=2),
-    _host("send_recv", "shift", "exchange:shift_send_recv", "ring_all_gather_ns"),
+    _host("reduce_scatter", "ring", "ring:reduce_scatter", "ring_reduce_scatter", extra=_CHUNK),
+    _host("reduce_scatter", "halving", "halving:reduce_scatter", "halving_reduce_scatter", extra=_CHUNK),
+    _host("all_gather", "ring", "ring:all_gather", "ring_all_gather", extra=_CHUNK),
+    _host("all_gather", "recursive_doubling", "halving:all_gather", "doubling_all_gather"),
+    _host("all_gather", "bruck", "exchange:bruck_all_gather", "bruck_all_gather"),
+    _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "binomial_broadcast", extra=_CHUNK),
+    _host("broadcast", "chain", "trees:chain_broadcast", "chain_broadcast", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host("broadcast", "scatter_all_gather", "exchange:scatter_all_gather_broadcast", "scatter_all_gather_broadcast"),
+    _host("reduce", "binomial_tree", "trees:binomial_reduce", "binomial_reduce", extra=_CHUNK),
+    _host("reduce", "chain", "trees:chain_reduce", "chain_reduce", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host("scatter", "linear", "exchange:linear_scatter", "linear_scatter"),
+    _host("scatter", "binomial_tree", "exchange:binomial_scatter", "binomial_scatter"),
+    _host("gather", "linear", "exchange:linear_gather", "linear_gather"),
+    _host("gather", "binomial_tree", "exchange:binomial_gather", "binomial_gather"),
+    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "pairwise_all_to_all"),
+    _host("all_to_all", "spread", "exchange:spread_all_to_all", "spread_all_to_all"),
+    _host("all_to_all_v", "pairwise", "exchange:pairwise_all_to_all", "pairwise_all_to_all", extra=("skew",)),
+    _host("all_to_all_v", "spread", "exchange:spread_all_to_all", "spread_all_to_all", extra=("skew",)),
+    _host("m2n", "write", "exchange:m_to_n", "m_to_n", extra=("senders", "skew")),
+    _host("n2m", "write", "exchange:m_to_n", "m_to_n", extra=("senders", "skew"), transposed=True),
+    _host("barrier", "dissemination", "exchange:dissemination_barrier", "dissemination_barrier", sized=False),
+    _host("send_recv", "pair", "exchange:pair_send_recv", "pair_send_recv", max_ranks=2),
+    _host("send_recv", "shift", "exchange:shift_send_recv", "shift_send_recv"),
     Collective(
         "ping_pong",
         "write",

@@ -1,8 +1,8 @@
 """Executes any schedule over verbs: one connection per peer and channel, RDMA writes with immediate, no credits.
 
-Receives are posted before the collective begins; a write goes straight to where the receiver's schedule wants it, which
-the sender works out for itself.  Lanes go on as completions come in; the host does one thing at a time, so reductions of
-several lanes queue up.  Every message's immediate is its number on its connection.
+Receives are posted before the collective begins; a write goes straight to where the receiver's schedule wants it,
+which the sender works out for itself.  Lanes go on as completions come in; the host does one thing at a time, so that
+reductions of several lanes queue up.  Every message's immediate is its number on its connection.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class _Connection:
     own: list[Place] = field(default_factory=list)  # where we want what it sends
     sender: _Running | None = None
     receiver: _Running | None = None
+    outbox: deque[Send] = field(default_factory=deque)  # waits for the window
+    under_way: int = 0
     sent: int = 0
     arrived: int = 0
     taken: int = 0
@@ -52,7 +54,7 @@ class _Running:
 
     lane: Lane
     at: int = 0
-    outbox: deque[Send] = field(default_factory=deque)
+    outbox: deque[Send] = field(default_factory=deque)  # waits for the window
     under_way: int = 0
 
 
@@ -88,7 +90,7 @@ class Engine:
             self._resolve(shape)
             self._shape = shape
         for connection in self._connections.values():
-            connection.sent = connection.arrived = connection.taken = 0
+            connection.sent = connection.arrived = connection.taken = connection.under_way = 0
             connection.acknowledged = not connection.places
             for number in range(len(connection.own)):
                 connection.pair.recv(self.vector, wr_id=number)
@@ -131,7 +133,7 @@ class Engine:
             for record in self.device.wait():
                 connection = self._by_number.get(record.qp)
                 if connection and record.kind == wire.SENT and connection.sender:
-                    self._acknowledged(connection, record.wr_id)
+                    self._acknowledged(connection, connection.sender, record.wr_id)
                 elif connection and record.kind == wire.RECEIVED_IMM and record.imm == connection.arrived:
                     connection.arrived += 1
                     if connection.receiver:
@@ -151,8 +153,7 @@ class Engine:
         while running.at < len(lane):
             step = lane[running.at]
             if isinstance(step, Send):
-                running.outbox.append(step)
-                self._flush(running)
+                self._send(running, step)
             elif isinstance(step, Recv):
                 connection = self._connections[step.peer, step.channel]
                 if connection.arrived == connection.taken:
@@ -165,31 +166,38 @@ class Engine:
                 self.result[step.to : step.to + step.stop - step.start] = self.typed[step.start : step.stop]
             running.at += 1
 
-    def _flush(self, running: _Running) -> None:
-        window = running.lane.window
-        while running.outbox and (window is None or running.under_way < window):
-            step = running.outbox.popleft()
-            connection = self._connections[step.peer, step.channel]
-            number, place = connection.sent, connection.places[connection.sent]
-            connection.sent += 1
-            last = connection.sent == len(connection.places)
-            connection.pair.write(
-                self.vector,
-                step.start * self.width,
-                (step.stop - step.start) * self.width,
-                connection.keys[place.region],
-                place.element * self.width,
-                imm=number,
-                wr_id=number,
-                signaled=last or window is not None,  # completions of a connection are in order: the last says it all
-            )
-            running.under_way += 1
+    def _send(self, running: _Running, step: Send) -> None:
+        """Posts a message, or has it wait until the window lets it."""
+        connection = self._connections[step.peer, step.channel]
+        limited = connection if running.lane.per_peer else running
+        if running.lane.window is not None and limited.under_way == running.lane.window:
+            limited.outbox.append(step)
+            return
+        limited.under_way += 1
+        self._post(running, connection, step)
 
-    def _acknowledged(self, connection: _Connection, number: int) -> None:
+    def _post(self, running: _Running, connection: _Connection, step: Send) -> None:
+        number, place = connection.sent, connection.places[connection.sent]
+        connection.sent += 1
+        last = connection.sent == len(connection.places)
+        connection.pair.write(
+            self.vector,
+            step.start * self.width,
+            (step.stop - step.start) * self.width,
+            connection.keys[place.region],
+            place.element * self.width,
+            imm=number,
+            wr_id=number,
+            # completions of a connection are in order: the last says it all, if nothing waits for one before it
+            signaled=last or running.lane.window is not None,
+        )
+
+    def _acknowledged(self, connection: _Connection, running: _Running, number: int) -> None:
         connection.acknowledged = number + 1 == len(connection.places)
-        if connection.sender and connection.sender.lane.window is not None:
-            connection.sender.under_way -= 1
-            self._flush(connection.sender)
+        limited = connection if running.lane.per_peer else running
+        limited.under_way -= 1
+        if limited.outbox:
+            self._send(running, limited.outbox.popleft())
 
     def _reduce(self, step: Recv, staged: int) -> None:
         """Combines what has been staged with ours, in host time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from workloads.collectives.schedule import OUTPUT, Copy, Lane, Program, Recv, Send, Shape, Span, Step, spans
-from workloads.collectives.trees import binomial
+from workloads.collectives.trees import binomial, collecting
 
 
 def parts(shape: Shape, index: int) -> list[Span]:
@@ -78,7 +78,7 @@ def linear_gather(shape: Shape, index: int) -> Program:
     return [Lane([Recv(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
 
 
-def _below(shape: Shape, rank: int) -> Span:
+def below(shape: Shape, rank: int) -> Span:
     """The chunks of `rank` and all under it in the binomial tree, which lie side by side."""
     chunks = spans(shape.count, shape.ranks)
     under = rank & -rank if rank else shape.ranks
@@ -88,18 +88,15 @@ def _below(shape: Shape, rank: int) -> Span:
 def binomial_scatter(shape: Shape, index: int) -> Program:
     """Each gives its child the chunks of all that are under it, the largest part first."""
     node = binomial(index, shape.ranks)
-    steps: list[Step] = [] if node.parent is None else [Recv(node.parent, *_below(shape, index))]
-    steps += [Send(child, *_below(shape, child)) for child in node.children]
+    steps: list[Step] = [] if node.parent is None else [Recv(node.parent, *below(shape, index))]
+    steps += [Send(child, *below(shape, child)) for child in node.children]
     return [Lane(steps, 1)]
 
 
 def binomial_gather(shape: Shape, index: int) -> Program:
     """Each collects the chunks of all that are under it, then hands them up."""
     node = binomial(index, shape.ranks)
-    steps: list[Step] = [Recv(child, *_below(shape, child)) for child in reversed(node.children)]
-    if node.parent is not None:
-        steps.append(Send(node.parent, *_below(shape, index)))
-    return [Lane(steps)]
+    return [Lane(collecting(node, index, shape.ranks, lambda rank: below(shape, rank), reduce=False))]
 
 
 def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
@@ -135,7 +132,7 @@ def _cyclic(chunks: list[Span], first: int, many: int) -> list[Span]:
 
 
 def dissemination_barrier(shape: Shape, index: int) -> Program:
-    """Hensgen, Finkel, Manber 1988: in round k an empty message goes 2^k ranks on; after ceil(log2 n) all have called."""
+    """Hensgen, Finkel, Manber 1988: in round k an empty message goes 2^k ranks on; ceil(log2 n) rounds."""
     n = shape.ranks
     steps: list[Step] = []
     distance = 1

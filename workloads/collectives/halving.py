@@ -2,7 +2,9 @@
 
 A power of two of the ranks takes part, p in all.  In round k a rank and its partner, p/2, p/4, .. 1 ranks away, each
 keep the half that it is in and give the other away to be reduced; after log2 p rounds each holds one reduced block.
-Doubling is the same backwards.  Of the other ranks each hands its vector to a partner before, and gets the result after.
+Doubling is the same backwards.  Of the other ranks each hands its vector to a participant before, and gets the result
+after.  A participant that has to wait for that is late; its partners would send at once and take half of its cable
+while it still receives, so that a partner that is not late itself waits for an empty message from it, once.
 """
 
 from __future__ import annotations
@@ -52,7 +54,30 @@ class _Round(NamedTuple):
     ours: Span
 
 
-def _rounds(place: int, blocks: Sequence[Span]) -> list[_Round]:
+def late(folded: Folded, distances: Sequence[int]) -> list[set[int]]:
+    """The participants that are late before each of these rounds: those that stand for another, and whom they met."""
+    found = [set(range(folded.extra))]
+    for distance in distances:
+        found.append(found[-1] | {p ^ distance for p in found[-1]})
+    return found
+
+
+def distances(folded: Folded) -> list[int]:
+    """How far the partners of the halving rounds are from each other."""
+    return [folded.participants >> k for k in range(1, folded.participants.bit_length())]
+
+
+def _ready(folded: Folded, place: int, rounds: Sequence[int]) -> list[list[Step]]:
+    """The empty messages with which the rounds of participant `place` begin."""
+    found: list[list[Step]] = []
+    for distance, waiting in zip(rounds, late(folded, rounds), strict=False):
+        partner = folded.rank(place ^ distance)
+        step = Send(partner, 0, 0) if place in waiting else Recv(partner, 0, 0)
+        found.append([step] if (place in waiting) != (place ^ distance in waiting) else [])
+    return found
+
+
+def rounds_of(place: int, blocks: Sequence[Span]) -> list[_Round]:
     """The halving rounds of participant `place`.  Doubling takes them backwards."""
     low, high = 0, len(blocks)
     rounds = []
@@ -71,7 +96,7 @@ def _rounds(place: int, blocks: Sequence[Span]) -> list[_Round]:
 
 def _wanted(place: int, k: int, blocks: Sequence[Span], chunk: int | None) -> list[Span]:
     """The pieces that participant `place` receives in round k: first those that it gives away reduced in the next."""
-    rounds = _rounds(place, blocks)
+    rounds = rounds_of(place, blocks)
     ours = rounds[k].ours
     if chunk is None or ours.stop - ours.start <= chunk:
         return [ours]
@@ -82,33 +107,38 @@ def _wanted(place: int, k: int, blocks: Sequence[Span], chunk: int | None) -> li
 
 def _halve(folded: Folded, place: int, blocks: Sequence[Span], chunk: int | None) -> list[Step]:
     """What the next round gives away goes out as soon as it is reduced, while the rest comes in."""
-    rounds = _rounds(place, blocks)
+    rounds = rounds_of(place, blocks)
     to_send = [
         [Send(folded.rank(r.partner), *piece) for piece in _wanted(r.partner, k, blocks, chunk)]
         for k, r in enumerate(rounds)
     ]
-    steps: list[Step] = [*to_send[0]] if rounds else []
+    ready = _ready(folded, place, distances(folded))
+    steps: list[Step] = [*ready[0], *to_send[0]] if rounds else []
     for k, r in enumerate(rounds):
         following = to_send[k + 1] if k + 1 < len(rounds) else []
         for piece in _wanted(place, k, blocks, chunk):
             steps.append(Recv(folded.rank(r.partner), *piece, reduce=True))
-            while following and piece.start <= following[0].start and following[0].stop <= piece.stop:
+            while (
+                following and not ready[k + 1] and piece.start <= following[0].start and following[0].stop <= piece.stop
+            ):
                 steps.append(following.pop(0))
-        steps += following
+        if following:
+            steps += [*ready[k + 1], *following]
     return steps
 
 
-def _double(folded: Folded, place: int, blocks: Sequence[Span]) -> list[Step]:
+def _double(folded: Folded, place: int, blocks: Sequence[Span], ready: Sequence[Sequence[Step]] = ()) -> list[Step]:
     """Whole messages: nothing is reduced, so that nothing is gained by cutting them."""
     steps: list[Step] = []
-    for r in reversed(_rounds(place, blocks)):
+    for k, r in enumerate(reversed(rounds_of(place, blocks))):
         peer = folded.rank(r.partner)
-        steps += [Send(peer, *r.ours), Recv(peer, *r.theirs)]
+        steps += [*(ready[k] if ready else ()), Send(peer, *r.ours), Recv(peer, *r.theirs)]
     return steps
 
 
-def _program(shape: Shape, *steps: Step) -> Program:
-    return [Lane(steps, shape.window)]
+def _program(shape: Shape, *steps: Step, unequal: bool = False) -> Program:
+    """`unequal`: one has more to send than another, so that a message could still be in the way of the next round's."""
+    return [Lane(steps, 1 if unequal and shape.chunk is None else shape.window)]
 
 
 def _fold_in(shape: Shape, kind: type[Send] | type[Recv], peer: int) -> list[Step]:
@@ -139,8 +169,8 @@ def reduce_scatter(shape: Shape, index: int) -> Program:
     steps = _halve(folded, place, folded.blocks(shape.count), shape.chunk)
     other = folded.stands_for(index)
     if other is None:
-        return _program(shape, *steps)
-    return _program(shape, *_fold_in(shape, Recv, other), *steps, Send(other, *chunks[other]))
+        return _program(shape, *steps, unequal=folded.extra > 0)
+    return _program(shape, *_fold_in(shape, Recv, other), *steps, Send(other, *chunks[other]), unequal=True)
 
 
 def all_gather(shape: Shape, index: int) -> Program:
@@ -150,9 +180,10 @@ def all_gather(shape: Shape, index: int) -> Program:
     if place is None:
         before, after = Span(0, chunks[index].start), Span(chunks[index].stop, shape.count)
         return _program(shape, Send(index - 1, *chunks[index]), Recv(index - 1, *before), Recv(index - 1, *after))
-    steps = _double(folded, place, folded.blocks(shape.count))
+    ready = _ready(folded, place, distances(folded)[::-1])
+    steps = _double(folded, place, folded.blocks(shape.count), ready)
     other = folded.stands_for(index)
     if other is None:
-        return _program(shape, *steps)
+        return _program(shape, *steps, unequal=folded.extra > 0)
     before, after = Span(0, chunks[other].start), Span(chunks[other].stop, shape.count)
-    return _program(shape, Recv(other, *chunks[other]), *steps, Send(other, *before), Send(other, *after))
+    return _program(shape, Recv(other, *chunks[other]), *steps, Send(other, *before), Send(other, *after), unequal=True)

@@ -6,7 +6,7 @@ collective that has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +17,7 @@ from workloads import data
 from workloads.collectives import exchange
 from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Schedule, Shape, Span, spans
-from workloads.collectives.uneven import uneven
+from workloads.collectives.shape import shape_of
 from workloads.context import Context
 from workloads.registry import Collective
 
@@ -34,29 +34,6 @@ def schedule_of(entry: Collective) -> Schedule:
     """The function that makes an entry's programs."""
     module, name = entry.schedule.split(":")
     return cast(Schedule, getattr(import_module(module), name))
-
-
-def shape_of(
-    entry: Collective, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int
-) -> Shape:
-    """The shape of a collective of `size_bytes` in elements of `width` bytes.
-
-    `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders` and `skew`, where the algorithm heeds them.
-    """
-    count = size_bytes // width
-    chunk = options.get("chunk") or entry.chunk_bytes
-    senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
-    counts: tuple[tuple[int, ...], ...] = ()
-    if "skew" in entry.extra:
-        counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.transposed)
-    return Shape(
-        ranks=ranks,
-        count=count,
-        chunk=max(1, chunk // width) if chunk else None,
-        dims=tuple(options.get("dims") or ()),
-        senders=senders,
-        counts=counts,
-    )
 
 
 class Scheduled:

@@ -1,7 +1,7 @@
 """What a schedule is: who sends which piece to whom, in which order, as pure data.
 
-A rank's *program* is a few lanes.  A lane is like a thread block of a GPU's collective kernel (MSCCL calls it that, too):
-it does its steps in order, waits where it must receive, and never where it sends.  Lanes of one rank run side by side.
+A rank's *program* is a few lanes.  A lane is what MSCCL calls a thread block: it does its steps in order, waits where it
+must receive, and never where it sends.  Lanes of one rank run side by side.
 Everything follows from a `Shape`, which all ranks know, and a rank's index, so that every rank can work out where
 another one wants what it sends it: nothing but memory keys goes over the wire beforehand.
 
@@ -55,10 +55,14 @@ Step = Send | Recv | Copy
 
 @dataclass(frozen=True)
 class Lane:
-    """Steps in order; at most `window` of its messages are under way at a time (None: all that there are)."""
+    """Steps in order; at most `window` of its messages (`per_peer`: to each peer) are under way at a time.
+
+    None: all that there are.  What must wait goes out in order.
+    """
 
     steps: Sequence[Step]
     window: int | None = None
+    per_peer: bool = False
 
 
 Program = Sequence[Lane]

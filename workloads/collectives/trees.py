@@ -1,14 +1,14 @@
 """Trees: double binary tree all-reduce, binomial broadcast and reduce, pipelined chains.
 
 The double binary tree is two trees over all ranks, each for half of the vector, such that a rank that has children in
-one is a leaf in the other (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
-2009; NCCL 2.4).  Every piece goes up to the root, reduced on its way, and down again, while others follow: each rank
+one is a leaf in the other (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and
+scan, 2009; NCCL 2.4).  Every piece goes up to the root, reduced on its way, and down again, while others follow: each rank
 sends and receives the vector twice at most, whatever the number of ranks, and the way is only 2 log2 n hops long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
@@ -32,7 +32,7 @@ def _binary_parent(rank: int, ranks: int) -> int | None:
 
 
 def binary(index: int, ranks: int, *, second: bool) -> Node:
-    """Rank `index` in the first or second tree: the second is the first mirrored, or shifted for odd numbers of ranks."""
+    """Rank `index` in the first or second tree: the second is the first mirrored, or shifted where n is odd."""
 
     def there(rank: int) -> int:  # to the place in the first tree
         if not second:
@@ -66,7 +66,7 @@ def double_binary_all_reduce(shape: Shape, index: int) -> Program:
             else:
                 rising.append(Send(node.parent, *piece, up))
                 falling += [Recv(node.parent, *piece, False, down), *turned]
-        lanes += [Lane(rising, shape.window), Lane(falling, shape.window)]
+        lanes += [Lane(steps, shape.window, per_peer=True) for steps in (rising, falling)]
     return lanes
 
 
@@ -91,6 +91,14 @@ def _down(node: Node, cut: Sequence[Span]) -> list[Step]:
     return steps
 
 
+def early(index: int, ranks: int) -> bool:
+    """Whether a rank of the binomial tree, for want of some that a full one has below it, is ready before its turn.
+
+    Its message would meet that of its sibling before it at their parent's cable: an empty message asks for it.
+    """
+    return index > 0 and index + (index & -index) > ranks
+
+
 def _up(node: Node, cut: Sequence[Span]) -> list[Step]:
     steps: list[Step] = []
     for piece in cut:
@@ -109,8 +117,25 @@ def binomial_broadcast(shape: Shape, index: int) -> Program:
     return [Lane(_down(binomial(index, shape.ranks), _cut(shape)), shape.window or 1)]
 
 
+def collecting(node: Node, index: int, ranks: int, spans_of: Callable[[int], Span], *, reduce: bool) -> list[Step]:
+    """Whole messages up the binomial tree, of what `spans_of` a child says: one child after the other."""
+    steps: list[Step] = []
+    for child in reversed(node.children):
+        if early(child, ranks):
+            steps.append(Send(child, 0, 0))
+        steps.append(Recv(child, *spans_of(child), reduce))
+    if node.parent is not None:
+        if early(index, ranks):
+            steps.append(Recv(node.parent, 0, 0))
+        steps.append(Send(node.parent, *spans_of(index)))
+    return steps
+
+
 def binomial_reduce(shape: Shape, index: int) -> Program:
-    return [Lane(_up(binomial(index, shape.ranks), _cut(shape)), shape.window)]
+    node = binomial(index, shape.ranks)
+    if shape.chunk is not None:
+        return [Lane(_up(node, _cut(shape)), shape.window)]
+    return [Lane(collecting(node, index, shape.ranks, lambda _: Span(0, shape.count), reduce=True))]
 
 
 def chain_broadcast(shape: Shape, index: int) -> Program:
