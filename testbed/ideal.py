@@ -13,21 +13,29 @@ if TYPE_CHECKING:
     from testbed.spec import Experiment
 
 
+def costs_of(experiment: Experiment) -> Costs:
+    """What an experiment's hosts and NICs take."""
+    nic, costs = experiment.fabric.nic, experiment.costs
+    return Costs(
+        mtu=nic.mtu,
+        post_ns=costs.post,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        ack_every=nic.ack_every,
+        wake_ns=costs.wake,
+        reduce_bps=costs.reduce,
+    )
+
+
 class Ideal:
     """Times of lone flows on an experiment's fabric, in ns (docs/closed-form.md)."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._fabric = experiment.build_fabric()
-        spec, nic = experiment.fabric, experiment.fabric.nic
+        spec = experiment.fabric
         self._link = {"rate_bps": spec.cable.rate, "delay_ns": spec.cable.delay, "latency_ns": spec.switch.latency}
         self._scale_up = spec.scale_up
-        self._costs = Costs(
-            mtu=nic.mtu,
-            post_ns=experiment.costs.post,
-            pcie_rate_bps=nic.pcie.rate,
-            pcie_latency_ns=nic.pcie.latency,
-            ack_every=nic.ack_every,
-        )
+        self._costs = costs_of(experiment)
         self.time_ns = cache(self._time_ns)
         self._switches = cache(self._count_switches)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from testbed.layout import group
 from topologies import Fabric
-from topologies.grid import grid, servers_and_gpus
-from topologies.ring_order import ring_order
 from workloads import traffic
-from workloads.registry import Collective, find
+from workloads.registry import AUTO, any_of, extra, find
 
 if TYPE_CHECKING:
+    from testbed.choose import Chooser
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
     from testbed.spec.steps import Load, LoadStep
 
@@ -22,12 +23,19 @@ def plan(experiment: Experiment) -> Plan:
     """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
     costs = experiment.costs
     fabric = experiment.build_fabric()
+
+    @cache
+    def chooser() -> Chooser:
+        from testbed.choose import Chooser  # imports numpy
+
+        return Chooser(experiment, fabric)
+
     return {
         "ranks": len(fabric.nics),
         "seed": experiment.seed,
         "costs": {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake},
         "steps": [
-            _step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k)
+            _step(step, fabric, experiment.fabric.cable.rate, experiment.seed + k, chooser)
             for k, step in enumerate(experiment.workload)
         ],
     }
@@ -39,14 +47,31 @@ def steps(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    entry = find(step["collective"], step["algorithm"])
+    entry = any_of(step["collective"], step["algorithm"])
     taking_part = len(step["ranks"]) if step["ranks"] else ranks
     described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
     return described | {
         "op": step["op"] if entry.ops else None,
         "ranks": taking_part,
         "busbw_factor": entry.busbw_factor(taking_part),
+        **({"chosen": step["chosen"]} if "chosen" in step else {}),
     }
+
+
+def choices(plan: Plan) -> list[dict[str, Any]]:
+    """Events that say which algorithms were chosen, and what each candidate is expected to take."""
+    return [
+        {
+            "event": "algorithm_chosen",
+            "time_ns": 0,
+            "step": number,
+            "size_bytes": int(size),
+            "algorithm": chosen["algorithm"],
+            "expected_ns": chosen["expected_ns"],
+        }
+        for number, step in enumerate(plan["steps"])
+        for size, chosen in step.get("chosen", {}).items()
+    ]
 
 
 def measurements(plan: Plan) -> int:
@@ -60,34 +85,30 @@ def measurements(plan: Plan) -> int:
     return total
 
 
-def _step(step: CollectiveStep | FlowsStep | LoadStep, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
+def _step(
+    step: CollectiveStep | FlowsStep | LoadStep,
+    fabric: Fabric,
+    rate_bps: float,
+    seed: int,
+    chooser: Callable[[], Chooser],
+) -> dict[str, Any]:
     from testbed.spec.steps import FlowsStep, LoadStep
 
     if isinstance(step, FlowsStep):
         return _flows(step)
-    return _drawn(step.load, fabric, rate_bps, seed) if isinstance(step, LoadStep) else _collective(step, fabric)
+    return (
+        _drawn(step.load, fabric, rate_bps, seed) if isinstance(step, LoadStep) else _collective(step, fabric, chooser)
+    )
 
 
-def _collective(step: CollectiveStep, fabric: Fabric) -> dict[str, Any]:
+def _collective(step: CollectiveStep, fabric: Fabric, chooser: Callable[[], Chooser]) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
-    entry = find(step.collective, step.algorithm)
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
-    return told | group(entry, step.ranks, fabric)
-
-
-def group(entry: Collective, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:
-    """The ranks that take part, in the order that suits the algorithm, and their grid where it needs one.
-
-    Raises NoGrid.
-    """
-    everybody = list(ranks) if ranks is not None else [nic.rank for nic in fabric.nics]
-    if entry.layout == "grid":
-        return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}
-    if entry.layout == "domains":
-        return {"ranks": sorted(everybody), "dims": list(servers_and_gpus(fabric, everybody))}
-    if "ring" in entry.algorithm and ranks is None:
-        return {"ranks": ring_order(fabric)}
-    return {"ranks": ranks}
+    told = {"kind": "collective"} | {
+        key: getattr(step, key) for key in (*keys, *extra(step.collective, step.algorithm))
+    }
+    if step.algorithm == AUTO:
+        return told | {"chosen": chooser().choose(step)}
+    return told | group(find(step.collective, step.algorithm), step.ranks, fabric)
 
 
 def _flows(step: FlowsStep) -> dict[str, Any]:

@@ -115,6 +115,16 @@ def _collective(step: Mapping[str, Any], rows: Rows) -> Iterator[RenderableType]
             _wrong(wrong),
         )
     yield table
+    for size, chosen in step.get("chosen", {}).items():
+        yield Text(f"#   auto, {_choice(size, chosen)}", style="dim")
+
+
+def _choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
+    """What was chosen and why, for a person."""
+    by_time = sorted(chosen["expected_ns"].items(), key=lambda item: item[1])
+    others = ", ".join(f"{name} {ns / 1e3:.2f}" for name, ns in by_time if name != chosen["algorithm"])
+    first = f"{size_bytes} B: {chosen['algorithm']}, {chosen['expected_ns'][chosen['algorithm']] / 1e3:.2f} us expected"
+    return f"{first} ({others})" if others else first
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:

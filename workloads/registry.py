@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
-    from workloads.collectives.times import Case
+    from workloads.collectives.times.case import Case
     from workloads.context import Part
 
 DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
@@ -21,6 +21,12 @@ DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 
 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
+
+MOST_PIECES = 4096
+"""That a vector may be cut into: a queue pair keeps 16384 receives, and a ring's carries the vector nearly twice."""
+
+AUTO = "auto"
+"""Instead of an algorithm: the one that its closed form expects to be the fastest, of those that have a schedule."""
 
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
@@ -78,7 +84,7 @@ class Collective:
         """
         if not self.schedule:
             return cast("Callable[[int, int, Path, Costs], float]", _import(self.time))(ranks, size_bytes, path, costs)
-        from workloads.collectives.times import Case
+        from workloads.collectives.times.case import Case
         from workloads.collectives.ways import Uniform
 
         return self.expected_ns(Case.of(self, ranks, size_bytes, 4, {}, 1, costs, Uniform(path)))
@@ -135,7 +141,7 @@ def _host(name: str, algorithm: str, schedule: str, time: str, **more: Any) -> C
         algorithm,
         summary,
         f"workloads.collectives.host:{part}",
-        f"workloads.collectives.times:{time}",
+        f"workloads.collectives.times.{time}",
         factor,
         ops=ops,
         schedule=f"workloads.collectives.{schedule}",
@@ -147,51 +153,60 @@ _CHUNK = ("chunk",)
 _PIPE = 128 << 10  # bytes of a piece, for what is worth little unless pipelined
 
 COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
-    _host("all_reduce", "ring", "ring:all_reduce", "ring_all_reduce", extra=_CHUNK),
+    _host("all_reduce", "ring", "ring:all_reduce", "rings:ring_all_reduce", extra=_CHUNK),
     _host(
-        "all_reduce", "bidirectional_ring", "ring:bidirectional_all_reduce", "bidirectional_all_reduce", extra=_CHUNK
+        "all_reduce",
+        "bidirectional_ring",
+        "ring:bidirectional_all_reduce",
+        "rings:bidirectional_all_reduce",
+        extra=_CHUNK,
     ),
-    _host("all_reduce", "halving_doubling", "halving:all_reduce", "halving_doubling_all_reduce", extra=_CHUNK),
+    _host("all_reduce", "halving_doubling", "halving:all_reduce", "halving:halving_doubling_all_reduce", extra=_CHUNK),
     _host(
         "all_reduce",
         "double_binary_tree",
         "trees:double_binary_all_reduce",
-        "double_binary_tree_all_reduce",
+        "trees:double_binary_tree_all_reduce",
         extra=_CHUNK,
         chunk_bytes=_PIPE,
     ),
-    _host("all_reduce", "torus", "torus:all_reduce", "torus_all_reduce", extra=_CHUNK, layout="grid"),
+    _host("all_reduce", "torus", "torus:all_reduce", "rings:torus_all_reduce", extra=_CHUNK, layout="grid"),
     _host(
         "all_reduce",
         "hierarchical",
         "torus:hierarchical_all_reduce",
-        "hierarchical_all_reduce",
+        "rings:hierarchical_all_reduce",
         extra=_CHUNK,
         layout="domains",
     ),
-    _host("reduce_scatter", "ring", "ring:reduce_scatter", "ring_reduce_scatter", extra=_CHUNK),
-    _host("reduce_scatter", "halving", "halving:reduce_scatter", "halving_reduce_scatter", extra=_CHUNK),
-    _host("all_gather", "ring", "ring:all_gather", "ring_all_gather", extra=_CHUNK),
-    _host("all_gather", "recursive_doubling", "halving:all_gather", "doubling_all_gather"),
-    _host("all_gather", "bruck", "exchange:bruck_all_gather", "bruck_all_gather"),
-    _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "binomial_broadcast", extra=_CHUNK),
-    _host("broadcast", "chain", "trees:chain_broadcast", "chain_broadcast", extra=_CHUNK, chunk_bytes=_PIPE),
-    _host("broadcast", "scatter_all_gather", "exchange:scatter_all_gather_broadcast", "scatter_all_gather_broadcast"),
-    _host("reduce", "binomial_tree", "trees:binomial_reduce", "binomial_reduce", extra=_CHUNK),
-    _host("reduce", "chain", "trees:chain_reduce", "chain_reduce", extra=_CHUNK, chunk_bytes=_PIPE),
-    _host("scatter", "linear", "exchange:linear_scatter", "linear_scatter"),
-    _host("scatter", "binomial_tree", "exchange:binomial_scatter", "binomial_scatter"),
-    _host("gather", "linear", "exchange:linear_gather", "linear_gather"),
-    _host("gather", "binomial_tree", "exchange:binomial_gather", "binomial_gather"),
-    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "pairwise_all_to_all"),
-    _host("all_to_all", "spread", "exchange:spread_all_to_all", "spread_all_to_all"),
-    _host("all_to_all_v", "pairwise", "exchange:pairwise_all_to_all", "pairwise_all_to_all", extra=("skew",)),
-    _host("all_to_all_v", "spread", "exchange:spread_all_to_all", "spread_all_to_all", extra=("skew",)),
-    _host("m2n", "write", "exchange:m_to_n", "m_to_n", extra=("senders", "skew")),
-    _host("n2m", "write", "exchange:m_to_n", "m_to_n", extra=("senders", "skew"), transposed=True),
-    _host("barrier", "dissemination", "exchange:dissemination_barrier", "dissemination_barrier", sized=False),
-    _host("send_recv", "pair", "exchange:pair_send_recv", "pair_send_recv", max_ranks=2),
-    _host("send_recv", "shift", "exchange:shift_send_recv", "shift_send_recv"),
+    _host("reduce_scatter", "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter", extra=_CHUNK),
+    _host("reduce_scatter", "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter", extra=_CHUNK),
+    _host("all_gather", "ring", "ring:all_gather", "rings:ring_all_gather", extra=_CHUNK),
+    _host("all_gather", "recursive_doubling", "halving:all_gather", "halving:doubling_all_gather"),
+    _host("all_gather", "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather"),
+    _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast", extra=_CHUNK),
+    _host("broadcast", "chain", "trees:chain_broadcast", "trees:chain_broadcast", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host(
+        "broadcast",
+        "scatter_all_gather",
+        "exchange:scatter_all_gather_broadcast",
+        "exchange:scatter_all_gather_broadcast",
+    ),
+    _host("reduce", "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce", extra=_CHUNK),
+    _host("reduce", "chain", "trees:chain_reduce", "trees:chain_reduce", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host("scatter", "linear", "exchange:linear_scatter", "exchange:linear_scatter"),
+    _host("scatter", "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter"),
+    _host("gather", "linear", "exchange:linear_gather", "exchange:linear_gather"),
+    _host("gather", "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather"),
+    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all"),
+    _host("all_to_all", "spread", "exchange:spread_all_to_all", "exchange:spread_all_to_all"),
+    _host("all_to_all_v", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all", extra=("skew",)),
+    _host("all_to_all_v", "spread", "exchange:spread_all_to_all", "exchange:spread_all_to_all", extra=("skew",)),
+    _host("m2n", "write", "exchange:m_to_n", "exchange:m_to_n", extra=("senders", "skew")),
+    _host("n2m", "write", "exchange:m_to_n", "exchange:m_to_n", extra=("senders", "skew"), transposed=True),
+    _host("barrier", "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier", sized=False),
+    _host("send_recv", "pair", "exchange:pair_send_recv", "exchange:pair_send_recv", max_ranks=2),
+    _host("send_recv", "shift", "exchange:shift_send_recv", "exchange:shift_send_recv"),
     Collective(
         "ping_pong",
         "write",
@@ -225,6 +240,24 @@ def algorithms(collective: str) -> tuple[str, ...]:
     if not found:
         raise UnknownCollective(f"no collective called {collective!r}", f"there are {', '.join(names())}")
     return found
+
+
+def any_of(collective: str, algorithm: str) -> Collective:
+    """The entry; of AUTO any that it may choose, for what does not depend on the algorithm.  Raises UnknownCollective."""
+    if algorithm != AUTO:
+        return find(collective, algorithm)
+    for name in algorithms(collective):
+        if COLLECTIVES[collective, name].schedule:
+            return COLLECTIVES[collective, name]
+    raise UnknownCollective(f"{collective} has no algorithms to choose from", "leave algorithm out")
+
+
+def extra(collective: str, algorithm: str) -> tuple[str, ...]:
+    """The keys of a step that not every collective heeds, and this algorithm (AUTO: one of those to choose from) does."""
+    if algorithm != AUTO:
+        return find(collective, algorithm).extra
+    scheduled = [e for (name, _), e in COLLECTIVES.items() if name == collective and e.schedule]
+    return tuple(dict.fromkeys(key for entry in scheduled for key in entry.extra))
 
 
 def find(collective: str, algorithm: str | None = None) -> Collective:

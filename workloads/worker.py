@@ -18,12 +18,13 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
 
 from workloads import flows, registry
-from workloads.context import Context, HostCosts
+from workloads.context import Context, HostCosts, Part
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
 PROGRESS_EVERY_S = 0.5
 _TAGS_PER_STEP = 1 << 16
+_TAGS_PER_PART = 1 << 12  # of a step that uses several algorithms
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -39,7 +40,6 @@ class _Step:
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)
         else:
-            self.entry = registry.find(plan["collective"], plan["algorithm"])
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
 
     @property
@@ -77,12 +77,16 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
-    plan, device, entry = step.plan, context.device, step.entry
-    context.options = plan
-    part = entry.load()(context, entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
+    plan, device = step.plan, context.device
+    parts: dict[str, Part] = {}
     variant = step.number * 997
-    said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
     for size_bytes in plan["sizes"]:
+        told = {**plan, **plan.get("chosen", {}).get(str(size_bytes), {})}  # with `auto` the algorithm depends on it
+        if told["algorithm"] not in parts:
+            parts[told["algorithm"]] = _part(context, step, told, step.tag + len(parts) * _TAGS_PER_PART)
+        part = parts[told["algorithm"]]
+        said = {"step": step.number, "collective": plan["collective"], "algorithm": told["algorithm"]}
+        said["rank"] = device.rank
         for iteration in range(-plan["warmup"], plan["iterations"]):
             line = {**said, "size_bytes": size_bytes, "iteration": iteration}
             context.tick = _progress(line, emit if device.rank == step.ranks[0] else None)
@@ -94,6 +98,14 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
             wrong = part.finish()
             if iteration >= 0 or wrong:
                 emit({"kind": "collective", **line, "start_ns": start_ns, "end_ns": end_ns, "wrong": wrong})
+
+
+def _part(context: Context, step: _Step, told: Mapping[str, Any], tag: int) -> Part:
+    """Our part of an algorithm, connected with the others'."""
+    entry = registry.find(told["collective"], told["algorithm"])
+    ranks = told["ranks"] if told.get("ranks") is not None else step.ranks
+    context.options = told
+    return entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

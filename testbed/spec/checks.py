@@ -81,8 +81,8 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.collective not in known.collectives():
         yield ("collective",), *unknown("collective", step.collective, known.collectives())
         return
-    if step.algorithm not in known.algorithms(step.collective):
-        what, hint = unknown("algorithm", step.algorithm, known.algorithms(step.collective))
+    if step.algorithm not in known.choices(step.collective):
+        what, hint = unknown("algorithm", step.algorithm, known.choices(step.collective))
         yield ("algorithm",), f"{what} of {step.collective}", hint
         return
     entry = known.collective(step.collective, step.algorithm)
@@ -94,10 +94,13 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:
         yield from _sizes(step.sizes, step.dtype, entry)
+    heeded = known.extra(step.collective, step.algorithm)
     for key in ("chunk", "senders", "skew"):
-        if getattr(step, key) is not None and key not in entry.extra:
+        if getattr(step, key) is not None and key not in heeded:
             what = f"{step.collective} by {step.algorithm} has no {key}"
-            yield (key,), what, f"leave {key} out; it has {', '.join(entry.parameters)}"
+            yield (key,), what, f"leave {key} out; it has {', '.join((*entry.parameters, *heeded))}"
+    if step.chunk is not None and (least := max(step.sizes, default=0) // known.most_pieces()) > step.chunk:
+        yield ("chunk",), f"a vector in more than {known.most_pieces()} pieces", f"for its sizes {least}B at least"
     ranks = len(fabric.nics)
     problems = list(_ranks(step, entry, ranks))
     yield from problems
@@ -111,7 +114,7 @@ def _group(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[
     if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
         what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
         yield ("senders",), what, f"1 to {taking_part - 1}"
-    if problem := known.misshapen(entry, step.ranks, fabric):
+    if step.algorithm == entry.algorithm and (problem := known.misshapen(entry, step.ranks, fabric)):
         yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
 
 

@@ -19,7 +19,7 @@ class CollectiveStep(Model):
     collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
     algorithm: str = Field(
         default_factory=str,
-        description="how they do it (the first that the collective has)",
+        description="how they do it (the first that the collective has); `auto`: the fastest by its closed form",
         json_schema_extra=names(known.every_algorithm),
     )
     sizes: list[BufferSize] = Field(
@@ -59,7 +59,7 @@ class CollectiveStep(Model):
         if not isinstance(value, dict) or value.get("collective") not in known.collectives():
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
-        if filled["algorithm"] in known.algorithms(value["collective"]):
+        if filled["algorithm"] in known.choices(value["collective"]):
             entry = known.collective(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
             if "skew" in entry.extra and filled.get("skew") is None:

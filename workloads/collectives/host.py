@@ -45,17 +45,18 @@ class Scheduled:
         self.context = context
         self.device = context.device
         self.entry = entry
+        self.options = context.options
         self.n = len(ranks)
         self.index = list(ranks).index(self.device.rank)
         self.dtype = np.dtype(dtype)
         self.op = op if entry.ops else None
         self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
         self.input = self.inputs.of(self.index)
-        largest = self._shape(max(context.options.get("sizes") or [context.largest_bytes]))
+        largest = self._shape(max(self.options.get("sizes") or [context.largest_bytes]))
         self.engine = Engine(context, ranks, schedule_of(entry), largest, self.dtype.itemsize, tag)
 
     def _shape(self, size_bytes: int) -> Shape:
-        return shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.context.options, self.context.seed)
+        return shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.options, self.context.seed)
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.shape = self._shape(size_bytes)

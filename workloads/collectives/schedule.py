@@ -1,7 +1,7 @@
 """What a schedule is: who sends which piece to whom, in which order, as pure data.
 
-A rank's *program* is a few lanes.  A lane is what MSCCL calls a thread block: it does its steps in order, waits where it
-must receive, and never where it sends.  Lanes of one rank run side by side.
+A rank's *program* is a few lanes.  A lane is what MSCCL calls a thread block: it does its steps in order, waits where
+it must receive, and never where it sends.  Lanes of one rank run side by side.
 Everything follows from a `Shape`, which all ranks know, and a rank's index, so that every rank can work out where
 another one wants what it sends it: nothing but memory keys goes over the wire beforehand.
 

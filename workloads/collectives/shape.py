@@ -7,7 +7,7 @@ from typing import Any
 
 from workloads.collectives.schedule import Shape
 from workloads.collectives.uneven import uneven
-from workloads.registry import Collective
+from workloads.registry import MOST_PIECES, Collective
 
 
 def shape_of(
@@ -18,7 +18,9 @@ def shape_of(
     `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders` and `skew`, where the algorithm heeds them.
     """
     count = size_bytes // width
-    chunk = options.get("chunk") or entry.chunk_bytes
+    chunk = options.get("chunk") if "chunk" in entry.extra else None
+    if chunk is None and entry.chunk_bytes:
+        chunk = max(entry.chunk_bytes, size_bytes // MOST_PIECES)
     senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
     counts: tuple[tuple[int, ...], ...] = ()
     if "skew" in entry.extra:

@@ -2,8 +2,8 @@
 
 The double binary tree is two trees over all ranks, each for half of the vector, such that a rank that has children in
 one is a leaf in the other (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and
-scan, 2009; NCCL 2.4).  Every piece goes up to the root, reduced on its way, and down again, while others follow: each rank
-sends and receives the vector twice at most, whatever the number of ranks, and the way is only 2 log2 n hops long.
+scan, 2009; NCCL 2.4).  Every piece goes up to the root, reduced on its way, and down again, while others follow: each
+rank sends and receives the vector twice at most, whatever the number of ranks, and the way is only 2 log2 n hops long.
 """
 
 from __future__ import annotations
