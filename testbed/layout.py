@@ -18,6 +18,6 @@ def group(entry: Collective, ranks: Sequence[int] | None, fabric: Fabric) -> dic
         return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}
     if entry.layout == "domains":
         return {"ranks": sorted(everybody), "dims": list(servers_and_gpus(fabric, everybody))}
-    if "ring" in entry.algorithm and ranks is None:
+    if entry.layout == "ring" and ranks is None:
         return {"ranks": ring_order(fabric)}
     return {"ranks": None if ranks is None else list(ranks)}

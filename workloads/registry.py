@@ -64,7 +64,7 @@ class Collective:
     schedule: str = ""  # "module:function" of what the hosts carry out; "": its Part knows by itself
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed: chunk, skew, senders
-    layout: str = ""  # what the group must be: "grid", or "domains" of equal size; "": anything
+    layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
     transposed: bool = False  # unequal counts are those of the way there, backwards
     sized: bool = True  # False: it moves no data, and `sizes` may be left out
 
@@ -153,13 +153,14 @@ _CHUNK = ("chunk",)
 _PIPE = 128 << 10  # bytes of a piece, for what is worth little unless pipelined
 
 COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
-    _host("all_reduce", "ring", "ring:all_reduce", "rings:ring_all_reduce", extra=_CHUNK),
+    _host("all_reduce", "ring", "ring:all_reduce", "rings:ring_all_reduce", extra=_CHUNK, layout="ring"),
     _host(
         "all_reduce",
         "bidirectional_ring",
         "ring:bidirectional_all_reduce",
         "rings:bidirectional_all_reduce",
         extra=_CHUNK,
+        layout="ring",
     ),
     _host("all_reduce", "halving_doubling", "halving:all_reduce", "halving:halving_doubling_all_reduce", extra=_CHUNK),
     _host(
@@ -179,21 +180,32 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         extra=_CHUNK,
         layout="domains",
     ),
-    _host("reduce_scatter", "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter", extra=_CHUNK),
+    _host("reduce_scatter", "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter", extra=_CHUNK, layout="ring"),
     _host("reduce_scatter", "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter", extra=_CHUNK),
-    _host("all_gather", "ring", "ring:all_gather", "rings:ring_all_gather", extra=_CHUNK),
+    _host("all_gather", "ring", "ring:all_gather", "rings:ring_all_gather", extra=_CHUNK, layout="ring"),
     _host("all_gather", "recursive_doubling", "halving:all_gather", "halving:doubling_all_gather"),
     _host("all_gather", "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather"),
     _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast", extra=_CHUNK),
-    _host("broadcast", "chain", "trees:chain_broadcast", "trees:chain_broadcast", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host(
+        "broadcast",
+        "chain",
+        "trees:chain_broadcast",
+        "trees:chain_broadcast",
+        extra=_CHUNK,
+        chunk_bytes=_PIPE,
+        layout="ring",
+    ),
     _host(
         "broadcast",
         "scatter_all_gather",
         "exchange:scatter_all_gather_broadcast",
         "exchange:scatter_all_gather_broadcast",
+        layout="ring",
     ),
     _host("reduce", "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce", extra=_CHUNK),
-    _host("reduce", "chain", "trees:chain_reduce", "trees:chain_reduce", extra=_CHUNK, chunk_bytes=_PIPE),
+    _host(
+        "reduce", "chain", "trees:chain_reduce", "trees:chain_reduce", extra=_CHUNK, chunk_bytes=_PIPE, layout="ring"
+    ),
     _host("scatter", "linear", "exchange:linear_scatter", "exchange:linear_scatter"),
     _host("scatter", "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter"),
     _host("gather", "linear", "exchange:linear_gather", "exchange:linear_gather"),
@@ -243,7 +255,7 @@ def algorithms(collective: str) -> tuple[str, ...]:
 
 
 def any_of(collective: str, algorithm: str) -> Collective:
-    """The entry; of AUTO any that it may choose, for what does not depend on the algorithm.  Raises UnknownCollective."""
+    """The entry; of AUTO any that it may choose, for what all have in common.  Raises UnknownCollective."""
     if algorithm != AUTO:
         return find(collective, algorithm)
     for name in algorithms(collective):
@@ -253,7 +265,7 @@ def any_of(collective: str, algorithm: str) -> Collective:
 
 
 def extra(collective: str, algorithm: str) -> tuple[str, ...]:
-    """The keys of a step that not every collective heeds, and this algorithm (AUTO: one of those to choose from) does."""
+    """The keys of a step that not every collective heeds, and this algorithm (AUTO: one of its choices) does."""
     if algorithm != AUTO:
         return find(collective, algorithm).extra
     scheduled = [e for (name, _), e in COLLECTIVES.items() if name == collective and e.schedule]

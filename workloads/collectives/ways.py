@@ -19,8 +19,11 @@ Pair = tuple[int, int]  # indices in the group: from, to
 class Ways(Protocol):
     """How the ranks of a group reach each other."""
 
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        """What each of these messages sees when all are under way together."""
+
     def path(self, pairs: Sequence[Pair]) -> Path:
-        """What the slowest of these messages sees when all are under way together."""
+        """What the slowest of them sees."""
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         """Of so many bytes from rank to rank, those that the busiest cable (in time) carries, and that cable."""
@@ -32,9 +35,12 @@ class Uniform:
 
     way: Path
 
-    def path(self, pairs: Sequence[Pair]) -> Path:
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         out, into = _count(a for a, _ in pairs), _count(b for _, b in pairs)
-        return _slowed(self.way, max(max(out[a], into[b]) for a, b in pairs))
+        return [_slowed(self.way, max(out[a], into[b])) for a, b in pairs]
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        return slowest(self.paths(pairs))
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         out: dict[int, float] = {}
@@ -55,10 +61,12 @@ class Routed:
     switch_latency_ns: float
     scale_up: Link | None = None
 
-    def path(self, pairs: Sequence[Pair]) -> Path:
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         loads = self._loads(dict.fromkeys(pairs, 1.0))
-        paths = {self._path(pair, loads) for pair in pairs}
-        return max(paths, key=lambda p: (1 / min(link.rate_bps for link in p.links), p.constant_ns))
+        return [self._path(pair, loads) for pair in pairs]
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        return slowest(self.paths(pairs))
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         loads = self._loads(traffic)
@@ -96,6 +104,11 @@ class Routed:
         )
         inside = next(iter(way[0]))[0] == _OUT
         return Path(links, (self.switch_latency_ns,) * (len(links) - 1), scale_up=inside)
+
+
+def slowest(paths: Sequence[Path]) -> Path:
+    """The path with the least rate; of several the one with the longest way."""
+    return max(paths, key=lambda p: (1 / min(link.rate_bps for link in p.links), p.constant_ns))
 
 
 _OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so

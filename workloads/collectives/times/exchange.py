@@ -14,13 +14,14 @@ def _flood(case: Case, traffic: dict[Pair, int]) -> float:
     if not traffic:
         return 0.0
     most, link = case.ways.busiest({pair: case.wire(nbytes, max(nbytes, 1)) for pair, nbytes in traffic.items()})
-    longest = max(traffic, key=lambda pair: traffic[pair])
-    way = case.ways.path([longest])
-    nbytes = traffic[longest]
-    alone = case.message(nbytes, way, both_ways=False)
-    acknowledged = case.message(nbytes, way, both_ways=False, sent=True)
+    nbytes = max(traffic.values())
+    alone = max(
+        case.message(nbytes, way, both_ways=False, sent=sent)
+        for way in {case.ways.path([pair]) for pair in traffic}
+        for sent in (False, True)
+    )
     busy = link.time_ns(case.wire(nbytes, max(nbytes, 1)))
-    return max(alone, acknowledged) + max(0.0, link.time_ns(most) - busy)
+    return alone + max(0.0, link.time_ns(most) - busy)
 
 
 def linear_scatter(case: Case) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from workloads.closed_form import ring_over_ns
 from workloads.collectives.times.case import Case, Round, piped, rounds
 
 
@@ -12,6 +13,9 @@ def _hops(case: Case, reduces: Sequence[bool], parallel: int = 1) -> float:
     """A ring of equal hops, each in pieces; `parallel` rings side by side are as many pieces."""
     chunk = case.share(case.n)
     if parallel == 1 and case.chunk is None:
+        paths = case.ways.paths(case.shift(1))
+        if len(set(paths)) > 1:
+            return ring_over_ns(reduces, chunk, paths, case.costs)
         return rounds(case, [Round(chunk, case.shift(1), reduce) for reduce in reduces])
     count, piece = case.pieces(case.share(parallel, chunk))
     return piped(case, [(parallel * count, piece, case.shift(1), reduce) for reduce in reduces], parallel)
