@@ -39,6 +39,10 @@ class CollectiveStep(Model):
         default=None,
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
     )
+    groups: list[list[int]] | None = Field(
+        default=None, min_length=1, max_length=64,
+        description="instead of `ranks`: several groups, each does the same by itself, all at the same time",
+    )  # fmt: skip
     chunk: BufferSize | None = Field(
         default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
     )
