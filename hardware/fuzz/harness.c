@@ -76,7 +76,7 @@ static json_t *config_json(bool congested)
 struct fabric *harness_open(bool congested)
 {
 	struct fabric *f = calloc(1, sizeof *f);
-	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, 1}, packet[16];
+	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, 2}, packet[16];
 
 	if (!f)
 		abort();
@@ -95,6 +95,8 @@ struct fabric *harness_open(bool congested)
 		f->workers[r].fd = fds[0];
 		worker_end_fd[r] = fds[1];
 		harness_say(f, r, packet, command(packet, 1, hello, sizeof hello), -1);
+		if (f->workers[r].state != WORKER_RUNNING)
+			abort(); /* another version of the protocol: nothing would be tried */
 	}
 	return f;
 }

@@ -123,7 +123,7 @@ def worker_seeds() -> Iterator[bytes]:
         for length in (65, 66, 67, 64 + at):  # also rkey 1
             yield bytes([1, 128, 4, 66, at % 3, length, at, at, 8, 1, 1, 0, 7])  # on queue pair 16, lkey 1
             yield bytes([1, 129, 5, 66, 1, length, at, 8, 1, 1, 0, 128, 4, 66, 2, 66, 0, 0, 8, 1, 1, 0, 7])
-    hello = struct.pack("<HHIII", 1, 16, 0, 0x31574252, 1)
+    hello = struct.pack("<HHIII", 1, 16, 0, 0x31574252, 2)
     register = struct.pack("<HHIQII", 2, 24, 0, 65536, 7, 0)
     connect = struct.pack("<HHIIIIHH4x", 3, 32, 0, 1, 5, 9, 0, 0)
     send = struct.pack("<HHIIBBHQIIQQQII", 4, 64, 0, 16, 1, 1, 0, 5, 1, 1, 0, 0, 5000, 42, 0)
