@@ -146,7 +146,8 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 		if (!tap)
 			return config_fail(f, "%s: taps: a list of interface names is needed", s->n.name);
 		p->tap = tap_open(tap, error, sizeof error);
-		if (p->tap < 0)
+		/* All that Open vSwitch has may come out of one port at once (an incast of small frames) */
+		if (p->tap < 0 || !tap_queue(tap, 2 * PENDING_MAX, error, sizeof error))
 			return config_fail(f, "%s", error);
 		if (!watch_add(f, p->tap, WATCH_TAP, p))
 			return false;
@@ -182,7 +183,8 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 		if (!json_object_get(o, needed[i]))
 			return config_fail(f, "%s: %s is needed", n->n.name, needed[i]);
 	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
-				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .cc = &cc_none};
+				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .cc = &cc_none,
+				      .engine_prefetch_bytes = 262144};
 	if (!params_fail(f, n->n.name, nic_params_set(f, &n->base, o)))
 		return false;
 	if (!n->base.timeout || !n->base.rnr_timeout)

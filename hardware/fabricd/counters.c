@@ -91,10 +91,14 @@ static json_t *nic_json(const struct nic *n)
 
 	json_object_set_new(o, "nic", json_string(n->n.name));
 	COUNT(o, "rank", n->rank);
-	COUNT(o, "tx_vport_rdma_unicast_packets", n->tx_packets);
-	COUNT(o, "tx_vport_rdma_unicast_bytes", n->tx_bytes);
-	COUNT(o, "rx_vport_rdma_unicast_packets", n->rx_packets);
-	COUNT(o, "rx_vport_rdma_unicast_bytes", n->rx_bytes);
+	COUNT(o, "tx_vport_rdma_unicast_packets", n->tx_packets - n->tx_many_packets);
+	COUNT(o, "tx_vport_rdma_unicast_bytes", n->tx_bytes - n->tx_many_bytes);
+	COUNT(o, "rx_vport_rdma_unicast_packets", n->rx_packets - n->rx_many_packets);
+	COUNT(o, "rx_vport_rdma_unicast_bytes", n->rx_bytes - n->rx_many_bytes);
+	COUNT(o, "tx_vport_rdma_multicast_packets", n->tx_many_packets);
+	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_many_bytes);
+	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_many_packets);
+	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_many_bytes);
 	COUNT(o, "out_of_sequence", n->out_of_sequence);
 	COUNT(o, "packet_seq_err", n->packet_seq_err);
 	COUNT(o, "duplicate_request", n->duplicate_request);
@@ -107,6 +111,12 @@ static json_t *nic_json(const struct nic *n)
 	COUNT(o, "rp_cnp_handled", n->rp_cnps);
 	COUNT(o, "rp_cnp_ignored", n->rp_ignored);
 	COUNT(o, "retransmitted", n->retransmitted);
+	COUNT(o, "pcie_read_bytes", n->pcie_read_bytes);
+	COUNT(o, "pcie_write_bytes", n->pcie_write_bytes);
+	COUNT(o, "engine_added_packets", n->engine_added);
+	COUNT(o, "engine_diverted_packets", n->engine_diverted);
+	COUNT(o, "engine_full", n->engine_full);
+	COUNT(o, "engine_used_bytes", n->engine_used);
 	return o;
 }
 

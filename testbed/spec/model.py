@@ -5,6 +5,7 @@ Descriptions and defaults here are the only source of the JSON schema and of the
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -227,7 +228,8 @@ class Nic(Model):
     pfc: bool = Field(default=True, description="send pauses when the receive buffer fills, and heed them")
     kind: Literal["plain", "on_path", "off_path"] = Field(
         default="plain",
-        description="what the NIC can do besides: add up in its pipeline, or run programs behind a bridge",
+        description="what the NIC can do besides: add up in its pipeline, or run programs behind a bridge "
+        "(left out: on_path if the workload has an algorithm that adds up in NICs)",
     )
     profile: str | None = Field(
         default=None,
@@ -451,6 +453,8 @@ class Experiment(Model):
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
+    _written: dict[str, Any] | None = PrivateAttr(default=None)
+    _directory: Path = PrivateAttr(default=Path())
 
     @field_validator("sweep")
     @classmethod
@@ -463,13 +467,24 @@ class Experiment(Model):
     @model_validator(mode="before")
     @classmethod
     def _accelerators_where_asked_for(cls, value: Any) -> Any:
-        if not known.asks_for_accelerators(value):
+        if not known.asks_for(value, "accelerators"):
             return value
         fabric = value.get("fabric")
         switch = fabric.get("switch", {}) if isinstance(fabric, dict) else None
         if not isinstance(switch, dict) or "accelerator" in switch:
             return value
         return {**value, "fabric": {**fabric, "switch": {**switch, "accelerator": {}}}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _engines_where_asked_for(cls, value: Any) -> Any:
+        if not known.asks_for(value, "engines"):
+            return value
+        fabric = value.get("fabric")
+        nic = fabric.get("nic", {}) if isinstance(fabric, dict) else None
+        if not isinstance(nic, dict) or "kind" in nic:
+            return value
+        return {**value, "fabric": {**fabric, "nic": {**nic, "kind": "on_path"}}}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -490,6 +505,21 @@ class Experiment(Model):
         if self.fabric.switch.accelerator:
             fabric = replace(fabric, switches=tuple(replace(s, accelerator=True) for s in fabric.switches))
         return fabric
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they say the same, however it was written."""
+        return isinstance(other, Experiment) and self.resolved() == other.resolved()
+
+    __hash__ = None  # type: ignore[assignment]  # like any model that holds lists
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths start."""
+        return self._directory
+
+    def written(self) -> dict[str, Any]:
+        """Plain data as it was written: what was left out is not there, so that a changed key changes defaults, too."""
+        return self.resolved() if self._written is None else deepcopy(self._written)
 
     def resolved(self) -> dict[str, Any]:
         """Plain data as in the file with every default written out; loading it gives this experiment again."""
