@@ -25,24 +25,31 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for r in rows:
+        by_size[r["size_bytes"]].append(r["time_ns"])
+    busbw = [r["busbw_Bps"] for r in rows if r["busbw_Bps"]]
+    times = {f"time_us_{size}{suffix}": sum(of) / len(of) / 1000 for size, of in sorted(by_size.items())}
+    return {**times, f"busbw_GBps{suffix}": sum(busbw) / len(busbw) / 1e9 if busbw else math.nan}
+
+
 def summarize(results: Iterable[Mapping[str, Any]], counters: Mapping[str, Any]) -> dict[str, Any]:
     """Of a run's results (as `testbed run --json` gives them) and counters: one row.
 
-    Collectives: mean time and bus bandwidth over all sizes and iterations. Flows: when the last was done, goodput of
-    all together, percentiles of their times and slowdowns, fairness of their rates.
+    Collectives: mean time by size over the iterations, and mean bus bandwidth; of each algorithm if there are several.
+    Flows: when the last was done, goodput of all together, percentiles of their times and slowdowns, fairness of their
+    rates.
     """
     rows = list(results)
     collectives = [r for r in rows if r.get("collective")]
     flows = [r for r in rows if r.get("flow")]
     row: dict[str, Any] = {}
     if collectives:
-        by_size: dict[int, list[float]] = defaultdict(list)
-        for r in collectives:
-            by_size[r["size_bytes"]].append(r["time_ns"])
-        for size, times in sorted(by_size.items()):
-            row[f"time_us_{size}"] = sum(times) / len(times) / 1000
-        busbw = [r["busbw_Bps"] for r in collectives if r["busbw_Bps"]]
-        row["busbw_GBps"] = sum(busbw) / len(busbw) / 1e9 if busbw else math.nan
+        algorithms = dict.fromkeys(r.get("algorithm") for r in collectives)
+        for algorithm in algorithms:
+            of_it = [r for r in collectives if r.get("algorithm") == algorithm]
+            row |= _times(of_it, f"_{algorithm}" if len(algorithms) > 1 else "")
     if flows:
         times = [r["time_ns"] for r in flows]
         slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]

@@ -1,9 +1,13 @@
-"""Single keys of an experiment set from the command line, checked like the file itself."""
+"""Single keys of an experiment set from outside of its file, checked like the file itself.
+
+What changes is the file as it was written, not as it was resolved: defaults that depend on other keys follow them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import InputError
@@ -19,21 +23,31 @@ def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
 
     Raises InputError for a key that is not there, and for whatever the experiment file could not say either.
     """
-    from testbed.spec import loads
-
     if not settings:
         return experiment
-    document = experiment.resolved()
-    for setting in settings:
-        _set(document, setting)
-    shown = f"--set {' --set '.join(settings)}"
+    values = [(*_parse(setting), f"--set {setting}") for setting in settings]
+    return _changed(experiment, values, f"--set {' --set '.join(settings)}")
+
+
+def changed(experiment: Experiment, values: Mapping[str, Any], shown: str) -> Experiment:
+    """The experiment with other values of some keys; `shown` is the place that errors name. Raises InputError."""
+    return _changed(experiment, [(key, value, shown) for key, value in values.items()], shown)
+
+
+def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
+    from testbed.spec import loads
+
+    resolved, written = experiment.resolved(), experiment.written()
+    for key, value, where in values:
+        _set(resolved, key, value, where)
+        _write(written, resolved, key.split("."))
     try:
-        return loads(json.dumps(document), shown)
+        return loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of a text that nobody wrote
         raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, error.also) from None
 
 
-def _set(document: dict[str, Any], setting: str) -> None:
+def _parse(setting: str) -> tuple[str, Any]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -41,13 +55,12 @@ def _set(document: dict[str, Any], setting: str) -> None:
     if not equals:
         raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
     try:
-        value = YAML(typ="safe").load(text)
+        return key, YAML(typ="safe").load(text)
     except YAMLError:
         raise InputError(f"{text!r} is no YAML value", f"--set {setting}") from None
-    set_key(document, key, value, f"--set {setting}")
 
 
-def set_key(document: dict[str, Any], key: str, value: Any, where: str) -> None:
+def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key."""
     *path, last = key.split(".")
     place: Any = document
@@ -64,3 +77,24 @@ def _index(place: Any, step: str, where: str) -> str | int:
         return step
     known = ", ".join(place) if isinstance(place, dict) else f"0 to {len(place) - 1}" if isinstance(place, list) else ""
     raise InputError(f"there is no {step!r} here", where, f"there is {known}" if known else _EXAMPLE)
+
+
+def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:
+    """Sets what `resolved` has at `path` in `written`, too, and as little else as can be.
+
+    A mapping of keys that the file has in another form, a list or a free mapping that it leaves out, comes as a whole.
+    """
+    from testbed.spec.explain import allowed_keys
+    from testbed.spec.model import Experiment
+
+    for depth, step in enumerate(path):
+        at: Any = int(step) if isinstance(resolved, list) else step
+        there = None if isinstance(written, dict) and at not in written else written[at]
+        inner = resolved[at]
+        if depth == len(path) - 1 or not isinstance(there, dict | list):
+            optional = there is None and isinstance(inner, dict) and allowed_keys(tuple(path[: depth + 1]), Experiment)
+            if depth == len(path) - 1 or not optional:
+                written[at] = deepcopy(inner)
+                return
+            written[at] = {}
+        written, resolved = written[at], inner

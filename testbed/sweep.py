@@ -6,7 +6,6 @@ several keys give every combination, the last key running fastest. A point that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -18,7 +17,7 @@ from results.environment import environment
 from results.store import RunFolder, StoreError
 from results.summary import summarize
 from testbed.errors import InputError, Problem
-from testbed.overrides import set_key
+from testbed.overrides import changed
 from testbed.progress import Progress
 from testbed.run import RunFailed, run
 
@@ -38,19 +37,11 @@ class Point:
 
 def points(experiment: Experiment) -> Iterator[Point]:
     """Every point, checked. Raises InputError for a key or value that the file could not have."""
-    from testbed.spec import loads
-
     keys = list(experiment.sweep)
     for combination in product(*experiment.sweep.values()):
         values = dict(zip(keys, combination, strict=True))
-        document = experiment.resolved() | {"sweep": {}}
         shown = "sweep: " + ", ".join(f"{k} = {v}" for k, v in values.items())
-        for key, value in values.items():
-            set_key(document, key, value, shown)
-        try:
-            yield Point(values, loads(json.dumps(document), shown))
-        except InputError as error:
-            raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, error.also) from None
+        yield Point(values, changed(experiment, {"sweep": {}, **values}, shown))
 
 
 def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress) -> tuple[Path, list[dict[str, Any]]]:

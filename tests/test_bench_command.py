@@ -21,7 +21,7 @@ from test_run_commands import testbed as testbed
 from testbed.bench.experiment import Options, experiment
 from testbed.bench.presets import PRESETS
 from testbed.bench.sizes import ladder, parse
-from testbed.bench.table import BenchRow, comparison, number
+from testbed.bench.table import BenchRow, comparison, footer, number
 from testbed.cli import cli
 from testbed.errors import InputError
 from topologies import build
@@ -222,6 +222,15 @@ def test_numbers_have_the_decimals_that_fit() -> None:
         "0.000", "10.000", "45.10", "12345.6", "123457", "1234567",
     ]  # fmt: skip
     assert [number(v, 6) for v in (0.5, 123.456, 1234.5)] == ["0.50", "123.46", "1234.5"]
+
+
+def test_what_was_not_offloaded_is_said_below_the_table() -> None:
+    rows = [
+        BenchRow(0, "in_network", 4, size, size // 4, "float32", "sum", -1, 1.0, 1.0, 1.0, 0, fallback=why)
+        for size, why in ((1024, None), (2048, "no slots left"), (4096, "no slots left"))
+    ]
+    assert footer(rows)[0] == "# 2 of 3 sizes by the ranks themselves: no slots left"
+    assert len(footer(rows[:1])) == len(footer(rows)) - 1
 
 
 def test_several_algorithms_are_compared_with_the_first() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fabricd_fixture import BareFabric, bare_fabric, wait_until
 from test_fabricd_timing import RETH, Model, one, timed_write
 
-from hardware.config import Hardware
+from hardware.config import Hardware, tap_name
 from workloads import wire
+
+FABRIC_H = Path(__file__).parents[1] / "hardware/fabricd/fabric.h"
 
 
 def set_mac(rank: int, mac: str) -> Any:
@@ -42,6 +46,15 @@ def test_no_rule_no_traffic(deleted: str, port: str) -> None:
         assert {s["switch"]: s["forwarding_drops"] for s in counters["switches"]}[deleted] == 2
         assert [(d["node"], d["reason"], d["count"]) for d in counters["drops"]] == [(deleted, "forwarding", 2)]
         pair.done()
+
+
+def test_all_that_is_pending_may_come_out_of_one_port() -> None:
+    """The kernel drops what its queue for a TAP cannot hold, silently and depending on who is scheduled when."""
+    pending_max = int(re.search(r"#define PENDING_MAX (\d+)", FABRIC_H.read_text())[1])  # type: ignore[index]
+    with bare_fabric("star", {"hosts": 3}) as f:
+        for port in (1, 2, 3):
+            tap = tap_name(f.id, f.fabric.switches[0], port)
+            assert int(Path(f"/sys/class/net/{tap}/tx_queue_len").read_text()) >= pending_max
 
 
 def test_the_rule_comes_back() -> None:

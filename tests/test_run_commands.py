@@ -166,3 +166,45 @@ def test_progress_goes_to_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert type(for_stderr()) is Progress
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert type(for_stderr()) is TerminalProgress
+
+
+def test_a_changed_key_changes_the_defaults_that_follow_from_it() -> None:
+    star = loads(
+        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
+    )
+    assert star.fabric.scale_up is None
+    rail = override(star, ["fabric.topology={rail: {servers: 2, gpus: 2}}"])
+    assert rail.fabric.scale_up is not None  # as if the file said so
+    reducing = override(star, ["workload.0.collective=all_reduce", "workload.0.op=max"])
+    assert (reducing.workload[0].op, star.written()["workload"]) == (
+        "max",
+        [{"collective": "all_gather", "sizes": ["1KiB"]}],
+    )  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("setting", "rest"),
+    [
+        ("fabric.switch.buffer=1MB", {"fabric.switch.alpha": 0.125}),
+        ("fabric.switch.scheduler.weights.3=7", {"fabric.switch.scheduler.weights.2": 1}),  # not a default of its own
+        ("fabric.switch.lossless.0=2", {"fabric.switch.lossless.1": 4}),
+        ("transport.cc.dcqcn.set=paper", {"transport.recovery": "go_back_n"}),
+        ("inject.0.rate=0.5", {"inject.0.on": "all"}),
+        ("fabric.switch.ecn.pmax=0.3", {"fabric.switch.ecn.classes.0": 3}),
+    ],
+)
+def test_setting_a_key_leaves_the_others(setting: str, rest: dict[str, Any]) -> None:
+    text = EXPERIMENT + "transport: {cc: dcqcn}\ninject: [{fault: loss, on: all, rate: 0.1}]\n"
+
+    def at(resolved: Any, key: str) -> Any:
+        for step in key.split("."):
+            resolved = resolved[int(step) if isinstance(resolved, list) else step]
+        return resolved
+
+    before, after = loads(text).resolved(), override(loads(text), [setting]).resolved()
+    key, _, value = setting.partition("=")
+    assert str(at(after, key)) == value
+    for other, expected in rest.items():
+        assert at(after, other) == at(before, other) == expected
+    at(before, key.rpartition(".")[0])[key.rpartition(".")[2] if not key.endswith(".0") else 0] = at(after, key)
+    assert before == after

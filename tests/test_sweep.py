@@ -28,7 +28,7 @@ transport: {cc: dcqcn}
 workload:
   - load: {pattern: burst, to: 0, size: 1MB, flows: 1}
 """
-STUDIES = sorted((Path(__file__).parents[1] / "experiments" / "congestion").glob("*.yaml"))
+STUDIES = sorted((Path(__file__).parents[1] / "experiments").glob("*/*.yaml"))
 
 
 def test_a_sweep_has_a_point_for_each_combination(tmp_path: Path) -> None:
@@ -149,6 +149,17 @@ def test_arrivals_have_the_load_and_sizes_asked_for() -> None:
     mean = sum(gaps) / len(gaps)
     assert math.sqrt(sum((g - mean) ** 2 for g in gaps) / len(gaps)) == pytest.approx(mean, rel=0.05)  # exponential
     assert {a.target for a in burst(fixed(10), ranks=range(5), to=2)} == {2}
+
+
+def test_algorithms_are_not_averaged_with_each_other() -> None:
+    rows = [
+        {"collective": "all_reduce", "algorithm": a, "size_bytes": 1000, "time_ns": t, "busbw_Bps": 1e12 / t}
+        for a, t in (("ring", 2000.0), ("tree", 500.0), ("tree", 1500.0))
+    ]
+    both = summarize(rows, {})
+    assert (both["time_us_1000_ring"], both["time_us_1000_tree"], both["busbw_GBps_ring"]) == (2.0, 1.0, 0.5)
+    assert "time_us_1000" not in both
+    assert summarize(rows[1:], {})["time_us_1000"] == 1.0
 
 
 def test_summary_figures() -> None:

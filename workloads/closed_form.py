@@ -221,7 +221,7 @@ def ring_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) ->
     return _ring_ns([False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
 
 
-def _acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
+def acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
     """What the acknowledgements of the chunk coming in take of the port while a chunk goes out.
 
     Those of its last `ack_every` packets follow when the outgoing chunk is through.
@@ -232,10 +232,10 @@ def _acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
 
 def _ring_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) -> float:
     """Equal hops: post, message, wake up, and reduce where the hop does; then the last message's acknowledgement."""
-    message = received_ns(chunk_bytes, path, costs) + _acks_ns(chunk_bytes, path, costs)
+    message = received_ns(chunk_bytes, path, costs) + acks_ns(chunk_bytes, path, costs)
     reduce = costs.reduce_ns(chunk_bytes)
     hops = len(reduces) * (costs.post_ns + message + costs.wake_ns) + sum(reduces) * reduce
-    acknowledged = sent_ns(chunk_bytes, path, costs) + _acks_ns(chunk_bytes, path, costs)
+    acknowledged = sent_ns(chunk_bytes, path, costs) + acks_ns(chunk_bytes, path, costs)
     if acknowledged <= message:  # both completions are there when the rank wakes up
         return hops
     late = acknowledged - message - costs.wake_ns - reduces[-1] * reduce
@@ -248,9 +248,9 @@ def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path
     Rank i's hop k + 1 waits for hop k from its left, and for its own message before on the same path.
     """
     n = len(paths)
-    messages = [received_ns(chunk_bytes, p, costs) + _acks_ns(chunk_bytes, p, costs) for p in paths]
-    acknowledged = [sent_ns(chunk_bytes, p, costs) + _acks_ns(chunk_bytes, p, costs) for p in paths]
-    busy = [_Packets.of(chunk_bytes, costs, reth=True, imm=True).through([_slowest(p, costs)]) for p in paths]
+    messages = [received_ns(chunk_bytes, p, costs) + acks_ns(chunk_bytes, p, costs) for p in paths]
+    acknowledged = [sent_ns(chunk_bytes, p, costs) + acks_ns(chunk_bytes, p, costs) for p in paths]
+    busy = [line_ns(chunk_bytes, p, costs) for p in paths]
     ready, free, sent = [0.0] * n, [0.0] * n, [0.0] * n
     for reducing in reduces:
         begin = [max(ready[i] + costs.post_ns, free[i]) for i in range(n)]
@@ -263,19 +263,16 @@ def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path
     return max(ends)
 
 
+def line_ns(size_bytes: int, path: Path, costs: Costs) -> float:
+    """How long a message with immediate keeps the slowest part of its way busy."""
+    return _Packets.of(size_bytes, costs, reth=True, imm=True).through([_slowest(path, costs)])
+
+
 def _slowest(path: Path, costs: Costs) -> _Stage:
     return min(
         _stages(path, costs, to_memory=True),
         key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + FRAME_BYTES / costs.mtu),
     )
-
-
-# In-network aggregation
-
-
-def in_network_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """To be written."""
-    return 0.0
 
 
 # Rings of NICs

@@ -27,6 +27,7 @@
 
 static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
 	[OFFLOAD_AGGREGATE] = &aggregate_ops,
+	[OFFLOAD_MULTICAST] = &multicast_ops,
 	[OFFLOAD_RING] = &ring_ops,
 };
 
@@ -54,6 +55,20 @@ static struct group *group_new(struct fabric *f, const struct group *like, const
 		at = &(*at)->next;
 	*at = g;
 	return g;
+}
+
+/* All members have called that ever will */
+static void all_there(struct fabric *f, struct group *g)
+{
+	ps_t t = g->t > f->clock.now ? g->t : f->clock.now;
+
+	g->state = GROUP_ASKING;
+	event_add(f, t, EV_GROUP, 0, 0, 0, (uint64_t)g->tag << 16 | g->member[0].nic->rank, g, 0);
+}
+
+static void ended_already(struct group *g, const struct worker *w)
+{
+	snprintf(g->reason, sizeof g->reason, "rank %u has ended", w->rank);
 }
 
 /* offload_group() - A rank calls for a group
@@ -100,10 +115,12 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	w->connecting++;
 	if (w->now > g->t)
 		g->t = w->now;
-	if (++g->called == g->count) {
-		g->state = GROUP_ASKING;
-		event_add(f, g->t, EV_GROUP, 0, 0, 0, (uint64_t)g->tag << 16 | ranks[0], g, 0);
-	}
+	g->called++;
+	for (uint32_t i = 0; i < g->count && !g->reason[0]; i++)
+		if (g->member[i].nic->worker->state >= WORKER_DONE)
+			ended_already(g, g->member[i].nic->worker);
+	if (g->called == g->count || g->reason[0])
+		all_there(f, g);
 	return NULL;
 }
 
@@ -149,7 +166,7 @@ static uint64_t tell(struct fabric *f, const struct group *g, const char *event)
 void offload_ask(struct fabric *f, struct group *g)
 {
 	g->id = ++f->last_job & PSN_MASK;
-	if (g->ops->asks) {
+	if (g->ops->asks && !g->reason[0]) {
 		g->asked = tell(f, g, "job");
 		if (!g->asked)
 			snprintf(g->reason, sizeof g->reason, "there is no controller");
@@ -228,7 +245,7 @@ void offload_open(struct fabric *f, struct group *g)
 	control_event(f, "group", said);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->member[i];
-		if (m->left)
+		if (m->left || !m->called)
 			continue;
 		m->nic->worker->connecting--;
 		worker_record(f, m->nic->worker,
@@ -236,8 +253,7 @@ void offload_open(struct fabric *f, struct group *g)
 					       .wr_id = m->cookie,
 					       .t = f->clock.now,
 					       .qp = g->id,
-					       .imm = (uint32_t)json_integer_value(group_granted(g, "slots")),
-					       .bytes = strlen(g->reason)});
+					       .imm = (uint32_t)json_integer_value(group_granted(g, "slots"))});
 	}
 	ended(f, g);
 }
@@ -265,7 +281,7 @@ static void group_free(struct fabric *f, struct group *g)
 
 static void ended(struct fabric *f, struct group *g)
 {
-	if (g->left < g->called || busy(g))
+	if (g->left < g->called || busy(g) || (g->state == GROUP_GATHERING && g->called))
 		return;
 	if (g->asked && g->granted) {
 		accelerators_release(f, g->id);
@@ -331,13 +347,23 @@ const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id)
 	return "LEAVE: no such group, or left already";
 }
 
-/* offload_lost() - A rank is gone: it leaves everything that it was a member of, or had called for */
+/* offload_lost() - A rank is gone: it leaves everything that it was a member of, and the others learn it */
 void offload_lost(struct fabric *f, struct worker *w)
 {
 	for (struct group *g = f->groups; g; g = g->next) {
 		struct member *m = mine(g, w->nic);
-		if (m && m->called && !m->left)
+		if (!m)
+			continue;
+		if (m->called && !m->left)
 			leave(f, w, m);
+		if (g->state == GROUP_GATHERING) {
+			ended_already(g, w);
+			all_there(f, g);
+		} else if (g->state == GROUP_OPEN && w->state == WORKER_LOST) {
+			char why[64];
+			snprintf(why, sizeof why, "rank %u has ended", w->rank);
+			offload_failed(f, m, why);
+		}
 	}
 }
 
@@ -445,8 +471,7 @@ void offload_failed(struct fabric *f, struct member *m, const char *why)
 				      &(struct record){.kind = REC_GROUP_FAILED,
 						       .wr_id = m->nic->rank,
 						       .t = f->clock.now,
-						       .qp = g->id,
-						       .bytes = strlen(g->reason)});
+						       .qp = g->id});
 		o->failed = true;
 	}
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "fabric.h"
@@ -38,6 +39,25 @@ int tap_open(const char *name, char *error, size_t room)
 		return -1;
 	}
 	return fd;
+}
+
+/* tap_queue() - Let the kernel hold so many frames for us to read, before it drops any
+ * @name:	Interface name, not up yet: its queueing discipline takes the length from the interface
+ *
+ * Return: false and @error filled
+ */
+bool tap_queue(const char *name, int frames, char *error, size_t room)
+{
+	struct ifreq ifr = {.ifr_qlen = frames};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(ifr.ifr_name, sizeof ifr.ifr_name, "%s", name);
+	bool done = fd >= 0 && ioctl(fd, SIOCSIFTXQLEN, &ifr) == 0;
+	if (!done)
+		snprintf(error, room, "TAP device %s: queue of %d frames: %s", name, frames, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return done;
 }
 
 /* tap_open_in() - Create a TAP device in another network namespace

@@ -242,6 +242,12 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 	plan_wake(f, w);
 }
 
+/* Does the reason of its group stand behind the record?  (The group may be gone by now.) */
+static bool group_record(const struct record *r)
+{
+	return r->kind == REC_GROUP || r->kind == REC_GROUP_FAILED;
+}
+
 static void send_records(struct fabric *f, struct worker *w)
 {
 	uint8_t packet[MESSAGE_MAX];
@@ -251,7 +257,7 @@ static void send_records(struct fabric *f, struct worker *w)
 	for (size_t i = w->record_first; i < w->record_count && w->records[i].t <= w->now; i++) {
 		const struct record *r = &w->records[i];
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		const char *reason = r->kind == REC_GROUP || r->kind == REC_GROUP_FAILED ? offload_reason(f, r->qp) : "";
+		const char *reason = group_record(r) ? offload_reason(f, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if (more || count == PACKET_RECORDS || (size_t)(packet + sizeof packet - p) < 40 + extra) {
 			more++;
@@ -261,7 +267,7 @@ static void send_records(struct fabric *f, struct worker *w)
 		p = put_le16(put_le16(p, r->kind), (uint16_t)(40 + extra));
 		p = put_le64(put_le32(p, r->status), r->wr_id);
 		p = put_le64(p, (uint64_t)r->t);
-		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), r->bytes);
+		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), private ? private : group_record(r) ? 0 : r->bytes);
 		memset(p, 0, extra);
 		if (private)
 			memcpy(p, q ? (const char *)q->peer_qp->private_data : reason, private);

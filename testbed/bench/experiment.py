@@ -50,25 +50,26 @@ class Options:
 
 def experiment(options: Options) -> Experiment:
     """The experiment that measures it all. Raises InputError, which names the option at fault."""
-    from testbed.overrides import override
-    from testbed.spec import loads
+    from testbed.overrides import changed, override
 
     entries = _entries(options)
     base, ranks = _fabric(options, entries)
-    document = base.resolved() | {"sweep": {}, "workload": list(_steps(options, entries, base, ranks))}
-    largest = max(size for step in document["workload"] for size in step["sizes"])
-    document["workload"] = [{**s, "sizes": [f"{size}B" for size in s["sizes"]]} for s in document["workload"]]
-    # Vector and staging, and what Python and numpy need besides.
-    document["workers"]["memory"] = f"{max(base.workers.memory, 3 * largest + (256 << 20))}B"
+    steps = _steps(options, entries, base, ranks)
+    largest = max(size for step in steps for size in step["sizes"])
+    values: dict[str, Any] = {
+        "sweep": {},
+        "workload": [{**step, "sizes": [f"{size}B" for size in step["sizes"]]} for step in steps],
+        # Vector and staging, and what Python and numpy need besides.
+        "workers.memory": f"{max(base.workers.memory, 3 * largest + (256 << 20))}B",
+    }
     if options.cc is not None:
-        document["transport"]["cc"] = options.cc
+        values["transport.cc"] = options.cc
     if options.seed is not None:
-        document["seed"] = options.seed
+        values["seed"] = options.seed
     try:
-        made = loads(json.dumps(document), "command line")
-    except InputError as error:  # a line of a text that nobody wrote
-        where = error.where.replace("command line:1", "command line").replace("transport.cc", "--cc")
-        raise InputError(error.what, where, error.hint, error.also) from None
+        made = changed(base, values, "command line")
+    except InputError as error:
+        raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
     return override(made, options.settings)
 
 
@@ -82,7 +83,7 @@ def _entries(options: Options) -> list[Collective]:
             found.append(find(options.collective, algorithm))
         except UnknownCollective as error:
             raise InputError(error.what, "command line: --algorithm", error.hint) from None
-    if len(set(found)) < len(found):
+    if len({entry.algorithm for entry in found}) < len(found):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from results.metrics import rank_rows, result_rows
 from testbed import plan as planning
 from testbed.progress import Progress
-from testbed.table import count
+from testbed.table import elements
 
 if TYPE_CHECKING:
     from testbed.run import RunResult
@@ -49,6 +49,7 @@ class BenchRow:
     wrong: int
     host_us: float | None = None  # of a rank: posting, waking up, reducing
     sent_bytes: float | None = None  # of a rank, on its cable
+    fallback: str | None = None  # why the ranks did by themselves what was to be offloaded
 
     def text(self, host: bool = False) -> str:
         head = f"{self.size:>12}  {self.count:>12}  {self.type:>8}  {self.redop:>6}  {self.root:>6}"
@@ -111,7 +112,7 @@ class Rows(Progress):
             algorithm=step["algorithm"],
             ranks=step["ranks"],
             size=size,
-            count=count(step, size),
+            count=elements(step, size),
             type=step["dtype"],
             redop=step["op"] or "none",
             root=-1 if step.get("root") is None else step["root"],
@@ -121,6 +122,7 @@ class Rows(Progress):
             wrong=sum(r["wrong"] for r in done),
             host_us=_mean(timed, "host_ns", 1e3),
             sent_bytes=_mean(timed, "sent_bytes", 1),
+            fallback=next((r["fallback"] for r in timed if r.get("fallback")), None),
         )
 
     # What a run says goes on to whoever shows it.
@@ -171,7 +173,9 @@ def footer(rows: Sequence[BenchRow]) -> list[str]:
     wrong = sum(r.wrong for r in rows)
     busbw = [r.busbw_GBps for r in rows if r.busbw_GBps is not None]
     mean = f"{fmean(busbw):.6g}" if busbw else "-"
+    alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
+        *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",
     ]

@@ -53,12 +53,15 @@ def loads(
         what = "an experiment is a mapping of keys to values"
         raise InputError(what, f"{name}:1", "start from experiments/quickstart.yaml")
     try:
-        return Experiment.model_validate({**(defaults or {}), **document.data}, context={"directory": directory})
+        written = {**(defaults or {}), **document.data}
+        experiment = Experiment.model_validate(written, context={"directory": directory})
     except ValidationError as error:
         explained = explain(error, Experiment, document.value)
         found = sorted(((document.line(path), path, what, hint) for path, what, hint in explained), key=lambda p: p[0])
         first, *others = [Problem(what, _where(name, line, path), hint) for line, path, what, hint in found]
         raise InputError(first.what, first.where, first.hint, others[: MAX_PROBLEMS - 1]) from None
+    experiment._written, experiment._directory = written, directory
+    return experiment
 
 
 def _where(name: str, line: int, path: positions.Path) -> str:

@@ -5,6 +5,7 @@ Descriptions and defaults here are the only source of the JSON schema and of the
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -452,6 +453,8 @@ class Experiment(Model):
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
+    _written: dict[str, Any] | None = PrivateAttr(default=None)
+    _directory: Path = PrivateAttr(default=Path())
 
     @field_validator("sweep")
     @classmethod
@@ -502,6 +505,21 @@ class Experiment(Model):
         if self.fabric.switch.accelerator:
             fabric = replace(fabric, switches=tuple(replace(s, accelerator=True) for s in fabric.switches))
         return fabric
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they say the same, however it was written."""
+        return isinstance(other, Experiment) and self.resolved() == other.resolved()
+
+    __hash__ = None  # type: ignore[assignment]  # like any model that holds lists
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths start."""
+        return self._directory
+
+    def written(self) -> dict[str, Any]:
+        """Plain data as it was written: what was left out is not there, so that a changed key changes defaults, too."""
+        return self.resolved() if self._written is None else deepcopy(self._written)
 
     def resolved(self) -> dict[str, Any]:
         """Plain data as in the file with every default written out; loading it gives this experiment again."""

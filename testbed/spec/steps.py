@@ -19,11 +19,13 @@ class CollectiveStep(Model):
     collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
     algorithm: str = Field(
         default_factory=str,
-        description="how they do it (the first that the collective has)",
+        description="how they do it (the first that the collective has); `auto`: the fastest by its closed form",
         json_schema_extra=names(known.every_algorithm),
     )
     sizes: list[BufferSize] = Field(
-        min_length=1, max_length=1000, description="each is measured: bytes in the sense of nccl-tests (see below)"
+        default_factory=list,
+        max_length=1000,
+        description="each is measured: bytes in the sense of nccl-tests (see below; a barrier has none)",
     )
     dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
     op: str | None = Field(
@@ -36,6 +38,19 @@ class CollectiveStep(Model):
     ranks: list[int] | None = Field(
         default=None,
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
+    )
+    chunk: BufferSize | None = Field(
+        default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
+    )
+    senders: int | None = Field(
+        default=None, ge=1, description="m2n, n2m: how many of the ranks send, the first ones (null: half)"
+    )
+    skew: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="all_to_all_v, m2n, n2m: how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
     )
 
     density: float | None = Field(
@@ -55,12 +70,26 @@ class CollectiveStep(Model):
         description="likewise: messages under way at a time, for each rank (256); "
         "in_network: slots that it asks for (null: rate x round trip)",
     )  # fmt: skip
+    spot: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 16,
+        description="omniccl: blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
+    )
     aggregators: int | None = Field(
         default=None, ge=1,
-        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share)",
+        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share); "
+        "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None, description="in_network: without a result for so long, contribute again (100us)"
+    )
+    chains: int | None = Field(
+        default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
+    )
+    cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="multicast: what is not there so long after it should be is fetched from the ring neighbour (20us)",
     )
 
     @model_validator(mode="before")
@@ -69,10 +98,12 @@ class CollectiveStep(Model):
         if not isinstance(value, dict) or value.get("collective") not in known.collectives():
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
-        if filled["algorithm"] in known.algorithms(value["collective"]):
+        if filled["algorithm"] in known.choices(value["collective"]):
             entry = known.collective(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
             filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
+            if not entry.sized:
+                filled.setdefault("sizes", ["0B"])
         return filled
 
 

@@ -1,9 +1,9 @@
 """Collectives by a ring of NICs: the host posts one request, results come into its memory (DirectReduce).
 
 What the NICs do is hardware/fabricd/offload_ring.c and the files that it names.  They work like the host ring with the
-same schedule (ring.py), chunk by chunk and in the same order, so results are the same to the last bit.  Reductions leave the
-input as it is and put the result beside it: when the NICs cannot (no engine, no memory left in it, a neighbour that does
-not answer), the host ring does it all again, and the result says so.
+same schedule (ring.py), chunk by chunk and in the same order, so results are the same to the last bit.  Reductions
+leave the input as it is and put the result beside it: when the NICs cannot (no engine, no memory left in it, a
+neighbour that does not answer), the host ring does it all again, and the result says so.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from workloads import data, wire
-from workloads.collectives import ring
-from workloads.context import Context
+from workloads.collectives.schedule import spans
+from workloads.context import Context, Part
 from workloads.registry import Collective, find
 from workloads.verbs import FabricError
 
@@ -28,7 +28,6 @@ class _DirectReduce:
     """One rank's part."""
 
     collective: int
-    host: type[ring.AllReduce | ring.ReduceScatter | ring.AllGather]
 
     def __init__(
         self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
@@ -44,14 +43,14 @@ class _DirectReduce:
         most = max(context.largest_bytes, self.input.itemsize)
         self.group = self.device.group(wire.RING, tag, ranks, (most, wire.ELEMENTS[dtype]))
         self.fallback = self.group.refused
-        self._ring: ring.AllReduce | ring.ReduceScatter | ring.AllGather | None = None
+        self._ring: Part | None = None
         if self.fallback:
             self._fall_back()
 
-    def _fall_back(self) -> ring.AllReduce | ring.ReduceScatter | ring.AllGather:
+    def _fall_back(self) -> Part:
         if self._ring is None:
             entry = find(self.entry.name, "ring")
-            self._ring = self.host(self.context, entry, self.ranks, self.dtype, self.op, self.tag)
+            self._ring = entry.load()(self.context, entry, self.ranks, self.dtype, self.op, self.tag)
         return self._ring
 
     def prepare(self, size_bytes: int, variant: int) -> None:
@@ -60,7 +59,7 @@ class _DirectReduce:
             self._fall_back().prepare(size_bytes, variant)
             return
         self.count = size_bytes // self.input.itemsize
-        self.chunks = ring.chunks(self.count, len(self.ranks))
+        self.chunks = [slice(*span) for span in spans(self.count, len(self.ranks))]
         self.mine = self.vector.view(self.dtype, 0, self.count)
         self.out = self.result.view(self.dtype, 0, self.count)
         self._fill()
@@ -115,7 +114,6 @@ class AllReduce(_DirectReduce):
     """Reduce-scatter, then all-gather."""
 
     collective = ALL_REDUCE
-    host = ring.AllReduce
 
     def _wrong(self) -> int:
         return self._differ(slice(0, self.count), self.inputs.reduced)
@@ -125,7 +123,6 @@ class ReduceScatter(_DirectReduce):
     """Rank i of the group ends with chunk i, in its place in the vector."""
 
     collective = REDUCE_SCATTER
-    host = ring.ReduceScatter
 
     def _wrong(self) -> int:
         return self._differ(self.chunks[self.index], self.inputs.reduced)
@@ -135,7 +132,6 @@ class AllGather(_DirectReduce):
     """Rank i of the group starts with chunk i, in its place in the vector."""
 
     collective = ALL_GATHER
-    host = ring.AllGather
 
     def _fill(self) -> None:
         """Only our chunk is input; the others hold what would be wrong there."""
