@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardware.config import Hardware
 from workloads import wire
-from workloads.collectives.ring import chunks
+from workloads.collectives.schedule import spans
 from workloads.wire import Record
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
@@ -141,6 +141,10 @@ def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
+def chunks_of(count: int, n: int) -> list[slice]:
+    return [slice(*span) for span in spans(count, n)]
+
+
 def reduced_chunk(inputs: Sequence[NDArray[Any]], dtype: str, op: str, g: int, chunk: slice) -> NDArray[Any]:
     """Chunk g as a ring makes it: begun by rank g + 1, each next one computes own = own + incoming, rank g the last."""
     n = len(inputs)
@@ -161,7 +165,7 @@ def reduced_chunk(inputs: Sequence[NDArray[Any]], dtype: str, op: str, g: int, c
 
 
 def reduced(inputs: Sequence[NDArray[Any]], dtype: str, op: str) -> NDArray[Any]:
-    parts = chunks(len(inputs[0]), len(inputs))
+    parts = chunks_of(len(inputs[0]), len(inputs))
     return np.concatenate([reduced_chunk(inputs, dtype, op, g, chunk) for g, chunk in enumerate(parts)])
 
 

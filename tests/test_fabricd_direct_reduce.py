@@ -19,6 +19,7 @@ from ring_fabric import (
     REDUCE_SCATTER,
     Rank,
     Ring,
+    chunks_of,
     draw,
     fill,
     ranks,
@@ -30,7 +31,6 @@ from ring_fabric import (
 
 from hardware.config import Hardware
 from workloads import closed_form, wire
-from workloads.collectives.ring import chunks
 
 HOSTS = 8
 DTYPES = ("float32", "float16", "bfloat16", "int32")
@@ -65,7 +65,7 @@ def check(ring: Ring, count: int, collective: int, op: str, seed: int) -> None:
     """One collective, and its results against numpy's."""
     members, dtype = ring.members, ring.dtype
     inputs = fill(members, dtype, count, seed)
-    parts = chunks(count, len(members))
+    parts = chunks_of(count, len(members))
     if collective == ALL_GATHER:
         for m, own in zip(members, parts, strict=True):
             values = m.input(dtype, count)

@@ -339,3 +339,10 @@ def _direct_sums_ns(ranks: int, chunk_bytes: int, path: Path, costs: Costs) -> f
     adds = (ranks - 1) * packets - first_pass * max(min(sent / read - 1, 1), 0) if payload else 0
     once = costs.post_ns + 3 * costs.pcie_latency_ns + costs.engine_ns(payload) + read
     return once + max(ranks * packets * read, first_pass * sent + adds * add) + costs.wake_ns
+
+
+def host_optimizer_step_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """A ring reduce-scatter, an update that touches two arrays (sgd), a ring all-gather."""
+    update = 2 * costs.reduce_ns(-(-size_bytes // ranks))
+    scatter, gather = ring_reduce_scatter_ns, ring_all_gather_ns
+    return scatter(ranks, size_bytes, path, costs) + update + gather(ranks, size_bytes, path, costs)

@@ -1,7 +1,7 @@
 """Optimizers in float32, one rounding after each operation: the same bits as a NIC's (hardware/fabricd/optimizer.c).
 
-SGD with momentum is that of Sutskever et al. (ICML 2013) as PyTorch writes it; Adam is algorithm 1 of Kingma and Ba (ICLR
-2015).  Both work in place.
+SGD with momentum is that of Sutskever et al. (ICML 2013) as PyTorch writes it; Adam is algorithm 1 of Kingma and Ba
+(ICLR 2015).  Both work in place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ F32 = NDArray[np.float32]
 
 
 class Optimizer(Protocol):
-    """What turns gradients into parameters.  `number` is its name on the worker socket, `arrays` what a step touches."""
+    """What turns gradients into parameters.
+
+    `number` is its name on the worker socket, `arrays` how many arrays a step reads or writes besides the gradients.
+    """
 
     number: ClassVar[int]
     arrays: ClassVar[int]
