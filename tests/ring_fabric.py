@@ -1,4 +1,4 @@
-"""Rings of NICs on a bare fabric: ranks that are sockets in the test's hands, and what numpy says the result must be."""
+"""Rings of NICs on a bare fabric: ranks that are sockets in the test's hands, and what numpy says must come out."""
 
 from __future__ import annotations
 
@@ -194,3 +194,39 @@ def fill(members: Sequence[Rank], dtype: str, count: int, seed: int, how: Inputs
 def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
     """To the last bit."""
     return bool(np.array_equal(a.view(np.uint8), b.view(np.uint8)))
+
+
+# Block floating point (hardware/fabricd/bfp.c), written again
+
+
+def bfp(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What is left of numbers that have been compressed: 16 share an exponent, each keeps 8 bits with its sign."""
+    whole = np.zeros(-(-len(values) // 16) * 16, np.float32)
+    whole[: len(values)] = values
+    blocks = whole.reshape(-1, 16).astype(np.float64)
+    bad = ~np.isfinite(blocks).all(axis=1)
+    largest = np.abs(np.where(bad[:, None], 0, blocks)).max(axis=1)
+    exponent = np.where(largest > 0, np.maximum(np.frexp(largest)[1], -126), 0)
+    step = np.ldexp(1.0, exponent - 7)[:, None]
+    kept = (np.clip(np.rint(np.where(bad[:, None], 0, blocks) / step), -127, 127) * step).astype(np.float32)
+    kept[bad] = np.nan
+    return kept.reshape(-1)[: len(values)].copy()
+
+
+def compressed_chunk(inputs: Sequence[NDArray[np.float32]], g: int, chunk: slice) -> tuple[Any, NDArray[np.float64]]:
+    """Chunk g as compressing NICs make it, before it is gathered, and how far each element may be off when it has been."""
+    n = len(inputs)
+    total = inputs[(g + 1) % n][chunk]
+    off = np.zeros(len(total))
+    with np.errstate(all="ignore"):
+        for k in range(2, n + 1):
+            off += _blockwise_max(total) / 127
+            total = inputs[(g + k) % n][chunk] + bfp(total)
+            off += np.abs(total) * 2.0**-24
+    return total, off + _blockwise_max(total) / 127
+
+
+def _blockwise_max(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    whole = np.zeros(-(-len(values) // 16) * 16)
+    whole[: len(values)] = np.abs(values)
+    return np.repeat(whole.reshape(-1, 16).max(axis=1), 16)[: len(values)]

@@ -44,7 +44,7 @@ Fabric = tuple[BareFabric, list[Rank]]
 
 @pytest.fixture(scope="module")
 def fabric() -> Iterator[Callable[[int], Fabric]]:
-    """Fabrics by their number of ranks, each made once: all ranks of one take part, or the clock would wait for them."""
+    """Fabrics by their number of ranks, each made once: all of its ranks take part, or the clock would wait for them."""
     made: dict[int, Fabric] = {}
     with ExitStack() as stack:
 
@@ -107,7 +107,8 @@ def test_the_same_bits_as_a_host_ring(fabric: Callable[[int], Fabric], n: int, d
 @FEW
 @given(
     n=st.sampled_from([2, 3, 4, 7, 8]), random=st.randoms(use_true_random=False), count=st.integers(1, 40_000),
-    dtype=st.sampled_from(DTYPES), op=st.sampled_from(OPS), collective=st.sampled_from([ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER]),
+    dtype=st.sampled_from(DTYPES), op=st.sampled_from(OPS),
+    collective=st.sampled_from([ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER]),
 )  # fmt: skip
 def test_any_order_and_size(
     fabric: Callable[[int], Fabric], n: int, random: Random, count: int, dtype: str, op: str, collective: int

@@ -359,7 +359,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "optimus_nic",
         "likewise by a ring of NICs, which keep the parameters and what the optimizer remembers (OptimusNIC)",
         "workloads.collectives.optimizer_step:OptimusNic",
-        "workloads.closed_form:direct_all_reduce_ns",
+        "workloads.closed_form:optimus_nic_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("avg", "sum"),
         dtypes=("float32",),

@@ -94,7 +94,7 @@ class CollectiveStep(Model):
 
     compression: Literal["bfp"] | None = Field(
         default=None,
-        description="direct_reduce: float32 as block floating point on the cables, 16 elements in 17 bytes (null: as it is)",
+        description="direct_reduce: block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
     )
     optimizer: Literal["sgd", "adam"] | None = Field(
         default=None, description="optimizer_step: SGD with momentum 0.9, or Adam (sgd)"

@@ -3,7 +3,8 @@
 Rank i of the group owns the i-th part of the parameters, and what the optimizer remembers of it (as ZeRO-1 has it).
 `host`: a ring reduce-scatter, the update by the host at the cost of one reduction for each array that it touches, a
 ring all-gather.  `optimus_nic`: a ring of NICs does all of it, with the parameters in their memory (OptimusNIC); the
-host posts the gradients and gets parameters.  Both are checked against the same steps computed locally, to the last bit.
+host posts the gradients and gets parameters.  Both are checked against the same steps computed locally, to
+the last bit.
 
 The parameters go on from iteration to iteration; a new size begins with new ones.
 """
