@@ -97,6 +97,14 @@ class CollectiveStep(Model):
         description="multicast: what is not there so long after it should be is fetched from the ring neighbour (20us)",
     )
 
+    compression: Literal["bfp"] | None = Field(
+        default=None,
+        description="direct_reduce: block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
+    )
+    optimizer: Literal["sgd", "adam"] | None = Field(
+        default=None, description="optimizer_step: SGD with momentum 0.9, or Adam (sgd)"
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_collective(cls, value: Any) -> Any:
