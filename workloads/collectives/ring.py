@@ -169,7 +169,7 @@ class AllGather(_Ring):
 
     def _fill(self) -> None:
         """Only our chunk is input; the others hold what would be wrong there."""
-        self.mine.view(np.uint8)[:] = 0xFF
+        data.spoil(self.mine, self.device.progress)
         own = self.chunks[self.index]
         data.fill(self.mine[own], self.input, self.start + own.start, self.device.progress)
 
