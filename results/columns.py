@@ -135,6 +135,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them"),
         *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received"),
         *_counters("bytes", rx_vport_rdma_unicast_bytes="bytes of them"),
+        *_counters("packets", tx_vport_rdma_multicast_packets="RoCE packets sent to multicast addresses"),
+        *_counters("bytes", tx_vport_rdma_multicast_bytes="bytes of them"),
+        *_counters("packets", rx_vport_rdma_multicast_packets="RoCE packets received for them"),
+        *_counters("bytes", rx_vport_rdma_multicast_bytes="bytes of them"),
         *_counters(
             "packets",
             out_of_sequence="received ahead of the expected sequence number",

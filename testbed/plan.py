@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from topologies import Fabric
 from topologies.ring_order import ring_order
 from workloads import traffic
-from workloads.registry import find
+from workloads.registry import DTYPES, find
+from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
-    from testbed.spec.model import Nic
+    from testbed.spec.model import Complex, Nic
     from testbed.spec.steps import Load, LoadStep
 
 Plan = dict[str, Any]
@@ -21,7 +22,7 @@ Plan = dict[str, Any]
 def plan(experiment: Experiment) -> Plan:
     """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
     costs = experiment.costs
-    fabric = experiment.build_fabric()
+    fabric, cores = experiment.build_fabric(), experiment.fabric.nic.complex
     return {
         "ranks": fabric.ranks,
         "seed": experiment.seed,
@@ -32,7 +33,10 @@ def plan(experiment: Experiment) -> Plan:
             "convert_bps": costs.convert,
         },
         "complex_costs": _complex_costs(experiment.fabric.nic),
-        "steps": [_step(step, experiment, fabric, experiment.seed + k) for k, step in enumerate(experiment.workload)],
+        "steps": [
+            _helped(_step(step, experiment, fabric, experiment.seed + k), fabric, cores)
+            for k, step in enumerate(experiment.workload)
+        ],
     }
 
 
@@ -74,7 +78,7 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     return described | {
         "op": step["op"] if entry.ops else None,
         "ranks": taking_part,
-        "busbw_factor": entry.busbw_factor(taking_part - (step.get("aggregators") or 0)),
+        "busbw_factor": entry.busbw_factor(taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)),
     }
 
 
@@ -105,11 +109,21 @@ def _collective(step: CollectiveStep, experiment: Experiment, fabric: Fabric) ->
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
     entry = find(step.collective, step.algorithm)
     told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
-    if step.algorithm == "ring" and step.ranks is None:
+    if step.algorithm in ("ring", "multicast") and step.ranks is None:
         told["ranks"] = ring_order(fabric)
     if find(step.collective, step.algorithm).accelerators:
         told["aggregation"] = _aggregation(step, experiment, fabric)
     return told
+
+
+def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
+    """With the compute complexes that a collective asks for, and spots that stay in their cache."""
+    if cores is None or told["kind"] != "collective" or not find(told["collective"], told["algorithm"]).on_complexes:
+        return told
+    ranks = told["ranks"] or list(range(fabric.ranks))
+    helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]
+    spot = told["spot"] or spot_blocks(len(ranks), told["block"] * DTYPES[told["dtype"]], cores.cache)
+    return {**told, "helpers": helpers, "spot": spot}
 
 
 def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from workloads.sparse.inputs import SparseInputs, union_share
 from workloads.sparse.layout import NONE, Layout
 from workloads.sparse.protocol import Aggregator, Malformed, Message, Worker
+from workloads.sparse.spots import Aggregator as SpotAggregator
+from workloads.sparse.spots import Windows
+from workloads.sparse.spots import Worker as SpotWorker
 
 LAYOUTS = st.builds(
     Layout.of, st.integers(1, 300), st.integers(1, 8), st.integers(1, 5) | st.just(32), st.integers(1, 6)
@@ -192,3 +196,62 @@ def test_union_of_independent_positions() -> None:
     assert union_share(0.25, 4, 1.0) == pytest.approx(0.25)
     assert union_share(1.0, 8) == 1.0
     assert union_share(0.0, 8) == 0.0
+
+
+WINDOWS = st.builds(Windows, st.integers(1, 300), st.integers(1, 8), st.integers(1, 9), st.integers(1, 4))
+
+
+@settings(max_examples=150, deadline=None)
+@given(WINDOWS, st.integers(1, 6), st.sampled_from([0.0, 0.03, 0.3, 0.8, 1.0]), st.integers(0, 2**32))
+def test_spots_end_with_the_sum_in_any_order(windows: Windows, workers: int, density: float, seed: int) -> None:
+    """Messages of a connection stay in order, those of different ones do not; no spot is used for two windows."""
+    rng = random.Random(seed)
+    layout = Layout.of(windows.count, windows.block, 1, 1)
+    inputs = vectors(layout, workers, density, rng)
+    expected = np.sum(inputs, axis=0)
+    own = [int(sum(layout.length(b) for b in np.flatnonzero(layout.nonzero(v)))) for v in inputs]
+    sides = [SpotWorker(windows, vector) for vector in inputs]
+    sums = [SpotAggregator(windows, a, workers, np.dtype(np.int64)) for a in range(windows.aggregators)]
+    up = {(w, a): deque() for w in range(workers) for a in range(windows.aggregators)}
+    down = {key: deque() for key in up}
+    sent = [0] * workers
+
+    def write(worker: int, window: int) -> None:
+        part = sides[worker].contribution(window)
+        sent[worker] += len(part.data)
+        up[worker, windows.aggregator(window)].append(part)
+
+    for worker, side in enumerate(sides):
+        for window in side.first():
+            write(worker, window)
+    while ready := [(queues, key) for queues in (up, down) for key, queue in queues.items() if queue]:
+        queues, (worker, aggregator) = rng.choice(ready)
+        part = queues[worker, aggregator].popleft()
+        if queues is up:
+            result = sums[aggregator].contribution(worker, part)
+            if result is not None:
+                result = result._replace(data=result.data.copy())
+                for w in range(workers):
+                    down[w, aggregator].append(result)
+        elif (after := sides[worker].result(part)) is not None:
+            write(worker, after)
+    assert all(side.done for side in sides) and all(a.done for a in sums)
+    assert all(np.array_equal(vector, expected) for vector in inputs)
+    assert sent == own
+
+
+def test_a_spot_takes_one_window_at_a_time() -> None:
+    windows = Windows(16, 2, 2, 1)
+    worker, other = (SpotWorker(windows, np.ones(16, dtype=np.int64)) for _ in range(2))
+    aggregator = SpotAggregator(windows, 0, 2, np.dtype(np.int64))
+    assert worker.first() == [0, 1]
+    part = worker.contribution(0)
+    assert aggregator.contribution(0, part) is None
+    with pytest.raises(Malformed, match="worker 0: window 0 while 0 is in the spot"):
+        aggregator.contribution(0, part)
+    with pytest.raises(Malformed, match="worker 1: window 2 while 0 is in the spot"):
+        aggregator.contribution(1, other.contribution(2))
+    with pytest.raises(Malformed, match="indices that are not in order"):
+        aggregator.contribution(1, part._replace(indices=part.indices[::-1]))
+    with pytest.raises(Malformed, match="3 elements"):
+        aggregator.contribution(1, part._replace(data=part.data[:3]))

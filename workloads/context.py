@@ -20,14 +20,24 @@ class HostCosts:
     reduce_bps: float | None = None
     wake_ns: float = 0.0
     convert_bps: float | None = None
+    cache_bytes: float | None = None  # a working set larger than that is reduced at memory_reduce_bps
+    memory_reduce_bps: float | None = None
 
     @classmethod
     def from_plan(cls, costs: Mapping[str, Any]) -> HostCosts:
-        return cls(costs.get("reduce_bps"), costs.get("wake_ns") or 0.0, costs.get("convert_bps"))
+        return cls(
+            costs.get("reduce_bps"),
+            costs.get("wake_ns") or 0.0,
+            costs.get("convert_bps"),
+            costs.get("cache_bytes"),
+            costs.get("memory_reduce_bps"),
+        )
 
-    def reduce_ns(self, nbytes: int) -> float:
-        """Time to reduce two operands of `nbytes` each into one."""
-        return nbytes * 8e9 / self.reduce_bps if self.reduce_bps else 0.0
+    def reduce_ns(self, nbytes: int, working_set_bytes: int = 0) -> float:
+        """Time to reduce two operands of `nbytes` each into one, by a program that touches `working_set_bytes`."""
+        cached = self.cache_bytes is None or working_set_bytes <= self.cache_bytes
+        rate = self.reduce_bps if cached else self.memory_reduce_bps
+        return nbytes * 8e9 / rate if rate else 0.0
 
 
 @dataclass

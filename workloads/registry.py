@@ -56,6 +56,7 @@ class Collective:
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
     max_ranks: int | None = None  # None: any number
+    on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
 
@@ -117,6 +118,18 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256},
     ),
     Collective(
+        "all_reduce",
+        "omniccl",
+        "blocks of zeros are not sent: compute complexes of SmartNICs add up the others (docs/sparse.md)",
+        "workloads.sparse.omniccl:AllReduce",
+        "workloads.sparse.closed_form:omniccl_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        on_complexes=True,
+        extra=(*SPARSE_INPUT, "spot", "aggregators"),
+        defaults=SPARSE_INPUT,
+    ),
+    Collective(
         "reduce_scatter",
         "ring",
         "rank i ends with the i-th part of the reduction of all ranks' vectors",
@@ -132,6 +145,26 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.collectives.ring:AllGather",
         "workloads.closed_form:ring_all_gather_ns",
         lambda n: (n - 1) / n,
+    ),
+    Collective(
+        "all_gather",
+        "multicast",
+        "every rank sends its part once, switches copy it to all, ring neighbours repair what is lost",
+        "workloads.collectives.multicast:AllGather",
+        "workloads.multicast_time:all_gather_ns",
+        lambda n: (n - 1) / n,
+        extra=("chains", "cutoff"),
+        defaults={"cutoff": "20us"},
+    ),
+    Collective(
+        "broadcast",
+        "multicast",
+        "the first rank sends its vector once, switches copy it to all, ring neighbours repair what is lost",
+        "workloads.collectives.multicast:Broadcast",
+        "workloads.multicast_time:broadcast_ns",
+        lambda _: 1.0,
+        extra=("cutoff",),
+        defaults={"cutoff": "20us"},
     ),
     Collective(
         "ping_pong",

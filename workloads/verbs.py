@@ -146,6 +146,7 @@ class Group:
     """Ranks whose collectives are offloaded.  `refused` says why it is not open ("": it is)."""
 
     def __init__(self, device: Device, number: int, granted: int, refused: str) -> None:
+        self._device = device
         self._post = device._queue
         self.number = number
         self.granted = granted  # what the kind gets, such as slots
@@ -175,8 +176,9 @@ class Group:
         )
 
     def leave(self) -> None:
-        """Give it up; the group ends when all have left."""
+        """Give it up, with what it may still have to say; the group ends when all have left."""
         self._post(wire.LEAVE, self.number, 0)
+        self._device._forget(self.number)
 
 
 class Device:
@@ -196,6 +198,7 @@ class Device:
         self._in = bytearray(_LARGEST_ANSWER)
         self._due: list[Record] = []
         self._peers: dict[int, int] = {}
+        self._left: set[int] = set()  # groups
         self._cookies = 0
         self._clock_ps = 0
         self._clock_stale = False
@@ -319,6 +322,14 @@ class Device:
             self.spend(self.wake_ns)
         return due
 
+    def _forget(self, group: int) -> None:
+        """A group was left: that it has failed is of no interest any more, whenever it did."""
+        self._left.add(group)
+        self._due = [r for r in self._due if not self._is_of_left(r)]
+
+    def _is_of_left(self, record: Record) -> bool:
+        return record.kind == wire.GROUP_FAILED and record.qp in self._left
+
     def poll(self) -> list[Record]:
         """All records that are due, at no cost; does not wait."""
         self._pull(0, wire.FOREVER)
@@ -406,7 +417,7 @@ class Device:
         for r in got:
             if r.status:
                 raise CompletionError(r.status, r.qp, self._peers.get(r.qp))
-        self._due += got
+        self._due += [r for r in got if not self._is_of_left(r)]
 
     def _take(self, wanted: Callable[[Record], bool], count: int) -> list[Record]:
         """Waits for `count` records that are `wanted` and takes them out; the others stay for `wait`."""

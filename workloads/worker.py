@@ -41,6 +41,8 @@ class _Step:
         else:
             self.entry = registry.find(plan["collective"], plan["algorithm"])
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
+            self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
+            self.ranks = [*self.ranks, *self.helpers]
 
     @property
     def tag(self) -> int:
@@ -104,7 +106,7 @@ def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
             wrong = part.finish()
             if fallback := getattr(part, "fallback", ""):
                 line["fallback"] = fallback
-            if iteration >= 0 or wrong:
+            if device.rank not in step.helpers and (iteration >= 0 or wrong):
                 costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
                 times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
                 emit({"kind": "collective", **line, **times, **costs, **getattr(part, "moved", {})})

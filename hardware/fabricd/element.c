@@ -6,21 +6,41 @@
 
 const uint8_t element_bytes[ELEMENTS] = {[EL_FLOAT32] = 4, [EL_FLOAT16] = 2, [EL_BFLOAT16] = 2, [EL_INT32] = 4};
 
-static float from_half(uint16_t h)
+static float of_bits(uint32_t bits)
 {
-	_Float16 x;
+	float x;
 
-	memcpy(&x, &h, sizeof x);
-	return (float)x;
+	memcpy(&x, &bits, sizeof x);
+	return x;
 }
 
+static float from_half(uint16_t h)
+{
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023;
+
+	if (exponent == 31)
+		return of_bits(sign | 0x7f800000 | mantissa << 13);
+	if (!exponent) /* counts in the smallest steps */
+		return sign ? (float)mantissa * -0x1p-24f : (float)mantissa * 0x1p-24f;
+	return of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+/* float16, rounded to even */
 static uint16_t to_half(float x)
 {
-	_Float16 h = (_Float16)x;
-	uint16_t bits;
+	uint32_t bits;
 
-	memcpy(&bits, &h, sizeof bits);
-	return bits;
+	memcpy(&bits, &x, sizeof bits);
+	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+	bits &= 0x7fffffff;
+	if (bits > 0x7f800000)
+		return sign | 0x7e00; /* not a number */
+	if (bits >= 0x477ff000) /* 65520 and up */
+		return sign | 0x7c00;
+	if (bits < 0x38800000) /* below 2^-14: in the smallest steps */
+		return sign | (uint16_t)lrintf(of_bits(bits) * 0x1p24f);
+	bits += 0xfff + (bits >> 13 & 1);
+	return sign | (uint16_t)((bits - (112u << 23)) >> 13);
 }
 
 /* bfloat16: the upper half of a float32, rounded to even */
@@ -37,9 +57,8 @@ static uint16_t to_bfloat(float x)
 /* element_get() - Floating-point element @i as float32 */
 float element_get(enum element e, const uint8_t *at, size_t i)
 {
-	float x = 0;
+	float x;
 	uint16_t h;
-	uint32_t bits;
 
 	if (e == EL_FLOAT32) {
 		memcpy(&x, at + 4 * i, sizeof x);
@@ -48,9 +67,7 @@ float element_get(enum element e, const uint8_t *at, size_t i)
 	memcpy(&h, at + 2 * i, sizeof h);
 	if (e == EL_FLOAT16)
 		return from_half(h);
-	bits = (uint32_t)h << 16;
-	memcpy(&x, &bits, sizeof x);
-	return x;
+	return of_bits((uint32_t)h << 16);
 }
 
 /* element_put() - Write float32 @x as floating-point element @i */

@@ -109,6 +109,10 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
 		n->tx_packets++;
 		n->tx_bytes += fr->len;
+		if (fr->data[0] & 1) {
+			n->tx_many_packets++;
+			n->tx_many_bytes += fr->len;
+		}
 		into_round(f, tx, s);
 	}
 }
@@ -169,6 +173,10 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 	if (roce_is_offload(pkt.opcode)) {
 		n->rx_packets++;
 		n->rx_bytes += fr->len;
+		if (fr->data[0] & 1) {
+			n->rx_many_packets++;
+			n->rx_many_bytes += fr->len;
+		}
 		if (!offload_receive(f, n, &pkt, fr))
 			port_drop(f, p, fr, DROP_NO_QP);
 		else if (!scale_up)

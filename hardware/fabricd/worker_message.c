@@ -22,7 +22,6 @@
 #include "offload.h"
 
 #define MAGIC 0x31574252u
-#define VERSION 2
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */
 #define DURATION_MAX (1ull << 60) /* ps: thirteen days */
 
@@ -50,14 +49,14 @@ static const char *hello(struct message *m)
 
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
-	if (version != VERSION)
+	if (version != WORKER_PROTOCOL)
 		return "HELLO: protocol version 2 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
 	w->now = m->f->clock.now;
 	uint8_t *p = put_le32(put_le16(put_le16(reply, 1), 0), sizeof reply);
-	p = put_le32(put_le32(p, VERSION), w->rank);
+	p = put_le32(put_le32(p, WORKER_PROTOCOL), w->rank);
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);
 	p = put_le64(p, (uint64_t)w->now);
 	put_le32(put_le32(p, w->nic->mtu), 0);

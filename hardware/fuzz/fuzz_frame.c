@@ -1,6 +1,7 @@
 /* Frames: parsed and described as they are; received by a NIC with live queue pairs; put out by Open vSwitch. */
 #include <string.h>
 
+#include "../fabricd/accelerator.h"
 #include "../fabricd/roce.h"
 #include "harness.h"
 
@@ -68,6 +69,47 @@ static void near_miss(struct fabric *f, struct input *in)
 		receive(f, rank, frame, len, false);
 }
 
+/* A packet of an offload near what a slot expects, to a rank or to the accelerator */
+static void near_offload(struct fabric *f, struct input *in)
+{
+	static const uint8_t payload[512];
+	uint8_t flags = next(in), who = next(in);
+	const struct nic *n = &f->nics[who % RANKS];
+	bool to_accelerator = flags & 1;
+	uint8_t buffer[700];
+	struct roce_packet pkt = {
+		.src_ip = to_accelerator ? n->ip : ACCELERATOR_IP,
+		.dst_ip = to_accelerator ? ACCELERATOR_IP : flags & 2 ? n->ip : GROUP_IP,
+		.src_port = 0xc000,
+		.ttl = 64,
+		.opcode = (uint8_t)(OFF_CONTRIBUTE + (flags & 4 ? next(in) % 4 : !to_accelerator)),
+		.dst_qp = flags & 8 ? next(in) : 1,
+		.psn = (uint32_t)(int8_t)next(in) & PSN_MASK,
+		.offload = {.offset = flags & 16 ? next(in) : UINT64_MAX,
+			    .slot = next(in) % 6,
+			    .child = who % 4,
+			    .count = next(in) % 70,
+			    .exponent = (int16_t)(next(in) * 20 - 2500),
+			    .next = (int16_t)(next(in) * 20 - 2500),
+			    .flags = next(in)},
+		.payload = payload,
+	};
+
+	pkt.payload_bytes = flags & 32 ? next(in) : pkt.offload.count * 4u;
+	uint32_t len = roce_build(buffer, sizeof buffer, &pkt);
+	if (!len)
+		return;
+	if (!to_accelerator) {
+		receive(f, who, buffer, len, false);
+		return;
+	}
+	struct frame *fr = frame_new(f);
+	memcpy(fr->data, buffer, len);
+	fr->len = len;
+	fr->id = ++f->last_frame_id;
+	accelerator_receive(f, &f->accelerators[0], fr);
+}
+
 static void from_ovs(struct input *in, const uint8_t *data, size_t len)
 {
 	uint8_t frame[4096];
@@ -94,9 +136,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct fabric *f = harness_open(setting & 128);
 
 	harness_connect(f, 0, 1, true);
+	if (setting & 32)
+		harness_group(f);
 	size_t n = 0;
 	for (int i = 0; i < 4; i++)
 		n += post_recv(packet + n, 16, 1, 0, 3000);
+	if (setting & 32)
+		n += post_offload(packet + n, 1, 0, setting % 4, 0, 4096, 300);
 	harness_say(f, 1, packet, n + wait_for(packet + n, 99, UINT64_MAX), -1);
 	n = post_send(packet, 16, setting % 3, 1, 1, 0, 0, setting * 60u);
 	harness_say(f, 0, packet, n + wait_for(packet + n, 99, UINT64_MAX), -1);
@@ -106,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		uint8_t what = next(&in);
 		switch (what & 3) {
 		case 0: harness_run(f, 1 + (what >> 2) % 4); break;
-		case 1: near_miss(f, &in); break;
+		case 1: what & 64 && f->groups ? near_offload(f, &in) : near_miss(f, &in); break;
 		default: {
 			size_t raw_bytes;
 			const uint8_t *raw = some(&in, &raw_bytes);

@@ -18,7 +18,7 @@ static uint64_t odd_size(uint8_t x)
 /* One command from a few bytes; most of them hold */
 static size_t cooked(struct input *in, uint8_t *to)
 {
-	uint8_t body[280] = {0}, op = next(in) % 13, a = next(in), b = next(in), c = next(in);
+	uint8_t body[280] = {0}, op = next(in) % 16, a = next(in), b = next(in), c = next(in);
 	uint32_t qp = 16u + a % 3;
 	uint8_t *p = body;
 
@@ -45,6 +45,14 @@ static size_t cooked(struct input *in, uint8_t *to)
 		return command(to, op, body, 8);
 	case 10: return command(to, op, body, 0);
 	case 11: return command(to, a < 16 ? op : 10, body, 0);
+	case 12:
+		p = put_le32(put_le32(put_le32(put_le32(p, a % 5), b % 3), c), RANKS);
+		for (int i = 0; i < 8; i++)
+			p = put_le64(p, odd_size(next(in)));
+		for (uint32_t r = 0; r < RANKS + 1; r++)
+			p = put_le32(p, r < RANKS ? (r + a / 128) % (RANKS + a / 192) : 0);
+		return command(to, op, body, (uint16_t)(p - body));
+	case 13: return post_offload(to, b % 3, c % 6, b >> 6, odd_size(a), odd_size(next(in)), a & 1 ? c * 10u : odd_size(c));
 	default: return command(to, op, body, 8);
 	}
 }
@@ -59,6 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (setting & 1) {
 		harness_connect(f, 0, 1, setting & 2); /* congested: two senders to one port */
 		harness_connect(f, 1, 2, true);
+		if (setting & 4)
+			harness_group(f);
 	}
 	for (int steps = 0; in.v.left && steps < 64; steps++) {
 		uint8_t what = next(&in);

@@ -5,6 +5,8 @@
  */
 #include "harness.h"
 
+#include "../fabricd/accelerator.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,8 @@ void ovs_turn(void);
 
 static const char config[] =
 	"{'fabric': 'fuzz', 'clock': {'mode': 'virtual'}, 'fence_tap': 'fence', 'control': {'reaction_ns': 1000},"
-	" 'switches': [{'name': 'sw0', 'latency_ns': 500, 'taps': ['port1', 'port2', 'port3'], %s}],"
+	" 'switches': [{'name': 'sw0', 'latency_ns': 500, 'taps': ['port1', 'port2', 'port3', 'port4'], %s,"
+	" 'accelerator': {'slots': 8, 'elements': 64, 'fan_in': 3, 'ip': 3323068419, 'rate_bps': 1.2e12, 'latency_ns': 0}}],"
 	" 'nics': [%s], 'cables': [%s], 'scale_up': [{'nics': ['h0', 'h1', 'h2'], 'rate_bps': 3600e9, 'delay_ns': 300}]}";
 
 static const char plain_switch[] = "'buffer_bytes': 20000";
@@ -76,7 +79,7 @@ static json_t *config_json(bool congested)
 struct fabric *harness_open(bool congested)
 {
 	struct fabric *f = calloc(1, sizeof *f);
-	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, 1}, packet[16];
+	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, WORKER_PROTOCOL}, packet[16];
 
 	if (!f)
 		abort();
@@ -95,6 +98,8 @@ struct fabric *harness_open(bool congested)
 		f->workers[r].fd = fds[0];
 		worker_end_fd[r] = fds[1];
 		harness_say(f, r, packet, command(packet, 1, hello, sizeof hello), -1);
+		if (f->workers[r].state != WORKER_RUNNING)
+			abort(); /* everything after would be refused */
 	}
 	return f;
 }
@@ -109,6 +114,36 @@ void harness_close(struct fabric *f)
 	for (unsigned r = 0; r < RANKS; r++)
 		close(worker_end_fd[r]);
 	taps_close();
+}
+
+/* harness_group() - All ranks open a group whose accelerator adds up, as the controller would have granted it; job 1 */
+void harness_group(struct fabric *f)
+{
+	static struct offload_ops granted;
+	static const uint32_t ranks[RANKS] = {0, 1, 2};
+	struct group asked = {.id = OFFLOAD_AGGREGATE, .tag = 1, .count = RANKS, .called = 1, .args = {4, 16, 20000000, 2}};
+
+	granted = aggregate_ops;
+	granted.asks = false;
+	for (unsigned r = 0; r < RANKS; r++)
+		if (offload_group(f, &f->workers[r], &asked, ranks))
+			abort();
+	f->groups->ops = &granted;
+	f->groups->granted = json_pack("{s:i, s:[[I, i], [I, i], [I, i]]}", "slots", 4, "parents", (json_int_t)ACCELERATOR_IP, 0,
+				       (json_int_t)ACCELERATOR_IP, 1, (json_int_t)ACCELERATOR_IP, 2);
+	json_t *program = json_pack("{s:s, s:i, s:i, s:I, s:[{s:I}, {s:I}, {s:I}]}", "switch", "sw0", "job", 1, "slots", 4,
+				    "group_ip", (json_int_t)GROUP_IP, "children", "ip", (json_int_t)f->nics[0].ip, "ip",
+				    (json_int_t)f->nics[1].ip, "ip", (json_int_t)f->nics[2].ip);
+	if (accelerator_program(f, program))
+		abort();
+	json_decref(program);
+	for (unsigned r = 0; r < RANKS; r++) {
+		uint8_t packet[64];
+		harness_say(f, r, packet, wait_for(packet, 1, UINT64_MAX), -1);
+	}
+	harness_run(f, 20);
+	if (!f->groups || f->groups->state != GROUP_OPEN)
+		abort();
 }
 
 static void read_answers(void)
@@ -205,6 +240,16 @@ size_t post_send(uint8_t *to, uint32_t qp, uint8_t opcode, uint32_t lkey, uint32
 	p = put_le64(put_le64(put_le64(p, local), remote), length);
 	put_le32(put_le32(p, 7), 0);
 	return command(to, 4, body, sizeof body);
+}
+
+size_t post_offload(uint8_t *to, uint32_t group, uint8_t reduction, uint8_t element, uint64_t in, uint64_t out, uint64_t count)
+{
+	uint8_t body[80] = {0};
+	uint8_t *p = put_u8(put_u8(put_u8(put_u8(put_le32(body, group), 0), reduction), element), 0);
+
+	p = put_le32(put_le32(put_le64(p, 9), 1), 1);
+	put_le64(put_le64(put_le64(p, in), out), count);
+	return command(to, 13, body, sizeof body);
 }
 
 size_t post_recv(uint8_t *to, uint32_t qp, uint32_t key, uint64_t offset, uint64_t length)

@@ -4,9 +4,12 @@
 
 #include "../fabricd/bytes.h"
 #include "../fabricd/fabric.h"
+#include "../fabricd/offload.h"
 
 #define RANKS 3
 #define REGION 65536
+#define ACCELERATOR_IP 0xc6120000u + RANKS
+#define GROUP_IP 0xef000001u
 
 /* The fuzzer's input, taken byte by byte: what is missing is 0 */
 struct input {
@@ -33,6 +36,8 @@ static inline const uint8_t *some(struct input *in, size_t *len)
 }
 
 struct fabric *harness_open(bool congested);
+void harness_group(struct fabric *f);
+size_t post_offload(uint8_t *to, uint32_t group, uint8_t reduction, uint8_t element, uint64_t in, uint64_t out, uint64_t count);
 void harness_close(struct fabric *f);
 void harness_run(struct fabric *f, int rounds);
 

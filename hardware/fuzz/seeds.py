@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hardware.cc import CONTROLS, Setting, fabricd_cc
 
+PROTOCOL = 2  # of workers
 SETTING = Setting(line_rate_bps=400e9, base_rtt_ns=4000, mtu=1024)
 
 
@@ -99,6 +100,17 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
     {"op": "traffic_results", "fault": "i"},
     {"op": "heal", "fault": "a"},
     {"op": "ask_controller"},
+    {
+        "op": "accelerator_program",
+        "switch": "sw0",
+        "job": 7,
+        "slots": 2,
+        "group_ip": 4009754631,
+        "children": [{"ip": 1}, {"ip": 2, "accelerator": True}],
+        "parent": {"ip": 3, "child": 1},
+    },
+    {"op": "settled", "event": 1, "job": {"slots": 4, "parents": [[3323068419, 0], [3323068419, 1], [3323068419, 2]]}},
+    {"op": "settled", "event": 1, "job": {"refused": "no"}},
     {"op": "sample", "path": "a", "period_ns": 100},
     {"op": "sample_stop"},
     {"op": "faults"},
@@ -123,7 +135,7 @@ def worker_seeds() -> Iterator[bytes]:
         for length in (65, 66, 67, 64 + at):  # also rkey 1
             yield bytes([1, 128, 4, 66, at % 3, length, at, at, 8, 1, 1, 0, 7])  # on queue pair 16, lkey 1
             yield bytes([1, 129, 5, 66, 1, length, at, 8, 1, 1, 0, 128, 4, 66, 2, 66, 0, 0, 8, 1, 1, 0, 7])
-    hello = struct.pack("<HHIII", 1, 16, 0, 0x31574252, 1)
+    hello = struct.pack("<HHIII", 1, 16, 0, 0x31574252, PROTOCOL)
     register = struct.pack("<HHIQII", 2, 24, 0, 65536, 7, 0)
     connect = struct.pack("<HHIIIIHH4x", 3, 32, 0, 1, 5, 9, 0, 0)
     send = struct.pack("<HHIIBBHQIIQQQII", 4, 64, 0, 16, 1, 1, 0, 5, 1, 1, 0, 0, 5000, 42, 0)
@@ -137,6 +149,14 @@ def worker_seeds() -> Iterator[bytes]:
     for packet in (hello, register, *pairs, progress):
         yield b"\0" + _raw(0, packet) + _raw(1, packet) + b"\7"
     yield b"\1" + _raw(1, receive * 4 + wait) + b"\7" + _raw(0, send * 3 + wait) + b"\7\7\7" + _raw(2, bye)
+    group = struct.pack("<HHIIIII8QIIII", 12, 104, 0, 1, 4, 9, 3, 4, 16, 20_000_000, 2, 0, 0, 0, 0, 0, 1, 2, 0)
+    offload = struct.pack("<HHIIBBBBQIIQQQ4Q", 13, 88, 0, 1, 0, 0, 0, 0, 5, 1, 1, 0, 4096, 300, 0, 0, 0, 0)
+    leave = struct.pack("<HHIII", 14, 16, 0, 1, 0)
+    yield b"\1" + b"".join(_raw(rank, group + wait) for rank in range(3)) + bytes([7] * 6)
+    for element in range(5):
+        post = offload[:14] + bytes([element]) + offload[15:]
+        yield b"\5" + b"".join(_raw(rank, post + wait) for rank in range(3)) + bytes([7] * 30) + _raw(0, leave)
+        yield b"\5" + _raw(0, post + wait) + bytes([7] * 4) + _raw(1, post + wait) + b"\77\2" + bytes([7] * 30)
     yield b"\1" + _raw(0, send) + b"\3\77\1" + _raw(0, send + wait) + b"\7\7"  # 63: a rank dies
 
 
@@ -169,6 +189,9 @@ def frame_seeds() -> Iterator[bytes]:
         yield b"\1" + bytes([3]) + struct.pack("<H", len(frame)) + frame + bytes([1, 0, 4])
         for flags in (1, 4, 5, 8, 16, 64, 129):
             yield bytes([200, 1, 0, opcode, flags, 0, 3, 5, 31, 10, 0, 1, 1, opcode, flags, 1, 2, 2, 96, 200, 4])
+    for flags in (1, 0, 2, 3, 17, 5, 9, 33):  # of an offload: contributions of all ranks, results, and what is neither
+        steps = [bytes([65, flags, who, 0, 16, who, 16, 0, 130, 0]) for who in range(3)]
+        yield bytes([32, 65, 65]) + b"".join(steps) + bytes([4, 4]) + b"".join(steps) + bytes([12])
     for setting in (0, 1, 2, 66, 200):
         yield bytes([setting, 4, 3, 0, 0, 2, 0, 1, 10, 0, 255, 0, 4, 3, 0, 0, 1, 0, 0, 12])
 
@@ -184,10 +207,27 @@ def _roce(opcode: int) -> bytes:
     return mac + ip + udp + bth + extension + bytes(8) + bytes(4)
 
 
+def multicast_seeds() -> Iterator[bytes]:
+    """Steps of fuzz_multicast.c: 1 a request of a rank, 2 a datagram, 0 events."""
+    arm_all, arm_of = 128, 0  # all members have a part, or one
+    for setting in (0, 2, 4):
+        for what in (arm_all, arm_of):
+            arms = b"".join(bytes([1, rank, what, 0, 0, 100, 1]) + bytes([0] * (what == arm_of)) for rank in range(3))
+            starts = b"".join(bytes([1, rank, 1, 0, 0, 0, 1, 100, 3]) for rank in range(3))
+            came = b"".join(bytes([2, rank, 64 | sender, chunk, 0]) for rank in range(3) for sender in range(3)
+                            for chunk in range(15))  # fmt: skip
+            yield bytes([setting]) + arms + bytes([28]) + starts + bytes([28, 28]) + came + bytes([28] * 8)
+            yield bytes([setting]) + arms + bytes([28]) + starts + came + arms + came
+            yield bytes([setting]) + came + arms + starts + bytes([28] * 12)
+    for flags in (1, 2, 4, 8, 16, 32, 64, 128):
+        yield bytes([0]) + bytes([1, 1, 0, 0, 0, 100, 1, 0, 28]) + bytes([2, 1, 64, 0, flags, 1, 2, 3, 4]) * 3 + bytes([28])
+
+
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "worker": worker_seeds,
     "control": control_seeds,
     "frame": frame_seeds,
+    "multicast": multicast_seeds,
 }
 DICTIONARY: dict[str, Sequence[str]] = {
     "control": sorted({str(word) for request in CONTROL_REQUESTS for pair in request.items() for word in pair}),

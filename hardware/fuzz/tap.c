@@ -67,7 +67,7 @@ const uint8_t *ovs_last(size_t *len)
 	return last;
 }
 
-/* ovs_turn() - Everything that was handed over goes where its address says: rank r is at port r + 1 */
+/* ovs_turn() - Everything that was handed over goes where its address says: rank r is at port r + 1, then the accelerator */
 void ovs_turn(void)
 {
 	static uint8_t frame[FRAME_BYTES];
@@ -85,7 +85,7 @@ void ovs_turn(void)
 			if (frame[0] & 1)
 				for (unsigned port = 1; port <= RANKS; port++)
 					ovs_emits(port, frame, (size_t)n);
-			else if (frame[5] < RANKS)
+			else if (frame[5] <= RANKS)
 				ovs_emits(frame[5] + 1u, frame, (size_t)n);
 		}
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from testbed.spec import known
@@ -37,7 +38,7 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
         elif step.kind == "load":
             problems = _load(step.load, ranks)
         else:
-            problems = _collective(step, ranks)
+            problems = chain(_collective(step, ranks), _complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
     for i, injection in enumerate(experiment.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
@@ -101,6 +102,17 @@ def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
     yield from _ranks(step, entry, ranks)
 
 
+def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
+    """Whether there are the compute complexes that a collective asks for."""
+    if fabric.complexes or step.collective not in known.collectives():
+        return
+    if step.algorithm not in known.algorithms(step.collective):
+        return
+    if known.collective(step.collective, step.algorithm).on_complexes:
+        what = f"{step.algorithm} aggregates on compute complexes, and these NICs have none"
+        yield ("algorithm",), what, "fabric.nic.kind: off_path"
+
+
 def _sizes(sizes: list[int], dtype: str) -> Iterator[Found]:
     width = known.width(dtype)
     for i, size in enumerate(sizes):
@@ -116,7 +128,9 @@ def _ranks(step: CollectiveStep, entry: Collective, ranks: int) -> Iterator[Foun
         elif step.ranks and rank in step.ranks[:i]:
             yield ("ranks", i), f"rank {rank} stands twice", "each rank takes part once"
     taking_part = ranks if step.ranks is None else len(step.ranks)
-    if step.aggregators is not None and taking_part - step.aggregators < entry.min_ranks:
+    if entry.on_complexes and (step.aggregators or 0) > taking_part:
+        yield ("aggregators",), f"{taking_part} ranks have {taking_part} complexes", f"1 to {taking_part}, or null"
+    elif not entry.on_complexes and step.aggregators is not None and taking_part - step.aggregators < entry.min_ranks:
         what = f"{step.aggregators} of {taking_part} ranks aggregate, which leaves too few workers"
         yield ("aggregators",), what, f"at least {entry.min_ranks} workers"
         return

@@ -55,12 +55,26 @@ class CollectiveStep(Model):
         description="likewise: messages under way at a time, for each rank (256); "
         "in_network: slots that it asks for (null: rate x round trip)",
     )  # fmt: skip
+    spot: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 16,
+        description="omniccl: blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
+    )
     aggregators: int | None = Field(
         default=None, ge=1,
-        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share)",
+        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share); "
+        "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None, description="in_network: without a result for so long, contribute again (100us)"
+    )
+    chains: int | None = Field(
+        default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
+    )
+    cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="multicast: what is not there so long after it should be is fetched from the ring neighbour (20us)",
     )
 
     @model_validator(mode="before")

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from workloads.closed_form import ACK_BYTES, Costs, Path, received_ns, wire_bytes
 from workloads.sparse.layout import Layout
+from workloads.sparse.sizes import MOST_BLOCKS
+from workloads.sparse.spots import Windows
 
 BLOCK_BYTES = 1024  # 256 elements of float32
 FUSION = 4
@@ -18,6 +20,29 @@ FUSION = 4
 def header_bytes(fusion: int) -> int:
     """Of a message: round, mask and an offset for each column, padded to 8 bytes."""
     return -(-(8 + 4 * fusion) // 8) * 8
+
+
+def part_header_bytes(blocks: int) -> int:
+    """Of a message of OmNICCL: how many blocks there are, and an index for each, padded to 8 bytes."""
+    return -(-(8 + 4 * blocks) // 8) * 8
+
+
+def omniccl_bytes(nonzero: Sequence[NDArray[np.bool_]], windows: Windows, itemsize: int) -> tuple[list[int], int]:
+    """What each worker sends, and what each receives, in messages of OmNICCL.
+
+    Data as in OmniReduce; a header for each window, with an index for each of its blocks.
+    """
+    return [_parts_bytes(marks, windows, itemsize) for marks in nonzero], _parts_bytes(
+        np.any(nonzero, axis=0), windows, itemsize
+    )
+
+
+def _parts_bytes(marks: NDArray[Any], windows: Windows, itemsize: int) -> int:
+    total = 0
+    for window in range(windows.number):
+        indices = np.flatnonzero(marks[window * windows.spot : (window + 1) * windows.spot])
+        total += part_header_bytes(len(indices)) + windows.elements(window, indices) * itemsize
+    return total
 
 
 def omnireduce_bytes(nonzero: Sequence[NDArray[np.bool_]], layout: Layout, itemsize: int) -> tuple[list[int], int]:
@@ -73,3 +98,24 @@ def _wire_bytes(nbytes: int, costs: Costs) -> float:
     """Of a message: whole packets and the rest, with RETH and immediate."""
     whole, rest = divmod(nbytes, costs.mtu)
     return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + 20
+
+
+def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """A dense all-reduce of float32 with an aggregator behind every rank's NIC, and the default block and window.
+
+    Posting and adding up are not one host's, and do not count.  Two limits: the cable, which carries what a rank writes
+    to the others' complexes and what its own complex sends them, and before that a window of every complex, for sums
+    begin to flow when it is full; and the host's side of the NIC, which carries the whole vector once each way, two
+    windows of every complex at a time: the next ones wait for the sums of the first.
+    """
+    blocks = min(MOST_BLOCKS, -(-size_bytes // (BLOCK_BYTES * ranks)))
+    message = min(BLOCK_BYTES * blocks, size_bytes) + part_header_bytes(blocks)
+    acks = 1 + (costs.packets(message) - 1) // costs.ack_every
+    frames = _wire_bytes(message, costs) + acks * ACK_BYTES
+    window = max(link.time_ns(frames) for link in path.links)
+    windows = size_bytes / (BLOCK_BYTES * blocks)
+    turns, together = windows / ranks, min(ranks, windows)
+    there_and_back = 2 * (path.constant_ns + 3 * costs.pcie_latency_ns + costs.post_ns + costs.wake_ns)
+    cable = (2 * windows + together) * (ranks - 1) / ranks * window + there_and_back
+    host = (windows + together) * window + (turns / 2 + 1) * there_and_back
+    return max(cable, host)

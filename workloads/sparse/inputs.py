@@ -31,6 +31,19 @@ def union_share(density: float, workers: int, overlap: float = 0.0) -> float:
     return float(shared + (1 - shared) * (1 - (1 - own) ** workers))
 
 
+def averaging(workers: int) -> Callable[[NDArray[Any]], None]:
+    """Makes averages of sums, in place; integers are truncated towards zero."""
+
+    def divide(sums: NDArray[Any]) -> None:
+        if sums.dtype.kind == "i":
+            sums -= np.fmod(sums, workers)
+            sums //= workers
+        else:
+            sums /= workers
+
+    return divide
+
+
 class SparseInputs:
     """The inputs of `ranks` ranks, cut into blocks of `block` elements."""
 

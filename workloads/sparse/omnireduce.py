@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 from workloads import wire
 from workloads.context import Context
 from workloads.registry import Collective
-from workloads.sparse.inputs import SparseInputs
+from workloads.sparse.inputs import SparseInputs, averaging
 from workloads.sparse.layout import Layout
 from workloads.sparse.protocol import Aggregator, Message, Worker
-from workloads.verbs import FabricError, Peer, QueuePair, Region
+from workloads.sparse.receives import MOST_RECEIVES, Receives
+from workloads.verbs import FabricError, Peer, Region
 from workloads.wire import Record
-
-MOST_RECEIVES = 32768  # posted at a time, over all connections of a rank
 
 _KEY = Struct("<I")
 
@@ -62,33 +61,6 @@ class Messages:
         header = region.view("uint8", offset, self.header_bytes).data
         number, mask, *nexts = self.layout.header.unpack_from(header)
         return Message(slot, number, mask, nexts, self.data(region, offset, elements))
-
-
-class Receives:
-    """Receives of a connection, posted ahead: `bound` is how many messages may still come in."""
-
-    def __init__(self, pair: QueuePair, region: Region, depth: int) -> None:
-        self._pair = pair
-        self._region = region
-        self._depth = depth
-        self._posted = 0
-        self._bound = 0
-
-    def expect(self, bound: int) -> None:
-        self._bound = bound
-        while self._posted < min(bound, self._depth):
-            self._post()
-
-    def took(self) -> None:
-        """One was used up."""
-        self._posted -= 1
-        self._bound -= 1
-        if self._posted < self._bound and self._posted < self._depth:
-            self._post()
-
-    def _post(self) -> None:
-        self._pair.recv(self._region)
-        self._posted += 1
 
 
 class AllReduce:
@@ -179,7 +151,7 @@ class AllReduce:
                 lambda slot, which: self.messages.data(
                     self.sums, self._sums_at(slot, which), layout.message_elements
                 ),
-                finish=self._divide if self.op == "avg" else lambda sums: None,
+                finish=averaging(len(self.workers)) if self.op == "avg" else lambda sums: None,
             )  # fmt: skip
             self.target_at = {slot: slot * layout.rows * each for slot in slots}
             self.unsent = {slot: [0, 0] for slot in slots}
@@ -308,11 +280,3 @@ class AllReduce:
         self.target_at[slot] += -(-nbytes // 8) * 8
         if self.worker_index is not None:
             self.local.append(("worker", result))
-
-    def _divide(self, sums: NDArray[Any]) -> None:
-        """The average; integers are truncated towards zero."""
-        if sums.dtype.kind == "i":
-            sums -= np.fmod(sums, len(self.workers))
-            sums //= len(self.workers)
-        else:
-            sums /= len(self.workers)
