@@ -19,6 +19,7 @@ from workloads.registry import DTYPES, OPS, Collective, UnknownCollective, algor
 if TYPE_CHECKING:
     from testbed.spec import Experiment
 
+ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the group is the root
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
@@ -149,10 +150,12 @@ def _step(
         "iterations": options.iterations,
         "warmup": max(options.warmup, options.check - options.iterations),
     }
-    if ranks < len(fabric.nics):
+    if root:
+        step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
+    elif ranks < len(fabric.nics):
         order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)
         step["ranks"] = [rank for rank in order if rank < ranks]
-    return step if root is None else {**step, "root": root}
+    return step
 
 
 def _sizes(options: Options, width: int) -> list[int]:
@@ -192,7 +195,7 @@ def _ops(text: str | None, entry: Collective) -> Sequence[str | None]:
 
 
 def _roots(text: str | None, entry: Collective, ranks: int) -> Sequence[int | None]:
-    if "root" not in entry.parameters:
+    if entry.name not in ROOTED:
         if text is not None:
             raise InputError(f"{entry.name} has no root", "command line: -r", "leave -r out")
         return [None]
