@@ -71,7 +71,12 @@ def experiment(options: Options) -> Experiment:
         made = changed(base, values, "command line")
     except InputError as error:
         raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
-    return override(made, options.settings)
+    return override(made, [setting for setting in options.settings if _of_workload(setting)])
+
+
+def _of_workload(setting: str) -> bool:
+    """Settings of the steps have to wait for them; the steps have to wait for all others."""
+    return setting.startswith("workload")
 
 
 def _entries(options: Options) -> list[Collective]:
@@ -93,8 +98,11 @@ def _fabric(options: Options, entries: Sequence[Collective]) -> tuple[Experiment
     """An experiment without a workload on the fabric that was asked for, and how many of its ranks take part."""
     if options.ranks is not None and options.ranks < 2:
         raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
+    from testbed.overrides import override
+
     most = min((e.max_ranks for e in entries if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
+    base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
     there = len(base.build_fabric().nics)
     usual = RANKS if options.topology in PRESETS else there
     ranks = options.ranks or min(usual, there, most or there)
