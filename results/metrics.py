@@ -108,7 +108,13 @@ def _operation(line: Mapping[str, Any]) -> str:
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells one operation from another."""
     flow, group = row.get("flow_index"), row.get("group")
-    return row["step"], -1 if flow is None else flow, row["size_bytes"], row["iteration"], -1 if group is None else group
+    return (
+        row["step"],
+        -1 if flow is None else flow,
+        row["size_bytes"],
+        row["iteration"],
+        -1 if group is None else group,
+    )
 
 
 def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:

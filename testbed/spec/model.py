@@ -459,7 +459,8 @@ class Experiment(Model):
     )
     sweep: dict[str, list[Any]] = Field(
         default_factory=dict,
-        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file",
+        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
+        "(`'KEY, KEY'`: the same value for both)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")

@@ -87,7 +87,8 @@ class CollectiveStep(Model):
         "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="in_network, in_network_best_effort: without a result for so long, contribute again (100us)"
+        default=None,
+        description="in_network, in_network_best_effort: without a result for so long, contribute again (100us)",
     )
     chains: int | None = Field(
         default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
