@@ -89,7 +89,8 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
     `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
     "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
     part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size, and
-    with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
+    with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls
+    it: it makes bandwidths comparable with a link's rate.
     """
     operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice

@@ -127,7 +127,7 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 
 def _shared_slots(experiment: Experiment) -> int:
-    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload's collectives need them."""
+    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload needs them."""
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
