@@ -19,7 +19,7 @@ Row = dict[str, Any]
 _PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
 
 # The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
-COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops", "faults")
+COUNTER_TABLES = ("ports", "nics", "qps", "switches", "accelerators", "drops", "faults")
 
 
 def picoseconds(ns: float) -> int:
