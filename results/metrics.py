@@ -87,7 +87,8 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
 
     `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
     "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
-    part, "busbw_factor"}`. That factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
+    part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size. That
+    factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
     """
     operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice
@@ -115,6 +116,8 @@ def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row |
     start = min(picoseconds(r["start_ns"]) for r in rows)
     end = max(picoseconds(r["end_ns"]) for r in rows)
     what = {key: step[key] for key in ("collective", "algorithm", "dtype", "op", "ranks")}
+    if chosen := step.get("chosen"):
+        what["algorithm"] = chosen[str(rows[0]["size_bytes"])]["algorithm"]
     return _result(rows, start, end, step["busbw_factor"], {**what, "flow": None})
 
 

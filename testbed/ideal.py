@@ -15,20 +15,27 @@ if TYPE_CHECKING:
     from testbed.spec import Experiment
 
 
+def costs_of(experiment: Experiment) -> Costs:
+    """What an experiment's hosts and NICs take."""
+    nic, costs = experiment.fabric.nic, experiment.costs
+    return Costs(
+        mtu=nic.mtu,
+        post_ns=costs.post,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        ack_every=nic.ack_every,
+        wake_ns=costs.wake,
+        reduce_bps=costs.reduce,
+    )
+
+
 class Ideal:
     """Times of lone flows on an experiment's fabric, in ns (docs/closed-form.md)."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._fabric = experiment.build_fabric()
-        nic = experiment.fabric.nic
         self._hardware = hardware_of(experiment)
-        self._costs = Costs(
-            mtu=nic.mtu,
-            post_ns=experiment.costs.post,
-            pcie_rate_bps=nic.pcie.rate,
-            pcie_latency_ns=nic.pcie.latency,
-            ack_every=nic.ack_every,
-        )
+        self._costs = costs_of(experiment)
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from testbed.layout import group
 from topologies import Fabric
-from topologies.ring_order import ring_order
 from workloads import traffic
-from workloads.registry import DTYPES, find
+from workloads.registry import AUTO, DTYPES, any_of, extra, find
 from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
+    from testbed.choose import Chooser
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
     from testbed.spec.model import Complex, Nic
     from testbed.spec.steps import Load, LoadStep
@@ -23,6 +25,13 @@ def plan(experiment: Experiment) -> Plan:
     """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
     costs = experiment.costs
     fabric, cores = experiment.build_fabric(), experiment.fabric.nic.complex
+
+    @cache
+    def chooser() -> Chooser:
+        from testbed.choose import Chooser  # imports numpy
+
+        return Chooser(experiment, fabric)
+
     return {
         "ranks": fabric.ranks,
         "seed": experiment.seed,
@@ -34,7 +43,7 @@ def plan(experiment: Experiment) -> Plan:
         },
         "complex_costs": _complex_costs(experiment.fabric.nic),
         "steps": [
-            _helped(_step(step, experiment, fabric, experiment.seed + k), fabric, cores)
+            _helped(_step(step, experiment, fabric, experiment.seed + k, chooser), fabric, cores)
             for k, step in enumerate(experiment.workload)
         ],
     }
@@ -72,14 +81,31 @@ def steps(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    entry = find(step["collective"], step["algorithm"])
+    entry = any_of(step["collective"], step["algorithm"])
     taking_part = len(step["ranks"]) if step["ranks"] else ranks
     described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
     return described | {
         "op": step["op"] if entry.ops else None,
         "ranks": taking_part,
         "busbw_factor": entry.busbw_factor(taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)),
+        **({"chosen": step["chosen"]} if "chosen" in step else {}),
     }
+
+
+def choices(plan: Plan) -> list[dict[str, Any]]:
+    """Events that say which algorithms were chosen, and what each candidate is expected to take."""
+    return [
+        {
+            "event": "algorithm_chosen",
+            "time_ns": 0,
+            "step": number,
+            "size_bytes": int(size),
+            "algorithm": chosen["algorithm"],
+            "expected_ns": chosen["expected_ns"],
+        }
+        for number, step in enumerate(plan["steps"])
+        for size, chosen in step.get("chosen", {}).items()
+    ]
 
 
 def measurements(plan: Plan) -> int:
@@ -94,7 +120,11 @@ def measurements(plan: Plan) -> int:
 
 
 def _step(
-    step: CollectiveStep | FlowsStep | LoadStep, experiment: Experiment, fabric: Fabric, seed: int
+    step: CollectiveStep | FlowsStep | LoadStep,
+    experiment: Experiment,
+    fabric: Fabric,
+    seed: int,
+    chooser: Callable[[], Chooser],
 ) -> dict[str, Any]:
     from testbed.spec.steps import FlowsStep, LoadStep
 
@@ -102,23 +132,27 @@ def _step(
         return _flows(step)
     if isinstance(step, LoadStep):
         return _drawn(step.load, fabric, experiment.fabric.cable.rate, seed)
-    return _collective(step, experiment, fabric)
+    return _collective(step, experiment, fabric, chooser)
 
 
-def _collective(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
+def _collective(
+    step: CollectiveStep, experiment: Experiment, fabric: Fabric, chooser: Callable[[], Chooser]
+) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
+    heeded = extra(step.collective, step.algorithm)
+    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *heeded)}
+    if step.algorithm == AUTO:
+        return told | {"chosen": chooser().choose(step)}
     entry = find(step.collective, step.algorithm)
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *entry.extra)}
-    if step.algorithm in ("ring", "multicast") and step.ranks is None:
-        told["ranks"] = ring_order(fabric)
-    if find(step.collective, step.algorithm).accelerators:
+    told |= group(entry, step.ranks, fabric)
+    if entry.accelerators:
         told["aggregation"] = _aggregation(step, experiment, fabric)
     return told
 
 
 def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
     """With the compute complexes that a collective asks for, and spots that stay in their cache."""
-    if cores is None or told["kind"] != "collective" or not find(told["collective"], told["algorithm"]).on_complexes:
+    if cores is None or told["kind"] != "collective" or not any_of(told["collective"], told["algorithm"]).on_complexes:
         return told
     ranks = told["ranks"] or list(range(fabric.ranks))
     helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]

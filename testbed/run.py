@@ -227,6 +227,8 @@ class _Attempt:
         )
         files.callback(watch.close)
         self._inject(lab, workers)
+        for event in planning.choices(self.plan):
+            self._on_event(event)
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))

@@ -120,6 +120,8 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
     for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
         times = sum(row.get("fallback") == why for row in rows)
         yield Text(f"# {times} of {len(rows)} by the ranks themselves: {why}", style="yellow")
+    for size, chosen in step.get("chosen", {}).items():
+        yield Text(f"#   auto, {_choice(size, chosen)}", style="dim")
 
 
 def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
@@ -131,6 +133,14 @@ def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
 def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     """Elements as nccl-tests counts them: of one rank's part, where each rank has its own."""
     return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
+
+
+def _choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
+    """What was chosen and why, for a person."""
+    by_time = sorted(chosen["expected_ns"].items(), key=lambda item: item[1])
+    others = ", ".join(f"{name} {ns / 1e3:.2f}" for name, ns in by_time if name != chosen["algorithm"])
+    first = f"{size_bytes} B: {chosen['algorithm']}, {chosen['expected_ns'][chosen['algorithm']] / 1e3:.2f} us expected"
+    return f"{first} ({others})" if others else first
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""The fuzzers of worker protocol, control protocol, frames and multicast find nothing, each for RAILBED_FUZZ_SECONDS (60)."""
+"""The fuzzers of protocols, frames and multicast find nothing, each for RAILBED_FUZZ_SECONDS (60)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from workloads import registry, verbs, wire, worker
-from workloads.collectives import ring
+from workloads.collectives import engine, ring
+from workloads.collectives.schedule import spans
 from workloads.verbs import CompletionError, Device, FabricError
 
 Line = dict[str, Any]
@@ -76,7 +77,7 @@ def test_each_rank_receives_what_its_left_neighbour_sends(ranks: int, index: int
 
 @given(st.integers(0, 10_000), st.integers(1, 64))
 def test_chunks_cover_the_vector_evenly(count: int, ranks: int) -> None:
-    parts = ring.chunks(count, ranks)
+    parts = spans(count, ranks)
     lengths = [part.stop - part.start for part in parts]
     assert [part.start for part in parts[1:]] + [count] == [part.stop for part in parts]
     assert parts[0].start == 0 and max(lengths) - min(lengths) <= 1 and lengths == sorted(lengths, reverse=True)
@@ -244,7 +245,7 @@ def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> 
     with fabric(2) as fake:
         lines, errors = run(fake, plan(2, collective("all_reduce", [64 * MIB])))
     assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
-    slices = 64 * MIB // ring.SLICE_BYTES
+    slices = 64 * MIB // engine.SLICE_BYTES
     assert fake.signs_of_life >= 2 * (slices + slices // 2 + slices), "writing inputs, reducing half of them, checking"
 
 

@@ -75,6 +75,12 @@ class Costs:
     ack_every: int = 16
     wake_ns: float = 0.0
     reduce_bps: float | None = None
+    engine_reduce_bps: float = 400e9
+    engine_packets_per_s: float = 595.2e6
+
+    def engine_ns(self, nbytes: float) -> float:
+        """What a packet to be added (0: one that only passes) keeps the NIC's engine."""
+        return max(nbytes * 8e9 / self.engine_reduce_bps, 1e9 / self.engine_packets_per_s)
 
     def reduce_ns(self, nbytes: float) -> float:
         return nbytes * 8e9 / self.reduce_bps if self.reduce_bps else 0.0
@@ -215,7 +221,7 @@ def ring_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) ->
     return _ring_ns([False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
 
 
-def _acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
+def acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
     """What the acknowledgements of the chunk coming in take of the port while a chunk goes out.
 
     Those of its last `ack_every` packets follow when the outgoing chunk is through.
@@ -226,10 +232,10 @@ def _acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
 
 def _ring_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) -> float:
     """Equal hops: post, message, wake up, and reduce where the hop does; then the last message's acknowledgement."""
-    message = received_ns(chunk_bytes, path, costs) + _acks_ns(chunk_bytes, path, costs)
+    message = received_ns(chunk_bytes, path, costs) + acks_ns(chunk_bytes, path, costs)
     reduce = costs.reduce_ns(chunk_bytes)
     hops = len(reduces) * (costs.post_ns + message + costs.wake_ns) + sum(reduces) * reduce
-    acknowledged = sent_ns(chunk_bytes, path, costs) + _acks_ns(chunk_bytes, path, costs)
+    acknowledged = sent_ns(chunk_bytes, path, costs) + acks_ns(chunk_bytes, path, costs)
     if acknowledged <= message:  # both completions are there when the rank wakes up
         return hops
     late = acknowledged - message - costs.wake_ns - reduces[-1] * reduce
@@ -242,9 +248,9 @@ def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path
     Rank i's hop k + 1 waits for hop k from its left, and for its own message before on the same path.
     """
     n = len(paths)
-    messages = [received_ns(chunk_bytes, p, costs) + _acks_ns(chunk_bytes, p, costs) for p in paths]
-    acknowledged = [sent_ns(chunk_bytes, p, costs) + _acks_ns(chunk_bytes, p, costs) for p in paths]
-    busy = [_Packets.of(chunk_bytes, costs, reth=True, imm=True).through([_slowest(p, costs)]) for p in paths]
+    messages = [received_ns(chunk_bytes, p, costs) + acks_ns(chunk_bytes, p, costs) for p in paths]
+    acknowledged = [sent_ns(chunk_bytes, p, costs) + acks_ns(chunk_bytes, p, costs) for p in paths]
+    busy = [line_ns(chunk_bytes, p, costs) for p in paths]
     ready, free, sent = [0.0] * n, [0.0] * n, [0.0] * n
     for reducing in reduces:
         begin = [max(ready[i] + costs.post_ns, free[i]) for i in range(n)]
@@ -257,8 +263,79 @@ def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path
     return max(ends)
 
 
+def line_ns(size_bytes: int, path: Path, costs: Costs) -> float:
+    """How long a message with immediate keeps the slowest part of its way busy."""
+    return _Packets.of(size_bytes, costs, reth=True, imm=True).through([_slowest(path, costs)])
+
+
 def _slowest(path: Path, costs: Costs) -> _Stage:
     return min(
         _stages(path, costs, to_memory=True),
         key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + FRAME_BYTES / costs.mtu),
     )
+
+
+# Rings of NICs
+
+
+def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """DirectReduce: n - 1 reducing and n - 1 gathering hops, each begun with the first packet of the one before."""
+    chunk = -(-size_bytes // ranks)
+    ring = _direct_ns([True] * (ranks - 1) + [False] * (ranks - 1), chunk, path, costs)
+    last_pass = (chunk - 1) % (_PASS_PACKETS * costs.mtu) + 1 if chunk else 0
+    gathered = (ranks - 1) * last_pass * 8e9 / costs.pcie_rate_bps
+    return max(ring, _direct_sums_ns(ranks, chunk, path, costs) + gathered)
+
+
+def direct_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """n - 1 hops, each packet added up."""
+    chunk = -(-size_bytes // ranks)
+    return max(_direct_ns([True] * (ranks - 1), chunk, path, costs), _direct_sums_ns(ranks, chunk, path, costs))
+
+
+def direct_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """n - 1 hops."""
+    return _direct_ns([False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+
+
+_PASS_PACKETS = 256  # of a chunk that go round at a time
+
+
+def _direct_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) -> float:
+    """The first packet through all hops, or a cable that is never idle, whichever takes longer, pass after pass."""
+    most = _PASS_PACKETS * costs.mtu
+    whole = max(chunk_bytes - 1, 0) // most
+    steps = [_direct_step_ns(most, reducing, path, costs) for reducing in reduces] if whole else []
+    last = chunk_bytes - whole * most
+    steps = steps * whole + [_direct_step_ns(last, reducing, path, costs) for reducing in reduces[:-1]]
+    packets = _Packets.of(last, costs, reth=False, imm=False)
+    begin = costs.post_ns + 2 * costs.pcie_latency_ns + min(costs.mtu, chunk_bytes) * 8e9 / costs.pcie_rate_bps
+    carried = path.constant_ns + packets.through(_stages(path, costs, to_memory=False)[1:])
+    payload = packets.last[0]
+    result = costs.engine_ns(payload * reduces[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    return begin + sum(steps) + carried + result + costs.wake_ns
+
+
+def _direct_step_ns(part_bytes: int, reducing: bool, path: Path, costs: Costs) -> float:
+    """From the beginning of a hop to that of the next: the first packet's arrival, or the end of sending."""
+    packets = _Packets.of(part_bytes, costs, reth=False, imm=False)
+    payload, wire = packets.first
+    crossing = path.constant_ns + sum(link.time_ns(wire) for link in path.links) + costs.engine_ns(payload * reducing)
+    acks = (packets.count - 1) // costs.ack_every + 1
+    return max(crossing, packets.through([_slowest(path, costs)]) + acks * path.links[0].time_ns(ACK_BYTES))
+
+
+def _direct_sums_ns(ranks: int, chunk_bytes: int, path: Path, costs: Costs) -> float:
+    """When the last sums are in memory, at the earliest: all chunks read, and added up one packet after the other.
+
+    While a rank sends its own chunk for the first time, only what PCIe has left over is read to be added to.
+    """
+    payload = min(costs.mtu, chunk_bytes)
+    read = payload * 8e9 / costs.pcie_rate_bps
+    add = max(costs.engine_ns(payload), read)
+    packets = chunk_bytes / payload if payload else 0
+    first_pass = min(packets, _PASS_PACKETS)
+    sent = path.links[0].time_ns(wire_bytes(payload))
+    adds = (ranks - 1) * packets - first_pass * max(min(sent / read - 1, 1), 0) if payload else 0
+    once = costs.post_ns + 3 * costs.pcie_latency_ns + costs.engine_ns(payload) + read
+    return once + max(ranks * packets * read, first_pass * sent + adds * add) + costs.wake_ns

@@ -44,22 +44,28 @@ class HostCosts:
 class Context:
     """A rank's session.  `largest_bytes` bounds the sizes of all its collectives.
 
-    Memory is registered once under a name and kept, because the fabric has no call to give it back.
+    Memory is registered under a name and kept, because the fabric has no call to give it back.  `options` are the
+    plan's keys of the step at hand.
     """
 
     device: Device
     seed: int
     costs: HostCosts
     largest_bytes: int = 1
-    options: Mapping[str, Any] = field(default_factory=dict)  # the plan's keys of the step at hand
     tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
+    options: Mapping[str, Any] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
 
     def region(self, name: str, nbytes: int | None = None) -> Region:
-        """The region called `name`; on its first use of `nbytes` (default: as large as the largest vector)."""
-        if name not in self._regions:
-            self._regions[name] = self.device.region(max(nbytes or self.largest_bytes, 1))
-        return self._regions[name]
+        """The region called `name`, of `nbytes` at least (default: as large as the largest vector).
+
+        One that has become too small is replaced by one of twice its size or more: there are few regions to be had.
+        """
+        wanted = max(self.largest_bytes if nbytes is None else nbytes, 1)
+        known = self._regions.get(name)
+        if known is None or len(known) < wanted:
+            known = self._regions[name] = self.device.region(max(wanted, 2 * len(known) if known else 0))
+        return known
 
 
 class Part(Protocol):

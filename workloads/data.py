@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (gives numpy its bfloat16)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +22,14 @@ from workloads.registry import DTYPES
 PERIOD = 16381
 BLOCK_BYTES = 4 << 20  # at most so much between two calls of `tick`
 
-_EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "int32": 2**31 - 1, "int64": 2**63 - 1}
+_EXACT = {
+    "float16": 2**11,
+    "bfloat16": 2**8,
+    "float32": 2**24,
+    "float64": 2**53,
+    "int32": 2**31 - 1,
+    "int64": 2**63 - 1,
+}
 _LARGEST_TERM = 100
 _LARGEST_COMPARED = 1000
 _SHARED = 2**32  # the random stream that all ranks know

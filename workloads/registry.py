@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
+    from workloads.collectives.times.case import Case
     from workloads.context import Part
 
-DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "int32": 4, "int64": 8}
+DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """Element types and their bytes."""
 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
@@ -23,6 +24,15 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
 """Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
+
+NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "int32")
+"""Element types that the adder of a NIC knows."""
+
+MOST_PIECES = 4096
+"""That a vector may be cut into: a queue pair keeps 16384 receives, and a ring's carries the vector nearly twice."""
+
+AUTO = "auto"
+"""Instead of an algorithm: the one that its closed form expects to be the fastest, of those that have a schedule."""
 
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""
@@ -49,16 +59,24 @@ class Collective:
     algorithm: str
     summary: str
     code: str  # "module:class" of its Part
-    time: str  # "module:function" of its closed form: (ranks, size_bytes, path, costs) -> ns
+    time: (
+        str  # "module:function" of its closed form: (Case) -> ns with a schedule, else (ranks, size, path, costs) -> ns
+    )
     busbw_factor: Callable[[int], float]  # ranks -> busbw / algbw
     ops: tuple[str, ...] = ()  # () when nothing is reduced
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
+    engines: bool = False  # adds up in NICs
     max_ranks: int | None = None  # None: any number
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
     extra: tuple[str, ...] = ()  # keys of a step that only some collectives heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
+    schedule: str = ""  # "module:function" of what the hosts carry out; "": its Part knows by itself
+    chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
+    layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
+    transposed: bool = False  # unequal counts are those of the way there, backwards
+    sized: bool = True  # False: it moves no data, and `sizes` may be left out
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -70,8 +88,20 @@ class Collective:
         return cast("type[Part]", _import(self.code))
 
     def closed_form_ns(self, ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-        """Time in ns that the stated parameters promise when every rank reaches the next over an equal, idle `path`."""
-        return cast("Callable[[int, int, Path, Costs], float]", _import(self.time))(ranks, size_bytes, path, costs)
+        """Time in ns that the stated parameters promise when every rank reaches every other over an equal, idle `path`.
+
+        With a schedule: for elements of 4 bytes, as a step does it that says nothing more.
+        """
+        if not self.schedule:
+            return cast("Callable[[int, int, Path, Costs], float]", _import(self.time))(ranks, size_bytes, path, costs)
+        from workloads.collectives.times.case import Case
+        from workloads.collectives.ways import Uniform
+
+        return self.expected_ns(Case.of(self, ranks, size_bytes, 4, {}, 1, costs, Uniform(path)))
+
+    def expected_ns(self, case: Case) -> float:
+        """Time in ns of a collective with a schedule, by its closed form."""
+        return cast("Callable[[Case], float]", _import(self.time))(case)
 
 
 def _import(place: str) -> object:
@@ -83,16 +113,139 @@ def _entries(*entries: Collective) -> dict[tuple[str, str], Collective]:
     return {(e.name, e.algorithm): e for e in entries}
 
 
+def _whole(n: int) -> float:
+    return 1.0
+
+
+def _all_but_one(n: int) -> float:
+    return (n - 1) / n
+
+
+def _there_and_back(n: int) -> float:
+    return 2 * (n - 1) / n
+
+
+_SEMANTICS: dict[str, tuple[str, str, Callable[[int], float], tuple[str, ...]]] = {
+    "all_reduce": ("every rank ends with the reduction of all ranks' vectors", "AllReduce", _there_and_back, OPS),
+    "reduce_scatter": ("rank i ends with the i-th chunk of the reduction", "ReduceScatter", _all_but_one, OPS),
+    "all_gather": ("every rank ends with the chunks of all ranks, in rank order", "AllGather", _all_but_one, ()),
+    "broadcast": ("every rank ends with the first rank's vector", "Broadcast", _whole, ()),
+    "reduce": ("the first rank ends with the reduction of all ranks' vectors", "Reduce", _whole, OPS),
+    "scatter": ("rank i ends with the i-th chunk of the first rank's vector", "Scatter", _all_but_one, ()),
+    "gather": ("the first rank ends with the chunks of all ranks, in rank order", "Gather", _all_but_one, ()),
+    "all_to_all": ("rank i ends with the i-th chunk of every rank's vector", "AllToAll", _all_but_one, ()),
+    "all_to_all_v": ("all_to_all with unequal chunks, drawn from the seed", "AllToAll", _all_but_one, ()),
+    "m2n": ("each of the first `senders` ranks sends unequal parts to the others", "AllToAll", _whole, ()),
+    "n2m": ("the way back of m2n: each of the others receives unequal parts", "AllToAll", _whole, ()),
+    "barrier": ("nobody returns before all have called", "Barrier", _whole, ()),
+    "send_recv": ("a vector goes from a rank to another", "SendReceive", _whole, ()),
+}
+"""What the hosts' collectives mean: summary, class of their Part in workloads.collectives.host, bus factor, ops."""
+
+
+def _host(name: str, algorithm: str, schedule: str, time: str, **more: Any) -> Collective:
+    """An algorithm that hosts carry out by a schedule of workloads.collectives."""
+    summary, part, factor, ops = _SEMANTICS[name]
+    return Collective(
+        name,
+        algorithm,
+        summary,
+        f"workloads.collectives.host:{part}",
+        f"workloads.collectives.times.{time}",
+        factor,
+        ops=ops,
+        schedule=f"workloads.collectives.{schedule}",
+        **more,
+    )
+
+
+_CHUNK = ("chunk",)
+_SKEW = {"skew": 1.0}
+_PIPE = 128 << 10  # bytes of a piece, for what is worth little unless pipelined
+
 COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
-    Collective(
+    _host("all_reduce", "ring", "ring:all_reduce", "rings:ring_all_reduce", extra=_CHUNK, layout="ring"),
+    _host(
         "all_reduce",
-        "ring",
-        "every rank ends with the reduction of all ranks' vectors",
-        "workloads.collectives.ring:AllReduce",
-        "workloads.closed_form:ring_all_reduce_ns",
-        lambda n: 2 * (n - 1) / n,
-        ops=OPS,
+        "bidirectional_ring",
+        "ring:bidirectional_all_reduce",
+        "rings:bidirectional_all_reduce",
+        extra=_CHUNK,
+        layout="ring",
     ),
+    _host("all_reduce", "halving_doubling", "halving:all_reduce", "halving:halving_doubling_all_reduce", extra=_CHUNK),
+    _host(
+        "all_reduce",
+        "double_binary_tree",
+        "trees:double_binary_all_reduce",
+        "trees:double_binary_tree_all_reduce",
+        extra=_CHUNK,
+        chunk_bytes=_PIPE,
+    ),
+    _host("all_reduce", "torus", "torus:all_reduce", "rings:torus_all_reduce", extra=_CHUNK, layout="grid"),
+    _host(
+        "all_reduce",
+        "hierarchical",
+        "torus:hierarchical_all_reduce",
+        "rings:hierarchical_all_reduce",
+        extra=_CHUNK,
+        layout="domains",
+    ),
+    _host("reduce_scatter", "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter", extra=_CHUNK, layout="ring"),
+    _host("reduce_scatter", "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter", extra=_CHUNK),
+    _host("all_gather", "ring", "ring:all_gather", "rings:ring_all_gather", extra=_CHUNK, layout="ring"),
+    _host("all_gather", "recursive_doubling", "halving:all_gather", "halving:doubling_all_gather"),
+    _host("all_gather", "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather"),
+    _host("broadcast", "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast", extra=_CHUNK),
+    _host(
+        "broadcast",
+        "chain",
+        "trees:chain_broadcast",
+        "trees:chain_broadcast",
+        extra=_CHUNK,
+        chunk_bytes=_PIPE,
+        layout="ring",
+    ),
+    _host(
+        "broadcast",
+        "scatter_all_gather",
+        "exchange:scatter_all_gather_broadcast",
+        "exchange:scatter_all_gather_broadcast",
+        layout="ring",
+    ),
+    _host("reduce", "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce", extra=_CHUNK),
+    _host(
+        "reduce", "chain", "trees:chain_reduce", "trees:chain_reduce", extra=_CHUNK, chunk_bytes=_PIPE, layout="ring"
+    ),
+    _host("scatter", "linear", "exchange:linear_scatter", "exchange:linear_scatter"),
+    _host("scatter", "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter"),
+    _host("gather", "linear", "exchange:linear_gather", "exchange:linear_gather"),
+    _host("gather", "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather"),
+    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all"),
+    _host("all_to_all", "spread", "exchange:spread_all_to_all", "exchange:spread_all_to_all"),
+    _host(
+        "all_to_all_v",
+        "pairwise",
+        "exchange:pairwise_all_to_all",
+        "exchange:pairwise_all_to_all",
+        extra=("skew",),
+        defaults=_SKEW,
+    ),
+    _host(
+        "all_to_all_v",
+        "spread",
+        "exchange:spread_all_to_all",
+        "exchange:spread_all_to_all",
+        extra=("skew",),
+        defaults=_SKEW,
+    ),
+    _host("m2n", "write", "exchange:m_to_n", "exchange:m_to_n", extra=("senders", "skew"), defaults=_SKEW),
+    _host(
+        "n2m", "write", "exchange:m_to_n", "exchange:m_to_n", extra=("senders", "skew"), defaults=_SKEW, transposed=True
+    ),
+    _host("barrier", "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier", sized=False),
+    _host("send_recv", "pair", "exchange:pair_send_recv", "exchange:pair_send_recv", max_ranks=2),
+    _host("send_recv", "shift", "exchange:shift_send_recv", "exchange:shift_send_recv"),
     Collective(
         "all_reduce",
         "in_network",
@@ -130,21 +283,28 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         defaults=SPARSE_INPUT,
     ),
     Collective(
-        "reduce_scatter",
-        "ring",
-        "rank i ends with the i-th part of the reduction of all ranks' vectors",
-        "workloads.collectives.ring:ReduceScatter",
-        "workloads.closed_form:ring_reduce_scatter_ns",
-        lambda n: (n - 1) / n,
+        "all_reduce",
+        "direct_reduce",
+        "a ring of NICs that add up what comes in and send it on; only results reach memory (DirectReduce)",
+        "workloads.collectives.direct_reduce:AllReduce",
+        "workloads.closed_form:direct_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
         ops=OPS,
+        dtypes=NIC_DTYPES,
+        engines=True,
+        layout="ring",
     ),
     Collective(
-        "all_gather",
-        "ring",
-        "every rank ends with the parts of all ranks, in rank order",
-        "workloads.collectives.ring:AllGather",
-        "workloads.closed_form:ring_all_gather_ns",
+        "reduce_scatter",
+        "direct_reduce",
+        "the reducing half of the ring of NICs",
+        "workloads.collectives.direct_reduce:ReduceScatter",
+        "workloads.closed_form:direct_reduce_scatter_ns",
         lambda n: (n - 1) / n,
+        ops=OPS,
+        dtypes=NIC_DTYPES,
+        engines=True,
+        layout="ring",
     ),
     Collective(
         "all_gather",
@@ -154,6 +314,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.multicast_time:all_gather_ns",
         lambda n: (n - 1) / n,
         extra=("chains", "cutoff"),
+        layout="ring",
         defaults={"cutoff": "20us"},
     ),
     Collective(
@@ -164,7 +325,19 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.multicast_time:broadcast_ns",
         lambda _: 1.0,
         extra=("cutoff",),
+        layout="ring",
         defaults={"cutoff": "20us"},
+    ),
+    Collective(
+        "all_gather",
+        "direct_reduce",
+        "the gathering half of the ring of NICs",
+        "workloads.collectives.direct_reduce:AllGather",
+        "workloads.closed_form:direct_all_gather_ns",
+        lambda n: (n - 1) / n,
+        dtypes=NIC_DTYPES,
+        engines=True,
+        layout="ring",
     ),
     Collective(
         "ping_pong",
@@ -199,6 +372,24 @@ def algorithms(collective: str) -> tuple[str, ...]:
     if not found:
         raise UnknownCollective(f"no collective called {collective!r}", f"there are {', '.join(names())}")
     return found
+
+
+def any_of(collective: str, algorithm: str) -> Collective:
+    """The entry; of AUTO any that it may choose, for what all have in common.  Raises UnknownCollective."""
+    if algorithm != AUTO:
+        return find(collective, algorithm)
+    for name in algorithms(collective):
+        if COLLECTIVES[collective, name].schedule:
+            return COLLECTIVES[collective, name]
+    raise UnknownCollective(f"{collective} has no algorithms to choose from", "leave algorithm out")
+
+
+def extra(collective: str, algorithm: str) -> tuple[str, ...]:
+    """The keys of a step that not every collective heeds, and this algorithm (AUTO: one of its choices) does."""
+    if algorithm != AUTO:
+        return find(collective, algorithm).extra
+    scheduled = [e for (name, _), e in COLLECTIVES.items() if name == collective and e.schedule]
+    return tuple(dict.fromkeys(key for entry in scheduled for key in entry.extra))
 
 
 def find(collective: str, algorithm: str | None = None) -> Collective:

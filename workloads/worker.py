@@ -24,6 +24,7 @@ from workloads.verbs import CompletionError, Device, FabricError
 DEFAULT_PLAN = "/run/railbed/plan.json"
 PROGRESS_EVERY_S = 0.5
 _TAGS_PER_STEP = 1 << 16
+_TAGS_PER_PART = 1 << 12  # of a step that uses several algorithms
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -39,7 +40,6 @@ class _Step:
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)
         else:
-            self.entry = registry.find(plan["collective"], plan["algorithm"])
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
             self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
             self.ranks = [*self.ranks, *self.helpers]
@@ -79,20 +79,25 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
 
 
 def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
-    plan = context.options = step.plan
-    part = step.entry.load()(context, step.entry, step.ranks, plan["dtype"], plan.get("op"), step.tag)
+    parts: dict[str, Part] = {}
     try:
-        _measure(context, step, part, emit)
+        _measure(context, step, parts, emit)
     finally:
-        if close := getattr(part, "close", None):
-            close()
+        for part in parts.values():
+            if close := getattr(part, "close", None):
+                close()
 
 
-def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
-    plan, device, entry = step.plan, context.device, step.entry
+def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) -> None:
+    plan, device = step.plan, context.device
     variant = step.number * 997
-    said = {"step": step.number, "collective": entry.name, "algorithm": entry.algorithm, "rank": device.rank}
     for size_bytes in plan["sizes"]:
+        told = {**plan, **plan.get("chosen", {}).get(str(size_bytes), {})}  # with `auto` the algorithm depends on it
+        if told["algorithm"] not in parts:
+            parts[told["algorithm"]] = _part(context, step, told, step.tag + len(parts) * _TAGS_PER_PART)
+        part = parts[told["algorithm"]]
+        said = {"step": step.number, "collective": plan["collective"], "algorithm": told["algorithm"]}
+        said["rank"] = device.rank
         for iteration in range(-plan["warmup"], plan["iterations"]):
             line = {**said, "size_bytes": size_bytes, "iteration": iteration}
             context.tick = _progress(line, emit if device.rank == step.ranks[0] else None)
@@ -110,6 +115,14 @@ def _measure(context: Context, step: _Step, part: Part, emit: Emit) -> None:
                 costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
                 times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
                 emit({"kind": "collective", **line, **times, **costs, **getattr(part, "moved", {})})
+
+
+def _part(context: Context, step: _Step, told: Mapping[str, Any], tag: int) -> Part:
+    """Our part of an algorithm, connected with the others'."""
+    entry = registry.find(told["collective"], told["algorithm"])
+    ranks = [*told["ranks"], *step.helpers] if told.get("ranks") is not None else step.ranks
+    context.options = told
+    return entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

@@ -111,6 +111,12 @@ static json_t *nic_json(const struct nic *n)
 	COUNT(o, "rp_cnp_handled", n->rp_cnps);
 	COUNT(o, "rp_cnp_ignored", n->rp_ignored);
 	COUNT(o, "retransmitted", n->retransmitted);
+	COUNT(o, "pcie_read_bytes", n->pcie_read_bytes);
+	COUNT(o, "pcie_write_bytes", n->pcie_write_bytes);
+	COUNT(o, "engine_added_packets", n->engine_added);
+	COUNT(o, "engine_diverted_packets", n->engine_diverted);
+	COUNT(o, "engine_full", n->engine_full);
+	COUNT(o, "engine_used_bytes", n->engine_used);
 	return o;
 }
 

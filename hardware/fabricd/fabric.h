@@ -30,6 +30,7 @@ struct group;
 struct member;
 struct accelerator;
 struct offload_wr;
+struct qp_engine;
 
 /* ---- frames (frame.c) ---- */
 struct frame {
@@ -266,10 +267,12 @@ struct tx_source {
 
 struct tx_ops {
 	bool (*has_packet)(const struct fabric *f, const struct tx_source *s);
-	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe */
+	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe, or IN_NIC */
 	uint32_t (*build)(struct fabric *f, struct tx_source *s, struct frame *fr);
 	void (*held)(struct fabric *f, struct tx_source *s); /* has none for now */
 };
+
+#define IN_NIC UINT32_MAX /* it stands in the NIC's memory */
 
 /* One way out of a NIC: its cable, or the scale-up domain */
 struct tx {
@@ -304,6 +307,10 @@ struct nic {
 	uint32_t mtu;
 	struct nic_params base, p;
 	ps_t pcie_tx_free, pcie_rx_free;
+	uint64_t pcie_read_bytes, pcie_write_bytes;
+	ps_t engine_free;	/* its adder (compute_enhancer.c) */
+	uint64_t engine_used;	/* of its memory, in bytes */
+	uint64_t engine_added, engine_diverted, engine_full;
 	ps_t pressure_event; /* the EV_RX_DRAINED that is due, or PS_NEVER */
 	bool pressed; /* its receive buffer is over the threshold: classes are paused */
 	struct worker *worker;
@@ -321,6 +328,24 @@ struct nic {
 };
 
 /* ---- queue pairs (qp_send.c, qp_receive.c) ---- */
+
+/* What makes and takes the packets of a queue pair inside the NIC, instead of a worker's memory */
+struct qp_engine {
+	const struct qp_engine_ops *ops;
+};
+
+enum engine_verdict { ENGINE_TAKEN, ENGINE_NOT_YET, ENGINE_REFUSED };
+
+struct qp_engine_ops {
+	/* Payload of packet @n, which goes out now, perhaps again; it is there since qp.made has passed it */
+	const uint8_t *(*payload)(struct fabric *f, struct qp *q, uint64_t n);
+	/* The expected packet has come.  NOT_YET: it is to come again (RNR) */
+	enum engine_verdict (*take)(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved */
+	void (*failed)(struct fabric *f, struct qp *q);
+	void (*release)(struct qp *q); /* the queue pair goes */
+};
+
 enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_OPCODES };
 enum wc_status { WC_SUCCESS = 0, WC_FLUSHED = 5, WC_REMOTE_ACCESS = 10, WC_RETRY = 12, WC_RNR_RETRY = 13 };
@@ -363,6 +388,8 @@ struct qp {
 	/* sender: packets are counted from 0, the PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
+	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
+	struct qp_engine *engine; /* or NULL */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	uint32_t send_wr_index; /* request that `send` belongs to */
@@ -689,6 +716,7 @@ void nic_netdev_readable(struct fabric *f, struct nic *n);
 void nic_netdev_resume(struct fabric *f, struct nic *n);
 void scale_up_arrive(struct fabric *f, struct frame *fr);
 ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
+ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes);
 
 /* nic_pressure.c */
 bool nic_rx_room(const struct fabric *f, const struct nic *n, uint32_t bytes);

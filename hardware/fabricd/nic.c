@@ -31,14 +31,17 @@ static ps_t transfer(uint32_t bytes, int64_t bps)
 /* pcie_write() - When @bytes that the NIC writes from now on are visible in memory */
 ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes)
 {
+	n->pcie_write_bytes += bytes;
 	ps_t start = n->pcie_rx_free > now ? n->pcie_rx_free : now;
 
 	n->pcie_rx_free = start + transfer(bytes, n->p.pcie_bps);
 	return n->pcie_rx_free + n->p.pcie_latency;
 }
 
-static ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
+/* pcie_read() - When @bytes that the NIC asks for now are there */
+ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
 {
+	n->pcie_read_bytes += bytes;
 	ps_t start = n->pcie_tx_free > now ? n->pcie_tx_free : now;
 
 	n->pcie_tx_free = start + transfer(bytes, n->p.pcie_bps);
@@ -105,7 +108,7 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		fr->credit = tx;
 		tx->used_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
-		ps_t t = scale_up ? f->clock.now : pcie_read(n, f->clock.now, payload);
+		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
 		n->tx_packets++;
 		n->tx_bytes += fr->len;

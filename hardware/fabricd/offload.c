@@ -28,6 +28,7 @@
 static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
 	[OFFLOAD_AGGREGATE] = &aggregate_ops,
 	[OFFLOAD_MULTICAST] = &multicast_ops,
+	[OFFLOAD_RING] = &ring_ops,
 };
 
 static bool same(const struct group *g, const struct group *o, const uint32_t *ranks)

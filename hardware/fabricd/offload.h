@@ -67,7 +67,7 @@ struct offload_ops {
 	void (*close)(struct fabric *f, struct group *g);
 };
 
-extern const struct offload_ops aggregate_ops, multicast_ops;
+extern const struct offload_ops aggregate_ops, multicast_ops, ring_ops;
 
 /* What a group is told by the controller, or NULL */
 static inline const json_t *group_granted(const struct group *g, const char *key)

@@ -274,7 +274,8 @@ const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t 
 	} engine[] = {
 		{"engine_reduce_bps", "engine_reduce_bps: from 0 to 1e14 (0: no limit)", 1e14, &p->engine_reduce_bps},
 		{"engine_packets_per_s", "engine_packets_per_s: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_packets_per_s},
-		{"engine_memory_bytes", "engine_memory_bytes: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_memory_bytes},
+		{"engine_memory_bytes", "engine_memory_bytes: from 0 to 1e12 (0: there is no engine)", 1e12, &p->engine_memory_bytes},
+		{"engine_prefetch_bytes", "engine_prefetch_bytes: from 0 to 1e12", 1e12, &p->engine_prefetch_bytes},
 	};
 
 	for (size_t i = 0; i < sizeof engine / sizeof engine[0]; i++)

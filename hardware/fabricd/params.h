@@ -74,8 +74,9 @@ struct nic_params {
 	int64_t pcie_bps;
 	ps_t pcie_latency, post, timeout, rnr_timeout, recv_delay;
 	uint64_t tx_buffer_bytes, rx_buffer_bytes, rx_xoff_bytes, rx_xon_bytes;
-	/* the reduction engine of an on-path SmartNIC; 0: no limit */
-	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes;
+	/* the reduction engine of an on-path SmartNIC: bits of one operand, packets, added or not (0: no limit); its memory
+	 * (0: there is no engine), and what it reads ahead of sending or adding */
+	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes, engine_prefetch_bytes;
 	uint32_t ack_every, retry, rnr_retry, reorder_packets;
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
 	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills; pauses without end */

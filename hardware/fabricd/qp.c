@@ -35,12 +35,15 @@ struct qp *qp_new(struct nic *n)
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;
 	q->cnp_sent = -PS_PER_S;
 	q->cc = &cc_none;
+	q->made = UINT64_MAX;
 	n->qps[n->qp_count++] = q;
 	return q;
 }
 
 void qp_release(struct qp *q)
 {
+	if (q->engine)
+		q->engine->ops->release(q);
 	free(q->sq.at);
 	free(q->rq.at);
 	reorder_release(q);

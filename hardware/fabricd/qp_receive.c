@@ -72,6 +72,13 @@ static void refuse_access(struct fabric *f, struct qp *q)
 	q->nak_sent = true;
 }
 
+static void answer_not_ready(struct fabric *f, struct qp *q)
+{
+	answer(f, q, AETH_RNR_NAK, q->expected, q->msn);
+	q->nak_sent = true;
+	reorder_drop(f, q);
+}
+
 /* Is the first packet of a message acceptable?  Sets up the message */
 static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
@@ -124,9 +131,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 		return false;
 	}
 	if (((first && send) || roce_has_imm(pkt->opcode)) && !q->generated && (uint32_t)q->usable == q->rq.head) {
-		answer(f, q, AETH_RNR_NAK, q->expected, q->msn);
-		q->nak_sent = true;
-		reorder_drop(f, q);
+		answer_not_ready(f, q);
 		return false;
 	}
 	if (first && !begin(f, q, pkt))
@@ -139,6 +144,23 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 	return true;
 }
 
+/* The expected packet is here, and an engine in the NIC takes it */
+static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	switch (q->engine->ops->take(f, q, pkt)) {
+	case ENGINE_NOT_YET: answer_not_ready(f, q); return false;
+	case ENGINE_REFUSED: refuse_access(f, q); return false;
+	case ENGINE_TAKEN: break;
+	}
+	q->nak_sent = false;
+	q->expected++;
+	if (roce_is_last(pkt->opcode))
+		q->msn = (q->msn + 1) & PSN_MASK;
+	if (pkt->ack_request)
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+	return true;
+}
+
 /* The expected packet is here
  * Return: whether it was taken
  */
@@ -146,6 +168,8 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
 	struct nic *n = q->nic;
 
+	if (q->engine)
+		return divert(f, q, pkt);
 	if (!acceptable(f, q, pkt))
 		return false;
 	q->in_message = true;

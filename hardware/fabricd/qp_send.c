@@ -20,6 +20,9 @@
  * again in between.  Congestion control (cc.h) may hold back the next packet by a
  * rate, then an event wakes the queue pair in time, or by a window.  Whoever may
  * send no more until it hears something asks for an acknowledgement.
+ *
+ * Packets of an engine (struct qp_engine) become available one by one, up to `made`,
+ * and stand in the NIC's memory until they are acknowledged.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +38,11 @@ static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, e
 {
 	if (q->generated) {
 		traffic_ended(f, q->generated, status != WC_SUCCESS);
+		return;
+	}
+	if (q->engine) {
+		if (status != WC_SUCCESS)
+			q->engine->ops->failed(f, q);
 		return;
 	}
 	if (!wr->signaled && status == WC_SUCCESS)
@@ -121,7 +129,8 @@ static bool has_work(const struct fabric *f, const struct qp *q)
 
 	if (q->state != QP_READY || f->clock.now < q->rnr_until)
 		return false;
-	return repeat_next(q, &n) || (q->send < q->next_packet && q->send - q->acked < WINDOW && window_open(q));
+	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
+	return repeat_next(q, &n) || (q->send < there && q->send - q->acked < WINDOW && window_open(q));
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *s)
@@ -193,12 +202,15 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
-static const uint8_t *payload_of(const struct qp *q, const struct send_wr *wr, uint64_t offset)
+static const uint8_t *payload_of(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
 {
+	uint64_t offset = (n - wr->first) * q->mtu;
 	const struct region *r;
 
 	if (q->generated)
 		return traffic_payload;
+	if (q->engine)
+		return q->engine->ops->payload(f, q, n);
 	r = wr->length ? worker_region(q->nic->worker, wr->lkey, wr->local, wr->length) : NULL;
 	return r ? r->base + wr->local + offset : NULL;
 }
@@ -216,7 +228,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	const struct send_wr *wr = SEND_WR(q, index);
 	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
 	bool last = i + 1 == wr->packets;
-	const uint8_t *payload = payload_of(q, wr, offset);
+	const uint8_t *payload = payload_of(f, q, wr, number);
 
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
@@ -266,7 +278,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	cc_sent(f, q, fr->len);
 	if (q->timer == PS_NEVER)
 		set_timer(f, q, f->clock.now + n->p.timeout);
-	return pkt.payload_bytes;
+	return q->engine ? IN_NIC : pkt.payload_bytes;
 }
 
 const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .held = pace};
@@ -303,6 +315,8 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		q->timer = PS_NEVER;
 	else
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
+	if (q->engine)
+		q->engine->ops->acked(f, q);
 }
 
 /* qp_fail() - The queue pair is broken: say so for every request that it still has */

@@ -191,7 +191,7 @@ static struct qp *usable_qp(struct worker *w, uint32_t number)
 {
 	struct qp *q = qp_find(w->nic, number);
 
-	return q && q->state != QP_CONNECTING && !q->generated ? q : NULL;
+	return q && q->state != QP_CONNECTING && !q->generated && !q->engine ? q : NULL;
 }
 
 static const char *post_offload(struct message *m)

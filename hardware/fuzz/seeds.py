@@ -220,7 +220,12 @@ def multicast_seeds() -> Iterator[bytes]:
             yield bytes([setting]) + arms + bytes([28]) + starts + came + arms + came
             yield bytes([setting]) + came + arms + starts + bytes([28] * 12)
     for flags in (1, 2, 4, 8, 16, 32, 64, 128):
-        yield bytes([0]) + bytes([1, 1, 0, 0, 0, 100, 1, 0, 28]) + bytes([2, 1, 64, 0, flags, 1, 2, 3, 4]) * 3 + bytes([28])
+        yield (
+            bytes([0])
+            + bytes([1, 1, 0, 0, 0, 100, 1, 0, 28])
+            + bytes([2, 1, 64, 0, flags, 1, 2, 3, 4]) * 3
+            + bytes([28])
+        )
 
 
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {

@@ -38,7 +38,7 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
         elif step.kind == "load":
             problems = _load(step.load, ranks)
         else:
-            problems = chain(_collective(step, ranks), _complexes(step, fabric))
+            problems = chain(_collective(step, fabric), _complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
     for i, injection in enumerate(experiment.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
@@ -78,12 +78,12 @@ def _load(load: Load, ranks: int) -> Iterator[Found]:
         yield ("load",), f"{load.pattern} needs more ranks than that", f"this fabric has ranks 0 to {ranks - 1}"
 
 
-def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
+def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.collective not in known.collectives():
         yield ("collective",), *unknown("collective", step.collective, known.collectives())
         return
-    if step.algorithm not in known.algorithms(step.collective):
-        what, hint = unknown("algorithm", step.algorithm, known.algorithms(step.collective))
+    if step.algorithm not in known.choices(step.collective):
+        what, hint = unknown("algorithm", step.algorithm, known.choices(step.collective))
         yield ("algorithm",), f"{what} of {step.collective}", hint
         return
     entry = known.collective(step.collective, step.algorithm)
@@ -91,15 +91,23 @@ def _collective(step: CollectiveStep, ranks: int) -> Iterator[Found]:
         yield ("op",), f"{step.collective} combines nothing", "leave op out"
     elif step.op is not None and step.op not in entry.ops:
         yield ("op",), *unknown("op", step.op, entry.ops)
+    heeded = known.extra(step.collective, step.algorithm)
     for key in known.extras():
-        if key not in entry.extra and getattr(step, key) is not None:
+        if key not in heeded and getattr(step, key) is not None:
             what = f"{step.collective} by {step.algorithm} has no {key}"
-            yield (key,), what, f"leave {key} out; it has {', '.join(entry.parameters)}"
+            its = dict.fromkeys((*entry.parameters, *heeded))
+            yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
     if step.dtype not in entry.dtypes:
         yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:
-        yield from _sizes(step.sizes, step.dtype)
-    yield from _ranks(step, entry, ranks)
+        yield from _sizes(step.sizes, step.dtype, entry)
+    if step.chunk is not None and (least := max(step.sizes, default=0) // known.most_pieces()) > step.chunk:
+        yield ("chunk",), f"a vector in more than {known.most_pieces()} pieces", f"for its sizes {least}B at least"
+    ranks = fabric.ranks
+    problems = list(_ranks(step, entry, ranks))
+    yield from problems
+    if not problems:
+        yield from _group(step, entry, fabric)
 
 
 def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
@@ -113,10 +121,24 @@ def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 
-def _sizes(sizes: list[int], dtype: str) -> Iterator[Found]:
+def _group(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+    """Whether the ranks have the shape that the algorithm needs."""
+    taking_part = fabric.ranks if step.ranks is None else len(step.ranks)
+    if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
+        what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
+        yield ("senders",), what, f"1 to {taking_part - 1}"
+    if step.algorithm == entry.algorithm and (problem := known.misshapen(entry, step.ranks, fabric)):
+        yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
+
+
+def _sizes(sizes: list[int], dtype: str, entry: Collective) -> Iterator[Found]:
     width = known.width(dtype)
+    if not sizes:
+        yield ("sizes",), f"{entry.name} needs a size", "sizes: [1MiB]"
     for i, size in enumerate(sizes):
-        if size == 0 or size % width:
+        if not entry.sized and size:
+            yield ("sizes", i), f"a {entry.name} moves no data", "leave sizes out"
+        elif entry.sized and (size == 0 or size % width):
             what = f"{format_size(size)} is not a whole number of {dtype} elements, at least one"
             yield ("sizes", i), what, f"a multiple of {width} bytes"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from testbed import units
 from testbed.spec.types import fault, unknown
@@ -54,8 +54,8 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
     return {**schema, "description": kind.summary}
 
 
-def asks_for_accelerators(value: Any) -> bool:
-    """Whether an experiment's workload, as written, has an algorithm that adds up in switches."""
+def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
+    """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
     steps = value.get("workload") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return False
@@ -65,7 +65,7 @@ def asks_for_accelerators(value: Any) -> bool:
         and isinstance(a, str)
         and c in collectives()
         and a in algorithms(c)
-        and collective(c, a).accelerators
+        and getattr(collective(c, a), what)
         for c, a in named
     )
 
@@ -96,11 +96,38 @@ def algorithms(collective: str) -> list[str]:
     return list(algorithms(collective))
 
 
-def collective(name: str, algorithm: str) -> Collective:
-    """What is known of a known collective and algorithm."""
-    from workloads.registry import find
+def choices(collective: str) -> list[str]:
+    """What may stand as the algorithm of a known collective: `auto`, too, where there is something to choose from."""
+    from workloads.registry import AUTO, COLLECTIVES
 
-    return find(name, algorithm)
+    open_to_choice = any(e.schedule for (name, _), e in COLLECTIVES.items() if name == collective)
+    return [*algorithms(collective), *([AUTO] if open_to_choice else [])]
+
+
+def collective(name: str, algorithm: str) -> Collective:
+    """What is known of a known collective and algorithm, or of what all have in common that `auto` chooses from."""
+    from workloads.registry import any_of
+
+    return any_of(name, algorithm)
+
+
+def extra(name: str, algorithm: str) -> tuple[str, ...]:
+    """The keys of a step that not every collective heeds, and this one does."""
+    from workloads.registry import extra
+
+    return extra(name, algorithm)
+
+
+def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
+    """What keeps these ranks (None: all) from carrying out an algorithm that needs a grid, and what would not."""
+    from testbed.layout import group
+    from topologies.grid import NoGrid
+
+    try:
+        group(entry, ranks, fabric)
+    except NoGrid as error:
+        return error.what, error.hint
+    return None
 
 
 def extras() -> list[str]:
@@ -111,7 +138,9 @@ def extras() -> list[str]:
 
 
 def every_algorithm() -> list[str]:
-    return list(dict.fromkeys(a for c in collectives() for a in algorithms(c)))
+    from workloads.registry import AUTO
+
+    return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
 
 
 def ops() -> list[str]:
@@ -124,6 +153,13 @@ def dtypes() -> list[str]:
     from workloads.registry import DTYPES
 
     return list(DTYPES)
+
+
+def most_pieces() -> int:
+    """That a vector may be cut into."""
+    from workloads.registry import MOST_PIECES
+
+    return MOST_PIECES
 
 
 def width(dtype: str) -> int:

@@ -228,7 +228,8 @@ class Nic(Model):
     pfc: bool = Field(default=True, description="send pauses when the receive buffer fills, and heed them")
     kind: Literal["plain", "on_path", "off_path"] = Field(
         default="plain",
-        description="what the NIC can do besides: add up in its pipeline, or run programs behind a bridge",
+        description="what the NIC can do besides: add up in its pipeline, or run programs behind a bridge "
+        "(left out: on_path if the workload has an algorithm that adds up in NICs)",
     )
     profile: str | None = Field(
         default=None,
@@ -467,13 +468,24 @@ class Experiment(Model):
     @model_validator(mode="before")
     @classmethod
     def _accelerators_where_asked_for(cls, value: Any) -> Any:
-        if not known.asks_for_accelerators(value):
+        if not known.asks_for(value, "accelerators"):
             return value
         fabric = value.get("fabric")
         switch = fabric.get("switch", {}) if isinstance(fabric, dict) else None
         if not isinstance(switch, dict) or "accelerator" in switch:
             return value
         return {**value, "fabric": {**fabric, "switch": {**switch, "accelerator": {}}}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _engines_where_asked_for(cls, value: Any) -> Any:
+        if not known.asks_for(value, "engines"):
+            return value
+        fabric = value.get("fabric")
+        nic = fabric.get("nic", {}) if isinstance(fabric, dict) else None
+        if not isinstance(nic, dict) or "kind" in nic:
+            return value
+        return {**value, "fabric": {**fabric, "nic": {**nic, "kind": "on_path"}}}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

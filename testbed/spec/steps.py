@@ -19,11 +19,13 @@ class CollectiveStep(Model):
     collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
     algorithm: str = Field(
         default_factory=str,
-        description="how they do it (the first that the collective has)",
+        description="how they do it (the first that the collective has); `auto`: the fastest by its closed form",
         json_schema_extra=names(known.every_algorithm),
     )
     sizes: list[BufferSize] = Field(
-        min_length=1, max_length=1000, description="each is measured: bytes in the sense of nccl-tests (see below)"
+        default_factory=list,
+        max_length=1000,
+        description="each is measured: bytes in the sense of nccl-tests (see below; a barrier has none)",
     )
     dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
     op: str | None = Field(
@@ -36,6 +38,19 @@ class CollectiveStep(Model):
     ranks: list[int] | None = Field(
         default=None,
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
+    )
+    chunk: BufferSize | None = Field(
+        default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
+    )
+    senders: int | None = Field(
+        default=None, ge=1, description="m2n, n2m: how many of the ranks send, the first ones (null: half)"
+    )
+    skew: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="all_to_all_v, m2n, n2m: how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
     )
 
     density: float | None = Field(
@@ -83,10 +98,12 @@ class CollectiveStep(Model):
         if not isinstance(value, dict) or value.get("collective") not in known.collectives():
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
-        if filled["algorithm"] in known.algorithms(value["collective"]):
+        if filled["algorithm"] in known.choices(value["collective"]):
             entry = known.collective(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
             filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
+            if not entry.sized:
+                filled.setdefault("sizes", ["0B"])
         return filled
 
 

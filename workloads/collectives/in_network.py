@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workloads import data, wire
-from workloads.collectives import ring
-from workloads.context import Context
+from workloads.context import Context, Part
 from workloads.registry import Collective, find
 from workloads.verbs import FabricError
 
@@ -38,14 +37,14 @@ class AllReduce:
         args = (plan["slots"], plan["elements"], round(plan["timeout_ns"] * 1000), plan["retry"], convert)
         self.group = self.device.group(wire.AGGREGATE, tag, ranks, args)
         self.fallback = self.group.refused
-        self._ring: ring.AllReduce | None = None
+        self._ring: Part | None = None
         if self.fallback:
             self._fall_back()
 
-    def _fall_back(self) -> ring.AllReduce:
+    def _fall_back(self) -> Part:
         if self._ring is None:
             entry = find("all_reduce", "ring")
-            self._ring = ring.AllReduce(self.context, entry, self.ranks, self.dtype, self.op, self.tag)
+            self._ring = entry.load()(self.context, entry, self.ranks, self.dtype, self.op, self.tag)
         return self._ring
 
     def prepare(self, size_bytes: int, variant: int) -> None:

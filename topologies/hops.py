@@ -1,0 +1,81 @@
+"""Which cables messages between ranks take, and which share of them each, on a healthy fabric.
+
+As the controller routes: dimension order on torus and ring, elsewhere all shortest paths, evenly (what ECMP's hash does
+on average).  A hop is the set of cables that one step of the way may take.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from topologies.fabric import Fabric
+
+Hop = dict[tuple[str, str], float]  # (from, to) -> share of the messages
+
+
+class Hops:
+    """The ways between the ranks of a fabric."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._neighbours: dict[str, list[str]] = {}
+        for cable in fabric.cables:
+            self._neighbours.setdefault(cable.a.node, []).append(cable.b.node)
+            self._neighbours.setdefault(cable.b.node, []).append(cable.a.node)
+        self._distances: dict[str, dict[str, int]] = {}
+        self._domain = {fabric.nic_by_name[name].rank: k for k, d in enumerate(fabric.scale_up) for name in d}
+        self._known: dict[tuple[int, int], list[Hop]] = {}
+
+    def in_scale_up(self, a: int, b: int) -> bool:
+        """Whether two ranks share a scale-up domain."""
+        return self._domain.get(a, -1) == self._domain.get(b, -2)
+
+    def between(self, a: int, b: int) -> list[Hop]:
+        """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last."""
+        if (a, b) not in self._known:
+            nics = self._fabric.nics
+            walk = self._grid if self._fabric.kind in ("torus", "ring") else self._shortest
+            self._known[a, b] = list(walk(nics[a].name, nics[b].name))
+        return self._known[a, b]
+
+    def _shortest(self, a: str, b: str) -> Iterator[Hop]:
+        distance = self._distance_to(b)
+        here = {a: 1.0}
+        while b not in here:
+            hop: Hop = {}
+            there: dict[str, float] = {}
+            for node, share in here.items():
+                nearer = [n for n in self._neighbours[node] if distance.get(n, -1) == distance[node] - 1]
+                for n in nearer:
+                    hop[node, n] = hop.get((node, n), 0.0) + share / len(nearer)
+                    there[n] = there.get(n, 0.0) + share / len(nearer)
+            yield hop
+            here = there
+
+    def _distance_to(self, b: str) -> dict[str, int]:
+        if b not in self._distances:
+            distance, queue = {b: 0}, deque([b])
+            while queue:
+                node = queue.popleft()
+                for n in self._neighbours[node]:
+                    if n not in distance:
+                        distance[n] = distance[node] + 1
+                        queue.append(n)
+            self._distances[b] = distance
+        return self._distances[b]
+
+    def _grid(self, a: str, b: str) -> Iterator[Hop]:
+        """The lowest dimension first, each the shorter way round (upwards, where both are as long)."""
+        switches = self._fabric.switch_by_name
+        at, end = switches[self._neighbours[a][0]], switches[self._neighbours[b][0]]
+        by_place = {s.place: s for s in self._fabric.switches}
+        dims = self._fabric.params.get("dims") or [len(self._fabric.switches)]
+        yield {(a, at.name): 1.0}
+        for dim, n in enumerate(dims):
+            while at.place[dim] != end.place[dim]:
+                step = 1 if (end.place[dim] - at.place[dim]) % n <= n // 2 else -1
+                place = (*at.place[:dim], (at.place[dim] + step) % n, *at.place[dim + 1 :])
+                yield {(at.name, by_place[place].name): 1.0}
+                at = by_place[place]
+        yield {(at.name, b): 1.0}

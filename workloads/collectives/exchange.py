@@ -1,0 +1,155 @@
+"""What moves without being reduced: all-to-all, scatter, gather, Bruck's all-gather, barrier, send and receive."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from workloads.collectives.schedule import OUTPUT, Copy, Lane, Program, Recv, Send, Shape, Span, Step, spans
+from workloads.collectives.trees import binomial, collecting
+
+
+def parts(shape: Shape, index: int) -> list[Span]:
+    """What rank `index`'s vector holds for each rank."""
+    if not shape.counts:
+        return spans(shape.count, shape.ranks)
+    edges = [0, *accumulate(shape.counts[index])]
+    return [Span(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def landings(shape: Shape, index: int) -> list[Span]:
+    """Where in rank `index`'s output lies what comes from each rank: in rank order, without gaps."""
+    if shape.counts:
+        lengths = [row[index] for row in shape.counts]
+    else:
+        part = spans(shape.count, shape.ranks)[index]
+        lengths = [part.stop - part.start] * shape.ranks
+    edges = [0, *accumulate(lengths)]
+    return [Span(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def _all_to_all(shape: Shape, index: int, *, paced: bool) -> Program:
+    """In round k to the rank k on, from the rank k back."""
+    n = shape.ranks
+    ours, theirs = parts(shape, index), landings(shape, index)
+    sends = [Send((index + k) % n, *ours[(index + k) % n]) for k in range(1, n)]
+    receives = [Recv((index - k) % n, *theirs[(index - k) % n], into=OUTPUT) for k in range(1, n)]
+    steps: list[Step] = [Copy(*ours[index], theirs[index].start)]
+    if not paced:
+        return [Lane([*steps, *sends, *receives])]
+    for send, receive in zip(sends, receives, strict=True):
+        steps += [send, receive]
+    return [Lane(steps, 1)]
+
+
+def pairwise_all_to_all(shape: Shape, index: int) -> Program:
+    """One round after the other: a rank goes on when it has received, and what it sent is acknowledged."""
+    return _all_to_all(shape, index, paced=True)
+
+
+def spread_all_to_all(shape: Shape, index: int) -> Program:
+    """All at once."""
+    return _all_to_all(shape, index, paced=False)
+
+
+def m_to_n(shape: Shape, index: int) -> Program:
+    """Each of the first `senders` ranks to each of the others, all at once, whoever is ready."""
+    ours, theirs = parts(shape, index), landings(shape, index)
+    first, n = shape.senders, shape.ranks
+    if index < first:  # each begins with another receiver
+        receivers = n - first
+        order = [first + (index + k) % receivers for k in range(receivers)]
+        return [Lane([Send(peer, *ours[peer]) for peer in order])]
+    return [Lane([Recv(peer, *theirs[peer], into=OUTPUT) for peer in range(first)])]
+
+
+def linear_scatter(shape: Shape, index: int) -> Program:
+    """The root sends each rank its chunk."""
+    chunks = spans(shape.count, shape.ranks)
+    if index:
+        return [Lane([Recv(0, *chunks[index])])]
+    return [Lane([Send(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
+
+
+def linear_gather(shape: Shape, index: int) -> Program:
+    """Each rank sends the root its chunk."""
+    chunks = spans(shape.count, shape.ranks)
+    if index:
+        return [Lane([Send(0, *chunks[index])])]
+    return [Lane([Recv(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
+
+
+def below(shape: Shape, rank: int) -> Span:
+    """The chunks of `rank` and all under it in the binomial tree, which lie side by side."""
+    chunks = spans(shape.count, shape.ranks)
+    under = rank & -rank if rank else shape.ranks
+    return Span(chunks[rank].start, chunks[min(rank + under, shape.ranks) - 1].stop)
+
+
+def binomial_scatter(shape: Shape, index: int) -> Program:
+    """Each gives its child the chunks of all that are under it, the largest part first."""
+    node = binomial(index, shape.ranks)
+    steps: list[Step] = [] if node.parent is None else [Recv(node.parent, *below(shape, index))]
+    steps += [Send(child, *below(shape, child)) for child in node.children]
+    return [Lane(steps, 1)]
+
+
+def binomial_gather(shape: Shape, index: int) -> Program:
+    """Each collects the chunks of all that are under it, then hands them up."""
+    node = binomial(index, shape.ranks)
+    return [Lane(collecting(node, index, shape.ranks, lambda rank: below(shape, rank), reduce=False))]
+
+
+def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
+    """Van de Geijn's broadcast: a binomial scatter, then a ring all-gather of the chunks."""
+    from workloads.collectives import ring
+
+    n = shape.ranks
+    (scatter,) = binomial_scatter(shape, index)
+    hops = ring.around(ring.gathering(n, index), spans(shape.count, n), (index - 1) % n, (index + 1) % n, None, 1)
+    return [Lane([*scatter.steps, *hops], 1)]
+
+
+def bruck_all_gather(shape: Shape, index: int) -> Program:
+    """Bruck et al. 1997: in round k the 2^k chunks from ours on go 2^k ranks back; ceil(log2 n) rounds for any n."""
+    n = shape.ranks
+    chunks = spans(shape.count, n)
+    steps: list[Step] = []
+    distance = 1
+    while distance < n:
+        many = min(distance, n - distance)
+        steps += [Send((index - distance) % n, *run) for run in _cyclic(chunks, index, many)]
+        steps += [Recv((index + distance) % n, *run) for run in _cyclic(chunks, (index + distance) % n, many)]
+        distance *= 2
+    return [Lane(steps)]
+
+
+def _cyclic(chunks: list[Span], first: int, many: int) -> list[Span]:
+    """`many` chunks from `first` on, going round: one run of elements, or two."""
+    last = first + many
+    if last <= len(chunks):
+        return [Span(chunks[first].start, chunks[last - 1].stop)]
+    return [Span(chunks[first].start, chunks[-1].stop), Span(0, chunks[last - len(chunks) - 1].stop)]
+
+
+def dissemination_barrier(shape: Shape, index: int) -> Program:
+    """Hensgen, Finkel, Manber 1988: in round k an empty message goes 2^k ranks on; ceil(log2 n) rounds."""
+    n = shape.ranks
+    steps: list[Step] = []
+    distance = 1
+    while distance < n:
+        steps += [Send((index + distance) % n, 0, 0), Recv((index - distance) % n, 0, 0)]
+        distance *= 2
+    return [Lane(steps)]
+
+
+def pair_send_recv(shape: Shape, index: int) -> Program:
+    """The first rank sends, the second receives."""
+    if index:
+        return [Lane([Recv(0, 0, shape.count, into=OUTPUT)])]
+    return [Lane([Send(1, 0, shape.count)])]
+
+
+def shift_send_recv(shape: Shape, index: int) -> Program:
+    """As nccl-tests' sendrecv: everybody sends to the next rank and receives from the one before."""
+    n = shape.ranks
+    return [Lane([Send((index + 1) % n, 0, shape.count), Recv((index - 1) % n, 0, shape.count, into=OUTPUT)])]

@@ -1,0 +1,142 @@
+"""What a schedule is: who sends which piece to whom, in which order, as pure data.
+
+A rank's *program* is a few lanes.  A lane is what MSCCL calls a thread block: it does its steps in order, waits where
+it must receive, and never where it sends.  Lanes of one rank run side by side.
+Everything follows from a `Shape`, which all ranks know, and a rank's index, so that every rank can work out where
+another one wants what it sends it: nothing but memory keys goes over the wire beforehand.
+
+Ranks are indices into their group here; positions are elements of the vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+VECTOR, STAGING, OUTPUT = range(3)
+"""Memory of a rank: what it has, what has come and is not yet reduced, and the result where that has its own place."""
+
+
+class Send(NamedTuple):
+    """Elements `start` to `stop` of our vector go to `peer`, wherever its matching Recv wants them."""
+
+    peer: int
+    start: int
+    stop: int
+    channel: int = 0
+
+
+class Recv(NamedTuple):
+    """Wait for the next message from `peer` on `channel`: the elements `start` to `stop` of our vector (or `into`).
+
+    To `reduce` they are combined with what stands there; otherwise they have arrived in their place.
+    """
+
+    peer: int
+    start: int
+    stop: int
+    reduce: bool = False
+    channel: int = 0
+    into: int = VECTOR
+
+
+class Copy(NamedTuple):
+    """Elements `start` to `stop` of our vector are copied to `to` in our output, at no cost in time."""
+
+    start: int
+    stop: int
+    to: int
+
+
+Step = Send | Recv | Copy
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Steps in order; at most `window` of its messages (`per_peer`: to each peer) are under way at a time.
+
+    None: all that there are.  What must wait goes out in order.
+    """
+
+    steps: Sequence[Step]
+    window: int | None = None
+    per_peer: bool = False
+
+
+Program = Sequence[Lane]
+
+WINDOW = 8
+"""Messages of a pipelined lane that are under way at a time: as many as NCCL has slots (NCCL_STEPS)."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a schedule depends on, the same for all ranks of a group."""
+
+    ranks: int
+    count: int  # elements of the vector, in the sense of nccl-tests
+    chunk: int | None = None  # elements of a piece, at most; None: whole messages
+    dims: tuple[int, ...] = ()  # of the grid that the group's ranks are in, row by row
+    senders: int = 0  # how many of the ranks send: the first ones
+    counts: tuple[tuple[int, ...], ...] = ()  # [from][to]: elements, where they are unequal
+
+    def length(self, index: int) -> int:
+        """Elements of rank `index`'s vector."""
+        return sum(self.counts[index]) if self.counts else self.count
+
+    @property
+    def window(self) -> int | None:
+        return None if self.chunk is None else WINDOW
+
+
+Schedule = Callable[[Shape, int], Program]
+
+
+class Span(NamedTuple):
+    """Elements from `start` to before `stop`."""
+
+    start: int
+    stop: int
+
+
+def spans(count: int, parts: int, start: int = 0) -> list[Span]:
+    """`count` elements from `start` on in `parts` spans, longest first; lengths differ by one at most, and may be 0."""
+    each, more = divmod(count, parts)
+    edges = [start + each * i + min(i, more) for i in range(parts + 1)]
+    return [Span(a, b) for a, b in pairwise(edges)]
+
+
+def pieces(start: int, stop: int, chunk: int | None) -> list[Span]:
+    """A span in pieces of at most `chunk` elements, equal but for one element; one piece at least, be it empty."""
+    count = stop - start
+    return spans(count, max(1, -(-count // chunk)) if chunk else 1, start)
+
+
+class Place(NamedTuple):
+    """Where a message is written: region and element."""
+
+    region: int
+    element: int
+
+
+def places(program: Program) -> tuple[dict[tuple[int, int], list[Place]], int]:
+    """Where each message lands, in order, by (peer, channel); and how many elements of staging that takes.
+
+    What is to be reduced has a place of its own in the staging memory, so that no sender need wait for it to be free.
+    """
+    wanted: dict[tuple[int, int], list[Place]] = {}
+    staged = 0
+    for step in steps(program):
+        if isinstance(step, Recv):
+            place = Place(STAGING, staged) if step.reduce else Place(step.into, step.start)
+            wanted.setdefault((step.peer, step.channel), []).append(place)
+            staged += step.reduce * (step.stop - step.start)
+    return wanted, staged
+
+
+def steps(program: Program) -> Iterator[Step]:
+    """All steps of a program, lane by lane."""
+    for lane in program:
+        yield from lane.steps

@@ -1,0 +1,35 @@
+"""From a step of the plan to the shape that its schedule depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workloads.collectives.schedule import Shape
+from workloads.collectives.uneven import uneven
+from workloads.registry import MOST_PIECES, Collective
+
+
+def shape_of(
+    entry: Collective, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int
+) -> Shape:
+    """The shape of a collective of `size_bytes` in elements of `width` bytes.
+
+    `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders` and `skew`, where the algorithm heeds them.
+    """
+    count = size_bytes // width
+    chunk = options.get("chunk") if "chunk" in entry.extra else None
+    if chunk is None and entry.chunk_bytes:
+        chunk = max(entry.chunk_bytes, size_bytes // MOST_PIECES)
+    senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
+    counts: tuple[tuple[int, ...], ...] = ()
+    if "skew" in entry.extra:
+        counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.transposed)
+    return Shape(
+        ranks=ranks,
+        count=count,
+        chunk=max(1, chunk // width) if chunk else None,
+        dims=tuple(options.get("dims") or ()),
+        senders=senders,
+        counts=counts,
+    )

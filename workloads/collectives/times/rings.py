@@ -1,0 +1,64 @@
+"""Rings, one or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from workloads.closed_form import ring_over_ns
+from workloads.collectives.times.case import Case, Round, piped, rounds
+
+
+def _hops(case: Case, reduces: Sequence[bool], parallel: int = 1) -> float:
+    """A ring of equal hops, each in pieces; `parallel` rings side by side are as many pieces."""
+    chunk = case.share(case.n)
+    if parallel == 1 and case.chunk is None:
+        paths = case.ways.paths(case.shift(1))
+        if len(set(paths)) > 1:
+            return ring_over_ns(reduces, chunk, paths, case.costs)
+        return rounds(case, [Round(chunk, case.shift(1), reduce) for reduce in reduces])
+    count, piece = case.pieces(case.share(parallel, chunk))
+    return piped(case, [(parallel * count, piece, case.shift(1), reduce) for reduce in reduces], parallel)
+
+
+def ring_all_reduce(case: Case) -> float:
+    return _hops(case, [True] * (case.n - 1) + [False] * (case.n - 1))
+
+
+def ring_reduce_scatter(case: Case) -> float:
+    return _hops(case, [True] * (case.n - 1))
+
+
+def ring_all_gather(case: Case) -> float:
+    return _hops(case, [False] * (case.n - 1))
+
+
+def bidirectional_all_reduce(case: Case) -> float:
+    """Two rings of half the bytes: while one's piece is on the line, the other's is reduced."""
+    return _hops(case, [True] * (case.n - 1) + [False] * (case.n - 1), parallel=2)
+
+
+def _grid(case: Case, order: Sequence[int]) -> float:
+    dims = case.shape.dims
+    down: list[Round] = []
+    back: list[Round] = []
+    size = case.size
+    for dim in order:
+        n, stride = dims[dim], prod(dims[dim + 1 :])
+        size = case.share(n, size)
+        pairs = [(i, i + ((i // stride + 1) % n - i // stride % n) * stride) for i in range(case.n)]
+        down += [Round(size, pairs, True)] * (n - 1)
+        back = [Round(size, pairs, False)] * (n - 1) + back
+    if case.chunk is None:
+        return rounds(case, down + back)
+    return piped(case, [(*case.pieces(r.nbytes), r.pairs, r.reduce) for r in down + back])
+
+
+def torus_all_reduce(case: Case) -> float:
+    """Sum over dimensions of the rings' times, each over what the dimension before has left."""
+    return _grid(case, range(len(case.shape.dims)))
+
+
+def hierarchical_all_reduce(case: Case) -> float:
+    """The same with the scale-up domain first."""
+    return _grid(case, list(reversed(range(len(case.shape.dims)))))

@@ -1,0 +1,146 @@
+"""Trees: double binary tree all-reduce, binomial broadcast and reduce, pipelined chains.
+
+The double binary tree is two trees over all ranks, each for half of the vector, such that a rank that has children in
+one is a leaf in the other (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and
+scan, 2009; NCCL 2.4).  Every piece goes up to the root, reduced on its way, and down again, while others follow: each
+rank sends and receives the vector twice at most, whatever the number of ranks, and the way is only 2 log2 n hops long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
+
+
+@dataclass(frozen=True)
+class Node:
+    """A rank's place in a tree."""
+
+    parent: int | None
+    children: tuple[int, ...]
+
+
+def _binary_parent(rank: int, ranks: int) -> int | None:
+    """The tree in which every odd rank is a leaf: rank 0 on top, the others in order below the largest power of two."""
+    if rank == 0:
+        return None
+    bit = rank & -rank
+    above = (rank ^ bit) | (bit << 1)
+    return above if above < ranks else rank ^ bit
+
+
+def binary(index: int, ranks: int, *, second: bool) -> Node:
+    """Rank `index` in the first or second tree: the second is the first mirrored, or shifted where n is odd."""
+
+    def there(rank: int) -> int:  # to the place in the first tree
+        if not second:
+            return rank
+        return ranks - 1 - rank if ranks % 2 == 0 else (rank - 1) % ranks
+
+    def back(place: int) -> int:
+        if not second:
+            return place
+        return ranks - 1 - place if ranks % 2 == 0 else (place + 1) % ranks
+
+    above = _binary_parent(there(index), ranks)
+    below = tuple(back(p) for p in range(ranks) if _binary_parent(p, ranks) == there(index))
+    return Node(None if above is None else back(above), below)
+
+
+def double_binary_all_reduce(shape: Shape, index: int) -> Program:
+    """Channels 0 and 1 lead up and down the first tree, 2 and 3 the second; only at the top a piece turns round."""
+    lanes = []
+    for tree, half in enumerate(spans(shape.count, 2)):
+        node = binary(index, shape.ranks, second=tree == 1)
+        up, down = 2 * tree, 2 * tree + 1
+        cut = pieces(*half, shape.chunk)
+        rising: list[Step] = []
+        falling: list[Step] = []
+        for piece in cut:
+            rising += [Recv(child, *piece, True, up) for child in node.children]
+            turned = [Send(child, *piece, down) for child in node.children]
+            if node.parent is None:
+                rising += turned
+            else:
+                rising.append(Send(node.parent, *piece, up))
+                falling += [Recv(node.parent, *piece, False, down), *turned]
+        lanes += [Lane(steps, shape.window, per_peer=True) for steps in (rising, falling)]
+    return lanes
+
+
+def binomial(index: int, ranks: int) -> Node:
+    """The tree below rank 0 in which a rank's children are 1, 2, 4, .. ranks on, the farthest (with the most) first."""
+    lowest = index & -index if index else 1 << (ranks - 1).bit_length()
+    children = [index + (1 << k) for k in reversed(range(lowest.bit_length() - 1))]
+    return Node(index & (index - 1) if index else None, tuple(c for c in children if c < ranks))
+
+
+def chain(index: int, ranks: int) -> Node:
+    """Rank 0 first, each the parent of the next."""
+    return Node(index - 1 if index else None, (index + 1,) if index + 1 < ranks else ())
+
+
+def _down(node: Node, cut: Sequence[Span]) -> list[Step]:
+    steps: list[Step] = []
+    for piece in cut:
+        if node.parent is not None:
+            steps.append(Recv(node.parent, *piece))
+        steps += [Send(child, *piece) for child in node.children]
+    return steps
+
+
+def early(index: int, ranks: int) -> bool:
+    """Whether a rank of the binomial tree, for want of some that a full one has below it, is ready before its turn.
+
+    Its message would meet that of its sibling before it at their parent's cable: an empty message asks for it.
+    """
+    return index > 0 and index + (index & -index) > ranks
+
+
+def _up(node: Node, cut: Sequence[Span]) -> list[Step]:
+    steps: list[Step] = []
+    for piece in cut:
+        steps += [Recv(child, *piece, reduce=True) for child in reversed(node.children)]
+        if node.parent is not None:
+            steps.append(Send(node.parent, *piece))
+    return steps
+
+
+def _cut(shape: Shape) -> list[Span]:
+    return pieces(0, shape.count, shape.chunk)
+
+
+def binomial_broadcast(shape: Shape, index: int) -> Program:
+    """One message after the other: a child that can pass it on must not wait for its siblings to have it, too."""
+    return [Lane(_down(binomial(index, shape.ranks), _cut(shape)), shape.window or 1)]
+
+
+def collecting(node: Node, index: int, ranks: int, spans_of: Callable[[int], Span], *, reduce: bool) -> list[Step]:
+    """Whole messages up the binomial tree, of what `spans_of` a child says: one child after the other."""
+    steps: list[Step] = []
+    for child in reversed(node.children):
+        if early(child, ranks):
+            steps.append(Send(child, 0, 0))
+        steps.append(Recv(child, *spans_of(child), reduce))
+    if node.parent is not None:
+        if early(index, ranks):
+            steps.append(Recv(node.parent, 0, 0))
+        steps.append(Send(node.parent, *spans_of(index)))
+    return steps
+
+
+def binomial_reduce(shape: Shape, index: int) -> Program:
+    node = binomial(index, shape.ranks)
+    if shape.chunk is not None:
+        return [Lane(_up(node, _cut(shape)), shape.window)]
+    return [Lane(collecting(node, index, shape.ranks, lambda _: Span(0, shape.count), reduce=True))]
+
+
+def chain_broadcast(shape: Shape, index: int) -> Program:
+    return [Lane(_down(chain(index, shape.ranks), _cut(shape)), shape.window)]
+
+
+def chain_reduce(shape: Shape, index: int) -> Program:
+    return [Lane(_up(chain(index, shape.ranks), _cut(shape)), shape.window)]

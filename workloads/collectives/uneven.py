@@ -1,0 +1,60 @@
+"""Unequal counts for all-to-all-v, M2N and N2M: drawn from the seed, the same on every rank and machine.
+
+Each sender's elements are divided among the receivers by weights (1 - skew) / n + skew z: at a skew of 0 all equal, at
+1 by Zipf's law, 1/1, 1/2, 1/3, .. in an order of popularity that all senders share (hot experts), times a factor
+between 1/2 and 3/2 of each pair's own.  Only sums, products and quotients are taken: the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workloads.data import noise
+
+_POPULARITY, _PAIRS = 2**33, 2**34  # random streams
+
+
+def uneven(
+    ranks: int, count: int, skew: float, seed: int, senders: int = 0, transposed: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """[from][to]: how many elements; each sender's add up to `count`.
+
+    With `senders`, the first so many ranks send to the others only.  `transposed`: what is drawn for (a, b) goes from b
+    to a, so that each receiver's elements add up to `count`: the way back of the same draw.
+    """
+    if senders and transposed:
+        there = uneven(ranks, count, skew, seed, ranks - senders)
+        back = {(ranks - 1 - b, ranks - 1 - a): there[a][b] for a in range(ranks) for b in range(ranks)}
+        return tuple(tuple(back[a, b] for b in range(ranks)) for a in range(ranks))
+    receivers = list(range(senders, ranks))
+    popular = np.argsort(noise(seed, _POPULARITY)[: len(receivers)], kind="stable").tolist()
+    harmonic = sum(1 / (k + 1) for k in range(len(receivers)))
+    rows = []
+    for sender in range(ranks):
+        row = [0] * ranks
+        if not senders or sender < senders:
+            own = (noise(seed, _PAIRS + sender)[: len(receivers)] >> np.uint64(32)).tolist()
+            weights = [
+                (1 - skew) / len(receivers) + skew * (0.5 + own[k] / 2**32) / ((popular[k] + 1) * harmonic)
+                for k in range(len(receivers))
+            ]
+            for receiver, share in zip(receivers, _divided(count, weights), strict=True):
+                row[receiver] = share
+        rows.append(tuple(row))
+    return tuple(rows)
+
+
+def _divided(count: int, weights: Sequence[float]) -> list[int]:
+    """`count` in proportion to the weights, by largest remainder; of equal remainders the first ones."""
+    total = sum(weights)
+    exact = [count * w / total for w in weights]
+    shares = [int(x) for x in exact]
+    short = count - sum(shares)
+    by_remainder = sorted(range(len(weights)), key=lambda k: (shares[k] - exact[k], k))
+    for k in range(abs(short)):  # rounding may also have given away one too many
+        shares[by_remainder[k % len(weights)] if short > 0 else max(range(len(weights)), key=shares.__getitem__)] += (
+            1 if short > 0 else -1
+        )
+    return shares

@@ -1,0 +1,130 @@
+"""What messages between the ranks of a group share: the paths that formulas of collectives are computed over.
+
+Several messages at a time divide the rate of the cable that they have in common; each then sees a path with that share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+from topologies.hops import Hops
+from workloads.closed_form import Link, Path
+
+Pair = tuple[int, int]  # indices in the group: from, to
+
+
+class Ways(Protocol):
+    """How the ranks of a group reach each other."""
+
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        """What each of these messages sees when all are under way together."""
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        """What the slowest of them sees."""
+
+    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
+        """Of so many bytes from rank to rank, those that the busiest cable (in time) carries, and that cable."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every rank reaches every other over an equal path; only the ranks' own cables are shared."""
+
+    way: Path
+
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        out, into = _count(a for a, _ in pairs), _count(b for _, b in pairs)
+        return [_slowed(self.way, max(out[a], into[b])) for a, b in pairs]
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        return slowest(self.paths(pairs))
+
+    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
+        out: dict[int, float] = {}
+        into: dict[int, float] = {}
+        for (a, b), nbytes in traffic.items():
+            out[a] = out.get(a, 0.0) + nbytes
+            into[b] = into.get(b, 0.0) + nbytes
+        return max([*out.values(), *into.values()], default=0.0), self.way.links[0]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The ranks `ranks` of a fabric, as its controller routes.  `scale_up`: the link of a domain's GPUs."""
+
+    hops: Hops
+    ranks: Sequence[int]
+    cable: Link
+    switch_latency_ns: float
+    scale_up: Link | None = None
+
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        loads = self._loads(dict.fromkeys(pairs, 1.0))
+        return [self._path(pair, loads) for pair in pairs]
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        return slowest(self.paths(pairs))
+
+    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
+        loads = self._loads(traffic)
+        best = max(loads, key=lambda key: loads[key] / self._link(key).rate_bps, default=None)
+        return (loads[best], self._link(best)) if best else (0.0, self.cable)
+
+    def _link(self, key: tuple[str, str]) -> Link:
+        return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.cable
+
+    @cached_property
+    def _known(self) -> dict[Pair, list[dict[tuple[str, str], float]]]:
+        return {}
+
+    def _way(self, pair: Pair) -> list[dict[tuple[str, str], float]]:
+        if pair not in self._known:
+            a, b = self.ranks[pair[0]], self.ranks[pair[1]]
+            inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
+            self._known[pair] = [{(_OUT, str(a)): 1.0, (_INTO, str(b)): 1.0}] if inside else self.hops.between(a, b)
+        return self._known[pair]
+
+    def _loads(self, traffic: Mapping[Pair, float]) -> dict[tuple[str, str], float]:
+        loads: dict[tuple[str, str], float] = {}
+        for pair, amount in traffic.items():
+            for hop in self._way(pair):
+                for key, share in hop.items():
+                    loads[key] = loads.get(key, 0.0) + share * amount
+        return loads
+
+    def _path(self, pair: Pair, loads: Mapping[tuple[str, str], float]) -> Path:
+        way = self._way(pair)
+        links = tuple(
+            replace(link, rate_bps=link.rate_bps / max(1.0, *(loads[key] for key in hop)))
+            for hop in way
+            for link in [self._link(next(iter(hop)))]
+        )
+        inside = next(iter(way[0]))[0] == _OUT
+        return Path(links, (self.switch_latency_ns,) * (len(links) - 1), scale_up=inside)
+
+
+def slowest(paths: Sequence[Path]) -> Path:
+    """The path with the least rate; of several the one with the longest way."""
+    return max(paths, key=lambda p: (1 / min(link.rate_bps for link in p.links), p.constant_ns))
+
+
+_OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so
+
+
+def _count(values: Iterable[int]) -> dict[int, int]:
+    counted: dict[int, int] = {}
+    for value in values:
+        counted[value] = counted.get(value, 0) + 1
+    return counted
+
+
+def _slowed(path: Path, sharing: int) -> Path:
+    if sharing == 1:
+        return path
+    links = list(path.links)
+    for end in {0, len(links) - 1}:
+        links[end] = replace(links[end], rate_bps=links[end].rate_bps / sharing)
+    return replace(path, links=tuple(links))
