@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testbed import run as running
-from testbed.run import RunResult
 from testbed.errors import InputError
+from testbed.run import RunResult
 from testbed.spec import loads
 
 

@@ -120,6 +120,14 @@ def fill(out: NDArray[Any], period: NDArray[Any], start: int = 0, tick: Callable
         tick()
 
 
+def spoil(out: NDArray[Any], tick: Callable[[], None] = _nothing) -> None:
+    """Writes what is wrong as a result: all bits set, which is no number or -1."""
+    raw = out.view(np.uint8)
+    for at in range(0, len(raw), BLOCK_BYTES):
+        raw[at : at + BLOCK_BYTES] = 0xFF
+        tick()
+
+
 def count_wrong(
     result: NDArray[Any],
     period: NDArray[Any],

@@ -67,6 +67,7 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
+    shared_slots: bool = False  # in slots that jobs share, with a host as parameter server
     engines: bool = False  # adds up in NICs
     max_ranks: int | None = None  # None: any number
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
@@ -258,6 +259,21 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         extra=("slots", "timeout"),
         defaults={"timeout": "100us"},
         accelerators=True,
+    ),
+    Collective(
+        "all_reduce",
+        "in_network_best_effort",
+        "likewise in slots that jobs share; blocks that get none are added up by the first rank's host (ATP)",
+        "workloads.collectives.best_effort:AllReduce",
+        "workloads.collectives.best_effort_time:best_effort_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        dtypes=("float32", "float16", "int32"),
+        extra=("slots", "timeout"),
+        defaults={"timeout": "100us"},
+        accelerators=True,
+        shared_slots=True,
+        max_ranks=64,
     ),
     Collective(
         "all_reduce",
