@@ -59,7 +59,10 @@ def _grid(case: Case, order: Sequence[int]) -> float:
     phases += [[r._replace(reduce=False) for r in phase] for phase in reversed(phases)]
     if case.chunk is None:
         return rounds(case, [r for phase in phases for r in phase])
-    return sum(piped(case, [(*case.pieces(r.nbytes), r.pairs, r.reduce) for r in phase]) for phase in phases)
+    return sum(
+        piped(case, [(*case.pieces(r.nbytes), r.pairs, r.reduce) for r in phase], last=phase is phases[-1])
+        for phase in phases
+    )
 
 
 def torus_all_reduce(case: Case) -> float:
