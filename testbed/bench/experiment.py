@@ -149,7 +149,7 @@ def _step(
         "iterations": options.iterations,
         "warmup": max(options.warmup, options.check - options.iterations),
     }
-    if ranks < len(fabric.nics):
+    if ranks < fabric.ranks:
         order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)
         step["ranks"] = [rank for rank in order if rank < ranks]
     return step if root is None else {**step, "root": root}
