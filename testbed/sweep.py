@@ -1,7 +1,8 @@
 """A sweep: one experiment at many points, each with a fabric of its own.
 
 `sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
-several keys give every combination, the last key running fastest. A point that fails is a result, too.
+several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. A
+point that fails is a result, too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def points(experiment: Experiment) -> Iterator[Point]:
     for combination in product(*experiment.sweep.values()):
         values = dict(zip(keys, combination, strict=True))
         shown = "sweep: " + ", ".join(f"{k} = {v}" for k, v in values.items())
-        yield Point(values, changed(experiment, {"sweep": {}, **values}, shown))
+        each = {key.strip(): value for keys, value in values.items() for key in keys.split(",")}
+        yield Point(values, changed(experiment, {"sweep": {}, **each}, shown))
 
 
 def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress) -> tuple[Path, list[dict[str, Any]]]:

@@ -183,6 +183,22 @@ def test_checked_iterations_are_warm_up_where_the_timed_ones_do_not_do() -> None
     assert warmups == [0, 2, 4, 1]
 
 
+def test_settings_of_the_fabric_hold_before_the_steps_are_made() -> None:
+    settings = ["fabric.nic.kind=off_path", "workload.0.density=0.25", "fabric.cable.rate=100Gbps"]
+    made = experiment(Options("all_reduce", ["omniccl"], end="1M", ranks=4, settings=settings))
+    assert (made.fabric.nic.kind, made.fabric.cable.rate) == ("off_path", 10**11)
+    assert made.workload[0].density == 0.25  # type: ignore[union-attr]
+
+
+def test_a_root_comes_first_in_its_group() -> None:
+    made = experiment(Options("broadcast", ["multicast"], end="1K", ranks=4, root="2"))
+    assert made.workload[0].ranks == [2, 0, 1, 3]  # type: ignore[union-attr]
+    each = experiment(Options("broadcast", ["multicast"], end="1K", ranks=3, root="all"))
+    assert [s.ranks for s in each.workload] == [None, [1, 0, 2], [2, 0, 1]]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="'4' is no root"):
+        experiment(Options("broadcast", ["multicast"], end="1K", ranks=4, root="4"))
+
+
 def test_large_vectors_get_the_memory_that_they_need() -> None:
     assert experiment(Options("all_reduce", (), "1K", "1K")).workers.memory == 1 << 30
     assert experiment(Options("all_reduce", (), "1G", "1G")).workers.memory > 3 << 30

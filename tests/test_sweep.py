@@ -58,11 +58,20 @@ sweep: {control.dateline: [false, true]}
     assert "deadlock" in rows[0]["error"] and rows[1]["flows"] == 4
 
 
+def test_several_keys_may_have_the_same_value() -> None:
+    text = INCAST + "sweep: {'fabric.switch.buffer, fabric.switch.headroom': [100KB, 200KB], seed: [1, 2]}\n"
+    made = [p.experiment for p in points(loads(text))]
+    assert [(e.fabric.switch.buffer, e.fabric.switch.headroom, e.seed) for e in made] == [
+        (100_000, 100_000, 1), (100_000, 100_000, 2), (200_000, 200_000, 1), (200_000, 200_000, 2),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sweep", "said"),
     [
         ("{fabric.topology.star.host: [2]}", "host"),
         ("{transport.cc: [fast]}", "fast"),
+        ("{'seed, sed': [1]}", "sed"),
         ("{fabric.topology.star.hosts: []}", "nothing to sweep"),
     ],
 )

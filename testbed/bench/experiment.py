@@ -19,6 +19,7 @@ from workloads.registry import DTYPES, OPS, Collective, UnknownCollective, algor
 if TYPE_CHECKING:
     from testbed.spec import Experiment
 
+ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the group is the root
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
@@ -70,7 +71,12 @@ def experiment(options: Options) -> Experiment:
         made = changed(base, values, "command line")
     except InputError as error:
         raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
-    return override(made, options.settings)
+    return override(made, [setting for setting in options.settings if _of_workload(setting)])
+
+
+def _of_workload(setting: str) -> bool:
+    """Settings of the steps have to wait for them; the steps have to wait for all others."""
+    return setting.startswith("workload")
 
 
 def _entries(options: Options) -> list[Collective]:
@@ -92,8 +98,11 @@ def _fabric(options: Options, entries: Sequence[Collective]) -> tuple[Experiment
     """An experiment without a workload on the fabric that was asked for, and how many of its ranks take part."""
     if options.ranks is not None and options.ranks < 2:
         raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
+    from testbed.overrides import override
+
     most = min((e.max_ranks for e in entries if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
+    base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
     there = len(base.build_fabric().nics)
     usual = RANKS if options.topology in PRESETS else there
     ranks = options.ranks or min(usual, there, most or there)
@@ -149,10 +158,12 @@ def _step(
         "iterations": options.iterations,
         "warmup": max(options.warmup, options.check - options.iterations),
     }
-    if ranks < fabric.ranks:
+    if root:
+        step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
+    elif ranks < fabric.ranks:
         order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)
         step["ranks"] = [rank for rank in order if rank < ranks]
-    return step if root is None else {**step, "root": root}
+    return step
 
 
 def _sizes(options: Options, width: int) -> list[int]:
@@ -192,7 +203,7 @@ def _ops(text: str | None, entry: Collective) -> Sequence[str | None]:
 
 
 def _roots(text: str | None, entry: Collective, ranks: int) -> Sequence[int | None]:
-    if "root" not in entry.parameters:
+    if entry.name not in ROOTED:
         if text is not None:
             raise InputError(f"{entry.name} has no root", "command line: -r", "leave -r out")
         return [None]

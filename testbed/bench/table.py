@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.metrics import rank_rows, result_rows
 from testbed import plan as planning
+from testbed.bench.experiment import ROOTED
 from testbed.progress import Progress
 from testbed.table import elements
 
@@ -86,6 +87,7 @@ class Rows(Progress):
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
         plan = planning.plan(experiment)
         self._steps = planning.steps(plan)
+        self._roots = [-1 if step["collective"] not in ROOTED else (step["ranks"] or [0])[0] for step in plan["steps"]]
         self._shown, self._say = shown, say
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
             (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
@@ -115,7 +117,7 @@ class Rows(Progress):
             count=elements(step, size),
             type=step["dtype"],
             redop=step["op"] or "none",
-            root=-1 if step.get("root") is None else step["root"],
+            root=self._roots[number],
             time_us=time_ns / 1e3,
             algbw_GBps=algbw,
             busbw_GBps=None if algbw is None else algbw * step["busbw_factor"],
