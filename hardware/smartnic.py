@@ -71,7 +71,7 @@ PROFILES: dict[str, Profile] = {
             "off_path",
             "NVIDIA BlueField-3: sixteen Cortex-A78, DDR5",
             {
-                "rate": Figure("400Gbps", "[P] BlueField-3: 400 Gb/s, sixteen Cortex-A78 (docs.nvidia.com/doca/sdk)"),
+                "rate": Figure("400Gbps", "[P] yobitel.com/knowledge-base/bluefield-3-dpu: a port of 400 Gb/s"),
                 "delay": Figure("150ns", "[E] once through the card's PCIe switch"),
                 "bridge_latency": Figure("300ns", "[E] a flow-table pipeline, as in a small switch"),
                 "dma_latency": Figure("250ns", "[E] cores' memory is nearer than the host's (500 ns)"),
