@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from testbed.bench import sizes as notation
 from testbed.bench.presets import PRESETS
 from testbed.errors import InputError
+from testbed.spec.known import choices, collective
 from testbed.spec.types import unknown
 from topologies.ring_order import ring_order
-from workloads.registry import DTYPES, OPS, Collective, UnknownCollective, algorithms, find, names
+from workloads.registry import DTYPES, OPS, Collective, names
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
@@ -24,6 +25,9 @@ USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
 _TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
+
+
+Entries = dict[str, Collective]  # by algorithm
 
 
 @dataclass(frozen=True)
@@ -79,28 +83,28 @@ def _of_workload(setting: str) -> bool:
     return setting.startswith("workload")
 
 
-def _entries(options: Options) -> list[Collective]:
-    """The registry's entry of every algorithm that was asked for."""
+def _entries(options: Options) -> Entries:
+    """The registry's entry of every algorithm that was asked for (of `auto`: any that it may choose)."""
     if options.collective not in names():
         raise InputError(*_place(unknown("collective", options.collective, names()), "COLLECTIVE"))
-    found: list[Collective] = []
-    for algorithm in options.algorithms or algorithms(options.collective)[:1]:
-        try:
-            found.append(find(options.collective, algorithm))
-        except UnknownCollective as error:
-            raise InputError(error.what, "command line: --algorithm", error.hint) from None
-    if len({entry.algorithm for entry in found}) < len(found):
+    known = choices(options.collective)
+    asked = list(options.algorithms) or known[:1]
+    for algorithm in asked:
+        if algorithm not in known:
+            what, hint = unknown("algorithm", algorithm, known)
+            raise InputError(f"{what} of {options.collective}", "command line: --algorithm", hint)
+    if len(set(asked)) < len(asked):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
-    return found
+    return {algorithm: collective(options.collective, algorithm) for algorithm in asked}
 
 
-def _fabric(options: Options, entries: Sequence[Collective]) -> tuple[Experiment, int]:
+def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
     """An experiment without a workload on the fabric that was asked for, and how many of its ranks take part."""
     if options.ranks is not None and options.ranks < 2:
         raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
     from testbed.overrides import override
 
-    most = min((e.max_ranks for e in entries if e.max_ranks is not None), default=None)
+    most = min((e.max_ranks for e in entries.values() if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
     base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
     there = len(base.build_fabric().nics)
@@ -135,10 +139,10 @@ def _loaded(options: Options, ranks: int) -> Experiment:
     return load(topology, named)
 
 
-def _steps(options: Options, entries: Sequence[Collective], base: Experiment, ranks: int) -> list[dict[str, Any]]:
+def _steps(options: Options, entries: Entries, base: Experiment, ranks: int) -> list[dict[str, Any]]:
     return [
-        _step(options, entry, dtype, op, root, base, ranks)
-        for entry in entries
+        _step(options, algorithm, entry, dtype, op, root, base, ranks)
+        for algorithm, entry in entries.items()
         for dtype, op, root in product(
             _types(options.dtype, entry), _ops(options.op, entry), _roots(options.root, entry, ranks)
         )
@@ -146,13 +150,20 @@ def _steps(options: Options, entries: Sequence[Collective], base: Experiment, ra
 
 
 def _step(
-    options: Options, entry: Collective, dtype: str, op: str | None, root: int | None, base: Experiment, ranks: int
+    options: Options,
+    algorithm: str,
+    entry: Collective,
+    dtype: str,
+    op: str | None,
+    root: int | None,
+    base: Experiment,
+    ranks: int,
 ) -> dict[str, Any]:
     fabric = base.build_fabric()
     step: dict[str, Any] = {
         "collective": entry.name,
-        "algorithm": entry.algorithm,
-        "sizes": _sizes(options, DTYPES[dtype]),
+        "algorithm": algorithm,
+        "sizes": _sizes(options, DTYPES[dtype]) if entry.sized else [0],
         "dtype": dtype,
         "op": op,
         "iterations": options.iterations,
@@ -161,7 +172,7 @@ def _step(
     if root:
         step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
     elif ranks < len(fabric.nics):
-        order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)
+        order = ring_order(fabric) if algorithm == "ring" else range(ranks)
         step["ranks"] = [rank for rank in order if rank < ranks]
     return step
 

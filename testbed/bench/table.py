@@ -15,7 +15,7 @@ from results.metrics import rank_rows, result_rows
 from testbed import plan as planning
 from testbed.bench.experiment import ROOTED
 from testbed.progress import Progress
-from testbed.table import elements
+from testbed.table import choice, elements
 
 if TYPE_CHECKING:
     from testbed.run import RunResult
@@ -88,6 +88,7 @@ class Rows(Progress):
         plan = planning.plan(experiment)
         self._steps = planning.steps(plan)
         self._roots = [-1 if step["collective"] not in ROOTED else (step["ranks"] or [0])[0] for step in plan["steps"]]
+        self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
             (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
@@ -170,13 +171,14 @@ def preamble(experiment: Experiment) -> list[str]:
     ]
 
 
-def footer(rows: Sequence[BenchRow]) -> list[str]:
-    """Below the table of one step."""
+def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:
+    """Below the table of one step; `chosen`: what `auto` took for each size, and the times it expected."""
     wrong = sum(r.wrong for r in rows)
     busbw = [r.busbw_GBps for r in rows if r.busbw_GBps is not None]
     mean = f"{fmean(busbw):.6g}" if busbw else "-"
     alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
+        *(f"#   auto, {choice(size, one)}" for size, one in (chosen or {}).items()),
         *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",
