@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from testbed.bench import sizes as notation
 from testbed.bench.presets import PRESETS
@@ -27,7 +31,19 @@ _INLINE = "command line: --topology"
 _TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
 
 
-Entries = dict[str, Collective]  # by algorithm
+_NAMED = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An algorithm with keys of its own for the step."""
+
+    algorithm: str
+    entry: Collective
+    keys: Mapping[str, Any]
+
+
+Entries = list[Variant]
 
 
 @dataclass(frozen=True)
@@ -88,14 +104,29 @@ def _entries(options: Options) -> Entries:
     if options.collective not in names():
         raise InputError(*_place(unknown("collective", options.collective, names()), "COLLECTIVE"))
     known = choices(options.collective)
-    asked = list(options.algorithms) or known[:1]
-    for algorithm in asked:
+    found = []
+    for written in options.algorithms or known[:1]:
+        algorithm, keys = _variant(written)
         if algorithm not in known:
             what, hint = unknown("algorithm", algorithm, known)
             raise InputError(f"{what} of {options.collective}", "command line: --algorithm", hint)
-    if len(set(asked)) < len(asked):
+        found.append(Variant(algorithm, collective(options.collective, algorithm), keys))
+    if any(one in found[:k] for k, one in enumerate(found)):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
-    return {algorithm: collective(options.collective, algorithm) for algorithm in asked}
+    return found
+
+
+def _variant(text: str) -> tuple[str, dict[str, Any]]:
+    """`ring[chunk=64KiB]`: an algorithm, and keys of its step."""
+    match = _NAMED.fullmatch(text)
+    pairs = [pair.partition("=") for pair in (match[2] or "").split(",") if pair] if match else []
+    if match is None or not all(key and equals for key, equals, _ in pairs):
+        raise InputError(f"{text!r} is no algorithm", "command line: --algorithm", "such as ring, or ring[chunk=64KiB]")
+    yaml = YAML(typ="safe")
+    try:
+        return match[1], {key.strip(): yaml.load(value) for key, _, value in pairs}
+    except YAMLError:
+        raise InputError(f"{text!r}: a value is no YAML", "command line: --algorithm") from None
 
 
 def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
@@ -104,7 +135,7 @@ def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
         raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
     from testbed.overrides import override
 
-    most = min((e.max_ranks for e in entries.values() if e.max_ranks is not None), default=None)
+    most = min((e.max_ranks for e in (v.entry for v in entries) if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
     base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
     there = len(base.build_fabric().nics)
@@ -141,25 +172,26 @@ def _loaded(options: Options, ranks: int) -> Experiment:
 
 def _steps(options: Options, entries: Entries, base: Experiment, ranks: int) -> list[dict[str, Any]]:
     return [
-        _step(options, algorithm, entry, dtype, op, root, base, ranks)
-        for algorithm, entry in entries.items()
+        _step(options, variant, dtype, op, root, base, ranks)
+        for variant in entries
         for dtype, op, root in product(
-            _types(options.dtype, entry), _ops(options.op, entry), _roots(options.root, entry, ranks)
+            _types(options.dtype, variant.entry),
+            _ops(options.op, variant.entry),
+            _roots(options.root, variant.entry, ranks),
         )
     ]
 
 
 def _step(
     options: Options,
-    algorithm: str,
-    entry: Collective,
+    variant: Variant,
     dtype: str,
     op: str | None,
     root: int | None,
     base: Experiment,
     ranks: int,
 ) -> dict[str, Any]:
-    fabric = base.build_fabric()
+    fabric, entry, algorithm = base.build_fabric(), variant.entry, variant.algorithm
     step: dict[str, Any] = {
         "collective": entry.name,
         "algorithm": algorithm,
@@ -168,6 +200,7 @@ def _step(
         "op": op,
         "iterations": options.iterations,
         "warmup": max(options.warmup, options.check - options.iterations),
+        **variant.keys,
     }
     if root:
         step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from results.metrics import rank_rows, result_rows
+from results.summary import labels
 from testbed import plan as planning
 from testbed.bench.experiment import ROOTED
 from testbed.progress import Progress
@@ -87,6 +88,7 @@ class Rows(Progress):
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
         plan = planning.plan(experiment)
         self._steps = planning.steps(plan)
+        self._names = labels(experiment.resolved()["workload"])
         self._roots = [-1 if step["collective"] not in ROOTED else (step["ranks"] or [0])[0] for step in plan["steps"]]
         self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
@@ -112,7 +114,7 @@ class Rows(Progress):
         algbw = size / time_ns if time_ns else None
         return BenchRow(
             step=number,
-            algorithm=step["algorithm"],
+            algorithm=self._names[number],
             ranks=step["ranks"],
             size=size,
             count=elements(step, size),
