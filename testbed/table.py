@@ -19,7 +19,7 @@ from workloads.registry import DTYPES
 MOST_FLOWS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
 # Where each rank has its own part, nccl-tests counts the elements of one part.
-_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all")
+_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all", "scatter", "gather")
 
 Rows = Sequence[Mapping[str, Any]]
 
