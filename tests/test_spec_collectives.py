@@ -37,7 +37,7 @@ def experiment(topology: str, step: str, more: str = "") -> str:
         (RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB], ranks: [0, 1, 2]", "ranks", "no grid",
          "whole rows"),
         (STAR, "collective: all_gather, sizes: [1KiB], op: sum", "op", "all_gather combines nothing", "leave op out"),
-        (STAR, "collective: all_to_all, sizes: [1KiB], chunk: 1KiB", "chunk", "all_to_all by pairwise has no chunk",
+        (STAR, "collective: all_to_all, sizes: [1KiB], chunk: 1KiB", "chunk", "all_to_all by spread has no chunk",
          "leave chunk out"),
         (STAR, "collective: all_to_all, sizes: [1KiB], skew: 0.5", "skew", "has no skew", "leave skew out"),
         (STAR, "collective: m2n, sizes: [1KiB], senders: 8", "senders", "of 8 ranks 8 cannot send", "1 to 7"),
@@ -68,7 +68,7 @@ def test_hierarchical_without_the_domains_of_a_rail() -> None:
 
 def test_every_default_is_written_out() -> None:
     step = loads(experiment(STAR, "collective: all_to_all_v, sizes: [1KiB]")).resolved()["workload"][0]
-    assert (step["algorithm"], step["skew"], step["chunk"], step["op"]) == ("pairwise", 1.0, None, None)
+    assert (step["algorithm"], step["skew"], step["chunk"], step["op"]) == ("spread", 1.0, None, None)
     step = loads(experiment(STAR, "collective: barrier")).resolved()["workload"][0]
     assert (step["algorithm"], step["sizes"]) == ("dissemination", ["0B"])
     step = loads(experiment(STAR, "collective: all_reduce, algorithm: auto, sizes: [1KiB]")).resolved()["workload"][0]
