@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.load import load
 from results.plots import COLOURS, PlotError, new_figure, short
+from results.summary import labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,8 @@ def collect(paths: Sequence[Path]) -> Data:
         run = load(path)
         names[run.experiment.get("name", path.name)] = None
         frame = run.results[run.results["kind"] == "collective"]
+        if called := labels(run.experiment.get("workload", [])):
+            frame = frame.assign(algorithm=[called[step] for step in frame["step"]])
         frames.append(frame.assign(**{k: [_plain(v)] * len(frame) for k, v in values.items()}))
         keys |= dict.fromkeys(values)
     whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from results.comparison import SWEEP
 from results.environment import environment
 from results.store import RunFolder, StoreError
-from results.summary import summarize
+from results.summary import labels, summarize
 from testbed.errors import InputError, Problem
 from testbed.overrides import changed
 from testbed.progress import Progress
@@ -74,7 +74,7 @@ def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[
         return {"error": failure.what, "run": failure.folder.name}
     said = result.to_dict()
     return {
-        **summarize(result.results, said["counters"]),
+        **summarize(result.results, said["counters"], labels(experiment.resolved()["workload"])),
         "fidelity": said["fidelity"]["verdict"],
         "metrics_sha256": said["metrics_sha256"],
         "run": folder.name,

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import results
 from results.plots import PLOTS, PlotError, save
-from results.summary import jain, percentile, summarize
+from results.summary import jain, labels, percentile, summarize
 from testbed.errors import InputError
 from testbed.progress import Progress
 from testbed.run import run
@@ -169,6 +169,23 @@ def test_algorithms_are_not_averaged_with_each_other() -> None:
     assert (both["time_us_1000_ring"], both["time_us_1000_tree"], both["busbw_GBps_ring"]) == (2.0, 1.0, 0.5)
     assert "time_us_1000" not in both
     assert summarize(rows[1:], {})["time_us_1000"] == 1.0
+
+
+def test_steps_are_called_by_what_tells_them_apart() -> None:
+    ring = {"collective": "all_reduce", "algorithm": "ring", "sizes": ["1KiB"], "ranks": None, "chunk": None}
+    steps = [
+        ring,
+        {**ring, "chunk": "64KiB", "sizes": ["2KiB"]},
+        {**ring, "algorithm": "tree", "chunk": "1KiB"},
+        {"flows": []},
+    ]
+    assert labels(steps) == ["ring", "ring[chunk=64KiB]", "tree", "write"]
+    rows = [
+        {"step": k, "collective": "all_reduce", "algorithm": "ring", "size_bytes": 1, "time_ns": t, "busbw_Bps": 1.0}
+        for k, t in ((0, 1000.0), (1, 500.0))
+    ]
+    both = summarize(rows, {}, labels(steps))
+    assert (both["time_us_1_ring"], both["time_us_1_ring[chunk=64KiB]"]) == (1.0, 0.5)
 
 
 def test_summary_figures() -> None:

@@ -1,7 +1,8 @@
 """Which cables messages between ranks take, and which share of them each, on a healthy fabric.
 
 As the controller routes: dimension order on torus and ring, elsewhere all shortest paths, evenly (what ECMP's hash does
-on average).  A hop is the set of cables that one step of the way may take.
+on average).  A hop is the set of cables that one step of the way may take.  Bridges embedded in NICs are left out: they
+are on every way alike.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from topologies.fabric import Fabric
+from topologies.smartnic import without_complexes
 
 Hop = dict[tuple[str, str], float]  # (from, to) -> share of the messages
 
@@ -18,7 +20,7 @@ class Hops:
     """The ways between the ranks of a fabric."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+        self._fabric = fabric = without_complexes(fabric)
         self._neighbours: dict[str, list[str]] = {}
         for cable in fabric.cables:
             self._neighbours.setdefault(cable.a.node, []).append(cable.b.node)

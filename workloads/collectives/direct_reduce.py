@@ -70,7 +70,7 @@ class _DirectReduce:
 
     def _fill(self) -> None:
         data.fill(self.mine, self.input, self.start, self.device.progress)
-        self.out.view("uint8")[:] = 0xFF
+        data.spoil(self.out, self.device.progress)
 
     def run(self) -> None:
         if self.fallback:
@@ -148,7 +148,7 @@ class AllGather(_DirectReduce):
 
     def _fill(self) -> None:
         """Only our chunk is input; the others hold what would be wrong there."""
-        self.mine.view("uint8")[:] = 0xFF
+        data.spoil(self.mine, self.device.progress)
         own = self.chunks[self.index]
         data.fill(self.mine[own], self.input, self.start + own.start, self.device.progress)
 

@@ -31,8 +31,9 @@ def double_binary_tree_all_reduce(case: Case) -> float:
     way = case.ways.path([next(iter(traffic))])
     most, link = case.ways.busiest({pair: case.wire(nbytes, piece) for pair, nbytes in traffic.items()})
     message, reduced = case.message(piece, way, both_ways=False), case.costs.reduce_ns(piece)
+    late = max(0.0, case.message(piece, way, both_ways=False, sent=True) - message)
     siblings = (depth - 1) * (2 * case.line(piece, way, windowed=False, both_ways=False) + reduced)
-    return depth * (2 * message + reduced) + max(siblings, (count - 1) / count * link.time_ns(most))
+    return depth * (2 * message + reduced) + late + max(siblings, (count - 1) / count * link.time_ns(most))
 
 
 def _chain(case: Case, *, reduce: bool) -> float:
@@ -41,7 +42,8 @@ def _chain(case: Case, *, reduce: bool) -> float:
     way = case.ways.path(pairs)
     line = case.line(piece, way, windowed=case.chunk is not None, reduce=reduce, both_ways=False)
     hop = case.message(piece, way, both_ways=False) + reduce * case.costs.reduce_ns(piece)
-    return (case.n - 1) * hop + (count - 1) * line
+    last = max(hop, case.message(piece, way, both_ways=False, sent=True))
+    return (case.n - 2) * hop + last + (count - 1) * line
 
 
 def chain_broadcast(case: Case) -> float:
@@ -81,6 +83,7 @@ def binomial_broadcast(case: Case) -> float:
         ends = [at]
         for k, child in enumerate(trees.binomial(index, case.n).children):
             ends.append(below(child, at + k * line + case.message(piece, way, both_ways=False)))
+            ends.append(at + k * line + case.message(piece, way, both_ways=False, sent=True))
         return max(ends)
 
     return below(0, last)
@@ -98,16 +101,20 @@ def _under(case: Case, rank: int) -> int:
 def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float:
     """A binomial tree in which a rank takes in its children one after the other, the nearest first."""
 
+    ends = [0.0]
+
     def ready(index: int) -> float:
         at = 0.0
         for child in reversed(trees.binomial(index, case.n).children):
             way = case.ways.path([(child, index)])
             asked = at + case.message(0, way, both_ways=False) if trees.early(child, case.n) else 0.0
-            arrived = max(ready(child), asked) + case.message(nbytes(child), way, both_ways=False)
+            start = max(ready(child), asked)
+            ends.append(start + case.message(nbytes(child), way, both_ways=False, sent=True))
+            arrived = start + case.message(nbytes(child), way, both_ways=False)
             at = max(at, arrived) + reduce * case.costs.reduce_ns(nbytes(child))
         return at
 
-    return ready(0)
+    return max(ready(0), *ends)
 
 
 def binomial_reduce(case: Case) -> float:
