@@ -109,7 +109,7 @@ def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placem
     server = int(fabric.nics[ranks[0]].ip)
     last = _address(fabric, home) if home in adding else server
     group = GROUPS + int(job["job"])
-    hops = []
+    hops: list[Any] = []
     placement = Placement(
         answer={"slots": job["args"][SLOTS], "group_ip": group, "root": home, "tree": adding, "hops": hops}
     )

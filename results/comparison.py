@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.load import load
 from results.plots import COLOURS, PlotError, new_figure, short
+from results.summary import labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,7 @@ _LABELS = {
 }  # fmt: skip
 _UNITS = {"time_ns": 1e3, "host_ns": 1e3, "sent_bytes": 1e6}
 _MARKERS = "os^Dv<>P"
+_STYLES = ("-", "--", ":", "-.")
 MOST_PANELS = 6
 
 
@@ -76,6 +78,8 @@ def collect(paths: Sequence[Path]) -> Data:
         run = load(path)
         names[run.experiment.get("name", path.name)] = None
         frame = run.results[run.results["kind"] == "collective"]
+        if called := labels(run.experiment.get("workload", [])):
+            frame = frame.assign(algorithm=[called[step] for step in frame["step"]])
         frames.append(frame.assign(**{k: [_plain(v)] * len(frame) for k, v in values.items()}))
         keys |= dict.fromkeys(values)
     whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -111,6 +115,8 @@ def speedup(data: Data, baseline: str | None, over: str | None) -> Figure:
     figure, (axes,) = new_figure(f"{data.title}: times as fast as {baseline}")
     _lines(axes, data, ratios, x, "ratio", [d for d in data.dimensions(x) if d in ratios])
     axes.axhline(1, color=COLOURS[7], linewidth=0.8, linestyle="--")
+    if ratios["ratio"].max() / ratios["ratio"].min() > 8:
+        _log(axes)
     axes.set_ylabel(f"time of {baseline} / time")
     return figure
 
@@ -135,24 +141,34 @@ def heat(data: Data, baseline: str | None, over: str | None) -> Figure:
     ratios, baseline = _ratios(data, baseline)
     down = data.column(over or "ranks")
     apart = [d for d in data.dimensions(down, "size_bytes") if d in ratios]
-    panels = list(ratios.groupby(apart, sort=False)) if apart else [((), ratios)]
-    if len(panels) > MOST_PANELS:
-        raise PlotError(f"{len(panels)} maps, one for each combination of {', '.join(apart)}: draw fewer runs at once")
-    figure, every = new_figure(f"{data.title}: times as fast as {baseline}", len(panels), height=2.6, grid=False)
-    spread = max(abs(ratios["ratio"] - 1).max(), 0.01)
-    for axes, (values, panel) in zip(every, panels, strict=True):
+    figure, panels = _panels(f"{data.title}: times as fast as {baseline}", ratios, apart, grid=False)
+    spread = max(abs(np.log2(ratios["ratio"])).max(), 0.01)
+    for axes, (values, panel) in panels:
         table = panel.pivot_table(index=down, columns="size_bytes", values="ratio")
-        axes.imshow(table, cmap=pyplot.get_cmap("PuOr_r"), vmin=1 - spread, vmax=1 + spread, aspect="auto")
+        axes.imshow(np.log2(table), cmap=pyplot.get_cmap("PuOr_r"), vmin=-spread, vmax=spread, aspect="auto")
         for (i, j), ratio in np.ndenumerate(table.to_numpy(dtype=float)):
             if not np.isnan(ratio):
-                dark = abs(ratio - 1) > 0.7 * spread
+                dark = abs(np.log2(ratio)) > 0.7 * spread
                 axes.text(j, i, f"{ratio:.2f}", ha="center", va="center", fontsize=8, color="w" if dark else "k")
         axes.set_xticks(range(len(table.columns)), [_tick("size_bytes", s) for s in table.columns.tolist()])
         axes.set_yticks(range(len(table)), [short(v) for v in table.index.tolist()])
         axes.set_ylabel(_label(down))
         axes.set_title(_named(apart, values), fontsize=9)
-    every[-1].set_xlabel("size")
+    axes.set_xlabel("size")
     return figure
+
+
+def _panels(
+    title: str, frame: pd.DataFrame, apart: Sequence[str], grid: bool = True
+) -> tuple[Figure, list[tuple[Axes, tuple[Any, pd.DataFrame]]]]:
+    """A figure with axes for each combination of what is to be kept apart, and the rows for each."""
+    parts: list[tuple[Any, pd.DataFrame]] = list(frame.groupby(list(apart), sort=False)) if apart else [((), frame)]
+    if len(parts) > MOST_PANELS:
+        raise PlotError(
+            f"{len(parts)} pictures, one for each combination of {', '.join(apart)}: draw fewer runs at once"
+        )
+    figure, every = new_figure(title, len(parts), height=2.6 if len(parts) > 1 else 3.6, grid=grid)
+    return figure, list(zip(every, parts, strict=True))
 
 
 def _bars(figure_name: str, title: str) -> Callable[[Data, str | None, str | None], Figure]:
@@ -161,19 +177,22 @@ def _bars(figure_name: str, title: str) -> Callable[[Data, str | None, str | Non
         means = data.means.dropna(subset=[figure_name])
         if means.empty:
             raise PlotError(f"these runs say nothing of {title}")
-        figure, (axes,) = new_figure(f"{data.title}: {title}")
         places = sorted(means[x].unique())
-        series = [d for d in data.dimensions(x) if d != x]
-        groups = list(means.groupby(series, sort=False)) if series else [((), means)]
-        width = 0.8 / len(groups)
-        for k, (values, group) in enumerate(groups):
-            at = [places.index(v) + (k - (len(groups) - 1) / 2) * width for v in group[x]]
-            axes.bar(at, group[figure_name] / _UNITS[figure_name], width, label=_named(series, values) or None)
-        axes.set_xticks(range(len(places)), [_tick(x, p) for p in places])
+        apart = data.dimensions(x, "algorithm")
+        figure, panels = _panels(f"{data.title}: {title}", means, apart)
+        algorithms = list(dict.fromkeys(means["algorithm"]))
+        width = 0.8 / len(algorithms)
+        for axes, (values, panel) in panels:
+            for k, algorithm in enumerate(algorithms):
+                group = panel[panel["algorithm"] == algorithm]
+                at = [places.index(v) + (k - (len(algorithms) - 1) / 2) * width for v in group[x]]
+                axes.bar(at, group[figure_name] / _UNITS[figure_name], width, label=algorithm, color=_colour(k))
+            axes.set_xticks(range(len(places)), [_tick(x, p) for p in places])
+            axes.set_title(_named(apart, values), fontsize=9)
+            axes.set_ylabel(_LABELS[figure_name])
+            _log(axes)
         axes.set_xlabel(_label(x))
-        _log(axes)
-        axes.set_ylabel(_LABELS[figure_name])
-        _legend(axes)
+        panels[0][0].legend(fontsize=7, ncols=2)
         return figure
 
     return draw
@@ -199,11 +218,18 @@ def _ratios(data: Data, baseline: str | None) -> tuple[pd.DataFrame, str]:
 
 def _lines(axes: Axes, data: Data, frame: pd.DataFrame, x: str, y: str, series: Sequence[str]) -> None:
     groups = list(frame.groupby(list(series), sort=False, dropna=False)) if series else [((), frame)]
+    algorithms = list(dict.fromkeys(frame["algorithm"]))
+    seen: dict[str, int] = {}  # by colour: an algorithm's, unless there is only one
     for k, (values, group) in enumerate(groups):
         ordered = group.sort_values(x)
         at = ordered[x] if _is_number(frame[x]) else [_tick(x, v) for v in ordered[x]]
-        label, marker, colour = _named(series, values) or None, _MARKERS[k % len(_MARKERS)], COLOURS[k % len(COLOURS)]
-        axes.plot(at, ordered[y], markersize=4, linewidth=1.2, label=label, marker=marker, color=colour)
+        algorithm = str(group["algorithm"].iloc[0])
+        colour = _colour(algorithms.index(algorithm) if len(algorithms) > 1 else k)
+        style = seen[colour] = seen.get(colour, -1) + 1
+        axes.plot(
+            at, ordered[y], markersize=4, linewidth=1.2, color=colour, label=_named(series, values) or None,
+            marker=_MARKERS[style % len(_MARKERS)], linestyle=_STYLES[style % len(_STYLES)],
+        )  # fmt: skip
     axes.set_xlabel(_label(x))
     if _is_number(frame[x]):
         _number_axis(axes, x, sorted(frame[x].unique()))
@@ -223,10 +249,16 @@ def _number_axis(axes: Axes, x: str, places: Sequence[float]) -> None:
 
 
 def _log(axes: Axes) -> None:
+    """A logarithmic axis in plain numbers, those between the powers of ten only where there are few of these."""
     axes.set_yscale("log")
-    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        formatter("{x:g}")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}" if high / low < 30 else "")
     axes.tick_params(axis="y", which="both", labelsize=8)
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
 
 
 def _legend(axes: Axes) -> None:
@@ -252,7 +284,7 @@ def _named(keys: Sequence[str], values: Any) -> str:
 
 
 def _label(column: str) -> str:
-    return _LABELS.get(column, column)
+    return _LABELS.get(column, column.rpartition(".")[2])
 
 
 def _tick(column: str, value: Any) -> str:

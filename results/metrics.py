@@ -19,7 +19,7 @@ Row = dict[str, Any]
 _PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
 
 # The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
-COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops", "faults")
+COUNTER_TABLES = ("ports", "nics", "qps", "switches", "accelerators", "drops", "faults")
 
 
 def picoseconds(ns: float) -> int:
@@ -89,7 +89,8 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
     `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
     "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
     part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size, and
-    with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
+    with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls
+    it: it makes bandwidths comparable with a link's rate.
     """
     operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice
@@ -108,7 +109,13 @@ def _operation(line: Mapping[str, Any]) -> str:
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells one operation from another."""
     flow, group = row.get("flow_index"), row.get("group")
-    return row["step"], -1 if flow is None else flow, row["size_bytes"], row["iteration"], -1 if group is None else group
+    return (
+        row["step"],
+        -1 if flow is None else flow,
+        row["size_bytes"],
+        row["iteration"],
+        -1 if group is None else group,
+    )
 
 
 def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:

@@ -25,6 +25,26 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+_MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
+
+
+def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What to call each step of a resolved workload: its algorithm, and what tells it from others with that algorithm.
+
+    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`.
+    """
+    made = []
+    for step in workload:
+        if "collective" not in step:
+            made.append("write")
+            continue
+        alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
+        differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
+        told = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
+        made.append(str(step["algorithm"]) + (f"[{told}]" if told else ""))
+    return made
+
+
 def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
     by_size: dict[int, list[float]] = defaultdict(list)
     for r in rows:
@@ -34,8 +54,10 @@ def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
     return {**times, f"busbw_GBps{suffix}": sum(busbw) / len(busbw) / 1e9 if busbw else math.nan}
 
 
-def summarize(results: Iterable[Mapping[str, Any]], counters: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a run's results (as `testbed run --json` gives them) and counters: one row.
+def summarize(
+    results: Iterable[Mapping[str, Any]], counters: Mapping[str, Any], names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Of a run's results (as `testbed run --json` gives them) and counters: one row; `names` are those of its steps.
 
     Collectives: mean time by size over the iterations, and mean bus bandwidth; of each algorithm if there are several.
     Flows: when the last was done, goodput of all together, percentiles of their times and slowdowns, fairness of their
@@ -46,10 +68,11 @@ def summarize(results: Iterable[Mapping[str, Any]], counters: Mapping[str, Any])
     flows = [r for r in rows if r.get("flow")]
     row: dict[str, Any] = {}
     if collectives:
-        algorithms = dict.fromkeys(r.get("algorithm") for r in collectives)
-        for algorithm in algorithms:
-            of_it = [r for r in collectives if r.get("algorithm") == algorithm]
-            row |= _times(of_it, f"_{algorithm}" if len(algorithms) > 1 else "")
+        by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for r in collectives:
+            by_name[names[r["step"]] if names else str(r.get("algorithm"))].append(r)
+        for name, of_it in by_name.items():
+            row |= _times(of_it, f"_{name}" if len(by_name) > 1 else "")
     if flows:
         times = [r["time_ns"] for r in flows]
         slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]

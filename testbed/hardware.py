@@ -127,13 +127,13 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 
 def _shared_slots(experiment: Experiment) -> int:
-    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload's collectives need them."""
+    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload needs them."""
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
         return accelerator.shared_slots
     collectives = [s for s in experiment.workload if s.kind == "collective"]
-    entries = [registry.find(s.collective, s.algorithm) for s in collectives]
+    entries = [registry.any_of(s.collective, s.algorithm) for s in collectives]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
 

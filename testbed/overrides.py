@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import InputError
@@ -44,7 +45,8 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     try:
         return loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of a text that nobody wrote
-        raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, error.also) from None
+        also = [replace(problem, where=problem.where.replace(f"{shown}:1", shown)) for problem in error.also]
+        raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, also) from None
 
 
 def _parse(setting: str) -> tuple[str, Any]:

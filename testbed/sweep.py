@@ -1,7 +1,8 @@
 """A sweep: one experiment at many points, each with a fabric of its own.
 
 `sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
-several keys give every combination, the last key running fastest. A point that fails is a result, too.
+several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. A
+point that fails is a result, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from results.comparison import SWEEP
 from results.environment import environment
 from results.store import RunFolder, StoreError
-from results.summary import summarize
+from results.summary import labels, summarize
 from testbed.errors import InputError, Problem
 from testbed.overrides import changed
 from testbed.progress import Progress
@@ -41,7 +42,8 @@ def points(experiment: Experiment) -> Iterator[Point]:
     for combination in product(*experiment.sweep.values()):
         values = dict(zip(keys, combination, strict=True))
         shown = "sweep: " + ", ".join(f"{k} = {v}" for k, v in values.items())
-        yield Point(values, changed(experiment, {"sweep": {}, **values}, shown))
+        each = {key.strip(): value for keys, value in values.items() for key in keys.split(",")}
+        yield Point(values, changed(experiment, {"sweep": {}, **each}, shown))
 
 
 def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress) -> tuple[Path, list[dict[str, Any]]]:
@@ -72,7 +74,7 @@ def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[
         return {"error": failure.what, "run": failure.folder.name}
     said = result.to_dict()
     return {
-        **summarize(result.results, said["counters"]),
+        **summarize(result.results, said["counters"], labels(experiment.resolved()["workload"])),
         "fidelity": said["fidelity"]["verdict"],
         "metrics_sha256": said["metrics_sha256"],
         "run": folder.name,

@@ -19,7 +19,7 @@ from workloads.registry import DTYPES
 MOST_FLOWS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
 # Where each rank has its own part, nccl-tests counts the elements of one part.
-_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all")
+_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all", "scatter", "gather")
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -128,7 +128,7 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
         times = sum(row.get("fallback") == why for row in rows)
         yield Text(f"# {times} of {len(rows)} by the ranks themselves: {why}", style="yellow")
     for size, chosen in step.get("chosen", {}).items():
-        yield Text(f"#   auto, {_choice(size, chosen)}", style="dim")
+        yield Text(f"#   auto, {choice(size, chosen)}", style="dim")
 
 
 def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
@@ -142,7 +142,7 @@ def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
 
 
-def _choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
+def choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
     """What was chosen and why, for a person."""
     by_time = sorted(chosen["expected_ns"].items(), key=lambda item: item[1])
     others = ", ".join(f"{name} {ns / 1e3:.2f}" for name, ns in by_time if name != chosen["algorithm"])

@@ -18,6 +18,7 @@ from test_run import DONE
 from test_run_commands import Cli
 from test_run_commands import testbed as testbed
 
+from results.summary import labels
 from testbed.bench.experiment import Options, experiment
 from testbed.bench.presets import PRESETS
 from testbed.bench.sizes import ladder, parse
@@ -27,7 +28,7 @@ from testbed.errors import InputError
 from topologies import build
 from workloads.closed_form import Costs
 from workloads.closed_form import Path as Way
-from workloads.registry import find
+from workloads.registry import DTYPES, OPS, find
 
 LINE = "bench all_reduce -b 1K -e 4K -f 4 -n 2 -g 3 --topology ring --out here"
 TABLE = """\
@@ -115,7 +116,10 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("all_reduce --algorithm rnig", r"no algorithm called 'rnig'[\s\S]*--algorithm[\s\S]*it has ring"),
+        ("all_reduce --algorithm rnig", r"unknown algorithm .rnig.[\s\S]*--algorithm[\s\S]*did you mean"),
+        ("all_reduce --algorithm ring[chunk=1KiB],ring[chunk=1KiB]", r"stands twice[\s\S]*--algorithm"),
+        ("all_reduce --algorithm ring[chunk", r"'ring\[chunk' is no algorithm[\s\S]*--algorithm[\s\S]*ring\[chunk=64KiB\]"),
+        ("all_reduce --algorithm ring[chnk=1]", r"unknown key 'chnk'[\s\S]*workload\[0\][\s\S]*did you mean 'chunk'"),
         ("all_reduce --algorithm ring,ring", r"stands twice[\s\S]*--algorithm"),
         ("all_reduc", r"unknown collective 'all_reduc'[\s\S]*COLLECTIVE[\s\S]*did you mean 'all_reduce'"),
         ("all_reduce -b 2M -e 1M -f 2", r"2MiB, is above the largest, 1MiB[\s\S]*-b, -e"),
@@ -166,7 +170,7 @@ def test_a_topology_file_may_be_nothing_but_a_fabric(testbed: Cli) -> None:
 def test_every_type_and_reduction_is_a_step_of_the_one_experiment() -> None:
     made = experiment(Options("all_reduce", ["ring"], "64K", "64K", dtype="all", op="all", ranks=2))
     steps: list[Any] = list(made.workload)
-    assert len({(s.dtype, s.op) for s in steps}) == len(steps) == 5 * 5
+    assert len({(s.dtype, s.op) for s in steps}) == len(steps) == len(DTYPES) * len(OPS)
     assert {s.op for s in experiment(Options("all_gather", dtype="half", end="1K")).workload} == {None}  # type: ignore[union-attr]
 
 
@@ -181,6 +185,31 @@ def test_checked_iterations_are_warm_up_where_the_timed_ones_do_not_do() -> None
         for c, n, w in ((1, 1, 0), (5, 3, 0), (5, 3, 4), (5, 20, 1))
     ]
     assert warmups == [0, 2, 4, 1]
+
+
+def test_settings_of_the_fabric_hold_before_the_steps_are_made() -> None:
+    settings = ["fabric.nic.kind=off_path", "workload.0.density=0.25", "fabric.cable.rate=100Gbps"]
+    made = experiment(Options("all_reduce", ["omniccl"], end="1M", ranks=4, settings=settings))
+    assert (made.fabric.nic.kind, made.fabric.cable.rate) == ("off_path", 10**11)
+    assert made.workload[0].density == 0.25  # type: ignore[union-attr]
+
+
+def test_an_algorithm_may_have_keys_of_its_own() -> None:
+    made = experiment(Options("all_reduce", ["ring", "ring[chunk=64KiB]", "omnireduce[density=0.5,slots=8]"], end="1M"))
+    steps: list[Any] = list(made.workload)
+    assert [(s.algorithm, s.chunk, s.density, s.slots) for s in steps] == [
+        ("ring", None, None, None), ("ring", 65536, None, None), ("omnireduce", None, 0.5, 8),
+    ]  # fmt: skip
+    assert labels(made.resolved()["workload"]) == ["ring", "ring[chunk=64KiB]", "omnireduce"]
+
+
+def test_a_root_comes_first_in_its_group() -> None:
+    made = experiment(Options("broadcast", ["multicast"], end="1K", ranks=4, root="2"))
+    assert made.workload[0].ranks == [2, 0, 1, 3]  # type: ignore[union-attr]
+    each = experiment(Options("broadcast", ["multicast"], end="1K", ranks=3, root="all"))
+    assert [s.ranks for s in each.workload] == [None, [1, 0, 2], [2, 0, 1]]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="'4' is no root"):
+        experiment(Options("broadcast", ["multicast"], end="1K", ranks=4, root="4"))
 
 
 def test_large_vectors_get_the_memory_that_they_need() -> None:

@@ -53,7 +53,9 @@ def total(result: RunResult, key: str) -> int:
 
 
 def by_the_network(result: RunResult) -> bool:
-    return all(row["wrong"] == 0 and not row["fallback"] for row in result.results) and total(result, "shared_used") == 0
+    return (
+        all(row["wrong"] == 0 and not row["fallback"] for row in result.results) and total(result, "shared_used") == 0
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8])
@@ -321,7 +323,9 @@ def test_faults_have_hit_the_pool(sums: Sums) -> None:
     assert not unseen, pool
 
 
-@pytest.mark.parametrize(("topology", "switches"), [(STAR % 2, 1), ("{clos: {leaves: 2, spines: 1, hosts_per_leaf: 1}}", 3)])
+@pytest.mark.parametrize(
+    ("topology", "switches"), [(STAR % 2, 1), ("{clos: {leaves: 2, spines: 1, hosts_per_leaf: 1}}", 3)]
+)
 @pytest.mark.parametrize(("dtype", "slots"), [("float32", 512), ("int32", 512), ("int32", 32)])
 def test_time_is_what_the_formula_says(topology: str, switches: int, dtype: str, slots: int, tmp_path: Path) -> None:
     """Two ranks: no collision can be. Larger groups take a little more, by as many blocks as collide."""

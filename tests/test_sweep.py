@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import results
 from results.plots import PLOTS, PlotError, save
-from results.summary import jain, percentile, summarize
+from results.summary import jain, labels, percentile, summarize
 from testbed.errors import InputError
 from testbed.progress import Progress
 from testbed.run import run
@@ -58,11 +58,20 @@ sweep: {control.dateline: [false, true]}
     assert "deadlock" in rows[0]["error"] and rows[1]["flows"] == 4
 
 
+def test_several_keys_may_have_the_same_value() -> None:
+    text = INCAST + "sweep: {'fabric.switch.buffer, fabric.switch.headroom': [100KB, 200KB], seed: [1, 2]}\n"
+    made = [p.experiment for p in points(loads(text))]
+    assert [(e.fabric.switch.buffer, e.fabric.switch.headroom, e.seed) for e in made] == [
+        (100_000, 100_000, 1), (100_000, 100_000, 2), (200_000, 200_000, 1), (200_000, 200_000, 2),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sweep", "said"),
     [
         ("{fabric.topology.star.host: [2]}", "host"),
         ("{transport.cc: [fast]}", "fast"),
+        ("{'seed, sed': [1]}", "sed"),
         ("{fabric.topology.star.hosts: []}", "nothing to sweep"),
     ],
 )
@@ -160,6 +169,23 @@ def test_algorithms_are_not_averaged_with_each_other() -> None:
     assert (both["time_us_1000_ring"], both["time_us_1000_tree"], both["busbw_GBps_ring"]) == (2.0, 1.0, 0.5)
     assert "time_us_1000" not in both
     assert summarize(rows[1:], {})["time_us_1000"] == 1.0
+
+
+def test_steps_are_called_by_what_tells_them_apart() -> None:
+    ring = {"collective": "all_reduce", "algorithm": "ring", "sizes": ["1KiB"], "ranks": None, "chunk": None}
+    steps = [
+        ring,
+        {**ring, "chunk": "64KiB", "sizes": ["2KiB"]},
+        {**ring, "algorithm": "tree", "chunk": "1KiB"},
+        {"flows": []},
+    ]
+    assert labels(steps) == ["ring", "ring[chunk=64KiB]", "tree", "write"]
+    rows = [
+        {"step": k, "collective": "all_reduce", "algorithm": "ring", "size_bytes": 1, "time_ns": t, "busbw_Bps": 1.0}
+        for k, t in ((0, 1000.0), (1, 500.0))
+    ]
+    both = summarize(rows, {}, labels(steps))
+    assert (both["time_us_1_ring"], both["time_us_1_ring[chunk=64KiB]"]) == (1.0, 0.5)
 
 
 def test_summary_figures() -> None:

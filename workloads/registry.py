@@ -25,7 +25,7 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
 """Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
-NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "int32")
+NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "bfloat16", "int32")
 """Element types that the adder of a NIC knows."""
 
 MOST_PIECES = 4096
@@ -222,21 +222,21 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
     _host("scatter", "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter"),
     _host("gather", "linear", "exchange:linear_gather", "exchange:linear_gather"),
     _host("gather", "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather"),
-    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all"),
     _host("all_to_all", "spread", "exchange:spread_all_to_all", "exchange:spread_all_to_all"),
-    _host(
-        "all_to_all_v",
-        "pairwise",
-        "exchange:pairwise_all_to_all",
-        "exchange:pairwise_all_to_all",
-        extra=("skew",),
-        defaults=_SKEW,
-    ),
+    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all"),
     _host(
         "all_to_all_v",
         "spread",
         "exchange:spread_all_to_all",
         "exchange:spread_all_to_all",
+        extra=("skew",),
+        defaults=_SKEW,
+    ),
+    _host(
+        "all_to_all_v",
+        "pairwise",
+        "exchange:pairwise_all_to_all",
+        "exchange:pairwise_all_to_all",
         extra=("skew",),
         defaults=_SKEW,
     ),
@@ -308,6 +308,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=OPS,
         dtypes=NIC_DTYPES,
         engines=True,
+        extra=("compression",),
         layout="ring",
     ),
     Collective(
@@ -320,6 +321,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=OPS,
         dtypes=NIC_DTYPES,
         engines=True,
+        extra=("compression",),
         layout="ring",
     ),
     Collective(
@@ -353,6 +355,33 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         lambda n: (n - 1) / n,
         dtypes=NIC_DTYPES,
         engines=True,
+        layout="ring",
+    ),
+    Collective(
+        "optimizer_step",
+        "host",
+        "gradients in, parameters out: ring reduce-scatter, the hosts update their parts, ring all-gather",
+        "workloads.collectives.optimizer_step:Host",
+        "workloads.closed_form:host_optimizer_step_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("avg", "sum"),
+        dtypes=("float32",),
+        extra=("optimizer",),
+        defaults={"optimizer": "sgd"},
+        layout="ring",
+    ),
+    Collective(
+        "optimizer_step",
+        "optimus_nic",
+        "likewise by a ring of NICs, which keep the parameters and what the optimizer remembers (OptimusNIC)",
+        "workloads.collectives.optimizer_step:OptimusNic",
+        "workloads.closed_form:optimus_nic_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("avg", "sum"),
+        dtypes=("float32",),
+        engines=True,
+        extra=("optimizer",),
+        defaults={"optimizer": "sgd"},
         layout="ring",
     ),
     Collective(

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
 from testbed.bench import sizes as notation
 from testbed.bench.presets import PRESETS
 from testbed.errors import InputError
+from testbed.spec.known import choices, collective
 from testbed.spec.types import unknown
 from topologies.ring_order import ring_order
-from workloads.registry import DTYPES, OPS, Collective, UnknownCollective, algorithms, find, names
+from workloads.registry import DTYPES, OPS, Collective, names
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
 
+ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the group is the root
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
 _TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
+
+
+_NAMED = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An algorithm with keys of its own for the step."""
+
+    algorithm: str
+    entry: Collective
+    keys: Mapping[str, Any]
+
+
+Entries = list[Variant]
 
 
 @dataclass(frozen=True)
@@ -70,30 +91,53 @@ def experiment(options: Options) -> Experiment:
         made = changed(base, values, "command line")
     except InputError as error:
         raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
-    return override(made, options.settings)
+    return override(made, [setting for setting in options.settings if _of_workload(setting)])
 
 
-def _entries(options: Options) -> list[Collective]:
-    """The registry's entry of every algorithm that was asked for."""
+def _of_workload(setting: str) -> bool:
+    """Settings of the steps have to wait for them; the steps have to wait for all others."""
+    return setting.startswith("workload")
+
+
+def _entries(options: Options) -> Entries:
+    """The registry's entry of every algorithm that was asked for (of `auto`: any that it may choose)."""
     if options.collective not in names():
         raise InputError(*_place(unknown("collective", options.collective, names()), "COLLECTIVE"))
-    found: list[Collective] = []
-    for algorithm in options.algorithms or algorithms(options.collective)[:1]:
-        try:
-            found.append(find(options.collective, algorithm))
-        except UnknownCollective as error:
-            raise InputError(error.what, "command line: --algorithm", error.hint) from None
-    if len({entry.algorithm for entry in found}) < len(found):
+    known = choices(options.collective)
+    found = []
+    for written in options.algorithms or known[:1]:
+        algorithm, keys = _variant(written)
+        if algorithm not in known:
+            what, hint = unknown("algorithm", algorithm, known)
+            raise InputError(f"{what} of {options.collective}", "command line: --algorithm", hint)
+        found.append(Variant(algorithm, collective(options.collective, algorithm), keys))
+    if any(one in found[:k] for k, one in enumerate(found)):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
     return found
 
 
-def _fabric(options: Options, entries: Sequence[Collective]) -> tuple[Experiment, int]:
+def _variant(text: str) -> tuple[str, dict[str, Any]]:
+    """`ring[chunk=64KiB]`: an algorithm, and keys of its step."""
+    match = _NAMED.fullmatch(text)
+    pairs = [pair.partition("=") for pair in (match[2] or "").split(",") if pair] if match else []
+    if match is None or not all(key and equals for key, equals, _ in pairs):
+        raise InputError(f"{text!r} is no algorithm", "command line: --algorithm", "such as ring, or ring[chunk=64KiB]")
+    yaml = YAML(typ="safe")
+    try:
+        return match[1], {key.strip(): yaml.load(value) for key, _, value in pairs}
+    except YAMLError:
+        raise InputError(f"{text!r}: a value is no YAML", "command line: --algorithm") from None
+
+
+def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
     """An experiment without a workload on the fabric that was asked for, and how many of its ranks take part."""
     if options.ranks is not None and options.ranks < 2:
         raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
-    most = min((e.max_ranks for e in entries if e.max_ranks is not None), default=None)
+    from testbed.overrides import override
+
+    most = min((e.max_ranks for e in (v.entry for v in entries) if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
+    base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
     there = len(base.build_fabric().nics)
     usual = RANKS if options.topology in PRESETS else there
     ranks = options.ranks or min(usual, there, most or there)
@@ -126,33 +170,44 @@ def _loaded(options: Options, ranks: int) -> Experiment:
     return load(topology, named)
 
 
-def _steps(options: Options, entries: Sequence[Collective], base: Experiment, ranks: int) -> list[dict[str, Any]]:
+def _steps(options: Options, entries: Entries, base: Experiment, ranks: int) -> list[dict[str, Any]]:
     return [
-        _step(options, entry, dtype, op, root, base, ranks)
-        for entry in entries
+        _step(options, variant, dtype, op, root, base, ranks)
+        for variant in entries
         for dtype, op, root in product(
-            _types(options.dtype, entry), _ops(options.op, entry), _roots(options.root, entry, ranks)
+            _types(options.dtype, variant.entry),
+            _ops(options.op, variant.entry),
+            _roots(options.root, variant.entry, ranks),
         )
     ]
 
 
 def _step(
-    options: Options, entry: Collective, dtype: str, op: str | None, root: int | None, base: Experiment, ranks: int
+    options: Options,
+    variant: Variant,
+    dtype: str,
+    op: str | None,
+    root: int | None,
+    base: Experiment,
+    ranks: int,
 ) -> dict[str, Any]:
-    fabric = base.build_fabric()
+    fabric, entry, algorithm = base.build_fabric(), variant.entry, variant.algorithm
     step: dict[str, Any] = {
         "collective": entry.name,
-        "algorithm": entry.algorithm,
-        "sizes": _sizes(options, DTYPES[dtype]),
+        "algorithm": algorithm,
+        "sizes": _sizes(options, DTYPES[dtype]) if entry.sized else [0],
         "dtype": dtype,
         "op": op,
         "iterations": options.iterations,
         "warmup": max(options.warmup, options.check - options.iterations),
+        **variant.keys,
     }
-    if ranks < len(fabric.nics):
-        order = ring_order(fabric) if entry.algorithm == "ring" else range(ranks)
+    if root:
+        step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
+    elif ranks < fabric.ranks:
+        order = ring_order(fabric) if algorithm == "ring" else range(ranks)
         step["ranks"] = [rank for rank in order if rank < ranks]
-    return step if root is None else {**step, "root": root}
+    return step
 
 
 def _sizes(options: Options, width: int) -> list[int]:
@@ -192,7 +247,7 @@ def _ops(text: str | None, entry: Collective) -> Sequence[str | None]:
 
 
 def _roots(text: str | None, entry: Collective, ranks: int) -> Sequence[int | None]:
-    if "root" not in entry.parameters:
+    if entry.name not in ROOTED:
         if text is not None:
             raise InputError(f"{entry.name} has no root", "command line: -r", "leave -r out")
         return [None]

@@ -44,7 +44,7 @@ class Printer:
 
     def _end_step(self) -> None:
         if self._step >= 0:
-            self._say(footer([r for r in self.rows if r.step == self._step]))
+            self._say(footer([r for r in self.rows if r.step == self._step], self.gather.chosen[self._step]))
 
     def _say(self, lines: list[str]) -> None:
         if not self._quiet:

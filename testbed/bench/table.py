@@ -12,9 +12,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from results.metrics import rank_rows, result_rows
+from results.summary import labels
 from testbed import plan as planning
+from testbed.bench.experiment import ROOTED
 from testbed.progress import Progress
-from testbed.table import elements
+from testbed.table import choice, elements
 
 if TYPE_CHECKING:
     from testbed.run import RunResult
@@ -86,6 +88,9 @@ class Rows(Progress):
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
         plan = planning.plan(experiment)
         self._steps = planning.steps(plan)
+        self._names = labels(experiment.resolved()["workload"])
+        self._roots = [-1 if step["collective"] not in ROOTED else (step["ranks"] or [0])[0] for step in plan["steps"]]
+        self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
             (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
@@ -109,13 +114,13 @@ class Rows(Progress):
         algbw = size / time_ns if time_ns else None
         return BenchRow(
             step=number,
-            algorithm=step["algorithm"],
+            algorithm=self._names[number],
             ranks=step["ranks"],
             size=size,
             count=elements(step, size),
             type=step["dtype"],
             redop=step["op"] or "none",
-            root=-1 if step.get("root") is None else step["root"],
+            root=self._roots[number],
             time_us=time_ns / 1e3,
             algbw_GBps=algbw,
             busbw_GBps=None if algbw is None else algbw * step["busbw_factor"],
@@ -168,13 +173,14 @@ def preamble(experiment: Experiment) -> list[str]:
     ]
 
 
-def footer(rows: Sequence[BenchRow]) -> list[str]:
-    """Below the table of one step."""
+def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:
+    """Below the table of one step; `chosen`: what `auto` took for each size, and the times it expected."""
     wrong = sum(r.wrong for r in rows)
     busbw = [r.busbw_GBps for r in rows if r.busbw_GBps is not None]
     mean = f"{fmean(busbw):.6g}" if busbw else "-"
     alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
+        *(f"#   auto, {choice(size, one)}" for size, one in (chosen or {}).items()),
         *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -57,7 +58,12 @@ import click
 )
 @click.option("-o", "--op", metavar="OP", help="Reduction: sum, min, max, prod, avg, or all (default: sum).")
 @click.option("-r", "--root", metavar="RANK", help="Root, where the collective has one, or all (default: 0).")
-@click.option("--algorithm", "algorithms", metavar="NAME,..", help="Algorithms to compare (default: the first).")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    metavar="NAME,..",
+    help="Algorithms to compare, also with keys: ring,ring[chunk=64KiB].",
+)
 @click.option(
     "--topology",
     default="star",
@@ -92,7 +98,7 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     from testbed.progress import for_stderr
     from testbed.run import RunFailed, run
 
-    named = [name.strip() for name in algorithms.split(",")] if algorithms is not None else []
+    named = [name.strip() for name in re.split(r",(?![^\[]*\])", algorithms)] if algorithms is not None else []
     asked = experiment(Options(algorithms=named, **options))
     printer = Printer(asked, for_stderr(), host=host, quiet=as_json)
     try:

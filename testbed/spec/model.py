@@ -30,7 +30,7 @@ from testbed.spec.checks import cross_check
 from testbed.spec.steps import Step
 from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
 from topologies.fabric import Fabric, TopologyError
-from topologies.smartnic import with_complexes
+from topologies.smartnic import ROLE, with_complexes
 
 MAX_RATE = 10**14
 MAX_TIME = 10.0**13
@@ -459,7 +459,8 @@ class Experiment(Model):
     )
     sweep: dict[str, list[Any]] = Field(
         default_factory=dict,
-        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file",
+        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
+        "(`'KEY, KEY'`: the same value for both)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
@@ -514,7 +515,8 @@ class Experiment(Model):
         if not self.fabric.scale_up:
             fabric = replace(fabric, scale_up=())
         if self.fabric.switch.accelerator:
-            fabric = replace(fabric, switches=tuple(replace(s, accelerator=True) for s in fabric.switches))
+            switches = tuple(replace(s, accelerator=s.role != ROLE) for s in fabric.switches)
+            fabric = replace(fabric, switches=switches)
         return fabric
 
     def __eq__(self, other: object) -> bool:

@@ -99,7 +99,7 @@ class Scheduled:
         return spans(self.shape.count, self.n)
 
     def _spoil(self, part: NDArray[Any]) -> None:
-        part.view(np.uint8)[:] = 0xFF
+        data.spoil(part, self.device.progress)
 
 
 class AllReduce(Scheduled):

@@ -96,7 +96,7 @@ class _Multicast:
         self.start = variant
         self.mine = self.vector.view(self.dtype.name, 0, count)
         self.chunks = Chunks(size_bytes, self.dtype.itemsize, self.device.mtu, self.n if self.root is None else 1)
-        self.mine.view(np.uint8)[:] = 0xFF
+        data.spoil(self.mine, self.device.progress)
         if own := self._own():
             at = own.start
             data.fill(self.mine[own], self.inputs.of(self.index), self.start + at, self.device.progress)
