@@ -197,10 +197,8 @@ def test_a_lost_rank_is_named_and_leaves_no_slot_behind(dies: int) -> None:
 
         with pytest.raises(Died):
             on_ranks(lab, range(3), work)
-        why = "nothing comes from rank 2" if dies else "no parameter server answers rank 1"
-        assert set(said.values()) == {why} and len(said) == 2
-        (pool,) = lab.fabricd.request("counters")["accelerators"]
-        assert pool["shared_used"] == 0 and pool["shared_used_max"] == 4
+        assert set(said.values()) == {f"rank {dies} has ended"} and len(said) == 2
+        assert lab.fabricd.request("counters")["accelerators"][0]["shared_used"] == 0
 
 
 def test_the_end_of_a_job_frees_its_slots() -> None:
