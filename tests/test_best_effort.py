@@ -202,7 +202,7 @@ def test_a_lost_rank_is_named_and_leaves_no_slot_behind(dies: int) -> None:
 
 
 def test_slots_that_nobody_finishes() -> None:
-    """A rank contributes and leaves: another job takes what it needs of the slots, the end of the job frees the rest."""
+    """A rank contributes and leaves: another job takes what it needs of the slots, the job's end frees the rest."""
     with offload_fabric(STAR % 3, "{slots: 16, shared_slots: 16}") as lab:
         used: dict[str, int] = {}
 

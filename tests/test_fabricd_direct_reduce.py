@@ -44,7 +44,7 @@ Fabric = tuple[BareFabric, list[Rank]]
 
 @pytest.fixture(scope="module")
 def fabric() -> Iterator[Callable[[int], Fabric]]:
-    """Fabrics by their number of ranks, each made once: all of its ranks take part, or the clock would wait for them."""
+    """Fabrics by their number of ranks, each made once: all ranks take part, or the clock would wait for them."""
     made: dict[int, Fabric] = {}
     with ExitStack() as stack:
 
