@@ -1,8 +1,9 @@
 """Jobs: what the controller places in the network for ranks whose collectives are offloaded.
 
 An aggregation job gets a tree of accelerators with slots on each, flows that lead contributions to them, and at every
-switch of the tree a group table that copies results to whoever is below.  A multicast job gets the groups alone, which
-copy from any member to all others.
+switch of the tree a group table that copies results to whoever is below.  A best-effort job gets no slots, but leave to
+use those that its switches share: on the way from its ranks to its parameter server, the host of the first.  A
+multicast job gets the groups alone, which copy from any member to all others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from topologies.fabric import Fabric
 GROUPS = int(IPv4Address("239.0.0.0"))
 """Multicast address of a job: this and its number."""
 
-SLOTS, ELEMENTS = 0, 1  # arguments of an aggregation job
+SLOTS, ELEMENTS, TIMEOUT_PS = 0, 1, 2  # arguments of an aggregation job
 
 
 class Refused(ValueError):
@@ -83,39 +84,87 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     for switch in adding:
         _program(fabric, trees, placement, job, tree, switch, children, slots, group)
     for rank in ranks:
-        nic = fabric.nics[rank]
-        _steer(fabric, trees, placement, fabric.cable_at[nic.name, 1].other(nic.name).node, parents[rank][0])
+        _steer(fabric, trees, placement, _switch_of(fabric, rank), parents[rank][0])
     for switch in tree.switches:
         placement.lead(switch, group, Replicate(tree.down_ports(switch)))
     placement.answer["parents"] = [list(parents[rank]) for rank in ranks]
     return placement
 
 
+def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
+    """Two levels, as in the paper: the switches with several of the ranks, and the server's."""
+    ranks: Sequence[int] = job["ranks"]
+    pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
+    sharing = {switch: pool for switch, pool in pools.items() if pool["shared_slots"]}
+    if not sharing:
+        raise Refused("no accelerator shares slots" if pools else "no switch has an accelerator")
+    home = _switch_of(fabric, ranks[0])
+    tree = trees.tree(ranks, 0, frozenset({home}))
+    numbers = {rank: number for number, rank in enumerate(ranks) if number}  # the server's contributions never travel
+    below = {s: [numbers[r] for r in sorted(tree.ranks[s].values()) if r in numbers] for s in tree.switches}
+    below[home] = list(numbers.values())
+    adding = [s for s in tree.switches if s in sharing and len(below[s]) > 1]
+    for switch in adding:
+        _fits(job, switch, sharing[switch], len(ranks))
+    server = int(fabric.nics[ranks[0]].ip)
+    last = _address(fabric, home) if home in adding else server
+    group = GROUPS + int(job["job"])
+    hops: list[Any] = []
+    placement = Placement(
+        answer={"slots": job["args"][SLOTS], "group_ip": group, "root": home, "tree": adding, "hops": hops}
+    )
+    for switch in adding:
+        program = {"op": "accelerator_program", "switch": switch, "job": job["job"], "shared": True, "group_ip": group}
+        program |= {"ranks": below[switch], "next_ip": server if switch == home else last}
+        program |= {"window": job["args"][SLOTS], "age_ns": job["args"][TIMEOUT_PS] / 1000}
+        placement.programs.append(program)
+        if switch != home and last != server:
+            _steer(fabric, trees, placement, switch, last)
+    for rank in ranks:
+        switch = _switch_of(fabric, rank)
+        hops.append(_address(fabric, switch) if switch in adding else last)
+        if rank in numbers and hops[-1] != server:
+            _steer(fabric, trees, placement, switch, hops[-1])
+    for switch in tree.switches:  # sums pass the accelerators too, which free their slots
+        port = fabric.switch_by_name[switch].accelerator_port
+        own = [port] if switch in adding and port is not None else []
+        placement.lead(switch, group, Replicate((*tree.ports(switch), *own)))
+    return placement
+
+
+def _switch_of(fabric: Fabric, rank: int) -> str:
+    nic = fabric.nics[rank]
+    return fabric.cable_at[nic.name, 1].other(nic.name).node
+
+
 KINDS: dict[str, Callable[[Fabric, Trees, Mapping[str, Any]], Placement]] = {
     "aggregate": _aggregate,
+    "best_effort": _best_effort,
     "multicast": _multicast,
 }
 
 
 def _slots(job: Mapping[str, Any], tree: Tree, pools: Mapping[str, Mapping[str, Any]]) -> int:
     """How many slots the job gets: what it wants, or as many as are free all over its tree. Raises Refused."""
-    wanted, elements = job["args"][SLOTS], job["args"][ELEMENTS]
+    wanted = job["args"][SLOTS]
     for switch in tree.adding:
         if switch not in pools:
             raise Refused(f"{switch} has no accelerator")
-        if elements > pools[switch]["elements"]:
-            most = pools[switch]["elements"]
-            raise Refused(f"{switch}'s accelerator adds {most} elements of a packet, not {elements}")
-        if len(_children(tree, switch)) > pools[switch]["fan_in"]:
-            contributors = len(_children(tree, switch))
-            raise Refused(
-                f"{switch}'s accelerator has a bitmap of {pools[switch]['fan_in']} bits, not of {contributors}"
-            )
+        _fits(job, switch, pools[switch], len(_children(tree, switch)))
     scarce = min(tree.adding, key=lambda switch: pools[switch]["slots_free"])
     free = pools[scarce]["slots_free"]
     if not free:
         raise Refused(f"{scarce}'s accelerator has no slot free of {pools[scarce]['slots']}")
     return min(int(wanted), int(free))
+
+
+def _fits(job: Mapping[str, Any], switch: str, pool: Mapping[str, Any], contributors: int) -> None:
+    """Raises Refused when an accelerator is too narrow for a job's packets, or for its bitmap."""
+    elements, most, bits = job["args"][ELEMENTS], pool["elements"], pool["fan_in"]
+    if elements > most:
+        raise Refused(f"{switch}'s accelerator adds {most} elements of a packet, not {elements}")
+    if contributors > bits:
+        raise Refused(f"{switch}'s accelerator has a bitmap of {bits} bits, not of {contributors}")
 
 
 def _children(tree: Tree, switch: str) -> list[int | str]:

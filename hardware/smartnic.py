@@ -2,7 +2,8 @@
 
 The keys are those of `fabric.nic.engine` (on_path: a reduction in the packet pipeline) and `fabric.nic.complex`
 (off_path: a bridge in the NIC and processor cores behind it), the values as they would be written there.  In front of a
-source stands how sure it is: [P] published, [D] derived from what is, [E] an estimate, to be replaced by a measurement.
+source stands how sure it is: [P] published, [D] derived from what is, [?] said to be the maker's figure but not seen at
+its source, [E] an estimate, to be replaced by a measurement.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ PROFILES: dict[str, Profile] = {
             {
                 "reduce": Figure("400Gbps", f"{_FPGA_PAPER}: line rate, at 400 Gb/s as four 512-bit pipes of 100 Gb/s"),
                 "packets": Figure(595.2e6, "[D] four pipes, each with the most frames of 64 bytes that 100 Gb/s has"),
-                "memory": Figure(
-                    "6.5MiB", "[D] M20K blocks of an Arria 10 GX 1150, 54,260 Kbit (Intel device overview)"
-                ),
+                "memory": Figure("6.5MiB", "[?] M20K blocks of an Arria 10 GX 1150: 54,260 Kbit"),
             },
         ),
         Profile(
@@ -61,7 +60,7 @@ PROFILES: dict[str, Profile] = {
                 "post": Figure("200ns", "[E] twice the host's: slower cores"),
                 "wake": Figure("0ns", "[E] polled, as on the host"),
                 "reduce": Figure("200Gbps", "[E] eight cores at 9 GB/s each from the last-level cache, three streams"),
-                "cache": Figure("6MiB", "[P] BlueField-2 product brief: 6 MB of L3"),
+                "cache": Figure("6MiB", "[?] 6 MB of L3"),
                 "memory_reduce": Figure(
                     "68Gbps", f"[D] 25.6 GB/s ({_BF2_MANUAL[4:]}: DDR4-3200, 64 bit) in three streams"
                 ),
@@ -72,7 +71,7 @@ PROFILES: dict[str, Profile] = {
             "off_path",
             "NVIDIA BlueField-3: sixteen Cortex-A78, DDR5",
             {
-                "rate": Figure("400Gbps", "[P] BlueField-3: 400 Gb/s, sixteen Cortex-A78 (docs.nvidia.com/doca/sdk)"),
+                "rate": Figure("400Gbps", "[P] yobitel.com/knowledge-base/bluefield-3-dpu: a port of 400 Gb/s"),
                 "delay": Figure("150ns", "[E] once through the card's PCIe switch"),
                 "bridge_latency": Figure("300ns", "[E] a flow-table pipeline, as in a small switch"),
                 "dma_latency": Figure("250ns", "[E] cores' memory is nearer than the host's (500 ns)"),
@@ -82,7 +81,7 @@ PROFILES: dict[str, Profile] = {
                     "850Gbps", "[E] sixteen cores at 20 GB/s each from the last-level cache, three streams"
                 ),
                 "cache": Figure("16MiB", "[P] emergentmind.com/topics/nvidia-bluefield-3-bf3: 16 MB of shared L3"),
-                "memory_reduce": Figure("239Gbps", "[D] DDR5-5600 in 128 bits, 89.6 GB/s, in three streams"),
+                "memory_reduce": Figure("239Gbps", "[?] DDR5-5600 in 128 bits, 89.6 GB/s, in three streams"),
             },
         ),
     )

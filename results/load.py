@@ -87,6 +87,11 @@ class Run:
         return self._frame("switches")
 
     @cached_property
+    def accelerators(self) -> pd.DataFrame:
+        """One row per accelerator of a switch."""
+        return self._frame("accelerators")
+
+    @cached_property
     def drops(self) -> pd.DataFrame:
         """One row per node, port and reason of dropped frames."""
         return self._frame("drops")

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 _PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
 
 # The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
-COUNTER_TABLES = ("ports", "nics", "qps", "switches", "drops", "faults")
+COUNTER_TABLES = ("ports", "nics", "qps", "switches", "accelerators", "drops", "faults")
 
 
 def picoseconds(ns: float) -> int:
@@ -48,6 +48,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "kind": line["kind"],
             "operation": _operation(line),
             "flow_index": line.get("flow"),
+            "group": line.get("group"),
             "size_bytes": line["size_bytes"],
             "iteration": line.get("iteration", 0),
             "rank": line["rank"],
@@ -87,8 +88,9 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
 
     `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
     "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
-    part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size. That
-    factor is what nccl-tests calls it: it makes bandwidths comparable with a link's rate.
+    part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size, and
+    with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls
+    it: it makes bandwidths comparable with a link's rate.
     """
     operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice
@@ -106,11 +108,19 @@ def _operation(line: Mapping[str, Any]) -> str:
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells one operation from another."""
-    flow = row.get("flow_index")
-    return row["step"], -1 if flow is None else flow, row["size_bytes"], row["iteration"]
+    flow, group = row.get("flow_index"), row.get("group")
+    return (
+        row["step"],
+        -1 if flow is None else flow,
+        row["size_bytes"],
+        row["iteration"],
+        -1 if group is None else group,
+    )
 
 
 def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
+    if (group := rows[0].get("group")) is not None:
+        step = {**step, **step["groups"][group]}
     if len(rows) < step["ranks"]:
         return None
     start = min(picoseconds(r["start_ns"]) for r in rows)
@@ -137,6 +147,7 @@ def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: f
     return {
         "step": rows[0]["step"],
         "kind": rows[0]["kind"],
+        "group": rows[0].get("group"),
         **what,
         "size_bytes": size,
         "iteration": rows[0]["iteration"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hardware import bounds, cc
 from hardware.config import Complex, Hardware
 from topologies.fabric import Fabric
+from workloads import registry
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
@@ -96,16 +97,17 @@ def congestion_control(experiment: Experiment, graph: Fabric) -> dict[str, objec
     return cc.fabricd_cc(chosen.name, values)
 
 
-def slots_for(experiment: Experiment, graph: Fabric, elements: int) -> int:
+def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool = False) -> int:
     """Slots that keep a cable full: rate x round trip, up to the accelerators and back, in packets, to a power of two.
 
+    With a `server` sums also go into a host's memory and back.
     SwitchML (Sapio et al., NSDI 2021), section 3.6.
     """
     fabric = experiment.fabric
     packet = 4 * elements + 106
     ways = bounds.most_switches(graph)  # there and back over the tree; each accelerator is a second pass
     rtt_ns = 2 * (ways + 1) * (fabric.cable.delay + packet * 8e9 / fabric.cable.rate) + 3 * ways * fabric.switch.latency
-    rtt_ns += fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate
+    rtt_ns += (3 if server else 1) * (fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate)
     return min(1 << max(math.ceil(fabric.cable.rate * rtt_ns / 8e9 / packet) - 1, 0).bit_length(), 65535)
 
 
@@ -121,7 +123,19 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
         return {}
     rate = {} if accelerator.rate is None else {"rate_bps": accelerator.rate}
     keys = {key: getattr(accelerator, key) for key in ("slots", "elements", "fan_in")}
-    return {**keys, "latency_ns": accelerator.latency, **rate}
+    return {**keys, "shared_slots": _shared_slots(experiment), "latency_ns": accelerator.latency, **rate}
+
+
+def _shared_slots(experiment: Experiment) -> int:
+    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload needs them."""
+    accelerator = experiment.fabric.switch.accelerator
+    assert accelerator is not None
+    if accelerator.shared_slots is not None:
+        return accelerator.shared_slots
+    collectives = [s for s in experiment.workload if s.kind == "collective"]
+    entries = [registry.any_of(s.collective, s.algorithm) for s in collectives]
+    ways = {entry.shared_slots for entry in entries if entry.accelerators}
+    return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
 
 
 def _switch(experiment: Experiment) -> dict[str, Any]:

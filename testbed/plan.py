@@ -82,13 +82,17 @@ def steps(plan: Plan) -> list[dict[str, Any]]:
 
 def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     entry = any_of(step["collective"], step["algorithm"])
-    taking_part = len(step["ranks"]) if step["ranks"] else ranks
     described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
+
+    def of(taking_part: int) -> dict[str, Any]:
+        workers = taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)
+        return {"ranks": taking_part, "busbw_factor": entry.busbw_factor(workers)}
+
     return described | {
         "op": step["op"] if entry.ops else None,
-        "ranks": taking_part,
-        "busbw_factor": entry.busbw_factor(taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)),
+        **of(len(step["ranks"]) if step["ranks"] else ranks),
         **({"chosen": step["chosen"]} if "chosen" in step else {}),
+        **({"groups": [of(len(told["ranks"])) for told in step["groups"]]} if "groups" in step else {}),
     }
 
 
@@ -144,7 +148,11 @@ def _collective(
     if step.algorithm == AUTO:
         return told | {"chosen": chooser().choose(step)}
     entry = find(step.collective, step.algorithm)
-    told |= group(entry, step.ranks, fabric)
+    if step.groups is None:
+        told |= group(entry, step.ranks, fabric)
+    else:
+        told["groups"] = [group(entry, ranks, fabric) for ranks in step.groups]
+        told["ranks"] = [rank for ranks in step.groups for rank in ranks]
     if entry.accelerators:
         told["aggregation"] = _aggregation(step, experiment, fabric)
     return told
@@ -165,10 +173,11 @@ def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -
     from testbed.hardware import slots_for
 
     accelerator = experiment.fabric.switch.accelerator
+    entry = find(step.collective, step.algorithm)
     elements = accelerator.elements if accelerator else 256
     elements = min(elements, experiment.fabric.nic.mtu // 4)
     return {
-        "slots": step.slots or slots_for(experiment, fabric, elements),
+        "slots": step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots),
         "elements": elements,
         "timeout_ns": step.timeout,
         "retry": experiment.fabric.nic.retry,

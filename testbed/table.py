@@ -93,11 +93,16 @@ def show(renderable: RenderableType, console: Console | None = None, *, wide: bo
 
 def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[RenderableType]:
     """One line per size; its time is the mean over the iterations, as in nccl-tests."""
-    sizes = [list(same) for _, same in groupby(rows, key=lambda r: r["size_bytes"])]
+    groups = step.get("groups", [step])
+    same_size = [list(same) for _, same in groupby(rows, key=lambda r: r["size_bytes"])]
+    sizes = [[r for r in same if (r.get("group") or 0) == g] for same in same_size for g in range(len(groups))]
+    sizes = [same for same in sizes if same]
     iterations = max(len(same) for same in sizes)
     mean = f", mean of {iterations} iterations" if iterations > 1 else ""
-    yield Text(f"# {step['collective']} ({step['algorithm']}), {step['ranks']} ranks{mean}", style="bold")
+    ranks = " + ".join(str(group["ranks"]) for group in groups)
+    yield Text(f"# {step['collective']} ({step['algorithm']}), {ranks} ranks{mean}", style="bold")
     table = _grid(
+        *((("grp", "", 4),) if "groups" in step else ()),
         ("size", "(B)", 12), ("count", "(elements)", 10), ("type", "", 7), ("redop", "", 5), ("time", "(us)", 9),
         ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 6),
         *((("host", "(us)", 9), ("sent", "(B)", 10)) if host else ()),
@@ -105,14 +110,16 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
     for same in sizes:
         size, time_ns, wrong = same[0]["size_bytes"], fmean(r["time_ns"] for r in same), sum(r["wrong"] for r in same)
         algbw = size / time_ns * 1e9 if time_ns else None
+        of = {**step, **groups[same[0].get("group") or 0]}
         table.add_row(
+            *((str(same[0]["group"]),) if "groups" in step else ()),
             str(size),
-            str(elements(step, size)),
+            str(elements(of, size)),
             step["dtype"],
             step["op"] or "none",
             microseconds(time_ns),
             gigabytes(algbw),
-            gigabytes(None if algbw is None else algbw * step["busbw_factor"]),
+            gigabytes(None if algbw is None else algbw * of["busbw_factor"]),
             _wrong(wrong),
             *((_mean(same, "host_ns", 1e3, 2), _mean(same, "sent_bytes", 1, 0)) if host else ()),
         )

@@ -5,6 +5,8 @@
 - up/down: a fabric of 64 servers, against stock Mininet with the same topology
 - full over plain: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
   and with samples each 10 us over that without; neighbours in time
+- offload: wall time of a whole run, an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network; and
+  that of 64 ranks x 1 MiB on a clos, by `auto`
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
 
@@ -44,6 +46,19 @@ workers: {{memory: 2GiB}}
 workload:
   - {{collective: all_reduce, algorithm: ring, sizes: [64MiB]}}
 """
+IN_NETWORK = """
+name: bench-in-network
+fabric: {topology: {star: {hosts: 8}}, switch: {accelerator: {elements: 1024}}}
+workers: {memory: 2GiB}
+workload:
+  - {collective: all_reduce, algorithm: in_network, sizes: [64MiB]}
+"""
+MANY = """
+name: bench-many
+fabric: {topology: {clos: {leaves: 8, spines: 4, hosts_per_leaf: 8}}}
+workload:
+  - {collective: all_reduce, algorithm: auto, sizes: [1MiB]}
+"""
 SERVERS = """
 name: bench-up
 clock: real
@@ -58,6 +73,15 @@ def hops(text: str) -> dict[str, float]:
         fidelity = json.loads((Path(result.folder) / "counters.json").read_text())["fidelity"]
     assert fidelity["flagged"] == 0 and fidelity["forwarding_drops"] == 0
     return {"frame_hops": fidelity["frame_hops"], "wall_s": fidelity["forwarding_wall_ns"] / 1e9}
+
+
+def offload() -> dict[str, float]:
+    """Wall times of whole runs: fabric up, workers, collective, fabric down."""
+    pairs = [(_timed(lambda: hops(RING))[0], _timed(lambda: hops(IN_NETWORK))[0]) for _ in range(RUNS)]
+    return {
+        "ring_over_in_network_wall": statistics.median(ring / switches for ring, switches in pairs),
+        "all_reduce_64_ranks_wall_s": statistics.median(_timed(lambda: hops(MANY))[0] for _ in range(RUNS)),
+    }
 
 
 PLAIN = """
@@ -240,6 +264,7 @@ def measure() -> dict[str, Any]:
         "mininet_up_s": statistics.median(stock[0] for _, stock in pairs),
         "mininet_down_s": statistics.median(stock[1] for _, stock in pairs),
         "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
+        **offload(),
         **costs_of_features(),
         **memory_mb(),
     }

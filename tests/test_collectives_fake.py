@@ -36,21 +36,13 @@ def check(ranks: int, steps: list[Line], seed: int = 0) -> None:
     assert len(lines) == expected
 
 
-def kinds(entry: Collective, ranks: int) -> list[tuple[str, str | None]]:
-    """All types with all reductions; on many ranks each type and each reduction, to save time."""
-    ops = entry.ops or (None,)
-    if ranks in (2, 3, 4):
-        return list(product(DTYPES, ops))
-    return list(dict.fromkeys([(dtype, ops[k % len(ops)]) for k, dtype in enumerate(DTYPES)]))
-
-
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("entry", SCHEDULED, ids=lambda e: f"{e.name}-{e.algorithm}")
 def test_every_type_and_reduction(entry: Collective, ranks: int) -> None:
     if entry.max_ranks is not None and ranks > entry.max_ranks:
         pytest.skip(f"takes {entry.max_ranks} ranks")
     steps = []
-    for k, (dtype, op) in enumerate(kinds(entry, ranks)):
+    for k, (dtype, op) in enumerate(product(DTYPES, entry.ops or (None,))):
         width = DTYPES[dtype]
         counts = [(1, 3, 7919, ranks - 1, ranks + 1)[k % 5]]
         chunk = (None, 64, 1000 * width)[k % 3] if "chunk" in entry.extra else None

@@ -99,3 +99,16 @@ def test_captures_inside_a_nic(tmp_path: Path) -> None:
     files = sorted(p.name for p in (result.folder / "captures").iterdir())
     assert files == ["h1-1.pcapng", "nic1-1.pcapng", "nic1-2.pcapng"]
     assert all(p.stat().st_size > 64 << 10 for p in (result.folder / "captures").iterdir())
+
+
+def test_other_offloads_work_through_embedded_bridges(tmp_path: Path) -> None:
+    """Groups and trees pass an embedded bridge as any switch; it has no accelerator of its own."""
+    steps = [
+        "{collective: all_reduce, algorithm: in_network, sizes: [64KiB], dtype: int32}",
+        "{collective: all_gather, algorithm: multicast, sizes: [64KiB]}",
+        "{collective: all_reduce, algorithm: auto, sizes: [64KiB]}",
+    ]
+    result = ran(tmp_path / "run", steps, "clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}")
+    assert not any(row.get("fallback") for row in result.results)
+    accelerated = {row["switch"] for row in load(result.folder).accelerators.to_dict("records")}
+    assert accelerated == {"leaf0", "leaf1", "spine0"}

@@ -43,7 +43,7 @@ def test_profiles_have_every_figure_of_their_kind() -> None:
         model = {"on_path": Engine, "off_path": Complex}[profile.kind]
         assert set(profile.figures) == set(model.model_fields)
         model.model_validate(profile.values)
-        assert all(source[:3] in ("[P]", "[D]", "[E]") for _, source in profile.figures.values())
+        assert all(source[:3] in ("[P]", "[D]", "[?]", "[E]") for _, source in profile.figures.values())
     assert {kind: of_kind(kind)[0] for kind in KINDS} == KINDS
     page = (Path(__file__).parent.parent / "docs" / "smartnics.md").read_text()
     assert as_markdown() in page, "put what hardware.smartnic.as_markdown() returns into docs/smartnics.md"

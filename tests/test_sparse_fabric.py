@@ -14,7 +14,7 @@ from workloads.sparse.layout import Layout
 from workloads.sparse.spots import Windows
 
 FULL = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-KIB = 1 << 10
+KIB, MIB = 1 << 10, 1 << 20
 
 
 @FULL
@@ -132,6 +132,20 @@ def test_omniccl_moves_what_is_stated(density: float) -> None:
     }
     most = round(density * blocks) * (block * 4 + 4) + 128 * 16
     assert all(most - 128 * 16 - 40 <= nbytes <= most for nbytes in sent)
+
+
+@pytest.mark.parametrize("algorithm", ["omnireduce", "omniccl"])
+def test_ranks_with_other_steps_besides_agree_on_where_things_lie(algorithm: str) -> None:
+    """One rank has a large vector in another step, its peers have not."""
+    helpers = {"helpers": [6, 7], "spot": 256} if algorithm == "omniccl" else {}
+    steps = [
+        collective("all_reduce", [MIB], ranks=[0, 1]),
+        collective("all_reduce", [5 * KIB], algorithm=algorithm, ranks=[1, 2, 3], block=16, density=0.5, **helpers),
+    ]
+    with fabric(8, 3) as fake:
+        lines, errors = run(fake, plan(4, *steps))
+    assert (fake.error, errors) == (None, [])
+    assert [line["wrong"] for line in lines] == [0] * 5
 
 
 def test_a_result_that_was_changed_on_the_way_is_found() -> None:

@@ -519,5 +519,5 @@ def test_error_shown_in_the_docs_is_the_one_given():
 
 
 def test_all_ready_experiments_are_good():
-    for path in sorted((ROOT / "experiments").glob("*.yaml")):
+    for path in sorted((ROOT / "experiments").rglob("*.yaml")):
         load(path)

@@ -27,7 +27,7 @@ def coordinates(fabric: Fabric) -> tuple[int, ...] | None:
         return tuple(int(d) for d in fabric.params["dims"])
     if fabric.kind == "rail":
         return int(fabric.params["servers"]), int(fabric.params["gpus"])
-    return (len(fabric.nics),) if fabric.kind == "ring" else None
+    return (fabric.ranks,) if fabric.kind == "ring" else None
 
 
 def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:

@@ -281,7 +281,7 @@ def _slowest(path: Path, costs: Costs) -> _Stage:
 def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """DirectReduce: n - 1 reducing and n - 1 gathering hops, each begun with the first packet of the one before."""
     chunk = -(-size_bytes // ranks)
-    ring = _direct_ns([True] * (ranks - 1) + [False] * (ranks - 1), chunk, path, costs)
+    ring = _direct_ns([1] * (ranks - 1) + [0] * (ranks - 1), chunk, path, costs)
     last_pass = (chunk - 1) % (_PASS_PACKETS * costs.mtu) + 1 if chunk else 0
     gathered = (ranks - 1) * last_pass * 8e9 / costs.pcie_rate_bps
     return max(ring, _direct_sums_ns(ranks, chunk, path, costs) + gathered)
@@ -290,39 +290,52 @@ def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) 
 def direct_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """n - 1 hops, each packet added up."""
     chunk = -(-size_bytes // ranks)
-    return max(_direct_ns([True] * (ranks - 1), chunk, path, costs), _direct_sums_ns(ranks, chunk, path, costs))
+    return max(_direct_ns([1] * (ranks - 1), chunk, path, costs), _direct_sums_ns(ranks, chunk, path, costs))
 
 
 def direct_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """n - 1 hops."""
-    return _direct_ns([False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+    return _direct_ns([0] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+
+
+def optimus_nic_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """An all-reduce by NICs whose last reducing hop is gone over twice more (sgd): parameters and momentum."""
+    adds = [1] * (ranks - 2) + [3] + [0] * (ranks - 1)
+    return max(
+        direct_all_reduce_ns(ranks, size_bytes, path, costs), _direct_ns(adds, -(-size_bytes // ranks), path, costs)
+    )
 
 
 _PASS_PACKETS = 256  # of a chunk that go round at a time
 
 
-def _direct_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) -> float:
-    """The first packet through all hops, or a cable that is never idle, whichever takes longer, pass after pass."""
+def _direct_ns(adds: list[int], chunk_bytes: int, path: Path, costs: Costs) -> float:
+    """The first packet through all hops, or a cable that is never idle, whichever takes longer, pass after pass.
+
+    `adds`: how often the engine goes over what a hop brings (0: it only passes).
+    """
     most = _PASS_PACKETS * costs.mtu
     whole = max(chunk_bytes - 1, 0) // most
-    steps = [_direct_step_ns(most, reducing, path, costs) for reducing in reduces] if whole else []
+    before = [0, *adds[:-1]]  # what a hop sends has been through the engine in the hop before
+    steps = [_direct_step_ns(most, *k, path, costs) for k in zip(before, adds, strict=True)] if whole else []
     last = chunk_bytes - whole * most
-    steps = steps * whole + [_direct_step_ns(last, reducing, path, costs) for reducing in reduces[:-1]]
+    steps = steps * whole + [_direct_step_ns(last, *k, path, costs) for k in zip(before[:-1], adds[:-1], strict=True)]
     packets = _Packets.of(last, costs, reth=False, imm=False)
     begin = costs.post_ns + 2 * costs.pcie_latency_ns + min(costs.mtu, chunk_bytes) * 8e9 / costs.pcie_rate_bps
     carried = path.constant_ns + packets.through(_stages(path, costs, to_memory=False)[1:])
     payload = packets.last[0]
-    result = costs.engine_ns(payload * reduces[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    result = costs.engine_ns(payload * adds[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
     return begin + sum(steps) + carried + result + costs.wake_ns
 
 
-def _direct_step_ns(part_bytes: int, reducing: bool, path: Path, costs: Costs) -> float:
+def _direct_step_ns(part_bytes: int, before: int, adds: int, path: Path, costs: Costs) -> float:
     """From the beginning of a hop to that of the next: the first packet's arrival, or the end of sending."""
     packets = _Packets.of(part_bytes, costs, reth=False, imm=False)
     payload, wire = packets.first
-    crossing = path.constant_ns + sum(link.time_ns(wire) for link in path.links) + costs.engine_ns(payload * reducing)
+    crossing = path.constant_ns + sum(link.time_ns(wire) for link in path.links) + costs.engine_ns(payload * adds)
     acks = (packets.count - 1) // costs.ack_every + 1
-    return max(crossing, packets.through([_slowest(path, costs)]) + acks * path.links[0].time_ns(ACK_BYTES))
+    sending = packets.through([_slowest(path, costs)]) + acks * path.links[0].time_ns(ACK_BYTES)
+    return max(crossing, sending, packets.count * costs.engine_ns(payload * before))
 
 
 def _direct_sums_ns(ranks: int, chunk_bytes: int, path: Path, costs: Costs) -> float:
@@ -339,3 +352,10 @@ def _direct_sums_ns(ranks: int, chunk_bytes: int, path: Path, costs: Costs) -> f
     adds = (ranks - 1) * packets - first_pass * max(min(sent / read - 1, 1), 0) if payload else 0
     once = costs.post_ns + 3 * costs.pcie_latency_ns + costs.engine_ns(payload) + read
     return once + max(ranks * packets * read, first_pass * sent + adds * add) + costs.wake_ns
+
+
+def host_optimizer_step_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """A ring reduce-scatter, an update that touches two arrays (sgd), a ring all-gather."""
+    update = 2 * costs.reduce_ns(-(-size_bytes // ranks))
+    scatter, gather = ring_reduce_scatter_ns, ring_all_gather_ns
+    return scatter(ranks, size_bytes, path, costs) + update + gather(ranks, size_bytes, path, costs)

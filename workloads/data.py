@@ -128,11 +128,19 @@ def spoil(out: NDArray[Any], tick: Callable[[], None] = _nothing) -> None:
         tick()
 
 
-def count_wrong(result: NDArray[Any], period: NDArray[Any], start: int = 0, tick: Callable[[], None] = _nothing) -> int:
-    """How many elements of `result` are not what `fill` would have written there.  NaN is wrong."""
+def count_wrong(
+    result: NDArray[Any],
+    period: NDArray[Any],
+    start: int = 0,
+    tick: Callable[[], None] = _nothing,
+    *,
+    within: float = 0.0,
+) -> int:
+    """How many elements of `result` are not what `fill` would have written, `within` so much.  NaN is wrong."""
     wrong = 0
     for block, pattern in _blocks(result, period, start):
-        wrong += int(np.count_nonzero(block != pattern))
+        right = np.abs(block - pattern) <= within if within else block == pattern
+        wrong += block.size - int(np.count_nonzero(right))
         tick()
     return wrong
 

@@ -25,7 +25,7 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
 """Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
-NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "int32")
+NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "bfloat16", "int32")
 """Element types that the adder of a NIC knows."""
 
 MOST_PIECES = 4096
@@ -67,6 +67,7 @@ class Collective:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     accelerators: bool = False  # adds up in switches
+    shared_slots: bool = False  # in slots that jobs share, with a host as parameter server
     engines: bool = False  # adds up in NICs
     max_ranks: int | None = None  # None: any number
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
@@ -221,21 +222,21 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
     _host("scatter", "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter"),
     _host("gather", "linear", "exchange:linear_gather", "exchange:linear_gather"),
     _host("gather", "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather"),
-    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all"),
     _host("all_to_all", "spread", "exchange:spread_all_to_all", "exchange:spread_all_to_all"),
-    _host(
-        "all_to_all_v",
-        "pairwise",
-        "exchange:pairwise_all_to_all",
-        "exchange:pairwise_all_to_all",
-        extra=("skew",),
-        defaults=_SKEW,
-    ),
+    _host("all_to_all", "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all"),
     _host(
         "all_to_all_v",
         "spread",
         "exchange:spread_all_to_all",
         "exchange:spread_all_to_all",
+        extra=("skew",),
+        defaults=_SKEW,
+    ),
+    _host(
+        "all_to_all_v",
+        "pairwise",
+        "exchange:pairwise_all_to_all",
+        "exchange:pairwise_all_to_all",
         extra=("skew",),
         defaults=_SKEW,
     ),
@@ -258,6 +259,21 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         extra=("slots", "timeout"),
         defaults={"timeout": "100us"},
         accelerators=True,
+    ),
+    Collective(
+        "all_reduce",
+        "in_network_best_effort",
+        "likewise in slots that jobs share; blocks that get none are added up by the first rank's host (ATP)",
+        "workloads.collectives.best_effort:AllReduce",
+        "workloads.collectives.best_effort_time:best_effort_all_reduce_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("sum", "avg"),
+        dtypes=("float32", "float16", "int32"),
+        extra=("slots", "timeout"),
+        defaults={"timeout": "100us"},
+        accelerators=True,
+        shared_slots=True,
+        max_ranks=64,
     ),
     Collective(
         "all_reduce",
@@ -292,6 +308,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=OPS,
         dtypes=NIC_DTYPES,
         engines=True,
+        extra=("compression",),
         layout="ring",
     ),
     Collective(
@@ -304,6 +321,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=OPS,
         dtypes=NIC_DTYPES,
         engines=True,
+        extra=("compression",),
         layout="ring",
     ),
     Collective(
@@ -337,6 +355,33 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         lambda n: (n - 1) / n,
         dtypes=NIC_DTYPES,
         engines=True,
+        layout="ring",
+    ),
+    Collective(
+        "optimizer_step",
+        "host",
+        "gradients in, parameters out: ring reduce-scatter, the hosts update their parts, ring all-gather",
+        "workloads.collectives.optimizer_step:Host",
+        "workloads.closed_form:host_optimizer_step_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("avg", "sum"),
+        dtypes=("float32",),
+        extra=("optimizer",),
+        defaults={"optimizer": "sgd"},
+        layout="ring",
+    ),
+    Collective(
+        "optimizer_step",
+        "optimus_nic",
+        "likewise by a ring of NICs, which keep the parameters and what the optimizer remembers (OptimusNIC)",
+        "workloads.collectives.optimizer_step:OptimusNic",
+        "workloads.closed_form:optimus_nic_ns",
+        lambda n: 2 * (n - 1) / n,
+        ops=("avg", "sum"),
+        dtypes=("float32",),
+        engines=True,
+        extra=("optimizer",),
+        defaults={"optimizer": "sgd"},
         layout="ring",
     ),
     Collective(

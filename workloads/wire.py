@@ -26,7 +26,7 @@ SIGNALED = 1
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
 
 # Offloads: what NICs and accelerators do by themselves
-AGGREGATE, RING, MULTICAST = range(1, 4)
+AGGREGATE, RING, MULTICAST, BEST_EFFORT = range(1, 5)
 GROUP_ARGS = 8
 ELEMENTS = {"float32": 0, "float16": 1, "bfloat16": 2, "int32": 3}
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "prod": 3, "avg": 4}

@@ -44,6 +44,15 @@ class _Step:
             self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
             self.ranks = [*self.ranks, *self.helpers]
 
+    def told(self, rank: int) -> tuple[Mapping[str, Any], dict[str, Any], int]:
+        """What the rank's group does, what tells it from others in an output line, and its first connection tag."""
+        tag = self.tag
+        for number, group in enumerate(self.plan.get("groups", ())):
+            if rank in group["ranks"]:
+                return {**self.plan, **group}, {"group": number}, tag
+            tag += len(group["ranks"]) + 1
+        return self.plan, {}, tag
+
     @property
     def tag(self) -> int:
         """The first of this step's connection tags."""
@@ -89,15 +98,16 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
 
 
 def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) -> None:
-    plan, device = step.plan, context.device
+    device = context.device
+    plan, group, tag = step.told(device.rank)
     variant = step.number * 997
     for size_bytes in plan["sizes"]:
         told = {**plan, **plan.get("chosen", {}).get(str(size_bytes), {})}  # with `auto` the algorithm depends on it
         if told["algorithm"] not in parts:
-            parts[told["algorithm"]] = _part(context, step, told, step.tag + len(parts) * _TAGS_PER_PART)
+            parts[told["algorithm"]] = _part(context, step, told, tag + len(parts) * _TAGS_PER_PART)
         part = parts[told["algorithm"]]
         said = {"step": step.number, "collective": plan["collective"], "algorithm": told["algorithm"]}
-        said["rank"] = device.rank
+        said |= {"rank": device.rank, **group}
         for iteration in range(-plan["warmup"], plan["iterations"]):
             line = {**said, "size_bytes": size_bytes, "iteration": iteration}
             context.tick = _progress(line, emit if device.rank == step.ranks[0] else None)

@@ -85,6 +85,9 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 	if (slots < 0 || elements < 0 || fan_in < 0 || ip < 0 || rate < 0 || latency < 0)
 		return config_fail(f, "%s: accelerator: slots (1 to 65535), elements (1 to 2250), fan_in (1 to %d), ip, rate_bps "
 				      "and latency_ns are needed", s->n.name, FAN_IN_MAX);
+	double shared = json_object_get(o, "shared_slots") ? number(o, "shared_slots", 0, slots) : 0;
+	if (shared < 0)
+		return config_fail(f, "%s: accelerator: shared_slots: from 0 to its slots", s->n.name);
 	if (!s->n.port_count)
 		return config_fail(f, "%s: accelerator: no port", s->n.name);
 	struct port *p = &s->n.ports[s->n.port_count - 1];
@@ -93,7 +96,7 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 		.sw = s,
 		.ip = (uint32_t)ip,
 		.slots = (uint32_t)slots,
-		.slots_free = (uint32_t)slots,
+		.slots_free = (uint32_t)(slots - shared),
 		.elements = (uint32_t)elements,
 		.fan_in = (uint32_t)fan_in,
 		.cable = {.base = {.rate_bps = (int64_t)rate, .delay = (ps_t)(latency * PS_PER_NS + 0.5), .up = true}},
@@ -109,6 +112,7 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 		a->cable.end[i]->cable = &a->cable;
 		a->cable.end[i]->peer = a->cable.end[!i];
 	}
+	pool_load(a, (uint32_t)shared);
 	s->accelerator = a;
 	return true;
 }
@@ -151,6 +155,7 @@ const char *accelerator_program(struct fabric *f, const json_t *request)
 	const json_t *children = json_object_get(request, "children"), *parent = json_object_get(request, "parent");
 	double job = number(request, "job", 1, PSN_MASK), slots = number(request, "slots", 1, 65535),
 	       group = number(request, "group_ip", 1, 4294967295.0);
+	bool shared = json_is_true(json_object_get(request, "shared"));
 	struct accelerator *a = NULL;
 
 	for (uint32_t i = 0; name && i < f->accelerator_count; i++)
@@ -158,8 +163,10 @@ const char *accelerator_program(struct fabric *f, const json_t *request)
 			a = &f->accelerators[i];
 	if (!a)
 		return "accelerator_program: switch: none of that name has an accelerator";
-	if (job < 0 || slots < 0 || group < 0)
-		return "accelerator_program: job, slots and group_ip are needed";
+	if (job < 0 || (slots < 0 && !shared) || group < 0)
+		return "accelerator_program: job, slots (unless shared) and group_ip are needed";
+	if (shared)
+		return pool_program(a, (uint32_t)job, request);
 	if (program_of(a, (uint32_t)job))
 		return "accelerator_program: the job has a program there already";
 	if (!json_array_size(children) || json_array_size(children) > a->fan_in)
@@ -195,8 +202,8 @@ const char *accelerator_program(struct fabric *f, const json_t *request)
 	p->next = a->programs;
 	a->programs = p;
 	a->slots_free -= p->slots;
-	if (a->slots - a->slots_free > a->slots_used_max)
-		a->slots_used_max = a->slots - a->slots_free;
+	uint32_t used = a->slots - pool_slots(a) - a->slots_free;
+	a->slots_used_max = used > a->slots_used_max ? used : a->slots_used_max;
 	return NULL;
 }
 
@@ -205,6 +212,7 @@ void accelerators_release(struct fabric *f, uint32_t job)
 {
 	for (uint32_t i = 0; i < f->accelerator_count; i++) {
 		struct accelerator *a = &f->accelerators[i];
+		pool_release(a, job);
 		for (struct program **at = &a->programs, *p; (p = *at);) {
 			if (p->job != job) {
 				at = &p->next;
@@ -217,19 +225,32 @@ void accelerators_release(struct fabric *f, uint32_t job)
 	}
 }
 
+/* accelerator_send() - Send a packet through the switch; MAC addresses are filled in */
+void accelerator_send(struct fabric *f, struct accelerator *a, const struct roce_packet *pkt, uint8_t class)
+{
+	struct frame *fr = frame_new(f);
+	struct roce_packet to = *pkt;
+
+	to.src_ip = a->ip;
+	to.ttl = TTL;
+	mac_of(to.dst_ip, to.dst_mac);
+	mac_of(a->ip, to.src_mac);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &to);
+	fr->id = ++f->last_frame_id;
+	fr->class = class;
+	port_enqueue(f, &a->port, fr);
+}
+
 /* Send a slot's version to an address, as a result or as our contribution */
 static void emit(struct fabric *f, struct accelerator *a, const struct program *p, uint32_t slot, int v, uint32_t to,
 		 const struct roce_packet *like, uint8_t class)
 {
 	const struct slot *s = &p->slot[slot];
-	struct frame *fr = frame_new(f);
 	bool result = to != p->parent_ip;
 	struct roce_packet pkt = {
-		.src_ip = a->ip,
 		.dst_ip = to,
 		.src_port = (uint16_t)(0xc000 | (p->job * 0x9e3779b1u >> 18)),
 		.tos = like->tos & (uint8_t)~1, /* as sent: able to be marked, not marked */
-		.ttl = TTL,
 		.opcode = result ? OFF_RESULT : OFF_CONTRIBUTE,
 		.dst_qp = p->job,
 		.psn = s->use[v],
@@ -244,27 +265,8 @@ static void emit(struct fabric *f, struct accelerator *a, const struct program *
 		.payload_bytes = s->count[v] * 4u,
 	};
 
-	mac_of(to, pkt.dst_mac);
-	mac_of(a->ip, pkt.src_mac);
-	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
-	fr->id = ++f->last_frame_id;
-	fr->class = class;
 	a->answered++;
-	port_enqueue(f, &a->port, fr);
-}
-
-static void add(int32_t *sum, const uint8_t *with, uint32_t count, uint8_t reduction)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		int32_t x;
-		memcpy(&x, with + 4 * i, sizeof x);
-		if (reduction == RED_MIN)
-			sum[i] = x < sum[i] ? x : sum[i];
-		else if (reduction == RED_MAX)
-			sum[i] = x > sum[i] ? x : sum[i];
-		else
-			sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)x);
-	}
+	accelerator_send(f, a, &pkt, class);
 }
 
 static void begin(struct slot *s, int v, const struct roce_packet *pkt)
@@ -311,7 +313,7 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 		return;
 	}
 	if (s->seen[v])
-		add(s->sum[v], pkt->payload, o->count, o->flags & OFF_REDUCTION);
+		block_add(s->sum[v], pkt->payload, o->count, o->flags & OFF_REDUCTION);
 	else if (o->count)
 		memcpy(s->sum[v], pkt->payload, o->count * 4u);
 	s->seen[v] |= bit;
@@ -325,7 +327,7 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 }
 
 /* The parent's answer: pass it on to those who have asked */
-static void pass_on(struct fabric *f, struct accelerator *a, struct program *p, const struct roce_packet *pkt, const struct frame *fr)
+static void pass_on(struct fabric *f, struct accelerator *a, struct program *p, const struct roce_packet *pkt, uint8_t class)
 {
 	struct slot *s = &p->slot[pkt->offload.slot];
 	int v = pkt->psn & 1;
@@ -335,18 +337,10 @@ static void pass_on(struct fabric *f, struct accelerator *a, struct program *p, 
 	for (uint32_t i = 0; i < p->children; i++) {
 		if (!(s->asked[v] >> i & 1))
 			continue;
-		struct frame *copy = frame_new(f);
 		struct roce_packet to = *pkt;
-		to.src_ip = a->ip;
 		to.dst_ip = p->child[i].ip;
-		to.ttl = TTL;
-		mac_of(to.dst_ip, to.dst_mac);
-		mac_of(a->ip, to.src_mac);
-		copy->len = roce_build(copy->data, f->frame_room - TRAILER_BYTES, &to);
-		copy->id = ++f->last_frame_id;
-		copy->class = fr->class;
 		a->answered++;
-		port_enqueue(f, &a->port, copy);
+		accelerator_send(f, a, &to, class);
 	}
 	s->asked[v] = 0;
 }
@@ -369,10 +363,12 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 	const struct roce_offload *o = &pkt.offload;
 	bool known = p && pkt.dst_ip == a->ip && o->slot < p->slots && o->count <= a->elements &&
 		     pkt.payload_bytes == o->count * 4u;
-	if (known && pkt.opcode == OFF_CONTRIBUTE && o->child < p->children) {
+	if (pool_receive(f, a, &pkt, fr->class)) {
+		/* of a job that has no slots of its own */
+	} else if (known && pkt.opcode == OFF_CONTRIBUTE && o->child < p->children) {
 		contribute(f, a, p, &pkt, fr->class);
 	} else if (known && pkt.opcode == OFF_RESULT && p->parent_ip && pkt.src_ip == p->parent_ip) {
-		pass_on(f, a, p, &pkt, fr);
+		pass_on(f, a, p, &pkt, fr->class);
 	} else {
 		a->unknown++;
 		port_drop(f, &a->port, fr, DROP_NO_QP);
@@ -384,16 +380,21 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 /* accelerator_json() - What it has, and what it has done */
 json_t *accelerator_json(const struct accelerator *a)
 {
-	return json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "switch", a->sw->n.name, "ip",
-			 (json_int_t)a->ip, "slots", (int)a->slots, "slots_free", (int)a->slots_free, "slots_used_max",
-			 (int)a->slots_used_max, "elements", (int)a->elements, "fan_in", (int)a->fan_in, "contributions",
-			 (json_int_t)a->contributions, "duplicates", (json_int_t)a->duplicates, "stale", (json_int_t)a->stale,
-			 "completed", (json_int_t)a->completed, "answered", (json_int_t)a->answered, "unknown",
-			 (json_int_t)a->unknown);
+	json_t *said = json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "switch", a->sw->n.name,
+				 "ip", (json_int_t)a->ip, "slots", (int)a->slots, "slots_free", (int)a->slots_free,
+				 "slots_used_max", (int)a->slots_used_max, "elements", (int)a->elements, "fan_in",
+				 (int)a->fan_in, "contributions", (json_int_t)a->contributions, "duplicates",
+				 (json_int_t)a->duplicates, "stale", (json_int_t)a->stale, "completed",
+				 (json_int_t)a->completed, "answered", (json_int_t)a->answered, "unknown",
+				 (json_int_t)a->unknown);
+
+	json_object_update_new(said, pool_json(a));
+	return said;
 }
 
 void accelerator_free(struct accelerator *a)
 {
+	pool_free(a);
 	while (a->programs) {
 		struct program *p = a->programs;
 		a->programs = p->next;

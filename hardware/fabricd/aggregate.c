@@ -10,19 +10,14 @@
  * all members are told.  So are they when results come to a rank only as answers to
  * what it has sent again: then nothing copies them.
  *
- * Floating-point numbers travel as fixed point: a block is multiplied by
- * 2^(30 - e - ceil(log2 n)), where e is the largest exponent of that block of any of
- * the n ranks.  It is learnt one block ahead: each contribution carries the exponent
+ * Floating-point numbers travel as fixed point (block.c), whose exponent the ranks have
+ * to agree on.  It is learnt one block ahead: each contribution carries the exponent
  * of the slot's next block, each result the maximum.  So every slot begins with a
- * contribution without elements.  The scale is a power of two, so a value that needs
- * no more than the bits that are left is exact; others are rounded to the nearest,
- * each by half of 2^(e + ceil(log2 n) - 30) at most.  A block in which some rank has an
- * infinity or a NaN becomes NaN everywhere.
+ * contribution without elements.
  *
  * Conversion is the host's work (its vector units), at `convert_bps`; it runs ahead of
  * the NIC in one direction and behind it in the other.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +26,6 @@
 #define REQUESTS_MAX 64
 #define ECT0 2
 #define TTL 64
-#define MANTISSA_BITS 30
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS };
 
@@ -53,7 +47,6 @@ struct request {
 struct aggregate {
 	uint32_t slots, elements, parent_ip;
 	uint16_t child;
-	int log_ranks;
 	ps_t timeout, convert_tx_free, convert_rx_free;
 	uint32_t retry;
 	double convert_bps;
@@ -71,7 +64,7 @@ static const char *check(const struct fabric *f, const struct group *g)
 	(void)f;
 	if (g->args[ARG_SLOTS] < 1 || g->args[ARG_SLOTS] > 65535)
 		return "GROUP: aggregate: slots from 1 to 65535";
-	if (g->args[ARG_ELEMENTS] < 1 || g->args[ARG_ELEMENTS] > 2250)
+	if (g->args[ARG_ELEMENTS] < 1 || g->args[ARG_ELEMENTS] > BLOCK_ELEMENTS_MAX)
 		return "GROUP: aggregate: elements from 1 to 2250";
 	if (g->args[ARG_TIMEOUT_PS] < 1000 || g->args[ARG_TIMEOUT_PS] > (uint64_t)PS_PER_S || g->args[ARG_RETRY] > 1000)
 		return "GROUP: aggregate: timeout from 1 ns to 1 s, retry up to 1000";
@@ -98,8 +91,6 @@ static const char *open(struct fabric *f, struct group *g)
 		a->timeout = (ps_t)g->args[ARG_TIMEOUT_PS];
 		a->retry = (uint32_t)g->args[ARG_RETRY];
 		a->convert_bps = (double)g->args[ARG_CONVERT_BPS];
-		while (1u << a->log_ranks < g->count)
-			a->log_ranks++;
 		g->member[i].state = a;
 	}
 	return NULL;
@@ -108,48 +99,14 @@ static const char *open(struct fabric *f, struct group *g)
 static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 {
 	const struct aggregate *a = m->state;
-	struct worker *w = m->nic->worker;
 
-	if (wr->element >= ELEMENTS || wr->reduction >= REDUCTIONS || wr->reduction == RED_PROD ||
-	    (wr->element != EL_INT32 && wr->reduction != RED_SUM && wr->reduction != RED_AVG))
-		return "POST_OFFLOAD: aggregate: int32 sum, avg, min, max; float32, float16, bfloat16 sum, avg";
-	if (!wr->count || wr->count > 1ull << 34)
-		return "POST_OFFLOAD: aggregate: from 1 to 2^34 elements";
-	if (a->requests == REQUESTS_MAX)
-		return "POST_OFFLOAD: aggregate: more than 64 requests";
-	uint64_t bytes = wr->count * element_bytes[wr->element];
-	if (!worker_region(w, wr->in_key, wr->in, bytes) || !worker_region(w, wr->out_key, wr->out, bytes))
-		return "POST_OFFLOAD: unknown key, or range outside its region";
-	return NULL;
+	return a->requests == REQUESTS_MAX ? "POST_OFFLOAD: aggregate: more than 64 requests" : block_check(m, wr);
 }
 
-/* Memory of a request, or NULL if the worker has gone */
-static uint8_t *memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes)
+/* Elements of a block of the request at the head */
+static uint32_t count_of(const struct aggregate *a, uint64_t block)
 {
-	struct region *r = worker_region(m->nic->worker, key, at, bytes);
-
-	return r ? r->base + at : NULL;
-}
-
-static uint32_t block_count(const struct aggregate *a, uint64_t block)
-{
-	uint64_t left = a->head->wr.count - block * a->elements;
-
-	return left < a->elements ? (uint32_t)left : a->elements;
-}
-
-/* The largest exponent in a block of ours */
-static int16_t exponent_of(const struct member *m, uint64_t block)
-{
-	const struct aggregate *a = m->state;
-	const struct offload_wr *wr = &a->head->wr;
-	uint32_t size = element_bytes[wr->element];
-
-	if (wr->element == EL_INT32 || block >= a->blocks)
-		return EXPONENT_ZERO;
-	uint32_t count = block_count(a, block);
-	const uint8_t *in = memory(m, wr->in_key, wr->in + block * a->elements * size, (uint64_t)count * size);
-	return in ? (int16_t)element_exponent(wr->element, in, count) : EXPONENT_ZERO;
+	return block_count(&a->head->wr, a->elements, block);
 }
 
 static void ready(struct fabric *f, struct member *m, uint32_t slot)
@@ -163,16 +120,6 @@ static void ready(struct fabric *f, struct member *m, uint32_t slot)
 
 #define WHAT(slot, use, timer) ((uint64_t)(timer) << 63 | (uint64_t)(slot) << 32 | (use))
 
-/* Time that the host takes to convert so many elements */
-static ps_t conversion(struct member *m, uint32_t count)
-{
-	const struct aggregate *a = m->state;
-	ps_t took = (ps_t)(8e12 * count * element_bytes[a->head->wr.element] / a->convert_bps + 0.5);
-
-	m->nic->worker->host += took;
-	return took;
-}
-
 /* The host converts a block, then its contribution can go */
 static void convert(struct fabric *f, struct member *m, uint32_t slot)
 {
@@ -184,7 +131,7 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 		return;
 	}
 	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
-	a->convert_tx_free = from + conversion(m, block_count(a, s->block));
+	a->convert_tx_free = from + block_conversion(m, &a->head->wr, count_of(a, s->block), a->convert_bps);
 	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
@@ -204,7 +151,7 @@ static void begin(struct fabric *f, struct member *m)
 		struct aslot *s = &a->slot[i];
 		s->block = wr->element == EL_INT32 ? i : BLOCK_NONE;
 		s->exponent = EXPONENT_ZERO;
-		s->next = exponent_of(m, i);
+		s->next = block_exponent(m, wr, a->elements, i);
 		s->retries = 0;
 		convert(f, m, i);
 	}
@@ -242,24 +189,6 @@ static void held(struct fabric *f, struct tx_source *source)
 	(void)source;
 }
 
-/* A block of ours as int32: fixed point with the exponent that all ranks have agreed on */
-static void quantise(const struct member *m, const struct aslot *s, uint32_t count, int32_t *to)
-{
-	const struct aggregate *a = m->state;
-	const struct offload_wr *wr = &a->head->wr;
-	uint32_t size = element_bytes[wr->element];
-	const uint8_t *in = memory(m, wr->in_key, wr->in + s->block * a->elements * size, (uint64_t)count * size);
-	int shift = MANTISSA_BITS - s->exponent - a->log_ranks;
-
-	if (!in || s->exponent == EXPONENT_ZERO || s->exponent == EXPONENT_BAD) {
-		memset(to, 0, 4u * count);
-		if (in && wr->element == EL_INT32)
-			memcpy(to, in, 4u * count);
-		return;
-	}
-	element_to_fixed(wr->element, in, count, shift, to);
-}
-
 static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *fr)
 {
 	struct member *m = (struct member *)source;
@@ -267,8 +196,8 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct nic *n = m->nic;
 	uint32_t slot = a->queue[a->queue_head];
 	struct aslot *s = &a->slot[slot];
-	uint32_t count = s->block == BLOCK_NONE ? 0 : block_count(a, s->block);
-	int32_t payload[2250];
+	uint32_t count = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
+	int32_t payload[BLOCK_ELEMENTS_MAX];
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = a->parent_ip,
@@ -292,7 +221,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	a->queue_head = (a->queue_head + 1) % a->slots;
 	a->queued--;
 	if (count)
-		quantise(m, s, count, payload);
+		block_read(m, &a->head->wr, a->elements, s->block, s->exponent, payload);
 	mac_of(pkt.dst_ip, pkt.dst_mac);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
@@ -307,37 +236,18 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 
 static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .held = held};
 
-static int32_t divided(int32_t sum, uint32_t n)
-{
-	return (int32_t)((int64_t)sum / (int64_t)n);
-}
-
 /* The sums of a block have come: into memory, as what the worker wants */
 static void write_out(struct fabric *f, struct member *m, const struct aslot *s, const struct roce_packet *pkt)
 {
 	struct aggregate *a = m->state;
 	const struct offload_wr *wr = &a->head->wr;
-	uint32_t size = element_bytes[wr->element], n = m->group->count, count = pkt->offload.count;
-	uint8_t *out = memory(m, wr->out_key, wr->out + s->block * a->elements * size, (uint64_t)count * size);
-	int shift = MANTISSA_BITS - s->exponent - a->log_ranks;
+	uint32_t count = pkt->offload.count;
 
-	int32_t sums[2250];
-
-	memcpy(sums, pkt->payload, 4u * count);
-	for (uint32_t i = 0; out && wr->element == EL_INT32 && wr->reduction == RED_AVG && i < count; i++)
-		sums[i] = divided(sums[i], n);
-	if (out && wr->element == EL_INT32)
-		memcpy(out, sums, 4u * count);
-	else if (out && s->exponent == EXPONENT_BAD)
-		for (uint32_t i = 0; i < count; i++)
-			element_put(wr->element, out, i, NAN);
-	else if (out)
-		element_from_fixed(wr->element, out, count, s->exponent == EXPONENT_ZERO ? 0 : shift,
-				   wr->reduction == RED_AVG ? n : 1, sums);
+	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && wr->element != EL_INT32) {
 		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;
-		a->convert_rx_free = visible = from + conversion(m, count);
+		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
 	}
 	a->visible = visible > a->visible ? visible : a->visible;
 }
@@ -370,7 +280,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		frame_free(f, fr);
 		return true;
 	}
-	uint32_t due = s->block == BLOCK_NONE ? 0 : block_count(a, s->block);
+	uint32_t due = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
 	if (o->count != due)
 		return false;
 	if (s->state == SLOT_READY) { /* was to be sent again: too late, the result is here */
@@ -393,7 +303,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	s->block = s->block == BLOCK_NONE ? o->slot : s->block + a->slots;
 	s->exponent = o->next;
 	if (s->block < a->blocks) {
-		s->next = exponent_of(m, s->block + a->slots);
+		s->next = block_exponent(m, &a->head->wr, a->elements, s->block + a->slots);
 		convert(f, m, o->slot);
 	}
 	frame_free(f, fr);

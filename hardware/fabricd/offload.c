@@ -27,6 +27,7 @@
 
 static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
 	[OFFLOAD_AGGREGATE] = &aggregate_ops,
+	[OFFLOAD_BEST_EFFORT] = &best_effort_ops,
 	[OFFLOAD_MULTICAST] = &multicast_ops,
 	[OFFLOAD_RING] = &ring_ops,
 };
@@ -240,6 +241,7 @@ void offload_open(struct fabric *f, struct group *g)
 	g->state = wrong ? GROUP_REFUSED : GROUP_OPEN;
 	json_t *said = g->granted ? json_copy(g->granted) : json_object();
 	json_object_del(said, "parents"); /* as long as the list of ranks */
+	json_object_del(said, "hops");
 	json_object_update_new(said, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
 					       (int)g->count, "refused", g->reason));
 	control_event(f, "group", said);

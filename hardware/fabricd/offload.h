@@ -12,7 +12,7 @@
 #define GROUP_MEMBERS_MAX 4096
 #define GROUPS_MAX 4096
 
-enum offload_kind { OFFLOAD_AGGREGATE = 1, OFFLOAD_RING, OFFLOAD_MULTICAST, OFFLOAD_KINDS };
+enum offload_kind { OFFLOAD_AGGREGATE = 1, OFFLOAD_RING, OFFLOAD_MULTICAST, OFFLOAD_BEST_EFFORT, OFFLOAD_KINDS };
 
 /* A request of a member: what its arguments mean is the kind's matter */
 struct offload_wr {
@@ -67,7 +67,7 @@ struct offload_ops {
 	void (*close)(struct fabric *f, struct group *g);
 };
 
-extern const struct offload_ops aggregate_ops, multicast_ops, ring_ops;
+extern const struct offload_ops aggregate_ops, multicast_ops, ring_ops, best_effort_ops;
 
 /* What a group is told by the controller, or NULL */
 static inline const json_t *group_granted(const struct group *g, const char *key)
@@ -96,6 +96,18 @@ bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
 void offload_failed(struct fabric *f, struct member *m, const char *why);
 void offload_free(struct fabric *f);
+
+/* block.c: blocks of a request's vector as the int32 that travel */
+#define BLOCK_ELEMENTS_MAX 2250
+const char *block_check(const struct member *m, const struct offload_wr *wr);
+uint32_t block_count(const struct offload_wr *wr, uint32_t elements, uint64_t block);
+int16_t block_exponent(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block);
+void block_read(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block, int exponent,
+		int32_t *to);
+void block_write(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block, int exponent,
+		 const uint8_t *payload);
+ps_t block_conversion(struct member *m, const struct offload_wr *wr, uint32_t count, double bps);
+void block_add(int32_t *sum, const uint8_t *with, uint32_t count, uint8_t reduction);
 
 /* element.c: what accelerators and NICs add */
 enum element { EL_FLOAT32, EL_FLOAT16, EL_BFLOAT16, EL_INT32, ELEMENTS };

@@ -53,7 +53,7 @@ bool roce_is_send(uint8_t op)
 
 bool roce_is_offload(uint8_t op)
 {
-	return op >= OFF_CONTRIBUTE && op <= OFF_MULTICAST;
+	return op >= OFF_CONTRIBUTE && op <= OFF_PARTIAL;
 }
 
 const char *roce_opcode_name(uint8_t op)
@@ -74,6 +74,7 @@ const char *roce_opcode_name(uint8_t op)
 	case OFF_CONTRIBUTE: return "CONTRIBUTE";
 	case OFF_RESULT: return "RESULT";
 	case OFF_MULTICAST: return "MULTICAST";
+	case OFF_PARTIAL: return "PARTIAL";
 	default: return "opcode?";
 	}
 }

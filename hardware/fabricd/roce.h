@@ -44,6 +44,7 @@ enum roce_opcode {
 	OFF_CONTRIBUTE = 0xc0,
 	OFF_RESULT = 0xc1,
 	OFF_MULTICAST = 0xc2,
+	OFF_PARTIAL = 0xc3, /* a sum of some ranks, by best effort: `offset` is their bitmap, `more` the number */
 };
 
 /* Our extension header behind the BTH of an offload's packets */
@@ -57,7 +58,9 @@ struct roce_offload {
 	uint16_t flags;
 	uint32_t more;
 };
-#define OFF_REDUCTION 7 /* flags: how to combine */
+#define OFF_REDUCTION 7  /* flags: how to combine */
+#define OFF_RESEND 8	 /* sent again: let go of what is held for it */
+#define OFF_CONGESTED 16 /* something in it was marked on its way */
 
 /* AETH syndromes */
 #define AETH_ACK 0x1f

@@ -5,6 +5,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "../fabricd/offload.h"
 #include "harness.h"
@@ -14,6 +16,21 @@ void mac_of(uint32_t ip, uint8_t mac[6]); /* accelerator.c */
 
 #define GROUP_IP 0xef000001u
 #define PAYLOAD 256u
+
+/* Somebody who is asked, and whose answer is ours */
+static void controller_comes(struct fabric *f)
+{
+	struct control_conn *c = calloc(1, sizeof *c);
+	int fds[2];
+
+	if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
+		abort();
+	close(fds[1]);
+	c->fd = fds[0];
+	strcpy(c->acts, "controller");
+	c->next = f->conns;
+	f->conns = c;
+}
 
 static void open_group(struct fabric *f, uint32_t payload)
 {
@@ -30,12 +47,13 @@ static void open_group(struct fabric *f, uint32_t payload)
 		size_t n = command(packet, 12, body, sizeof body);
 		harness_say(f, r, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
 	}
-	for (int i = 0; i < 9 && f->groups && f->groups->state != GROUP_OPENING; i++)
-		harness_run(f, 1);
-	if (f->groups && f->groups->state == GROUP_OPENING) {
-		f->groups->reason[0] = '\0';
-		f->groups->granted = json_pack("{s:I}", "group_ip", (json_int_t)GROUP_IP);
-	}
+	harness_run(f, 5);
+	if (!f->groups || !f->groups->asked)
+		abort();
+	json_t *answer = json_pack("{s:I}", "group_ip", (json_int_t)GROUP_IP);
+	clock_answered(f, f->groups->asked);
+	offload_answered(f, f->groups->asked, answer);
+	json_decref(answer);
 	harness_run(f, 20);
 }
 
@@ -99,6 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	uint8_t setting = next(&in);
 	struct fabric *f = harness_open(setting & 2);
 
+	controller_comes(f);
 	open_group(f, setting & 4 ? 1025 : PAYLOAD); /* longer than the MTU: refused */
 	for (int steps = 0; in.v.left && steps < 200; steps++) {
 		uint8_t what = next(&in);

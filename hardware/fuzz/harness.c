@@ -62,7 +62,8 @@ static json_t *config_json(bool congested)
 		snprintf(nics + strlen(nics), sizeof nics - strlen(nics),
 			 "%s{'name': 'h%u', 'rank': %u, 'mac': '02:00:0a:00:00:%02x', 'ip': '10.0.0.%u', 'mtu': 1024,"
 			 " 'pcie_rate_bps': 512e9, 'pcie_latency_ns': 500, 'post_ns': 100, 'tx_buffer_bytes': 8192,"
-			 " 'ack_every': 4, 'timeout_ns': 20000, 'retry': 3, 'rnr_timeout_ns': 3000, 'rnr_retry': 3%s%s}",
+			 " 'ack_every': 4, 'timeout_ns': 20000, 'retry': 3, 'rnr_timeout_ns': 3000, 'rnr_retry': 3,"
+			 " 'engine_memory_bytes': 100000, 'engine_prefetch_bytes': 8192%s%s}",
 			 i ? "," : "", i, i, i, i + 1, congested ? congested_nics : "", congested ? congested_nic[i] : "");
 		snprintf(cables + strlen(cables), sizeof cables - strlen(cables),
 			 "%s{'name': 'sw0-h%u', 'a': ['sw0', %u], 'b': ['h%u', 1], 'rate_bps': 400e9, 'delay_ns': 500}",

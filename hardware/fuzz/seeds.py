@@ -228,11 +228,44 @@ def multicast_seeds() -> Iterator[bytes]:
         )
 
 
+def ring_seeds() -> Iterator[bytes]:
+    """Steps of fuzz_ring.c: 1 a request of a rank, 2 a packet, 0 events; 252 a rank dies, 248 leaves."""
+    for setting in (0, 4, 8, 12, 2, 32, 64, 96, 98):  # elements, congested, optimizers, compression
+        for collective in range(4):
+            posts = b"".join(bytes([1, rank, 16 | collective, 32]) for rank in range(3))
+            few = b"".join(
+                bytes([1, rank, collective, op, count])
+                for op in range(5)
+                for count in (0, 40, 255)
+                for rank in range(3)
+            )
+            yield bytes([setting]) + posts + bytes([28] * 30)
+            yield bytes([setting]) + few + bytes([28] * 40)
+            yield bytes([setting]) + posts + bytes([28, 252, 1]) + bytes([28] * 30)
+            yield (
+                bytes([setting])
+                + posts[:4]
+                + bytes([28] * 4)
+                + posts[4:]
+                + bytes(
+                    [28] * 8,
+                )
+                + bytes([248, 0, 248, 1, 248, 2])
+            )
+        for flags in (0, 1, 3, 4, 8, 16, 32, 63):
+            strange = bytes([2, 1, flags, 1, 1, 2, 3])
+            yield bytes([setting, 1, 1, 0, 32]) + strange * 8 + bytes([28] * 10)
+            yield bytes([setting, 1, 1, 2, 32, 1, 0, 2, 32, 28]) + strange * 8 + bytes([28] * 10)
+    for odd in (64, 128, 192, 255):
+        yield bytes([0, 1, 0, 224, odd, 250, 201, 3, 0, 28])
+
+
 SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "worker": worker_seeds,
     "control": control_seeds,
     "frame": frame_seeds,
     "multicast": multicast_seeds,
+    "ring": ring_seeds,
 }
 DICTIONARY: dict[str, Sequence[str]] = {
     "control": sorted({str(word) for request in CONTROL_REQUESTS for pair in request.items() for word in pair}),

@@ -204,7 +204,7 @@ def _step(
     }
     if root:
         step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
-    elif ranks < len(fabric.nics):
+    elif ranks < fabric.ranks:
         order = ring_order(fabric) if algorithm == "ring" else range(ranks)
         step["ranks"] = [rank for rank in order if rank < ranks]
     return step

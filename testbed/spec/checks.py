@@ -97,17 +97,37 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
             what = f"{step.collective} by {step.algorithm} has no {key}"
             its = dict.fromkeys((*entry.parameters, *heeded))
             yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
+    if step.compression and step.dtype != "float32":
+        yield ("compression",), f"compression is of float32, not of {step.dtype}", "leave compression out"
     if step.dtype not in entry.dtypes:
         yield ("dtype",), *unknown("dtype", step.dtype, entry.dtypes)
     else:
         yield from _sizes(step.sizes, step.dtype, entry)
     if step.chunk is not None and (least := max(step.sizes, default=0) // known.most_pieces()) > step.chunk:
         yield ("chunk",), f"a vector in more than {known.most_pieces()} pieces", f"for its sizes {least}B at least"
-    ranks = fabric.ranks
-    problems = list(_ranks(step, entry, ranks))
+    if step.groups is not None:
+        yield from _groups(step, entry, fabric)
+        return
+    problems = list(_ranks(step, entry, fabric.ranks))
     yield from problems
     if not problems:
         yield from _group(step, entry, fabric)
+
+
+def _groups(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+    """Several groups of ranks: each as if it were alone, and no rank in two of them."""
+    if step.ranks is not None:
+        yield ("groups",), "a step has either ranks or groups", "leave one of them out"
+    if step.algorithm != entry.algorithm or entry.on_complexes:
+        yield ("groups",), f"{step.algorithm} does not work in groups", "name an algorithm of ranks alone"
+    seen: set[int] = set()
+    for i, ranks in enumerate(step.groups or ()):
+        alone = step.model_copy(update={"ranks": ranks, "groups": None})
+        problems = list(_ranks(alone, entry, fabric.ranks)) or list(_group(alone, entry, fabric))
+        yield from ((("groups", i, *path[1:]), what, hint) for path, what, hint in problems)
+        for rank in sorted(seen.intersection(ranks)):
+            yield ("groups", i), f"rank {rank} is in another group already", "each rank takes part once"
+        seen |= set(ranks)
 
 
 def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:

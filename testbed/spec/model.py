@@ -30,7 +30,7 @@ from testbed.spec.checks import cross_check
 from testbed.spec.steps import Step
 from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
 from topologies.fabric import Fabric, TopologyError
-from topologies.smartnic import with_complexes
+from topologies.smartnic import ROLE, with_complexes
 
 MAX_RATE = 10**14
 MAX_TIME = 10.0**13
@@ -145,12 +145,23 @@ class Watchdog(Model):
 
 class Accelerator(Model):
     slots: int = Field(default=1024, ge=1, le=65535, description="aggregation slots, shared by all jobs")
+    shared_slots: int | None = Field(
+        default=None, ge=0, le=65535,
+        description="of those, shared by best-effort jobs (null: all, half or none of them, as the workload has "
+        "best-effort collectives only, also others by slots, or none)",
+    )  # fmt: skip
     elements: int = Field(default=256, ge=1, le=2250, description="int32 elements that it adds of one packet, at most")
     fan_in: int = Field(default=64, ge=1, le=64, description="bits of a slot's bitmap: contributors to a switch")
     rate: Rate | None = Field(
         default=None, gt=0, le=10**15, description="between pipeline and accelerator (null: that of all ports together)"
     )
     latency: Time = default("0ns", "of the accelerator, besides a second pass through the switch", le=10**9)
+
+    @model_validator(mode="after")
+    def _shared_of_all(self) -> Self:
+        if self.shared_slots is not None and self.shared_slots > self.slots:
+            raise fault(f"{self.shared_slots} of {self.slots} slots cannot be shared", "at most all", ["shared_slots"])
+        return self
 
 
 class Switch(Model):
@@ -504,7 +515,8 @@ class Experiment(Model):
         if not self.fabric.scale_up:
             fabric = replace(fabric, scale_up=())
         if self.fabric.switch.accelerator:
-            fabric = replace(fabric, switches=tuple(replace(s, accelerator=True) for s in fabric.switches))
+            switches = tuple(replace(s, accelerator=s.role != ROLE) for s in fabric.switches)
+            fabric = replace(fabric, switches=switches)
         return fabric
 
     def __eq__(self, other: object) -> bool:

@@ -39,6 +39,10 @@ class CollectiveStep(Model):
         default=None,
         description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
     )
+    groups: list[list[int]] | None = Field(
+        default=None, min_length=1, max_length=64,
+        description="instead of `ranks`: several groups, each does the same by itself, all at the same time",
+    )  # fmt: skip
     chunk: BufferSize | None = Field(
         default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
     )
@@ -68,7 +72,8 @@ class CollectiveStep(Model):
     slots: int | None = Field(
         default=None, ge=1, le=65535,
         description="likewise: messages under way at a time, for each rank (256); "
-        "in_network: slots that it asks for (null: rate x round trip)",
+        "in_network: slots that it asks for, in_network_best_effort: blocks under way, at most "
+        "(null: rate x round trip)",
     )  # fmt: skip
     spot: int | None = Field(
         default=None,
@@ -82,7 +87,8 @@ class CollectiveStep(Model):
         "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
-        default=None, description="in_network: without a result for so long, contribute again (100us)"
+        default=None,
+        description="in_network, in_network_best_effort: without a result for so long, contribute again (100us)",
     )
     chains: int | None = Field(
         default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
@@ -90,6 +96,14 @@ class CollectiveStep(Model):
     cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None,
         description="multicast: what is not there so long after it should be is fetched from the ring neighbour (20us)",
+    )
+
+    compression: Literal["bfp"] | None = Field(
+        default=None,
+        description="direct_reduce: block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
+    )
+    optimizer: Literal["sgd", "adam"] | None = Field(
+        default=None, description="optimizer_step: SGD with momentum 0.9, or Adam (sgd)"
     )
 
     @model_validator(mode="before")

@@ -4,6 +4,9 @@ What the NICs do is hardware/fabricd/offload_ring.c and the files that it names.
 same schedule (ring.py), chunk by chunk and in the same order, so results are the same to the last bit.  Reductions
 leave the input as it is and put the result beside it: when the NICs cannot (no engine, no memory left in it, a
 neighbour that does not answer), the host ring does it all again, and the result says so.
+
+With `compression: bfp` float32 crosses the cables as block floating point (hardware/fabricd/bfp.c).  Every rank that
+sends a partial sum rounds it, by 1/127 of the largest in its block at most; so does the one that has the result.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class _DirectReduce:
         self.inputs = data.Inputs(context.seed, len(ranks), dtype, self.op)
         self.input = self.inputs.of(self.index)
         most = max(context.largest_bytes, self.input.itemsize)
-        self.group = self.device.group(wire.RING, tag, ranks, (most, wire.ELEMENTS[dtype]))
+        self.compressed = bool(context.options.get("compression"))
+        self.group = self.device.group(wire.RING, tag, ranks, (most, wire.ELEMENTS[dtype], self.compressed))
         self.fallback = self.group.refused
         self._ring: Part | None = None
         if self.fallback:
@@ -104,7 +108,16 @@ class _DirectReduce:
         raise NotImplementedError
 
     def _differ(self, chunk: slice, period: NDArray[Any]) -> int:
-        return data.count_wrong(self.out[chunk], period, self.start + chunk.start, self.device.progress)
+        at, tick, within = self.start + chunk.start, self.device.progress, self._bound() if self.compressed else 0.0
+        return data.count_wrong(self.out[chunk], period, at, tick, within=within)
+
+    def _bound(self) -> float:
+        """How far a compressed result may be off: 1/127 of each partial result, and what rounding sums takes."""
+        n = len(self.ranks)
+        largest = max(float(abs(self.inputs.of(i)).max()) for i in range(n))
+        sums = self.op in ("sum", "avg")
+        partials = sum(k * largest if sums else largest for k in range(1, n + 1))
+        return partials * (1 / 127 + 2.0**-20) / (n if self.op == "avg" else 1)
 
     def close(self) -> None:
         self.group.leave()

@@ -23,6 +23,8 @@ _AGREE = 1 << 30  # tags of syncs: apart from those of steps
 class AllReduce:
     """One rank's part."""
 
+    kind = wire.AGGREGATE
+
     def __init__(
         self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
@@ -32,14 +34,18 @@ class AllReduce:
         self.vector = context.region("vector")
         self.inputs = data.Inputs(context.seed, len(ranks), dtype, op)
         self.input = self.inputs.of(list(ranks).index(self.device.rank))
-        plan = context.options["aggregation"]
-        convert = int(context.costs.convert_bps or 0)
-        args = (plan["slots"], plan["elements"], round(plan["timeout_ns"] * 1000), plan["retry"], convert)
-        self.group = self.device.group(wire.AGGREGATE, tag, ranks, args)
+        self.group = self.device.group(self.kind, tag, ranks, self.arguments(context))
         self.fallback = self.group.refused
         self._ring: Part | None = None
         if self.fallback:
             self._fall_back()
+
+    @staticmethod
+    def arguments(context: Context) -> tuple[int, ...]:
+        """Of the group."""
+        plan = context.options["aggregation"]
+        convert = int(context.costs.convert_bps or 0)
+        return plan["slots"], plan["elements"], round(plan["timeout_ns"] * 1000), plan["retry"], convert
 
     def _fall_back(self) -> Part:
         if self._ring is None:

@@ -41,7 +41,9 @@ class AllReduce:
         self.dtype = np.dtype(dtype)
         self.op = op or "sum"
         self.options = options = {**entry.defaults, **context.options}
-        self.spot: int = options["spot"]  # blocks
+        # The step's own largest vector, not the context's: all that take part must agree on where spots lie.
+        largest = -(-max(options["sizes"]) // (options["block"] * self.dtype.itemsize))
+        self.spot: int = min(options["spot"], max(largest, 1))  # blocks that there is room for
         helpers = options["helpers"]
         self.workers, self.aggregators = list(ranks[: -len(helpers)]), list(helpers)
         me = self.device.rank
@@ -51,15 +53,19 @@ class AllReduce:
             context.seed, len(self.workers), dtype, self.op, options["block"], options["density"], options["overlap"]
         )
         self.most_header = part_header_bytes(self.spot)
-        self.spot_bytes: int = self.most_header + -(-self.spot * options["block"] * self.dtype.itemsize // 8) * 8
+        self.spot_bytes = self._spot_bytes(self.spot)
         self._allocate()
         self._connect(tag)
         self.moved: dict[str, int] = {}
 
+    def _spot_bytes(self, blocks: int) -> int:
+        elements: int = blocks * self.options["block"]
+        return part_header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
+
     @property
     def working_set_bytes(self) -> int:
         """What an aggregator touches: two Rx spots of each worker, and two Tx spots."""
-        return 2 * (len(self.workers) + 1) * self.spot_bytes
+        return 2 * (len(self.workers) + 1) * self._spot_bytes(self.windows.spot)
 
     # Memory and connections
 

@@ -83,7 +83,8 @@ class AllReduce:
         self.inputs = SparseInputs(
             context.seed, len(self.workers), dtype, self.op, options["block"], options["density"], options["overlap"]
         )
-        self._allocate(self._layout(context.largest_bytes))
+        # The step's own largest vector, not the context's: all that take part must agree on where messages lie.
+        self._allocate(self._layout(max(options["sizes"])))
         self._connect(tag)
         self.moved: dict[str, int] = {}
 

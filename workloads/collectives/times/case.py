@@ -110,18 +110,21 @@ def rounds(case: Case, sequence: Sequence[Round]) -> float:
     return total + late
 
 
-def piped(case: Case, sequence: Sequence[tuple[int, int, Sequence[Pair], bool]], parallel: int = 1) -> float:
+def piped(
+    case: Case, sequence: Sequence[tuple[int, int, Sequence[Pair], bool]], parallel: int = 1, *, last: bool = True
+) -> float:
     """Rounds of (pieces, bytes of a piece, pairs, reduce) in which a piece goes on as soon as it is there and reduced.
 
     The next round begins when its first piece is ready and the line is free: max(piece's cycle, all pieces' line).  Of
-    `parallel` lanes the first pieces share the line, and come in together.
+    `parallel` lanes the first pieces share the line, and come in together.  `last`: ends when all is acknowledged, too.
     """
     total = end = 0.0
     for k, (count, nbytes, pairs, reduce) in enumerate(sequence):
         way = case.ways.path(pairs)
         line = case.line(nbytes, way, windowed=case.chunk is not None, reduce=reduce)
         cycle = case.message(nbytes, way) + reduce * case.costs.reduce_ns(nbytes) + (k == 0) * (parallel - 1) * line
-        end = total + (count - 1) * line + cycle
+        acknowledged = case.message(nbytes, way, sent=True) if last else 0.0
+        end = total + (count - 1) * line + max(cycle, acknowledged)
         total += max(count * line, cycle)
     return end
 

@@ -21,7 +21,8 @@ def _flood(case: Case, traffic: dict[Pair, int]) -> float:
         for sent in (False, True)
     )
     busy = link.time_ns(case.wire(nbytes, max(nbytes, 1)))
-    return alone + max(0.0, link.time_ns(most) - busy)
+    sent = max(sum(a == source for a, _ in traffic) for source, _ in traffic)
+    return alone + max(link.time_ns(most) - busy, (sent - 1) * case.costs.post_ns)
 
 
 def linear_scatter(case: Case) -> float:

@@ -66,7 +66,7 @@ def halving_doubling_all_reduce(case: Case) -> float:
     """2 log2 p rounds; where n is no power of two, the whole vector once more before and after."""
     block = case.share(halving.Folded(case.n).participants)
     total = _fold_in(case) + _readiness(case, halving.distances(halving.Folded(case.n)))
-    total += piped(case, _halving(case)) + rounds(case, _doubling(case, block))
+    total += piped(case, _halving(case), last=False) + rounds(case, _doubling(case, block))
     return total + one_way(case, case.size, _fold(case, back=True), last=True)
 
 

@@ -34,24 +34,35 @@ def ring_all_gather(case: Case) -> float:
 
 
 def bidirectional_all_reduce(case: Case) -> float:
-    """Two rings of half the bytes: while one's piece is on the line, the other's is reduced."""
-    return _hops(case, [True] * (case.n - 1) + [False] * (case.n - 1), parallel=2)
+    """Two rings of half the bytes: while one's piece is on the line, the other's is reduced.
+
+    Where a rank's two neighbours are not reached over the same cable, the rings go on side by side.
+    """
+    reduces = [True] * (case.n - 1) + [False] * (case.n - 1)
+    right = case.shift(1)
+    paths = case.ways.paths([*right, *case.shift(-1)])[: case.n]
+    if len(set(paths)) > 1 and case.chunk is None:
+        return ring_over_ns(reduces, case.share(2, case.share(case.n)), paths, case.costs)
+    return _hops(case, reduces, parallel=2)
 
 
 def _grid(case: Case, order: Sequence[int]) -> float:
+    """Dimension by dimension there and back; each begins when the one before is through."""
     dims = case.shape.dims
-    down: list[Round] = []
-    back: list[Round] = []
+    phases: list[list[Round]] = []
     size = case.size
     for dim in order:
         n, stride = dims[dim], prod(dims[dim + 1 :])
         size = case.share(n, size)
         pairs = [(i, i + ((i // stride + 1) % n - i // stride % n) * stride) for i in range(case.n)]
-        down += [Round(size, pairs, True)] * (n - 1)
-        back = [Round(size, pairs, False)] * (n - 1) + back
+        phases.append([Round(size, pairs, True)] * (n - 1))
+    phases += [[r._replace(reduce=False) for r in phase] for phase in reversed(phases)]
     if case.chunk is None:
-        return rounds(case, down + back)
-    return piped(case, [(*case.pieces(r.nbytes), r.pairs, r.reduce) for r in down + back])
+        return rounds(case, [r for phase in phases for r in phase])
+    return sum(
+        piped(case, [(*case.pieces(r.nbytes), r.pairs, r.reduce) for r in phase], last=phase is phases[-1])
+        for phase in phases
+    )
 
 
 def torus_all_reduce(case: Case) -> float:

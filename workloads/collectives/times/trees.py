@@ -16,32 +16,42 @@ def double_binary_tree_all_reduce(case: Case) -> float:
     """
     half = case.share(2)
     count, piece = case.pieces(half)
+    reduced = case.costs.reduce_ns(piece)
     traffic: dict[Pair, float] = {}
-    depth = 0
+    fill = 0.0
+    siblings = 0.0
     for tree in (False, True):
         nodes = [trees.binary(i, case.n, second=tree) for i in range(case.n)]
-        for i, node in enumerate(nodes):
-            level, above = 0, node.parent
-            if above is not None:
-                for pair in ((i, above), (above, i)):
-                    traffic[pair] = traffic.get(pair, 0.0) + half
-            while above is not None:
-                level, above = level + 1, nodes[above].parent
-            depth = max(depth, level)
-    way = case.ways.path([next(iter(traffic))])
+        for i in range(case.n):
+            at, depth, way_up = i, 0, 0.0
+            while (above := nodes[at].parent) is not None:
+                pairs = ((at, above), (above, at))
+                ways = [case.ways.path([pair]) for pair in pairs]
+                way_up += sum(case.message(piece, way, both_ways=False) for way in ways) + reduced
+                if at == i:
+                    late = case.message(piece, ways[1], both_ways=False, sent=True)
+                    way_up += max(0.0, late - case.message(piece, ways[1], both_ways=False))
+                    traffic |= {pair: traffic.get(pair, 0.0) + half for pair in pairs}
+                line = case.line(piece, ways[0], windowed=False, both_ways=False)
+                at, depth = above, depth + 1
+            if way_up > fill:
+                fill, siblings = way_up, (depth - 1) * (2 * line + reduced)
     most, link = case.ways.busiest({pair: case.wire(nbytes, piece) for pair, nbytes in traffic.items()})
-    message, reduced = case.message(piece, way, both_ways=False), case.costs.reduce_ns(piece)
-    siblings = (depth - 1) * (2 * case.line(piece, way, windowed=False, both_ways=False) + reduced)
-    return depth * (2 * message + reduced) + max(siblings, (count - 1) / count * link.time_ns(most))
+    return fill + max(siblings, (count - 1) / count * link.time_ns(most))
 
 
 def _chain(case: Case, *, reduce: bool) -> float:
     count, piece = case.pieces(case.size)
     pairs = [(i, i + 1) if not reduce else (i + 1, i) for i in range(case.n - 1)]
-    way = case.ways.path(pairs)
-    line = case.line(piece, way, windowed=case.chunk is not None, reduce=reduce, both_ways=False)
-    hop = case.message(piece, way, both_ways=False) + reduce * case.costs.reduce_ns(piece)
-    return (case.n - 1) * hop + (count - 1) * line
+    ways = case.ways.paths(pairs)
+    reduced = reduce * case.costs.reduce_ns(piece)
+    hops = [case.message(piece, way, both_ways=False) + reduced for way in ways]
+    acknowledged = case.message(piece, ways[0 if reduce else -1], both_ways=False, sent=True)
+    late = max(0.0, acknowledged - hops[0 if reduce else -1])
+    line = max(
+        case.line(piece, way, windowed=case.chunk is not None, reduce=reduce, both_ways=False) for way in set(ways)
+    )
+    return sum(hops) + late + (count - 1) * line
 
 
 def chain_broadcast(case: Case) -> float:
@@ -81,6 +91,7 @@ def binomial_broadcast(case: Case) -> float:
         ends = [at]
         for k, child in enumerate(trees.binomial(index, case.n).children):
             ends.append(below(child, at + k * line + case.message(piece, way, both_ways=False)))
+            ends.append(at + k * line + case.message(piece, way, both_ways=False, sent=True))
         return max(ends)
 
     return below(0, last)
@@ -98,16 +109,20 @@ def _under(case: Case, rank: int) -> int:
 def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float:
     """A binomial tree in which a rank takes in its children one after the other, the nearest first."""
 
+    ends = [0.0]
+
     def ready(index: int) -> float:
         at = 0.0
         for child in reversed(trees.binomial(index, case.n).children):
             way = case.ways.path([(child, index)])
             asked = at + case.message(0, way, both_ways=False) if trees.early(child, case.n) else 0.0
-            arrived = max(ready(child), asked) + case.message(nbytes(child), way, both_ways=False)
+            start = max(ready(child), asked)
+            ends.append(start + case.message(nbytes(child), way, both_ways=False, sent=True))
+            arrived = start + case.message(nbytes(child), way, both_ways=False)
             at = max(at, arrived) + reduce * case.costs.reduce_ns(nbytes(child))
         return at
 
-    return ready(0)
+    return max(ready(0), *ends)
 
 
 def binomial_reduce(case: Case) -> float:

@@ -1,0 +1,168 @@
+"""A data-parallel optimizer step: every rank has gradients, every rank ends with the updated parameters.
+
+Rank i of the group owns the i-th part of the parameters, and what the optimizer remembers of it (as ZeRO-1 has it).
+`host`: a ring reduce-scatter, the update by the host at the cost of one reduction for each array that it touches, a
+ring all-gather.  `optimus_nic`: a ring of NICs does all of it, with the parameters in their memory (OptimusNIC); the
+host posts the gradients and gets parameters.  Both are checked against the same steps computed locally, to
+the last bit.
+
+The parameters go on from iteration to iteration; a new size begins with new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads import data, wire
+from workloads.collectives import direct_reduce, ring
+from workloads.collectives.engine import Engine
+from workloads.collectives.schedule import Shape, spans
+from workloads.context import Context
+from workloads.optimizers import OPTIMIZERS, Optimizer
+from workloads.registry import Collective, find
+from workloads.verbs import FabricError, Group
+
+_SCALE = 2.0**-7  # of the first parameters: small numbers
+_DTYPE = "float32"
+
+
+class _Step:
+    """What both ways have in common: gradients, parameters, and what must come out."""
+
+    def __init__(
+        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        self.context, self.ranks, self.tag, self.op = context, ranks, tag, op
+        self.device = context.device
+        self.n = len(ranks)
+        self.index = list(ranks).index(self.device.rank)
+        self.kind = OPTIMIZERS[context.options["optimizer"]]
+        self.vector = context.region("vector")
+        self.inputs = data.Inputs(context.seed, self.n, dtype, op)
+        self.input = self.inputs.of(self.index)
+        self.first = data.Inputs(context.seed + 1, self.n, dtype, "sum").of(0) * np.float32(_SCALE)
+        self.count = -1
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        self.start = variant
+        if size_bytes // self.input.itemsize != self.count:
+            self.count = size_bytes // self.input.itemsize
+            self.own = slice(*spans(self.count, self.n)[self.index])
+            self.expected = np.empty(self.count, _DTYPE)
+            data.fill(self.expected, self.first, 0, self.device.progress)
+            self.reference: Optimizer = self.kind()
+            self._begin()
+        data.fill(self.vector.view(_DTYPE, 0, self.count), self.input, variant, self.device.progress)
+
+    def _begin(self) -> None:
+        """New parameters: `expected` has them."""
+        raise NotImplementedError
+
+    def _wrong(self, parameters: NDArray[Any]) -> int:
+        """Takes the reference a step further, and counts what differs from it in some bit."""
+        gradients = np.empty(self.count, _DTYPE)
+        data.fill(gradients, self.inputs.reduced, self.start, self.device.progress)
+        self.reference.update(self.expected, gradients)
+        return int(np.count_nonzero(parameters.view(np.uint32) != self.expected.view(np.uint32)))
+
+
+class Host(_Step):
+    """By the hosts."""
+
+    def __init__(
+        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        largest = Shape(self.n, context.largest_bytes // self.input.itemsize)
+        self.scatter = Engine(context, ranks, ring.reduce_scatter, largest, self.input.itemsize, tag)
+        self.gather = Engine(context, ranks, ring.all_gather, largest, self.input.itemsize, tag + 1)
+
+    def _begin(self) -> None:
+        self.parameters = self.expected[self.own].copy()
+        self.optimizer: Optimizer = self.kind()
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        super().prepare(size_bytes, variant)
+        for engine in (self.scatter, self.gather):
+            engine.prepare(Shape(self.n, self.count))
+
+    def run(self) -> None:
+        self.scatter.run(_DTYPE, self.op)
+        mine = self.vector.view(_DTYPE, 0, self.count)[self.own]
+        if self.op == "avg":
+            mine /= np.float32(self.n)
+        self.optimizer.update(self.parameters, mine)
+        mine[:] = self.parameters
+        self.device.spend(self.optimizer.arrays * self.context.costs.reduce_ns(mine.nbytes))
+        self.gather.run(_DTYPE, None)
+
+    def finish(self) -> int:
+        return self._wrong(self.vector.view(_DTYPE, 0, self.count))
+
+
+class OptimusNic(_Step):
+    """By the NICs; by the hosts if these refuse."""
+
+    def __init__(
+        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        self.result = context.region("result")
+        self.group: Group | None = None
+        self.host: Host | None = None
+        self.fallback = ""
+
+    def _begin(self) -> None:
+        """The NICs load the parameters; a ring is made for each number of them."""
+        self.close()
+        args = (max(self.count, 1) * 4, wire.ELEMENTS[_DTYPE], 0, self.kind.number)
+        self.group = self.device.group(wire.RING, self.tag, self.ranks, args)
+        self.fallback = self.group.refused
+        if self.fallback or not self.count:
+            return
+        self.optimizer: Optimizer = self.kind()
+        self.vector.view(_DTYPE, 0, self.count)[:] = self.expected
+        self._post(direct_reduce.LOAD)
+
+    def _post(self, collective: int, args: Sequence[int] = ()) -> None:
+        assert self.group is not None
+        where = (self.vector, 0, self.result, 0, self.count)
+        self.group.post(*where, collective=collective, reduction=self.op, dtype=_DTYPE, args=args)
+        for record in self.device.wait():
+            if record.kind == wire.GROUP_FAILED:
+                raise FabricError(f"the NICs' parameters are lost: {record.private.decode('utf-8', 'replace')}")
+            if record.kind != wire.OFFLOADED:
+                raise FabricError(f"a record of kind {record.kind} in an optimizer step by the NICs")
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        super().prepare(size_bytes, variant)
+        if self.fallback:
+            self._by_the_host().prepare(size_bytes, variant)
+        else:
+            self.result.view(_DTYPE, 0, self.count).view(np.uint8)[:] = 0xFF
+
+    def _by_the_host(self) -> Host:
+        if self.host is None:
+            entry = find("optimizer_step", "host")
+            self.host = Host(self.context, entry, self.ranks, _DTYPE, self.op, self.tag)
+        return self.host
+
+    def run(self) -> None:
+        if self.fallback:
+            self._by_the_host().run()
+        elif self.count:
+            self._post(direct_reduce.ALL_REDUCE, self.optimizer.step_args())
+
+    def finish(self) -> int:
+        if self.fallback:
+            return self._by_the_host().finish()
+        return self._wrong(self.result.view(_DTYPE, 0, self.count))
+
+    def close(self) -> None:
+        if self.group:
+            self.group.leave()
+        self.group = None
