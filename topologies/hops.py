@@ -1,13 +1,8 @@
 """Which cables messages between ranks take on a healthy fabric.
 
-<<<<<<< ours
-As the controller routes: dimension order on torus and ring, elsewhere all shortest paths, evenly (what ECMP's hash does
-on average).  A hop is the set of cables that one step of the way may take.  Bridges embedded in NICs are left out: they
-are on every way alike.
-=======
 As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one is drawn
 here from the two ranks: not the one that ECMP's hash will find, but as uneven, so that as many ways meet by chance.
->>>>>>> theirs
+Bridges embedded in NICs are left out: they are on every way alike.
 """
 
 from __future__ import annotations
