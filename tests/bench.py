@@ -5,8 +5,8 @@
 - up/down: a fabric of 64 servers, against stock Mininet with the same topology
 - full over plain: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
   and with samples each 10 us over that without; neighbours in time
-- offload: wall time of the whole run, an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network; and of
-  64 ranks x 1 MiB on a clos, by `auto`
+- offload: wall time of a whole run, an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network; and
+  that of 64 ranks x 1 MiB on a clos, by `auto`
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
 

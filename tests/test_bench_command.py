@@ -116,9 +116,12 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("all_reduce --algorithm rnig", r"unknown algorithm 'rnig'[\s\S]*--algorithm[\s\S]*did you mean 'ring'"),
+        ("all_reduce --algorithm rnig", r"unknown algorithm .rnig.[\s\S]*--algorithm[\s\S]*did you mean"),
         ("all_reduce --algorithm ring[chunk=1KiB],ring[chunk=1KiB]", r"stands twice[\s\S]*--algorithm"),
-        ("all_reduce --algorithm ring[chunk", r"'ring\[chunk' is no algorithm[\s\S]*--algorithm[\s\S]*ring\[chunk=64KiB\]"),
+        (
+            "all_reduce --algorithm ring[chunk",
+            r"'ring\[chunk' is no algorithm[\s\S]*--algorithm[\s\S]*ring\[chunk=64KiB\]",
+        ),
         ("all_reduce --algorithm ring[chnk=1]", r"unknown key 'chnk'[\s\S]*workload\[0\][\s\S]*did you mean 'chunk'"),
         ("all_reduce --algorithm ring,ring", r"stands twice[\s\S]*--algorithm"),
         ("all_reduc", r"unknown collective 'all_reduc'[\s\S]*COLLECTIVE[\s\S]*did you mean 'all_reduce'"),

@@ -17,6 +17,7 @@ from offload_fabric import offload_fabric, on_ranks
 
 from testbed import run as running
 from testbed.errors import InputError
+from testbed.inject import Injection
 from testbed.lab import Lab
 from testbed.run import RunResult
 from testbed.spec import loads
@@ -29,7 +30,6 @@ STAR = "{star: {hosts: %d}}"
 CLOS = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}"
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0, 0)  # slots, elements, timeout in ps, retry, conversion and addition cost nothing
-TIMES = iter(range(10**6))
 
 
 def step(**more: Any) -> str:
@@ -197,41 +197,58 @@ def test_a_lost_rank_is_named_and_leaves_no_slot_behind(dies: int) -> None:
 
         with pytest.raises(Died):
             on_ranks(lab, range(3), work)
-        why = "nothing comes from rank 2" if dies else "no parameter server answers rank 1"
-        assert set(said.values()) == {why} and len(said) == 2
-        (pool,) = lab.fabricd.request("counters")["accelerators"]
-        assert pool["shared_used"] == 0 and pool["shared_used_max"] == 4
+        assert set(said.values()) == {f"rank {dies} has ended"} and len(said) == 2
+        assert lab.fabricd.request("counters")["accelerators"][0]["shared_used"] == 0
 
 
-def test_the_end_of_a_job_frees_its_slots() -> None:
-    """A rank that has contributed and then leaves, in the middle of it all."""
-    with offload_fabric(STAR % 3, "{slots: 32, shared_slots: 32}") as lab:
+def test_slots_that_nobody_finishes() -> None:
+    """A rank contributes and leaves: another job takes what it needs of the slots, the job's end frees the rest."""
+    with offload_fabric(STAR % 3, "{slots: 16, shared_slots: 16}") as lab:
         used: dict[str, int] = {}
 
-        def count(when: str) -> None:
-            used[when] = lab.fabricd.request("counters")["accelerators"][0]["shared_used"]
+        def count(device: Device, when: str) -> None:
+            if device.rank == 1:
+                pool = lab.fabricd.request("counters")["accelerators"][0]
+                used[when], used["reclaimed"] = pool["shared_used"], pool["reclaimed"]
+            device.sync(1, 3)
 
         def work(device: Device) -> None:
-            group = device.group(wire.BEST_EFFORT, 1, range(3), (4, 64, 100_000_000, 2, 0, 0))
-            region = device.region(1 << 14)
+            abandoned = device.group(wire.BEST_EFFORT, 1, range(3), (4, 64, 50_000_000, 2, 0, 0))
+            region, result = device.region(1 << 14), device.region(1 << 14)
             if device.rank == 1:
-                group.post(region, 0, region, 0, 4096)
+                abandoned.post(region, 0, result, 0, 4096)
                 device.wait(until_ns=device.time_ns + 10_000)
-                count("in it")
+                abandoned.leave()
             device.sync(1, 3)
+            count(device, "abandoned")
+            device.wait(until_ns=device.time_ns + 50_000)
+            group = device.group(wire.BEST_EFFORT, 2, range(3), (4, 64, 50_000_000, 2, 0, 0))
+            region.view("int32")[:] = device.rank + 1
+            group.post(region, 0, result, 0, 768)
+            (record,) = device.wait()
+            assert record.kind == wire.OFFLOADED and (result.view("int32", 0, 768) == 6).all()
+            device.sync(1, 3)
+            count(device, "another")
+            if device.rank != 1:
+                abandoned.leave()
             group.leave()
-            device.sync(2, 3)
+            device.sync(1, 3)
             device.wait(until_ns=device.time_ns + 1)
 
         on_ranks(lab, range(3), work)
-        count("after it")
-        assert used == {"in it": 4, "after it": 0}
+        (pool,) = lab.fabricd.request("counters")["accelerators"]
+        assert used["abandoned"] > used["reclaimed"] > 0 and pool["shared_used"] == 0
+        assert used["another"] == used["abandoned"] - used["reclaimed"]
 
 
 class Sums:
     """Ranks that live as long as their fabric: inputs by rank -> what each gets."""
 
-    def __init__(self, lab: Lab, rates: dict[str, float]) -> None:
+    def __init__(self, lab: Lab, *faults: dict[str, Any]) -> None:
+        for number, written in enumerate(faults):
+            injection = Injection.of(written)
+            for request in injection.requests(injection.place(lab.fabric), f"f{number}", now_ns=0):
+                lab.fabricd.request("inject", **request)
         lab.fabricd.request("start", ranks=list(range(RANKS)))
         self.lab = lab
         self.made: dict[int, Any] = {}
@@ -250,6 +267,7 @@ class Sums:
             source.view(mine.dtype.str, 0, len(mine))[:] = mine
             group.post(source, 0, target, 0, len(mine), reduction=op, dtype=dtype)
             (record,) = device.wait()
+            device.sync(1, RANKS)  # a rank that has its sums waits for the others, as a collective does
             if record.kind != wire.OFFLOADED:
                 raise FabricError(record.private.decode())
             result: NDArray[Any] = target.view(mine.dtype.str, 0, len(mine)).copy()
@@ -261,8 +279,9 @@ class Sums:
 @pytest.fixture(scope="module")
 def sums() -> Iterator[Sums]:
     """Eight slots for sixteen blocks under way, and cables that lose, double and reorder."""
-    with offload_fabric(STAR % RANKS, "{slots: 8, shared_slots: 8}", FAULTS) as lab:
-        yield Sums(lab, {})
+    kinds = ("loss", "duplication", "reordering")
+    with offload_fabric(STAR % RANKS, "{slots: 8, shared_slots: 8}") as lab:
+        yield Sums(lab, *({"fault": kind, "on": "all", "rate": 0.01} for kind in kinds))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -300,7 +319,8 @@ def test_faults_have_hit_the_pool(sums: Sums) -> None:
     """What the two tests before went through: every way out of a slot."""
     sums([np.ones(4096, np.int32)] * RANKS, "sum", "int32")
     (pool,) = sums.lab.fabricd.request("counters")["accelerators"]
-    assert all(pool[key] > 0 for key in ("collisions", "evicted", "reclaimed", "completed", "duplicates"))
+    unseen = [key for key in ("collisions", "evicted", "completed", "duplicates") if not pool[key]]
+    assert not unseen, pool
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Collectives by NICs, in whole runs: right on every topology, by the hosts if the NICs cannot, and what is refused."""
+"""Collectives by NICs, in whole runs: right on every topology, by the hosts where NICs cannot, and what is refused."""
 
 from __future__ import annotations
 

@@ -77,6 +77,8 @@ def test_all_gather_sends_every_part_once() -> None:
         for nic in g.f.counters()["nics"]:
             assert nic["tx_vport_rdma_multicast_bytes"] == 2 * (4096 + FRAME)
             assert nic["rx_vport_rdma_multicast_bytes"] == 3 * 2 * (4096 + FRAME)
+            assert nic["pcie_read_bytes"] == 8192, "fetched once, for all receivers"
+            assert nic["pcie_write_bytes"] == 3 * 8192
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -264,8 +266,9 @@ def test_hostile_requests_end_their_session_alone(what: str) -> None:
         bad, good = g.members
         bad.worker.send(request(g.number, bad.key))
         assert why in bad.worker.reason()
-        (record,) = good.worker.wait(1, wire.FOREVER, g.arm(1, 4096, root=1), g.start(1))
-        assert record.nbytes == 0
+        failed, ended = good.worker.wait(2, wire.FOREVER, g.arm(1, 4096, root=1), g.start(1))
+        assert (failed.kind, failed.private) == (wire.GROUP_FAILED, b"rank 0 has ended")
+        assert (ended.kind, ended.nbytes) == (wire.OFFLOADED, 0)
 
 
 @pytest.mark.parametrize("payload", [0, 9001])
@@ -297,8 +300,10 @@ def test_a_member_that_dies_leaves_the_others_a_cutoff() -> None:
         dead, *alive = g.members
         dead.worker.socket.close()
         for i, m in enumerate(alive, start=1):
-            m.worker.begin_wait(1, wire.FOREVER, g.arm(i, 3 * 4096), g.start(i))
-        assert [m.worker.end_wait()[0].nbytes for m in alive] == [1, 1]
+            m.worker.begin_wait(2, wire.FOREVER, g.arm(i, 3 * 4096), g.start(i))
+        records = [m.worker.end_wait() for m in alive]
+        assert [[r.kind for r in both] for both in records] == [[wire.GROUP_FAILED, wire.OFFLOADED]] * 2
+        assert [ended.nbytes for _, ended in records] == [1, 1]
         assert [g.bitmap(i) for i in (1, 2)] == [0b110, 0b110]
 
 

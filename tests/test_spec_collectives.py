@@ -127,15 +127,17 @@ def test_groups_that_are_none() -> None:
         grid(build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2}), [0, 1])
 
 
-def test_hops_split_evenly_over_spines_and_go_the_shorter_way_round() -> None:
-    clos = Hops(build("clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 2}))
-    first, up, down, last = clos.between(0, 2)
-    assert first == {("h0", "leaf0"): 1.0} and last == {("leaf1", "h2"): 1.0}
-    assert up == {("leaf0", f"spine{k}"): 0.25 for k in range(4)}
-    assert down == {(f"spine{k}", "leaf1"): 0.25 for k in range(4)}
+def test_hops_are_shortest_ways_spread_over_spines_and_the_shorter_way_round() -> None:
+    clos = Hops(build("clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 8}))
+    spines = set()
+    for a in range(8):
+        first, up, down, last = clos.between(a, 8)
+        assert (first, last) == ((f"h{a}", "leaf0"), ("leaf1", "h8"))
+        assert up[1] == down[0] and up[0] == "leaf0" and down[1] == "leaf1"
+        spines.add(up[1])
+    assert len(spines) > 1 and clos.between(0, 8) == clos.between(0, 8)
     torus = Hops(build("torus", {"dims": [5, 4]}))
-    names = [next(iter(hop)) for hop in torus.between(0, 4 * 4 + 2)]
-    assert [b for _, b in names] == ["sw0-0", "sw4-0", "sw4-1", "sw4-2", "h18"]
+    assert [b for _, b in torus.between(0, 4 * 4 + 2)] == ["sw0-0", "sw4-0", "sw4-1", "sw4-2", "h18"]
     assert not torus.in_scale_up(0, 1)
     rail = Hops(build("rail", {"servers": 2, "gpus": 2}))
     assert rail.in_scale_up(0, 1) and not rail.in_scale_up(1, 2)

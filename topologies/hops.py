@@ -1,19 +1,20 @@
-"""Which cables messages between ranks take, and which share of them each, on a healthy fabric.
+"""Which cables messages between ranks take on a healthy fabric.
 
-As the controller routes: dimension order on torus and ring, elsewhere all shortest paths, evenly (what ECMP's hash does
-on average).  A hop is the set of cables that one step of the way may take.  Bridges embedded in NICs are left out: they
-are on every way alike.
+As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one is drawn
+here from the two ranks: not the one that ECMP's hash will find, but as uneven, so that as many ways meet by chance.
+Bridges embedded in NICs are left out: they are on every way alike.
 """
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterator
 
 from topologies.fabric import Fabric
 from topologies.smartnic import without_complexes
 
-Hop = dict[tuple[str, str], float]  # (from, to) -> share of the messages
+Hop = tuple[str, str]  # from, to
 
 
 class Hops:
@@ -43,17 +44,12 @@ class Hops:
 
     def _shortest(self, a: str, b: str) -> Iterator[Hop]:
         distance = self._distance_to(b)
-        here = {a: 1.0}
-        while b not in here:
-            hop: Hop = {}
-            there: dict[str, float] = {}
-            for node, share in here.items():
-                nearer = [n for n in self._neighbours[node] if distance.get(n, -1) == distance[node] - 1]
-                for n in nearer:
-                    hop[node, n] = hop.get((node, n), 0.0) + share / len(nearer)
-                    there[n] = there.get(n, 0.0) + share / len(nearer)
-            yield hop
-            here = there
+        draw = random.Random(f"{a} {b}")
+        while a != b:
+            nearer = [n for n in self._neighbours[a] if distance.get(n, -1) == distance[a] - 1]
+            there = nearer[0] if len(nearer) == 1 else draw.choice(nearer)
+            yield a, there
+            a = there
 
     def _distance_to(self, b: str) -> dict[str, int]:
         if b not in self._distances:
@@ -73,11 +69,11 @@ class Hops:
         at, end = switches[self._neighbours[a][0]], switches[self._neighbours[b][0]]
         by_place = {s.place: s for s in self._fabric.switches}
         dims = self._fabric.params.get("dims") or [len(self._fabric.switches)]
-        yield {(a, at.name): 1.0}
+        yield a, at.name
         for dim, n in enumerate(dims):
             while at.place[dim] != end.place[dim]:
                 step = 1 if (end.place[dim] - at.place[dim]) % n <= n // 2 else -1
                 place = (*at.place[:dim], (at.place[dim] + step) % n, *at.place[dim + 1 :])
-                yield {(at.name, by_place[place].name): 1.0}
+                yield at.name, by_place[place].name
                 at = by_place[place]
-        yield {(at.name, b): 1.0}
+        yield at.name, b

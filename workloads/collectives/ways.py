@@ -77,33 +77,31 @@ class Routed:
         return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.cable
 
     @cached_property
-    def _known(self) -> dict[Pair, list[dict[tuple[str, str], float]]]:
+    def _known(self) -> dict[Pair, list[tuple[str, str]]]:
         return {}
 
-    def _way(self, pair: Pair) -> list[dict[tuple[str, str], float]]:
+    def _way(self, pair: Pair) -> list[tuple[str, str]]:
         if pair not in self._known:
             a, b = self.ranks[pair[0]], self.ranks[pair[1]]
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
-            self._known[pair] = [{(_OUT, str(a)): 1.0, (_INTO, str(b)): 1.0}] if inside else self.hops.between(a, b)
+            self._known[pair] = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b)
         return self._known[pair]
 
     def _loads(self, traffic: Mapping[Pair, float]) -> dict[tuple[str, str], float]:
         loads: dict[tuple[str, str], float] = {}
         for pair, amount in traffic.items():
             for hop in self._way(pair):
-                for key, share in hop.items():
-                    loads[key] = loads.get(key, 0.0) + share * amount
+                loads[hop] = loads.get(hop, 0.0) + amount
         return loads
 
     def _path(self, pair: Pair, loads: Mapping[tuple[str, str], float]) -> Path:
         way = self._way(pair)
-        links = tuple(
-            replace(link, rate_bps=link.rate_bps / max(1.0, *(loads[key] for key in hop)))
-            for hop in way
-            for link in [self._link(next(iter(hop)))]
-        )
-        inside = next(iter(way[0]))[0] == _OUT
-        return Path(links, (self.switch_latency_ns,) * (len(links) - 1), scale_up=inside)
+        if way[0][0] == _OUT:  # one link, shared by whatever leaves the one or enters the other
+            assert self.scale_up is not None
+            shared = max(1.0, *(loads[hop] for hop in way))
+            return Path((replace(self.scale_up, rate_bps=self.scale_up.rate_bps / shared),), scale_up=True)
+        links = tuple(replace(self.cable, rate_bps=self.cable.rate_bps / max(1.0, loads[hop])) for hop in way)
+        return Path(links, (self.switch_latency_ns,) * (len(links) - 1))
 
 
 def slowest(paths: Sequence[Path]) -> Path:

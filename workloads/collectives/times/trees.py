@@ -16,34 +16,42 @@ def double_binary_tree_all_reduce(case: Case) -> float:
     """
     half = case.share(2)
     count, piece = case.pieces(half)
+    reduced = case.costs.reduce_ns(piece)
     traffic: dict[Pair, float] = {}
-    depth = 0
+    fill = 0.0
+    siblings = 0.0
     for tree in (False, True):
         nodes = [trees.binary(i, case.n, second=tree) for i in range(case.n)]
-        for i, node in enumerate(nodes):
-            level, above = 0, node.parent
-            if above is not None:
-                for pair in ((i, above), (above, i)):
-                    traffic[pair] = traffic.get(pair, 0.0) + half
-            while above is not None:
-                level, above = level + 1, nodes[above].parent
-            depth = max(depth, level)
-    way = case.ways.path([next(iter(traffic))])
+        for i in range(case.n):
+            at, depth, way_up = i, 0, 0.0
+            while (above := nodes[at].parent) is not None:
+                pairs = ((at, above), (above, at))
+                ways = [case.ways.path([pair]) for pair in pairs]
+                way_up += sum(case.message(piece, way, both_ways=False) for way in ways) + reduced
+                if at == i:
+                    late = case.message(piece, ways[1], both_ways=False, sent=True)
+                    way_up += max(0.0, late - case.message(piece, ways[1], both_ways=False))
+                    traffic |= {pair: traffic.get(pair, 0.0) + half for pair in pairs}
+                line = case.line(piece, ways[0], windowed=False, both_ways=False)
+                at, depth = above, depth + 1
+            if way_up > fill:
+                fill, siblings = way_up, (depth - 1) * (2 * line + reduced)
     most, link = case.ways.busiest({pair: case.wire(nbytes, piece) for pair, nbytes in traffic.items()})
-    message, reduced = case.message(piece, way, both_ways=False), case.costs.reduce_ns(piece)
-    late = max(0.0, case.message(piece, way, both_ways=False, sent=True) - message)
-    siblings = (depth - 1) * (2 * case.line(piece, way, windowed=False, both_ways=False) + reduced)
-    return depth * (2 * message + reduced) + late + max(siblings, (count - 1) / count * link.time_ns(most))
+    return fill + max(siblings, (count - 1) / count * link.time_ns(most))
 
 
 def _chain(case: Case, *, reduce: bool) -> float:
     count, piece = case.pieces(case.size)
     pairs = [(i, i + 1) if not reduce else (i + 1, i) for i in range(case.n - 1)]
-    way = case.ways.path(pairs)
-    line = case.line(piece, way, windowed=case.chunk is not None, reduce=reduce, both_ways=False)
-    hop = case.message(piece, way, both_ways=False) + reduce * case.costs.reduce_ns(piece)
-    last = max(hop, case.message(piece, way, both_ways=False, sent=True))
-    return (case.n - 2) * hop + last + (count - 1) * line
+    ways = case.ways.paths(pairs)
+    reduced = reduce * case.costs.reduce_ns(piece)
+    hops = [case.message(piece, way, both_ways=False) + reduced for way in ways]
+    acknowledged = case.message(piece, ways[0 if reduce else -1], both_ways=False, sent=True)
+    late = max(0.0, acknowledged - hops[0 if reduce else -1])
+    line = max(
+        case.line(piece, way, windowed=case.chunk is not None, reduce=reduce, both_ways=False) for way in set(ways)
+    )
+    return sum(hops) + late + (count - 1) * line
 
 
 def chain_broadcast(case: Case) -> float:
@@ -118,15 +126,22 @@ def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float
 
 
 def binomial_reduce(case: Case) -> float:
-    """ceil(log2 n) messages and reductions; in pieces, the root's cable carries all of its children's."""
+    """ceil(log2 n) messages and reductions.
+
+    In pieces the longer of two: the deepest rank's last piece on its way up, and the root's cable, which carries the
+    pieces of all of its children.
+    """
     if case.chunk is None:
         return _tree_up(case, lambda _: case.size, reduce=True)
     count, piece = case.pieces(case.size)
     children = trees.binomial(0, case.n).children
-    way = case.ways.path([(children[0], 0)])
+    way = case.ways.path([(child, 0) for child in children[:1]])
     line = case.line(piece, way, windowed=True, reduce=True, both_ways=False)
-    fill = len(children) * (case.message(piece, way, both_ways=False) + case.costs.reduce_ns(piece))
-    return fill + (count - 1) * len(children) * line
+    hop = case.message(piece, way, both_ways=False) + case.costs.reduce_ns(piece)
+    late = max(0.0, case.message(piece, way, both_ways=False, sent=True) - hop)
+    deepest = len(children) * hop + (count - 1) * line
+    busiest = hop + (len(children) * count - 1) * line
+    return max(deepest, busiest) + late
 
 
 def binomial_gather(case: Case) -> float:
