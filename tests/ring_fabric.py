@@ -214,7 +214,7 @@ def bfp(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def compressed_chunk(inputs: Sequence[NDArray[np.float32]], g: int, chunk: slice) -> tuple[Any, NDArray[np.float64]]:
-    """Chunk g as compressing NICs make it, before it is gathered, and how far off each element may be when it has been."""
+    """Chunk g as compressing NICs make it, before it is gathered, and how far each element may be off after that."""
     n = len(inputs)
     total = inputs[(g + 1) % n][chunk]
     off = np.zeros(len(total))
