@@ -211,7 +211,7 @@ class Watch:
         if not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
             return
         drops = self._ask("counters").get("drops", [])
-        count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_roce(d["headers"]))
+        count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_missed(d["headers"]))
         before = self._lossy_checks[-1][1]
         rare = self._retry_s > LOSSY_S and not any(self.evidence.of("port"))
         self.evidence.lossy = before > 0 and (count > before or rare)
@@ -242,6 +242,11 @@ class Watch:
             self._selector.unregister(self._hardware.fileno())
 
 
-def _is_roce(headers: str) -> bool:
-    """Hosts with kernel interfaces also send multicast of their own that no flow forwards, and nobody misses it."""
-    return "RoCE" in headers
+def _is_missed(headers: str) -> bool:
+    """Of a queue pair, which will not go on without it.
+
+    Hosts with kernel interfaces also send multicast of their own that no flow forwards, and nobody misses it.  Offloads
+    look after themselves: what the network does not bring, the ranks fetch.
+    """
+    offloads = ("RoCE RC MULTICAST", "RoCE RC RESULT", "RoCE RC CONTRIBUTE")
+    return "RoCE" in headers and not any(kind in headers for kind in offloads)

@@ -86,6 +86,19 @@ def _pasts(after: list[list[int]]) -> list[int]:
     return past
 
 
+class Order(NamedTuple):
+    """All steps of all ranks, (rank, step), and for each the set of those that have happened when it has, as bits."""
+
+    steps: list[tuple[int, Any]]
+    past: list[int]
+
+
+def happened_before(schedule: Schedule, shape: Shape) -> Order:
+    """The steps of a schedule and what orders them."""
+    matched = _Matched(schedule, shape)
+    return Order(matched.steps, _pasts(matched.after))
+
+
 def races(schedule: Schedule, shape: Shape) -> list[str]:
     """Accesses that may happen at the same time although one of them writes."""
     matched = _Matched(schedule, shape)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedule_checker import check_result, execute, races
+from schedule_checker import check_result, execute, happened_before, races
 
 from workloads.collectives import halving, trees
 from workloads.collectives.host import schedule_of
@@ -61,6 +61,15 @@ def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry:
         check_result(entry.name, shape, vectors, execute(schedule, shape, vectors, seed))
 
     check()
+
+
+@pytest.mark.parametrize("ranks", range(2, 20))
+def test_nobody_leaves_a_barrier_before_all_have_come(ranks: int) -> None:
+    order = happened_before(schedule_of(COLLECTIVES["barrier", "dissemination"]), Shape(ranks, 0))
+    first = [next(k for k, (rank, _) in enumerate(order.steps) if rank == r) for r in range(ranks)]
+    for rank in range(ranks):
+        last = max(k for k, (r, _) in enumerate(order.steps) if r == rank)
+        assert all(order.past[last] >> k & 1 for k in first)
 
 
 def unsafe(shape: Shape, index: int) -> Program:

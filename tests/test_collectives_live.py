@@ -81,6 +81,16 @@ def test_under_loss_duplication_and_reordering_on_every_cable_and_twice_the_same
     assert results[0].metrics_sha256 == results[1].metrics_sha256
 
 
+def test_grids_under_the_same(tmp_path: Path) -> None:
+    torus, hierarchical = (COLLECTIVES["all_reduce", name] for name in ("torus", "hierarchical"))
+    steps = [written(torus, None, [1, 1237, 30_011], "int32", op="prod", chunk=c) for c in ("4KiB", None)]
+    assert {r["wrong"] for r in carried_out(tmp_path / "t", "{torus: {dims: [3, 3]}}", steps, FAULTS).results} == {0}
+    steps = [written(hierarchical, None, [1, 1237, 30_011], "bfloat16", op="avg", chunk=c) for c in ("4KiB", None)]
+    result = carried_out(tmp_path / "r", "{rail: {servers: 3, gpus: 2}}", steps, FAULTS)
+    assert {row["wrong"] for row in result.results} == {0}
+    assert result.counters["retransmitted"] > 0
+
+
 def test_auto_is_as_fast_as_the_fastest(tmp_path: Path) -> None:
     sizes = [256, 16_384, 262_144]
     entries = [e for e in SCHEDULED if e.name == "all_reduce" and e.layout != "grid"]

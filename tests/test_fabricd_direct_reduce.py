@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from random import Random
@@ -247,13 +248,50 @@ def test_little_memory_means_small_parts(memory: int) -> None:
         assert not Ring(members, "float32", 1 << 21).refused
 
 
+def test_rings_leave_nothing_behind() -> None:
+    """Many, one after the other, of every kind: memory is given back, and their queue pairs are used again."""
+    with ranks(4) as (f, members):
+        for i in range(30):
+            dtype = DTYPES[i % 4]
+            ring = Ring(members if i % 3 else members[::-1], dtype, 1 << 16)
+            check(ring, 1000 + i, (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)[i % 3], "sum", i)
+            ring.leave()
+        together(members, [[]] * 4, 0)
+        assert [f.nic(i)["engine_used_bytes"] for i in range(4)] == [0] * 4
+        assert len(f.counters()["qps"]) == 4 * 4, "two a rank in each direction of the ring"
+
+
+def test_whoever_is_done_may_go() -> None:
+    """What a rank has sent is its NIC's: others get it after the rank has left."""
+    with ranks(4) as (f, members):
+        ring = Ring(members, "float32", 1 << 20)
+        inputs = fill(members, "float32", 100_000, 1)
+        leave = wire.command(wire.LEAVE, ring.number, 0)
+        for m in members:
+            m.begin_wait(1, wire.FOREVER, ring.request(m, 100_000, REDUCE_SCATTER))
+        with selectors.DefaultSelector() as waiting:
+            for m in members:
+                waiting.register(m.socket, selectors.EVENT_READ, m)
+            while waiting.get_map():
+                for key, _ in waiting.select(15):
+                    key.data.end_wait()
+                    waiting.unregister(key.fileobj)
+                    key.data.send(leave)
+                    key.data.bye()
+        for g, (m, chunk) in enumerate(zip(members, chunks_of(100_000, 4), strict=True)):
+            assert same(m.output("float32", 100_000)[chunk].copy(), reduced_chunk(inputs, "float32", "sum", g, chunk))
+        f.fabricd.request("quiesce", 15.0)
+        assert f.counters()["drops"] == []
+        members.clear()
+
+
 def test_no_engine_no_ring() -> None:
     with ranks(2, hardware=Hardware()) as (_, members):
         assert Ring(members, "float32", 4096).refused == "the NIC of rank 0 has no engine"
 
 
 def test_a_rank_that_dies_is_told_to_all() -> None:
-    with ranks(4, 1 << 21, Hardware(nic=ENGINE, timeout_ns=20_000, retry=2)) as (f, members):
+    with ranks(4, 1 << 21, Hardware(nic=ENGINE, timeout_ns=20_000, retry=2)) as (_, members):
         ring = Ring(members, "float32", 1 << 21)
         fill(members, "float32", 1 << 19, 1)
         *living, dead = members
@@ -262,7 +300,17 @@ def test_a_rank_that_dies_is_told_to_all() -> None:
         members.remove(dead)
         for (record,) in together(living, [[ring.request(m, 1 << 19)] for m in living]):
             assert record.kind == wire.GROUP_FAILED
-            assert "does not acknowledge" in record.private.decode()
+            assert "rank 3" in record.private.decode()
+
+
+def test_a_neighbour_that_does_not_answer_is_told_to_all() -> None:
+    with ranks(4, 1 << 21, Hardware(nic=ENGINE, timeout_ns=20_000, retry=2)) as (f, members):
+        ring = Ring(members, "float32", 1 << 21)
+        f.fabricd.request("cable", cable=f.fabric.cable_at["h2", 1].name, up=False, at_ns=1_010_000)
+        for (record,) in together(members, [[ring.request(m, 1 << 19)] for m in members]):
+            assert record.kind == wire.GROUP_FAILED
+            said = record.private.decode()
+            assert "does not acknowledge" in said and "rank 2" in said, "either end of its two edges finds it"
 
 
 @pytest.mark.parametrize(
@@ -313,6 +361,9 @@ def test_two_runs_are_alike() -> None:
             ring = Ring(members, "float32", 1 << 20)
             fill(members, "float32", 200_000, 1, draw)
             took = ring.run(200_000)
+            while members:
+                members.pop().bye()
+            f.fabricd.request("quiesce", 15.0)
             counters = f.counters()
             return took, counters["nics"], counters["qps"]
 

@@ -77,6 +77,8 @@ def test_all_gather_sends_every_part_once() -> None:
         for nic in g.f.counters()["nics"]:
             assert nic["tx_vport_rdma_multicast_bytes"] == 2 * (4096 + FRAME)
             assert nic["rx_vport_rdma_multicast_bytes"] == 3 * 2 * (4096 + FRAME)
+            assert nic["pcie_read_bytes"] == 8192, "fetched once, for all receivers"
+            assert nic["pcie_write_bytes"] == 3 * 8192
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -64,7 +64,7 @@ def by_multicast(result: RunResult) -> bool:
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 16])
 def test_every_size_type_and_number_of_ranks(ranks: int, tmp_path: Path) -> None:
     sizes = ["8B", "24B", "1000B", "4096B", "8200B", "100008B", "1MiB"]
-    steps = [step(c, sizes=sizes, dtype=dtype) for c in COLLECTIVES for dtype in ("float32", "float16", "int64")]
+    steps = [step(c, sizes=sizes, dtype=dtype) for c in COLLECTIVES for dtype in ("float32", "bfloat16", "int64")]
     chains = [step(sizes=sizes, chains=k) for k in {1, (ranks + 1) // 2}]
     result = run(tmp_path, STAR % ranks, *steps, *chains, step(sizes=["4B"], dtype="int32"))
     assert by_multicast(result)

@@ -2,11 +2,10 @@
  *
  * Theory of Operation
  *
- * A vector is the concatenation of parts, one of the root's (broadcast) or one of
- * each member's (all-gather: the first `longer` are an element longer).  A part is cut
- * into chunks of `payload` bytes, and all chunks are numbered through: the number is
- * the PSN of the datagram that carries the chunk, and says where it belongs (Khalilov
- * et al., SC 2024: datagrams with sequence numbers, a bitmap per receiver).
+ * A vector is one part, the root's (broadcast), or one of each member's (all-gather), in
+ * chunks that are numbered through (chunks.c): the number is the PSN of the datagram
+ * that carries the chunk, and says where it belongs (Khalilov et al., SC 2024:
+ * datagrams with sequence numbers, a bitmap per receiver).
  *
  * A rank first arms an operation: from then on what comes in for it is placed
  * straight into the vector, once; a bit per chunk says what is here.  What comes
@@ -38,7 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "accelerator.h"
+#include "multicast.h"
 
 #define ECT0 2
 #define TTL 64
@@ -50,82 +49,10 @@
 #define LATE_TIMEOUTS 4
 
 enum group_args { ARG_PAYLOAD };
-enum wants { MC_ARM, MC_START, MC_WANTS };
+enum wants { MC_ARM, MC_START };
 enum arm_args { ARM_NUMBER, ARM_ROOT, ARM_ELEMENT };
 enum start_args { START_NUMBER, START_SLACK, START_CHAINS };
 #define NO_ROOT UINT64_MAX /* every member has a part */
-
-/* How a vector is cut */
-struct layout {
-	uint32_t payload, parts, root;
-	uint64_t each, longer; /* bytes of a part; so many have an element more */
-	uint32_t element;
-	uint64_t long_chunks, short_chunks; /* of a part */
-};
-
-struct multicast {
-	uint32_t group_ip, number;
-	bool armed, started, waits; /* waits: for a sender that is late */
-	struct layout layout;
-	struct offload_wr arm;
-	uint64_t wr_id, chunks, missing; /* missing: of the others' */
-	uint64_t next, end;		 /* own chunks not yet sent */
-	uint64_t *here;
-	size_t here_room;
-	uint32_t chains;
-	ps_t begin, slack, interval, next_send, pace_event, turn, cutoff, last, visible;
-	uint64_t silent[]; /* of each member: how many chunks in a row did not come */
-};
-
-static uint64_t chunks_of(uint64_t bytes, uint32_t payload)
-{
-	return (bytes + payload - 1) / payload;
-}
-
-/* layout_of() - How a request's vector is cut: @count bytes, in elements of @element bytes */
-static struct layout layout_of(uint64_t count, uint32_t element, uint32_t payload, uint32_t parts, uint32_t root)
-{
-	struct layout l = {.payload = payload, .parts = parts, .root = root, .element = element};
-
-	l.each = count / element / parts * element;
-	l.longer = count / element % parts;
-	l.long_chunks = chunks_of(l.each + element, payload);
-	l.short_chunks = chunks_of(l.each, payload);
-	return l;
-}
-
-static uint64_t part_first(const struct layout *l, uint32_t part)
-{
-	return part <= l->longer ? part * l->long_chunks
-				 : l->longer * l->long_chunks + (part - l->longer) * l->short_chunks;
-}
-
-static uint64_t layout_chunks(const struct layout *l)
-{
-	return part_first(l, l->parts);
-}
-
-static uint32_t part_of(const struct layout *l, uint64_t chunk)
-{
-	uint64_t in_long = l->longer * l->long_chunks;
-
-	return (uint32_t)(chunk < in_long ? chunk / l->long_chunks : l->longer + (chunk - in_long) / l->short_chunks);
-}
-
-/* Where a chunk lies, and how long it is */
-static uint64_t chunk_offset(const struct layout *l, uint64_t chunk, uint32_t *bytes)
-{
-	uint32_t part = part_of(l, chunk);
-	uint64_t at = (chunk - part_first(l, part)) * l->payload, length = l->each + (part < l->longer ? l->element : 0);
-
-	*bytes = length - at < l->payload ? (uint32_t)(length - at) : l->payload;
-	return part * l->each + (part < l->longer ? part : l->longer) * l->element + at;
-}
-
-static uint32_t sender_of(const struct layout *l, uint64_t chunk)
-{
-	return l->root == UINT32_MAX ? part_of(l, chunk) : l->root;
-}
 
 static const char *check(const struct fabric *f, const struct group *g)
 {
@@ -191,11 +118,10 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 		       : NULL;
 }
 
-/* EV_OFFLOAD of this kind: a time in `what`, and what it is for */
-enum alarm { ALARM_PACE, ALARM_TURN, ALARM_CUTOFF };
 #define ALARM_SHIFT 62
 
-static void alarm_set(struct fabric *f, struct member *m, enum alarm kind, ps_t *at, ps_t t)
+/* multicast_alarm() - Have an event of that kind at @t, and no other: the one before counts no more */
+void multicast_alarm(struct fabric *f, struct member *m, enum alarm kind, ps_t *at, ps_t t)
 {
 	*at = t;
 	offload_later(f, m, t, (uint64_t)kind << ALARM_SHIFT | (uint64_t)t);
@@ -219,8 +145,8 @@ static bool due(const struct member *m, uint64_t what)
 	return !m->left && s->armed && at && *at == (ps_t)(what & ((1ull << ALARM_SHIFT) - 1));
 }
 
-/* Memory of the operation, or NULL if the worker has gone */
-static uint8_t *memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes)
+/* multicast_memory() - Memory of the operation, or NULL if the worker has gone */
+uint8_t *multicast_memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes)
 {
 	struct region *r = worker_region(m->nic->worker, key, at, bytes);
 
@@ -244,7 +170,7 @@ static void listen_for(struct fabric *f, struct member *m)
 
 	for (uint32_t part = 0; part < s->layout.parts; part++) {
 		uint32_t from = s->layout.root == UINT32_MAX ? part : s->layout.root;
-		s->silent[from] += part_first(&s->layout, part + 1) - part_first(&s->layout, part);
+		s->silent[from] += part_chunks(&s->layout, part);
 		if (here_of(s, part))
 			s->silent[from] = 0;
 		if (s->silent[from] < SILENT_CHUNKS)
@@ -256,11 +182,12 @@ static void listen_for(struct fabric *f, struct member *m)
 	}
 }
 
-static void ended(struct fabric *f, struct member *m)
+/* multicast_ended() - The operation is over: the worker is told how much is missing, and what is here */
+void multicast_ended(struct fabric *f, struct member *m)
 {
 	struct multicast *s = m->state;
 	size_t bytes = (size_t)(s->chunks + 63) / 64 * 8;
-	uint8_t *bitmap = s->missing ? memory(m, s->arm.in_key, s->arm.in, bytes) : NULL;
+	uint8_t *bitmap = s->missing ? multicast_memory(m, s->arm.in_key, s->arm.in, bytes) : NULL;
 
 	if (bitmap) {
 		memcpy(bitmap, s->here, bytes);
@@ -275,7 +202,8 @@ static void ended(struct fabric *f, struct member *m)
 	offload_done(f, m, s->wr_id, WC_SUCCESS, s->missing, s->visible);
 }
 
-static bool complete(const struct multicast *s)
+/* multicast_complete() - All is sent, and all is here */
+bool multicast_complete(const struct multicast *s)
 {
 	return s->started && s->next == s->end && !s->missing;
 }
@@ -320,23 +248,23 @@ static void arm(struct member *m, const struct offload_wr *wr)
 	s->last = s->visible = 0;
 }
 
-/* Frames of a whole chunk, one after the other on the NIC's cable */
-static ps_t on_cable(const struct member *m, uint64_t frames)
+/* multicast_on_cable() - Time of so many frames of a whole chunk, one after the other on the NIC's cable */
+ps_t multicast_on_cable(const struct member *m, uint64_t frames)
 {
 	uint32_t payload = ((const struct multicast *)m->state)->layout.payload;
 
 	return (ps_t)frames * port_serialization(&m->nic->port[0], roce_frame_bytes(OFF_MULTICAST, payload));
 }
 
-/* When the member's turn comes if the chain has got as far as @chunk, which came from @sender; PS_NEVER: not from that */
-static ps_t turn_after(const struct fabric *f, const struct member *m, uint32_t sender, uint64_t chunk)
+/* multicast_turn_after() - When the member's turn comes if its chain is now through with @chunk, which is @sender's */
+ps_t multicast_turn_after(const struct fabric *f, const struct member *m, uint32_t sender, uint64_t chunk)
 {
 	const struct multicast *s = m->state;
 	uint64_t left = part_first(&s->layout, sender + 1) - chunk - 1;
 	uint32_t unheard = 0;
 
 	for (uint32_t i = sender + s->chains; i < m->index; i += s->chains, unheard++)
-		left += part_first(&s->layout, i + 1) - part_first(&s->layout, i);
+		left += part_chunks(&s->layout, i);
 	return f->clock.now + (ps_t)left * s->interval + unheard * s->slack;
 }
 
@@ -351,18 +279,18 @@ static void start(struct fabric *f, struct member *m, const struct offload_wr *w
 	s->wr_id = wr->wr_id;
 	s->slack = (ps_t)wr->args[START_SLACK];
 	s->chains = all ? (uint32_t)wr->args[START_CHAINS] : n;
-	s->interval = on_cable(m, !all ? 1 : s->chains == n ? n - 1 : s->chains);
+	s->interval = multicast_on_cable(m, !all ? 1 : s->chains == n ? n - 1 : s->chains);
 	s->next_send = f->clock.now;
 	s->visible = s->visible > f->clock.now ? s->visible : f->clock.now;
 	uint32_t turns = all ? (n + s->chains - 1) / s->chains : 1;
-	alarm_set(f, m, ALARM_CUTOFF, &s->cutoff, f->clock.now + on_cable(m, s->chunks) + turns * s->slack);
+	multicast_alarm(f, m, ALARM_CUTOFF, &s->cutoff, f->clock.now + multicast_on_cable(m, s->chunks) + turns * s->slack);
 	if (all && m->index >= s->chains) {
 		uint32_t first = m->index % s->chains;
 		uint64_t chunk = part_first(&s->layout, first) - 1; /* before its first */
-		alarm_set(f, m, ALARM_TURN, &s->turn, turn_after(f, m, first, chunk) + s->slack);
+		multicast_alarm(f, m, ALARM_TURN, &s->turn, multicast_turn_after(f, m, first, chunk) + s->slack);
 	}
-	if (complete(s))
-		ended(f, m);
+	if (multicast_complete(s))
+		multicast_ended(f, m);
 	else
 		nic_tx_ready(f, &m->nic->tx[0], &m->source);
 }
@@ -395,7 +323,7 @@ static void held(struct fabric *f, struct tx_source *source)
 
 	if (m->left || !sending(s) || s->next_send <= f->clock.now || s->pace_event == s->next_send)
 		return;
-	alarm_set(f, m, ALARM_PACE, &s->pace_event, s->next_send);
+	multicast_alarm(f, m, ALARM_PACE, &s->pace_event, s->next_send);
 }
 
 static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *fr)
@@ -405,7 +333,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct nic *n = m->nic;
 	uint32_t bytes;
 	uint64_t chunk = s->next++, offset = chunk_offset(&s->layout, chunk, &bytes);
-	const uint8_t *payload = memory(m, s->arm.out_key, s->arm.out + offset, bytes);
+	const uint8_t *payload = multicast_memory(m, s->arm.out_key, s->arm.out + offset, bytes);
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = s->group_ip,
@@ -428,94 +356,18 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	s->next_send = (f->clock.now > s->next_send ? f->clock.now : s->next_send) + s->interval;
 	ps_t fetched = f->clock.now + 2 * n->p.pcie_latency; /* and said so */
 	s->visible = fetched > s->visible ? fetched : s->visible;
-	if (complete(s))
-		ended(f, m);
+	if (multicast_complete(s))
+		multicast_ended(f, m);
 	return pkt.payload_bytes;
 }
 
 static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .held = held};
 
-/* Is it a chunk of the operation, from the member that has it, as it should be? */
-static bool belongs(const struct member *m, const struct roce_packet *pkt)
-{
-	const struct multicast *s = m->state;
-	const struct group *g = m->group;
-	uint32_t bytes, from = pkt->offload.child;
-
-	return pkt->psn < s->chunks && from == sender_of(&s->layout, pkt->psn) && from != m->index &&
-	       pkt->src_ip == g->member[from].nic->ip && pkt->offload.offset == chunk_offset(&s->layout, pkt->psn, &bytes) &&
-	       pkt->offload.count == bytes && pkt->payload_bytes == bytes;
-}
-
-/* A packet of our chain, from before us: when does it leave the cable to us? */
-static void look_ahead(struct fabric *f, struct member *m, uint32_t from, uint64_t chunk)
-{
-	struct multicast *s = m->state;
-
-	if (s->turn == PS_NEVER || from >= m->index || (m->index - from) % s->chains)
-		return;
-	ps_t t = turn_after(f, m, from, chunk);
-	if (t != s->turn)
-		alarm_set(f, m, ALARM_TURN, &s->turn, t);
-}
-
-static void take(struct fabric *f, struct member *m, const struct roce_packet *pkt)
-{
-	struct multicast *s = m->state;
-	uint8_t *to = memory(m, s->arm.out_key, s->arm.out + pkt->offload.offset, pkt->payload_bytes);
-
-	if (to)
-		memcpy(to, pkt->payload, pkt->payload_bytes);
-	s->here[pkt->psn / 64] |= 1ull << pkt->psn % 64;
-	s->missing--;
-	s->last = f->clock.now;
-	if (s->waits) {
-		s->waits = false;
-		alarm_set(f, m, ALARM_CUTOFF, &s->cutoff, f->clock.now + on_cable(m, s->chunks) + s->slack);
-	}
-	ps_t visible = pcie_write(m->nic, f->clock.now, pkt->payload_bytes);
-	s->visible = visible > s->visible ? visible : s->visible;
-	if (s->started)
-		look_ahead(f, m, pkt->offload.child, pkt->psn);
-	if (complete(s))
-		ended(f, m);
-}
-
-static bool receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr)
-{
-	struct multicast *s = m->state;
-	struct nic *n = m->nic;
-	int32_t ahead = (int32_t)(pkt->offload.more - s->number);
-
-	if (pkt->opcode != OFF_MULTICAST || pkt->dst_ip != s->group_ip)
-		return false;
-	if (ahead > 0 || (!s->armed && !s->chunks) || (s->armed && !ahead && !nic_rx_room(f, n, pkt->payload_bytes))) {
-		n->out_of_buffer++;
-		port_drop(f, &n->port[0], fr, DROP_NO_RECEIVE_BUFFER);
-		return true;
-	}
-	if (ahead < 0 || !s->armed) {
-		if (pkt->offload.child < m->group->count)
-			s->silent[pkt->offload.child] = 0; /* late, but there is a way */
-		n->duplicate_request++;
-		frame_free(f, fr);
-		return true;
-	}
-	if (!belongs(m, pkt))
-		return false;
-	if (s->here[pkt->psn / 64] >> pkt->psn % 64 & 1)
-		n->duplicate_request++;
-	else
-		take(f, m, pkt);
-	frame_free(f, fr);
-	return true;
-}
-
 /* Is there a sender of much, of whom nothing has come? */
 static bool somebody_late(const struct multicast *s)
 {
 	for (uint32_t part = 0; part < s->layout.parts; part++)
-		if (part_first(&s->layout, part + 1) - part_first(&s->layout, part) >= LATE_CHUNKS && !here_of(s, part))
+		if (part_chunks(&s->layout, part) >= LATE_CHUNKS && !here_of(s, part))
 			return true;
 	return false;
 }
@@ -532,11 +384,11 @@ static void cut_off(struct fabric *f, struct member *m)
 	}
 
 	if (again > f->clock.now) {
-		alarm_set(f, m, ALARM_CUTOFF, &s->cutoff, again);
+		multicast_alarm(f, m, ALARM_CUTOFF, &s->cutoff, again);
 		return;
 	}
 	m->nic->timeouts++;
-	ended(f, m);
+	multicast_ended(f, m);
 }
 
 static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
@@ -573,7 +425,7 @@ const struct offload_ops multicast_ops = {
 	.open = open,
 	.check_wr = check_wr,
 	.post = post,
-	.receive = receive,
+	.receive = multicast_receive,
 	.due = due,
 	.event = event,
 	.close = close,

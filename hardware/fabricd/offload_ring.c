@@ -212,22 +212,74 @@ static struct ring_member *member_new(const struct ring_member *planned)
 	return r;
 }
 
-static void connect(struct fabric *f, struct ring_member *from, struct ring_member *to)
+static const uint8_t *spent_payload(struct fabric *f, struct qp *q, uint64_t n)
 {
-	struct qp *a = qp_new(from->nic), *b = qp_new(to->nic);
+	(void)f;
+	(void)q;
+	(void)n;
+	return NULL;
+}
+
+static enum engine_verdict spent_take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	(void)f;
+	(void)q;
+	(void)pkt;
+	return ENGINE_REFUSED;
+}
+
+static void nothing(struct fabric *f, struct qp *q)
+{
+	(void)f;
+	(void)q;
+}
+
+static void nothing_to_release(struct qp *q)
+{
+	(void)q;
+}
+
+/* Of the queue pairs of a ring that has ended: they acknowledge what they have taken, and no more */
+static const struct qp_engine_ops spent_ops = {
+	.payload = spent_payload, .take = spent_take, .acked = nothing, .failed = nothing, .release = nothing_to_release};
+static struct qp_engine spent = {.ops = &spent_ops};
+
+/* A queue pair to that NIC that a ring before has left behind with nothing to do, or NULL */
+static struct qp *idle_qp(struct nic *from, const struct nic *to)
+{
+	for (uint32_t i = 0; i < from->qp_count; i++) {
+		struct qp *q = from->qps[i];
+		if (q->engine == &spent && q->peer == to && q->state == QP_READY && q->acked == q->next_packet && q->next_packet &&
+		    q->peer_qp->engine == &spent && q->peer_qp->state == QP_READY)
+			return q;
+	}
+	return NULL;
+}
+
+static struct qp *new_qp(struct fabric *f, struct nic *from, struct nic *to)
+{
+	struct qp *a = qp_new(from), *b = qp_new(to);
 
 	if (!a || !b)
 		abort();
-	a->connect_peer = to->nic->rank;
-	b->connect_peer = from->nic->rank;
+	a->connect_peer = to->rank;
+	b->connect_peer = from->rank;
 	a->no_scale_up = b->no_scale_up = true; /* from NIC to NIC */
 	qp_connected(f, a, b);
-	a->mtu = b->mtu = from->slot_bytes;
-	a->made = 0;
+	return a;
+}
+
+static void connect(struct fabric *f, struct ring_member *from, struct ring_member *to)
+{
+	struct qp *a = idle_qp(from->nic, to->nic);
+
+	a = a ? a : new_qp(f, from->nic, to->nic);
+	a->mtu = a->peer_qp->mtu = from->slot_bytes;
+	a->made = a->next_packet;
 	from->right = a;
-	to->left = b;
+	to->left = a->peer_qp;
 	a->engine = &from->engine;
-	b->engine = &to->engine;
+	a->peer_qp->engine = &to->engine;
 }
 
 static const char *open(struct fabric *f, struct group *g)
@@ -444,38 +496,6 @@ static bool due(const struct member *m, uint64_t what)
 	       (r->arrival_head != r->arrival_given && a->t <= (ps_t)what) ||
 	       r->write_due <= (ps_t)what || r->read_due <= (ps_t)what;
 }
-
-static const uint8_t *spent_payload(struct fabric *f, struct qp *q, uint64_t n)
-{
-	(void)f;
-	(void)q;
-	(void)n;
-	return NULL;
-}
-
-static enum engine_verdict spent_take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
-{
-	(void)f;
-	(void)q;
-	(void)pkt;
-	return ENGINE_REFUSED;
-}
-
-static void nothing(struct fabric *f, struct qp *q)
-{
-	(void)f;
-	(void)q;
-}
-
-static void nothing_to_release(struct qp *q)
-{
-	(void)q;
-}
-
-/* Of the queue pairs of a ring that has ended: they acknowledge what they have taken, and no more */
-static const struct qp_engine_ops spent_ops = {
-	.payload = spent_payload, .take = spent_take, .acked = nothing, .failed = nothing, .release = nothing_to_release};
-static struct qp_engine spent = {.ops = &spent_ops};
 
 static void member_free(struct ring_member *r)
 {

@@ -70,7 +70,7 @@ static void near_miss(struct fabric *f, struct input *in)
 }
 
 /* A packet of an offload near what a slot expects, to a rank or to the accelerator */
-static void near_offload(struct fabric *f, struct input *in)
+static void near_offload(struct fabric *f, struct input *in, bool best_effort)
 {
 	static const uint8_t payload[512];
 	uint8_t flags = next(in), who = next(in);
@@ -95,6 +95,12 @@ static void near_offload(struct fabric *f, struct input *in)
 		.payload = payload,
 	};
 
+	if (best_effort) { /* a partial sum, or to a rank but the server a sum; of one of the first numbers */
+		pkt.opcode = flags & 4 ? pkt.opcode : to_accelerator || !(who % RANKS) ? OFF_PARTIAL : OFF_RESULT;
+		pkt.src_ip = pkt.opcode == OFF_RESULT ? f->nics[0].ip : pkt.src_ip;
+		pkt.offload.more = flags & 16 ? next(in) : pkt.offload.slot;
+		pkt.offload.offset = next(in) & (flags & 16 ? 255 : 6);
+	}
 	pkt.payload_bytes = flags & 32 ? next(in) : pkt.offload.count * 4u;
 	uint32_t len = roce_build(buffer, sizeof buffer, &pkt);
 	if (!len)
@@ -137,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
 	harness_connect(f, 0, 1, true);
 	if (setting & 32)
-		harness_group(f);
+		harness_group(f, setting & 16);
 	size_t n = 0;
 	for (int i = 0; i < 4; i++)
 		n += post_recv(packet + n, 16, 1, 0, 3000);
@@ -152,7 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		uint8_t what = next(&in);
 		switch (what & 3) {
 		case 0: harness_run(f, 1 + (what >> 2) % 4); break;
-		case 1: what & 64 && f->groups ? near_offload(f, &in) : near_miss(f, &in); break;
+		case 1: what & 64 && f->groups ? near_offload(f, &in, setting & 16) : near_miss(f, &in); break;
 		default: {
 			size_t raw_bytes;
 			const uint8_t *raw = some(&in, &raw_bytes);

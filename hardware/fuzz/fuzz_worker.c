@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		harness_connect(f, 0, 1, setting & 2); /* congested: two senders to one port */
 		harness_connect(f, 1, 2, true);
 		if (setting & 4)
-			harness_group(f);
+			harness_group(f, setting & 8);
 	}
 	for (int steps = 0; in.v.left && steps < 64; steps++) {
 		uint8_t what = next(&in);

@@ -21,7 +21,7 @@ void ovs_turn(void);
 static const char config[] =
 	"{'fabric': 'fuzz', 'clock': {'mode': 'virtual'}, 'fence_tap': 'fence', 'control': {'reaction_ns': 1000},"
 	" 'switches': [{'name': 'sw0', 'latency_ns': 500, 'taps': ['port1', 'port2', 'port3', 'port4'], %s,"
-	" 'accelerator': {'slots': 8, 'elements': 64, 'fan_in': 3, 'ip': 3323068419, 'rate_bps': 1.2e12, 'latency_ns': 0}}],"
+	" 'accelerator': {'slots': 12, 'shared_slots': 4, 'elements': 64, 'fan_in': 3, 'ip': 3323068419, 'rate_bps': 1.2e12, 'latency_ns': 0}}],"
 	" 'nics': [%s], 'cables': [%s], 'scale_up': [{'nics': ['h0', 'h1', 'h2'], 'rate_bps': 3600e9, 'delay_ns': 300}]}";
 
 static const char plain_switch[] = "'buffer_bytes': 20000";
@@ -117,27 +117,44 @@ void harness_close(struct fabric *f)
 	taps_close();
 }
 
-/* harness_group() - All ranks open a group whose accelerator adds up, as the controller would have granted it; job 1 */
-void harness_group(struct fabric *f)
+static void program(struct fabric *f, json_t *said)
+{
+	if (!said || accelerator_program(f, said))
+		abort();
+	json_decref(said);
+}
+
+/* harness_group() - All ranks open a group whose accelerator adds up, as the controller would have granted it; job 1
+ * @best_effort:	In shared slots, with rank 0 as parameter server
+ */
+void harness_group(struct fabric *f, bool best_effort)
 {
 	static struct offload_ops granted;
 	static const uint32_t ranks[RANKS] = {0, 1, 2};
 	struct group asked = {.id = OFFLOAD_AGGREGATE, .tag = 1, .count = RANKS, .called = 1, .args = {4, 16, 20000000, 2}};
 
-	granted = aggregate_ops;
+	asked.id = best_effort ? OFFLOAD_BEST_EFFORT : OFFLOAD_AGGREGATE;
+	granted = best_effort ? best_effort_ops : aggregate_ops;
 	granted.asks = false;
 	for (unsigned r = 0; r < RANKS; r++)
 		if (offload_group(f, &f->workers[r], &asked, ranks))
 			abort();
 	f->groups->ops = &granted;
-	f->groups->granted = json_pack("{s:i, s:[[I, i], [I, i], [I, i]]}", "slots", 4, "parents", (json_int_t)ACCELERATOR_IP, 0,
-				       (json_int_t)ACCELERATOR_IP, 1, (json_int_t)ACCELERATOR_IP, 2);
-	json_t *program = json_pack("{s:s, s:i, s:i, s:I, s:[{s:I}, {s:I}, {s:I}]}", "switch", "sw0", "job", 1, "slots", 4,
-				    "group_ip", (json_int_t)GROUP_IP, "children", "ip", (json_int_t)f->nics[0].ip, "ip",
-				    (json_int_t)f->nics[1].ip, "ip", (json_int_t)f->nics[2].ip);
-	if (accelerator_program(f, program))
-		abort();
-	json_decref(program);
+	if (best_effort) {
+		f->groups->granted = json_pack("{s:i, s:I, s:[I, I, I]}", "slots", 4, "group_ip", (json_int_t)GROUP_IP, "hops",
+					       (json_int_t)ACCELERATOR_IP, (json_int_t)ACCELERATOR_IP,
+					       (json_int_t)ACCELERATOR_IP);
+		program(f, json_pack("{s:s, s:i, s:b, s:I, s:I, s:[i, i], s:i, s:i}", "switch", "sw0", "job", 1, "shared", 1,
+				     "group_ip", (json_int_t)GROUP_IP, "next_ip", (json_int_t)f->nics[0].ip, "ranks", 1, 2,
+				     "window", 4, "age_ns", 20000));
+	} else {
+		f->groups->granted = json_pack("{s:i, s:[[I, i], [I, i], [I, i]]}", "slots", 4, "parents",
+					       (json_int_t)ACCELERATOR_IP, 0, (json_int_t)ACCELERATOR_IP, 1,
+					       (json_int_t)ACCELERATOR_IP, 2);
+		program(f, json_pack("{s:s, s:i, s:i, s:I, s:[{s:I}, {s:I}, {s:I}]}", "switch", "sw0", "job", 1, "slots", 4,
+				     "group_ip", (json_int_t)GROUP_IP, "children", "ip", (json_int_t)f->nics[0].ip, "ip",
+				     (json_int_t)f->nics[1].ip, "ip", (json_int_t)f->nics[2].ip));
+	}
 	for (unsigned r = 0; r < RANKS; r++) {
 		uint8_t packet[64];
 		harness_say(f, r, packet, wait_for(packet, 1, UINT64_MAX), -1);

@@ -36,7 +36,7 @@ static inline const uint8_t *some(struct input *in, size_t *len)
 }
 
 struct fabric *harness_open(bool congested);
-void harness_group(struct fabric *f);
+void harness_group(struct fabric *f, bool best_effort);
 size_t post_offload(uint8_t *to, uint32_t group, uint8_t reduction, uint8_t element, uint64_t in, uint64_t out, uint64_t count);
 void harness_close(struct fabric *f);
 void harness_run(struct fabric *f, int rounds);

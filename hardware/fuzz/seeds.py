@@ -109,6 +109,17 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         "children": [{"ip": 1}, {"ip": 2, "accelerator": True}],
         "parent": {"ip": 3, "child": 1},
     },
+    {
+        "op": "accelerator_program",
+        "switch": "sw0",
+        "job": 8,
+        "shared": True,
+        "group_ip": 4009754632,
+        "next_ip": 167772161,
+        "ranks": [1, 2],
+        "window": 4,
+        "age_ns": 100000,
+    },
     {"op": "settled", "event": 1, "job": {"slots": 4, "parents": [[3323068419, 0], [3323068419, 1], [3323068419, 2]]}},
     {"op": "settled", "event": 1, "job": {"refused": "no"}},
     {"op": "sample", "path": "a", "period_ns": 100},
@@ -156,6 +167,7 @@ def worker_seeds() -> Iterator[bytes]:
     for element in range(5):
         post = offload[:14] + bytes([element]) + offload[15:]
         yield b"\5" + b"".join(_raw(rank, post + wait) for rank in range(3)) + bytes([7] * 30) + _raw(0, leave)
+        yield b"\x0d" + b"".join(_raw(rank, post + wait) for rank in range(3)) + bytes([7] * 30) + _raw(0, leave)
         yield b"\5" + _raw(0, post + wait) + bytes([7] * 4) + _raw(1, post + wait) + b"\77\2" + bytes([7] * 30)
     yield b"\1" + _raw(0, send) + b"\3\77\1" + _raw(0, send + wait) + b"\7\7"  # 63: a rank dies
 
@@ -192,6 +204,11 @@ def frame_seeds() -> Iterator[bytes]:
     for flags in (1, 0, 2, 3, 17, 5, 9, 33):  # of an offload: contributions of all ranks, results, and what is neither
         steps = [bytes([65, flags, who, 0, 16, who, 16, 0, 130, 0]) for who in range(3)]
         yield bytes([32, 65, 65]) + b"".join(steps) + bytes([4, 4]) + b"".join(steps) + bytes([12])
+    for flags in (1, 0, 2, 3, 5, 9, 17, 33):  # likewise by best effort: partial sums and sums of numbers 0 to 5
+        for element in (0, 3):  # float32, which begins without elements, and int32
+            at = [(who, number, 16 if element else 0) for number in (0, 1, 4, 0) for who in (1, 2, 0)]
+            steps = [bytes([65, flags, w, 0, number, n, 130, 130, 8 * (w == 2), 6]) for w, number, n in at]
+            yield bytes([48 | element, 4]) + b"".join(steps) + bytes([4, 12]) + b"".join(steps[::-1]) + bytes([12])
     for setting in (0, 1, 2, 66, 200):
         yield bytes([setting, 4, 3, 0, 0, 2, 0, 1, 10, 0, 255, 0, 4, 3, 0, 0, 1, 0, 0, 12])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from workloads.closed_form import line_ns
 from workloads.collectives.times.case import Case, Round, one_way, rounds
 from workloads.collectives.times.trees import binomial_scatter
@@ -69,9 +71,31 @@ def pairwise_all_to_all(case: Case) -> float:
 def m_to_n(case: Case) -> float:
     """The busiest cable: the most popular receiver's, or a sender's.
 
-    A sender shares its cable evenly among all to whom it still sends, so that a few senders cannot fill a receiver's.
+    A sender shares its cable evenly among all to whom it still sends, a receiver among all from whom it still receives,
+    so that few senders cannot fill a receiver's cable before they have nothing else to send, nor the reverse.
     """
-    return _flood(case, {pair: n for pair, n in _unequal(case).items() if n})
+    sizes = {pair: n for pair, n in _unequal(case).items() if n}
+    flood = _flood(case, sizes)
+    if not sizes:
+        return flood
+    most, link = case.ways.busiest({pair: case.wire(n, n) for pair, n in sizes.items()})
+    evenly = link.time_ns(_evenly({pair: case.wire(n, n) for pair, n in sizes.items()}))
+    return flood + max(0.0, evenly - link.time_ns(most))
+
+
+def _evenly(left: dict[Pair, float]) -> float:
+    """Bytes that a cable carries until all is sent, by senders that serve all their receivers evenly.
+
+    A receiver's cable is shared likewise; each message gets the smaller of its two shares.
+    """
+    left, total = dict(left), 0.0
+    while left:
+        out, into = Counter(a for a, _ in left), Counter(b for _, b in left)
+        rates = {(a, b): 1 / max(out[a], into[b]) for a, b in left}
+        step = min(left[pair] / rate for pair, rate in rates.items())
+        total += step
+        left = {pair: n - step * rates[pair] for pair, n in left.items() if n - step * rates[pair] > 1e-6}
+    return total
 
 
 def dissemination_barrier(case: Case) -> float:

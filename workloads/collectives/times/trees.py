@@ -126,15 +126,22 @@ def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float
 
 
 def binomial_reduce(case: Case) -> float:
-    """ceil(log2 n) messages and reductions; in pieces, the root's cable carries all of its children's."""
+    """ceil(log2 n) messages and reductions.
+
+    In pieces the longer of two: the deepest rank's last piece on its way up, and the root's cable, which carries the
+    pieces of all of its children.
+    """
     if case.chunk is None:
         return _tree_up(case, lambda _: case.size, reduce=True)
     count, piece = case.pieces(case.size)
     children = trees.binomial(0, case.n).children
-    way = case.ways.path([(children[0], 0)])
+    way = case.ways.path([(child, 0) for child in children[:1]])
     line = case.line(piece, way, windowed=True, reduce=True, both_ways=False)
-    fill = len(children) * (case.message(piece, way, both_ways=False) + case.costs.reduce_ns(piece))
-    return fill + (count - 1) * len(children) * line
+    hop = case.message(piece, way, both_ways=False) + case.costs.reduce_ns(piece)
+    late = max(0.0, case.message(piece, way, both_ways=False, sent=True) - hop)
+    deepest = len(children) * hop + (count - 1) * line
+    busiest = hop + (len(children) * count - 1) * line
+    return max(deepest, busiest) + late
 
 
 def binomial_gather(case: Case) -> float:
