@@ -47,8 +47,8 @@ class Killed(Exception):
 
 
 class Rank:
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, kind: int) -> None:
+        self.device, self.kind = device, kind
         self.region: Region = device.region(1 << 14)
         self.done = 0
 
@@ -57,11 +57,11 @@ class Rank:
         if dies and job.when == "before it calls":
             raise Killed
         if dies and job.when == "while the group opens":
-            self.device._queue(wire.GROUP, wire.AGGREGATE, job.number, 1, len(job.ranks), *ARGS, 0, 0, 0,
+            self.device._queue(wire.GROUP, self.kind, job.number, 1, len(job.ranks), *ARGS, 0, 0, 0,
                                data=b"".join(r.to_bytes(4, "little") for r in job.ranks))  # fmt: skip
             self.device._flush()
             raise Killed
-        group = self.device.group(wire.AGGREGATE, job.number, job.ranks, ARGS)
+        group = self.device.group(self.kind, job.number, job.ranks, ARGS)
         if not group.refused:
             self._collectives(job, group, dies)
         if dies:
@@ -85,23 +85,26 @@ class Rank:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("topology", ["{star: {hosts: 24}}", "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 6}}"])
-def test_slots_never_leak(topology: str) -> None:
+@pytest.mark.parametrize(("kind", "shared"), [(wire.AGGREGATE, 0), (wire.BEST_EFFORT, 64)])
+def test_slots_never_leak(kind: int, shared: int, topology: str) -> None:
     planned = jobs(seed=len(topology))
     killed = [job.dies for job in planned if job.dies is not None]
-    with offload_fabric(topology, "{slots: 64}") as lab:
-        done = play(lab, planned)
+    used = "shared_used_max" if shared else "slots_used_max"
+    with offload_fabric(topology, f"{{slots: 64, shared_slots: {shared}}}") as lab:
+        done = play(lab, planned, kind)
         assert done >= JOBS * EACH * 2, "collectives have been done, by two ranks at least"
         wait_until(lambda: pools_are_empty(lab), "all slots to be free")
         counted = lab.fabricd.request("counters")["accelerators"]
-        assert all(pool["slots_used_max"] > 0 for pool in counted if pool["switch"].startswith(("sw", "leaf")))
+        assert all(pool[used] > 0 for pool in counted if pool["switch"].startswith(("sw", "leaf")))
         assert len(killed) > 15
 
 
 def pools_are_empty(lab: Lab) -> bool:
-    return all(p["slots_free"] == p["slots"] for p in lab.fabricd.request("counters")["accelerators"])
+    pools = lab.fabricd.request("counters")["accelerators"]
+    return all(p["slots_free"] == p["slots"] - p["shared_slots"] and not p["shared_used"] for p in pools)
 
 
-def play(lab: Lab, planned: list[Job]) -> int:
+def play(lab: Lab, planned: list[Job], kind: int) -> int:
     """Every rank takes its jobs in order. Returns how many collectives were done, counted by rank."""
     lab.fabricd.request("start", ranks=list(range(RANKS)))
     done: list[int] = []
@@ -110,7 +113,7 @@ def play(lab: Lab, planned: list[Job]) -> int:
     def live(number: int) -> None:
         device = Device(str(lab.worker_dir(number) / "sock"))
         try:
-            rank = Rank(device)
+            rank = Rank(device, kind)
             try:
                 for job in planned:
                     if number in job.ranks:
