@@ -59,9 +59,9 @@ def summarize(
 ) -> dict[str, Any]:
     """Of a run's results (as `testbed run --json` gives them) and counters: one row; `names` are those of its steps.
 
-    Collectives: mean time by size over the iterations, and mean bus bandwidth; of each algorithm if there are several.
-    Flows: when the last was done, goodput of all together, percentiles of their times and slowdowns, fairness of their
-    rates.
+    Collectives: mean time by size over the iterations, and mean bus bandwidth, of each algorithm if there are several;
+    how many were to be offloaded and were not. Flows: when the last was done, goodput of all together, percentiles of
+    their times and slowdowns, fairness of their rates.
     """
     rows = list(results)
     collectives = [r for r in rows if r.get("collective")]
@@ -73,6 +73,7 @@ def summarize(
             by_name[names[r["step"]] if names else str(r.get("algorithm"))].append(r)
         for name, of_it in by_name.items():
             row |= _times(of_it, f"_{name}" if len(by_name) > 1 else "")
+        row["fallbacks"] = sum(bool(r.get("fallback")) for r in collectives)
     if flows:
         times = [r["time_ns"] for r in flows]
         slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]

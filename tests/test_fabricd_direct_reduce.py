@@ -285,6 +285,27 @@ def test_whoever_is_done_may_go() -> None:
         members.clear()
 
 
+def test_a_rank_that_cannot_send_on_asks_to_come_again() -> None:
+    """One edge loses nearly everything for a while: what its rank has taken is not overwritten by what still comes."""
+    hardware = Hardware(nic={**ENGINE, "engine_memory_bytes": 1 << 20}, timeout_ns=20_000, retry=1000)
+    with ranks(8, 1 << 21, hardware) as (f, members):
+        ring = Ring(members, "float32", 1 << 21)
+        f.fabricd.request(
+            "inject", fault="x", primitive="frames", ports=["h1:1"], effect="drop", select={"share": 0.9},
+            match={"opcodes": ["SEND_FIRST", "SEND_MIDDLE", "SEND_LAST"]}, at_ns=1_005_000, for_ns=300_000,
+        )  # fmt: skip
+        check(ring, 500_000, ALL_REDUCE, "sum", 1)
+        assert f.nic(1)["engine_full"] > 0
+
+
+def test_own_packets_go_first_also_when_reading_is_slow() -> None:
+    """What the left neighbour gathers comes in before our own chunk is read."""
+    with ranks(4, 1 << 21, Hardware(nic=ENGINE, pcie_rate_bps=50e9)) as (_, members):
+        ring = Ring(members, "float32", 1 << 21)
+        check(ring, 400_000, ALL_GATHER, "sum", 1)
+        check(ring, 400_000, ALL_REDUCE, "sum", 2)
+
+
 def test_no_engine_no_ring() -> None:
     with ranks(2, hardware=Hardware()) as (_, members):
         assert Ring(members, "float32", 4096).refused == "the NIC of rank 0 has no engine"

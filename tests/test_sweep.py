@@ -167,7 +167,8 @@ def test_algorithms_are_not_averaged_with_each_other() -> None:
     ]
     both = summarize(rows, {})
     assert (both["time_us_1000_ring"], both["time_us_1000_tree"], both["busbw_GBps_ring"]) == (2.0, 1.0, 0.5)
-    assert "time_us_1000" not in both
+    assert "time_us_1000" not in both and both["fallbacks"] == 0
+    assert summarize([{**rows[0], "fallback": "no slots"}, *rows[1:]], {})["fallbacks"] == 1
     assert summarize(rows[1:], {})["time_us_1000"] == 1.0
 
 

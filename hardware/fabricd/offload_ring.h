@@ -2,7 +2,7 @@
  *
  * The parts, as the paper names them: the GateKeeper (gate_keeper.c) reads ahead and
  * sends, the DataDirector (data_director.c) takes what comes in, the ComputeEnhancer
- * (compute_enhancer.c) adds.  offload_ring.c makes rings and keeps their requests.
+ * (compute_enhancer.c) adds.  offload_ring.c makes rings, ring_pass.c has their requests carried out.
  */
 #ifndef OFFLOAD_RING_H
 #define OFFLOAD_RING_H
@@ -96,6 +96,13 @@ struct ring_member {
 };
 
 /* offload_ring.c */
+void *ring_array(size_t n, size_t size);
+
+/* ring_pairs.c */
+void ring_connect(struct fabric *f, struct ring_member *from, struct ring_member *to);
+void ring_part_with(struct ring_member *r);
+
+/* ring_schedule.c */
 uint64_t ring_chunk(const struct ring_member *r, uint64_t count, uint32_t chunk, uint64_t *start);
 uint64_t ring_part(const struct ring_member *r, const struct ring_pass *q, uint32_t chunk, uint64_t *start);
 uint32_t ring_sends(const struct ring_member *r, const struct ring_pass *q, uint32_t hop);
@@ -103,10 +110,15 @@ uint32_t ring_receives(const struct ring_member *r, const struct ring_pass *q, u
 uint64_t ring_packets(const struct ring_member *r, uint64_t elements);
 uint32_t ring_wire_bytes(const struct ring_member *r, uint32_t elements);
 uint8_t *ring_memory(const struct ring_member *r, uint32_t key, uint64_t at, uint64_t bytes);
+
+/* ring_pass.c */
 void ring_later(struct ring_member *r, ps_t t);
 struct ring_pass *ring_next(const struct ring_pass *q);
 void ring_admit(struct ring_member *r);
 void ring_advance(struct ring_member *r);
+void ring_settle(struct ring_member *r);
+void ring_post(struct fabric *f, struct member *m, const struct offload_wr *wr);
+bool ring_due(const struct member *m, uint64_t what);
 
 /* gate_keeper.c */
 void gate_read_ahead(struct ring_member *r);
