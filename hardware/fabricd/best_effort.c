@@ -35,44 +35,9 @@
 #include "best_effort.h"
 
 #define REQUESTS_MAX 64
-#define ECT0 2
 #define CE 3
-#define TTL 64
-#define BACKOFF_MAX 4 /* doublings of the timeout */
-#define UNKNOWN INT16_MIN
-#define TIMER (1ull << 63)
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS, ARG_REDUCE_BPS };
-
-enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
-
-struct block_lane {
-	enum lane_state state;
-	uint32_t number, retries;
-};
-
-struct request {
-	struct request *next;
-	struct offload_wr wr;
-};
-
-struct best_effort {
-	uint32_t slots, elements, next_ip, server_ip, group_ip, retry;
-	struct server *server; /* of the first member; else NULL */
-	ps_t timeout, convert_tx_free, convert_rx_free, visible;
-	double convert_bps;
-	struct request *head, *tail;
-	uint32_t requests, answers; /* answers: sums in a row that came to this rank alone */
-	bool working;
-	/* of the request at the head: number of its first packet, its packets and those sent, how many come before the
-	 * blocks, blocks in all and not yet here */
-	uint32_t first, lead;
-	uint64_t packets, sent, blocks, left;
-	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
-	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
-	int16_t *exponent;		     /* of blocks, by block mod lead */
-	struct block_lane lane[];
-};
 
 static const char *check(const struct fabric *f, const struct group *g)
 {
@@ -127,102 +92,6 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 	return block_check(m, wr);
 }
 
-static void ready(struct fabric *f, struct member *m, uint32_t lane)
-{
-	struct best_effort *b = m->state;
-
-	b->lane[lane].state = LANE_READY;
-	b->queue[(b->queue_head + b->queued++) % b->slots] = lane;
-	nic_tx_ready(f, &m->nic->tx[0], &m->source);
-}
-
-/* What a number of the request at the head stands for: a block, or (false) only its exponent */
-static bool is_block(const struct best_effort *b, uint32_t number, uint64_t *block)
-{
-	uint64_t k = (uint32_t)(number - b->first);
-
-	*block = k < b->lead ? k : k - b->lead;
-	return k >= b->lead;
-}
-
-/* Our contribution of a number, its elements in @values */
-static struct partial contribution(const struct member *m, uint32_t number, int32_t *values)
-{
-	const struct best_effort *b = m->state;
-	const struct offload_wr *wr = &b->head->wr;
-	struct partial part = {.number = number,
-			       .ranks = 1ull << m->index,
-			       .flags = wr->reduction & OFF_REDUCTION,
-			       .exponent = EXPONENT_ZERO,
-			       .payload = (const uint8_t *)values};
-	uint64_t block;
-
-	if (is_block(b, number, &block)) {
-		part.exponent = b->lead ? b->exponent[block % b->lead] : EXPONENT_ZERO;
-		part.count = (uint16_t)block_count(wr, b->elements, block);
-		block_read(m, wr, b->elements, block, part.exponent, values);
-		block += b->lead;
-	}
-	part.next = block_exponent(m, wr, b->elements, block);
-	return part;
-}
-
-static void set_timer(struct fabric *f, struct member *m, const struct block_lane *l)
-{
-	const struct best_effort *b = m->state;
-	uint32_t doublings = l->retries < BACKOFF_MAX ? l->retries : BACKOFF_MAX;
-
-	offload_later(f, m, f->clock.now + (b->timeout << doublings), TIMER | l->number);
-}
-
-/* A contribution is converted: it can go */
-static void converted(struct fabric *f, struct member *m, struct block_lane *l)
-{
-	struct best_effort *b = m->state;
-	int32_t values[BLOCK_ELEMENTS_MAX];
-
-	if (!b->server) {
-		ready(f, m, l->number % b->slots);
-		return;
-	}
-	struct partial part = contribution(m, l->number, values);
-	l->state = LANE_WAITING;
-	set_timer(f, m, l);
-	server_merge(f, m, b->server, &part, f->clock.now);
-}
-
-static bool may_go(const struct best_effort *b)
-{
-	uint32_t number = b->first + (uint32_t)b->sent;
-	uint64_t block;
-
-	if (b->sent == b->packets || b->lane[number % b->slots].state != LANE_IDLE || (!b->server && b->flying >= b->window))
-		return false;
-	return !is_block(b, number, &block) || !b->lead || b->exponent[block % b->lead] != UNKNOWN;
-}
-
-/* Begin as many blocks as the window and the lanes allow */
-static void pump(struct fabric *f, struct member *m)
-{
-	struct best_effort *b = m->state;
-
-	while (b->working && !m->failed && may_go(b)) {
-		uint32_t number = b->first + (uint32_t)b->sent++;
-		struct block_lane *l = &b->lane[number % b->slots];
-		uint64_t block;
-		*l = (struct block_lane){.state = LANE_CONVERTING, .number = number};
-		b->flying++;
-		if (!is_block(b, number, &block) || !b->lead || !b->convert_bps) {
-			converted(f, m, l);
-			continue;
-		}
-		ps_t from = b->convert_tx_free > f->clock.now ? b->convert_tx_free : f->clock.now;
-		b->convert_tx_free = from + block_conversion(m, &b->head->wr, block_count(&b->head->wr, b->elements, block),
-							     b->convert_bps);
-		offload_later(f, m, b->convert_tx_free, number);
-	}
-}
-
 /* Begin the request at the head */
 static void begin(struct fabric *f, struct member *m)
 {
@@ -238,8 +107,8 @@ static void begin(struct fabric *f, struct member *m)
 	b->packets = b->blocks + b->lead;
 	b->sent = 0;
 	for (uint32_t i = 0; i < b->lead; i++)
-		b->exponent[i] = UNKNOWN;
-	pump(f, m);
+		b->exponent[i] = EXPONENT_UNKNOWN;
+	best_effort_pump(f, m);
 }
 
 static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
@@ -258,78 +127,6 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 	b->requests++;
 	begin(f, m);
 }
-
-static bool has_packet(const struct fabric *f, const struct tx_source *source)
-{
-	const struct member *m = (const struct member *)source;
-	const struct best_effort *b = m->state;
-
-	(void)f;
-	return (b->server ? b->server->queued : b->queued) && !m->failed && !m->left;
-}
-
-static void held(struct fabric *f, struct tx_source *source)
-{
-	(void)f;
-	(void)source;
-}
-
-/* best_effort_frame() - Write a packet of a group into a frame
- * Return: bytes of its payload
- */
-uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to, uint8_t opcode,
-			   const struct partial *part, struct frame *fr)
-{
-	struct nic *n = m->nic;
-	struct roce_packet pkt = {
-		.src_ip = n->ip,
-		.dst_ip = to,
-		.src_port = (uint16_t)(0xc000 | (m->group->id * 0x9e3779b1u >> 18)),
-		.tos = (uint8_t)(n->p.data_dscp << 2 | ECT0),
-		.ttl = TTL,
-		.opcode = opcode,
-		.dst_qp = m->group->id,
-		.psn = part->number & PSN_MASK,
-		.offload = {.offset = part->ranks,
-			    .more = part->number,
-			    .count = part->count,
-			    .exponent = part->exponent,
-			    .next = part->next,
-			    .flags = part->flags},
-		.payload = part->payload,
-		.payload_bytes = 4u * part->count,
-	};
-
-	mac_of(to, pkt.dst_mac);
-	memcpy(pkt.src_mac, n->mac, 6);
-	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
-	fr->class = (uint8_t)n->p.data_class;
-	nic_sent(f, n, fr->len);
-	return pkt.payload_bytes;
-}
-
-static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *fr)
-{
-	struct member *m = (struct member *)source;
-	struct best_effort *b = m->state;
-	int32_t values[BLOCK_ELEMENTS_MAX];
-
-	if (b->server)
-		return server_build(f, m, b->server, fr);
-	struct block_lane *l = &b->lane[b->queue[b->queue_head]];
-	struct partial part = contribution(m, l->number, values);
-	b->queue_head = (b->queue_head + 1) % b->slots;
-	b->queued--;
-	if (l->retries) {
-		part.flags |= OFF_RESEND;
-		m->nic->retransmitted++;
-	}
-	l->state = LANE_WAITING;
-	set_timer(f, m, l);
-	return best_effort_frame(f, m, l->retries < 2 ? b->next_ip : b->server_ip, OFF_PARTIAL, &part, fr);
-}
-
-static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .held = held};
 
 static void finish(struct fabric *f, struct member *m)
 {
@@ -368,7 +165,7 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	l->state = LANE_IDLE;
 	b->flying--;
 	congestion(b, sum);
-	if (is_block(b, sum->number, &block)) {
+	if (best_effort_is_block(b, sum->number, &block)) {
 		block_write(m, wr, b->elements, block, b->lead ? b->exponent[block % b->lead] : EXPONENT_ZERO, sum->payload);
 		if (b->lead && b->convert_bps) {
 			ps_t from = b->convert_rx_free > t ? b->convert_rx_free : t;
@@ -380,7 +177,7 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	if (b->lead)
 		b->exponent[block % b->lead] = sum->next;
 	if (b->left)
-		pump(f, m);
+		best_effort_pump(f, m);
 	else
 		finish(f, m);
 }
@@ -458,7 +255,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		return true;
 	}
 	uint64_t block;
-	if (part.count != (is_block(b, part.number, &block) ? block_count(&b->head->wr, b->elements, block) : 0))
+	if (part.count != (best_effort_is_block(b, part.number, &block) ? block_count(&b->head->wr, b->elements, block) : 0))
 		return false;
 	if (l->state == LANE_READY)
 		unqueue(b, l);
@@ -493,15 +290,15 @@ static void timed_out(struct fabric *f, struct member *m, struct block_lane *l)
 	char why[64];
 
 	if (b->server && server_sum(b->server, l->number)) { /* all there, the host is still busy with it */
-		set_timer(f, m, l);
+		best_effort_set_timer(f, m, l);
 		return;
 	}
 	m->nic->timeouts++;
 	if (l->retries++ < b->retry + (b->server != NULL)) {
 		if (b->server)
-			set_timer(f, m, l);
+			best_effort_set_timer(f, m, l);
 		else
-			ready(f, m, l->number % b->slots);
+			best_effort_ready(f, m, l->number % b->slots);
 		return;
 	}
 	if (b->server)
@@ -539,7 +336,7 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 	else if (what & TIMER)
 		timed_out(f, m, l);
 	else
-		converted(f, m, l);
+		best_effort_converted(f, m, l);
 }
 
 static void close(struct fabric *f, struct group *g)
@@ -562,7 +359,7 @@ static void close(struct fabric *f, struct group *g)
 const struct offload_ops best_effort_ops = {
 	.name = "best_effort",
 	.asks = true,
-	.tx = &tx_ops,
+	.tx = &best_effort_tx,
 	.check = check,
 	.open = open,
 	.check_wr = check_wr,

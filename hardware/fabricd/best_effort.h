@@ -4,6 +4,36 @@
 
 #include "offload.h"
 
+enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
+
+struct block_lane {
+	enum lane_state state;
+	uint32_t number, retries;
+};
+
+struct request {
+	struct request *next;
+	struct offload_wr wr;
+};
+
+struct best_effort {
+	uint32_t slots, elements, next_ip, server_ip, group_ip, retry;
+	struct server *server; /* of the first member; else NULL */
+	ps_t timeout, convert_tx_free, convert_rx_free, visible;
+	double convert_bps;
+	struct request *head, *tail;
+	uint32_t requests, answers; /* answers: sums in a row that came to this rank alone */
+	bool working;
+	/* of the request at the head: number of its first packet, its packets and those sent, how many come before the
+	 * blocks, blocks in all and not yet here */
+	uint32_t first, lead;
+	uint64_t packets, sent, blocks, left;
+	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
+	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
+	int16_t *exponent;		     /* of blocks, by block mod lead */
+	struct block_lane lane[];
+};
+
 /* The sum of a block at the parameter server */
 struct server_entry {
 	uint32_t number;
@@ -46,6 +76,17 @@ uint32_t server_build(struct fabric *f, struct member *m, struct server *s, stru
 uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to, uint8_t opcode,
 			   const struct partial *part, struct frame *fr);
 
+extern const struct tx_ops best_effort_tx;
+void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane);
+bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t *block);
+void best_effort_set_timer(struct fabric *f, struct member *m, const struct block_lane *l);
+void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l);
+void best_effort_pump(struct fabric *f, struct member *m);
+
+/* What a member sets for itself, besides the end of a conversion: with a block's number */
+#define TIMER (1ull << 63)
 #define SERVER_EVENT (1ull << 62)
+
+#define EXPONENT_UNKNOWN INT16_MIN
 
 #endif
