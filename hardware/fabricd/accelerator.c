@@ -138,10 +138,11 @@ static const char *load_children(struct program *p, const json_t *list)
 	const json_t *v;
 
 	json_array_foreach(list, i, v) {
-		p->child[i].ip = (uint32_t)number(v, "ip", 1, 4294967295.0);
-		p->child[i].accelerator = json_is_true(json_object_get(v, "accelerator"));
-		if (number(v, "ip", 1, 4294967295.0) < 0)
+		double ip = number(v, "ip", 1, 4294967295.0);
+		if (ip < 0)
 			return "accelerator_program: children: an ip is needed";
+		p->child[i].ip = (uint32_t)ip;
+		p->child[i].accelerator = json_is_true(json_object_get(v, "accelerator"));
 	}
 	return NULL;
 }
@@ -185,10 +186,12 @@ const char *accelerator_program(struct fabric *f, const json_t *request)
 	const char *wrong = load_children(p, children);
 	if (!wrong && parent) {
 		double ip = number(parent, "ip", 1, 4294967295.0), child = number(parent, "child", 0, FAN_IN_MAX - 1);
-		if (ip < 0 || child < 0)
+		if (ip < 0 || child < 0) {
 			wrong = "accelerator_program: parent: ip and child are needed";
-		p->parent_ip = (uint32_t)ip;
-		p->parent_child = (uint16_t)child;
+		} else {
+			p->parent_ip = (uint32_t)ip;
+			p->parent_child = (uint16_t)child;
+		}
 	}
 	if (wrong) {
 		program_free(p);

@@ -115,7 +115,7 @@ const char *pool_program(struct accelerator *a, uint32_t job, const json_t *requ
 	*p = (struct shared_program){
 		.next = a->pool->programs,
 		.job = job,
-		.group_ip = (uint32_t)json_integer_value(json_object_get(request, "group_ip")),
+		.group_ip = (uint32_t)json_number_value(json_object_get(request, "group_ip")),
 		.next_ip = (uint32_t)next,
 		.window = (uint32_t)window,
 		.ranks = bits,
