@@ -151,6 +151,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		n += post_offload(packet + n, 1, 0, setting % 4, 0, 4096, 300);
 	harness_say(f, 1, packet, n + wait_for(packet + n, 99, UINT64_MAX), -1);
 	n = post_send(packet, 16, setting % 3, 1, 1, 0, 0, setting * 60u);
+	if ((setting & 48) == 48) /* the parameter server's rank */
+		n += post_offload(packet + n, 1, 0, setting % 4, 0, 4096, 300);
 	harness_say(f, 0, packet, n + wait_for(packet + n, 99, UINT64_MAX), -1);
 	harness_say(f, 2, packet, wait_for(packet, 99, UINT64_MAX), -1);
 	ovs_silent = setting & 64;
