@@ -20,6 +20,7 @@ from testbed.container import Worker
 from testbed.lab import Lab
 from testbed.seccomp import profile
 from testbed.spec import loads
+from workloads import wire
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 
@@ -223,9 +224,9 @@ def test_processes_outside_are_not_seen(lab: Lab) -> None:
 def test_the_worker_socket_leads_to_fabricd(lab: Lab) -> None:
     source = (
         "import os, socket, struct; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET);"
-        "s.connect(os.environ['RAILBED_SOCKET']); s.send(struct.pack('<HHIII', 1, 16, 0, 0x31574252, 1));"
+        "s.connect(os.environ['RAILBED_SOCKET']); s.send(struct.pack('<HHIII', 1, 16, 0, 0x31574252, VERSION));"
         "kind, _, length, version, rank, ranks = struct.unpack_from('<HHIIII', s.recv(4096)); print(kind, rank, ranks)"
-    )
+    ).replace("VERSION", str(wire.VERSION))
     assert python(lab, source, rank=2).split() == ["1", "2", "4"]
 
 
