@@ -44,8 +44,8 @@ def by_the_network(result: RunResult) -> bool:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 16])
 def test_sums_are_right(ranks: int, tmp_path: Path) -> None:
-    steps = [step(sizes=["4B", "1028B", "64KiB"], dtype=dtype, op=op) for dtype in ("float32", "float16", "bfloat16", "int32")
-             for op in ("sum", "avg")]  # fmt: skip
+    types = [(dtype, op) for dtype in ("float32", "float16", "bfloat16", "int32") for op in ("sum", "avg")]
+    steps = [step(sizes=["4B", "1028B", "64KiB"], dtype=dtype, op=op) for dtype, op in types]
     result = run(tmp_path, STAR % ranks, *steps)
     assert by_the_network(result) and len(result.results) == 24
     assert all(a["slots_free"] == a["slots"] for a in counters(result)["accelerators"]), "slots leak"
