@@ -34,7 +34,7 @@ LINE = "bench all_reduce -b 1K -e 4K -f 4 -n 2 -g 3 --topology ring --out here"
 TABLE = """\
 # all_reduce: 3 ranks, minBytes 1024 maxBytes 4096, warmup iters: 0 iters: 2 validation: 1
 # fabric: ring (nodes 3), congestion control none, virtual clock, seed 1
-# in-place is what is measured: every algorithm works in the caller's vector
+# in-place is what hosts do, and is measured; what reduces in switches or NICs writes beside its input
 #
 # algorithm: ring
 #                                                             out-of-place                         in-place

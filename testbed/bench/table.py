@@ -1,7 +1,7 @@
 """nccl-tests' table, row by row as the measurements come in, and what is said below it.
 
-Every algorithm here works in the caller's vector, which is what nccl-tests calls in-place; the columns for out-of-place
-say N/A, so that what reads nccl-tests' output finds each column where it looks for it.
+The hosts' algorithms work in the caller's vector, which is what nccl-tests calls in-place; there all figures stand.
+The columns for out-of-place say N/A, so that what reads nccl-tests' output finds each column where it looks for it.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def preamble(experiment: Experiment) -> list[str]:
         f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: 1",
         f"# fabric: {topology.kind} ({of}), congestion control {experiment.transport.cc.name}, "
         f"{experiment.clock.mode} clock, seed {experiment.seed}",
-        "# in-place is what is measured: every algorithm works in the caller's vector",
+        "# in-place is what hosts do, and is measured; what reduces in switches or NICs writes beside its input",
     ]
 
 
