@@ -11,101 +11,38 @@ sends a partial sum rounds it, by 1/127 of the largest in its block at most; so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from workloads import data, wire
+from workloads.collectives.offloaded import Offloaded
 from workloads.collectives.schedule import spans
-from workloads.context import Context, Part
-from workloads.registry import Collective, find
-from workloads.verbs import FabricError
+from workloads.verbs import Group
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 
-_AGREE = 1 << 30  # tags of syncs: apart from those of steps
 
-
-class _DirectReduce:
+class _DirectReduce(Offloaded):
     """One rank's part."""
 
     collective: int
 
-    def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        self.context, self.entry, self.ranks, self.dtype, self.tag = context, entry, ranks, dtype, tag
-        self.op = op if entry.ops else None
-        self.device = context.device
-        self.index = list(ranks).index(self.device.rank)
-        self.vector = context.region("vector")
-        self.result = context.region("result") if entry.ops else self.vector
-        self.inputs = data.Inputs(context.seed, len(ranks), dtype, self.op)
-        self.input = self.inputs.of(self.index)
-        most = max(context.largest_bytes, self.input.itemsize)
-        self.compressed = bool(context.options.get("compression"))
-        self.group = self.device.group(wire.RING, tag, ranks, (most, wire.ELEMENTS[dtype], self.compressed))
-        self.fallback = self.group.refused
-        self._ring: Part | None = None
-        if self.fallback:
-            self._fall_back()
-
-    def _fall_back(self) -> Part:
-        if self._ring is None:
-            entry = find(self.entry.name, "ring")
-            self._ring = entry.load()(self.context, entry, self.ranks, self.dtype, self.op, self.tag)
-        return self._ring
-
-    def prepare(self, size_bytes: int, variant: int) -> None:
-        self.size_bytes, self.start = size_bytes, variant
-        if self.fallback:
-            self._fall_back().prepare(size_bytes, variant)
-            return
-        self.count = size_bytes // self.input.itemsize
-        self.chunks = [slice(*span) for span in spans(self.count, len(self.ranks))]
-        self.mine = self.vector.view(self.dtype, 0, self.count)
-        self.out = self.result.view(self.dtype, 0, self.count)
-        self._fill()
+    def _join(self) -> Group:
+        most = max(self.context.largest_bytes, self.input.itemsize)
+        self.compressed = bool(self.context.options.get("compression"))
+        return self.device.group(wire.RING, self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype], self.compressed))
 
     def _fill(self) -> None:
-        data.fill(self.mine, self.input, self.start, self.device.progress)
-        data.spoil(self.out, self.device.progress)
+        self._cut()
+        super()._fill()
 
-    def run(self) -> None:
-        if self.fallback:
-            self._fall_back().run()
-            return
-        if self.count:
-            where = (self.vector, 0, self.result, 0, self.count)
-            self.group.post(*where, collective=self.collective, reduction=self.op, dtype=self.dtype)
-            self._wait()
-        self.device.sync(_AGREE + self.tag, len(self.ranks))
-        for record in self.device.poll():
-            self._heard(record)
-        if self.fallback:
-            again = self._fall_back()
-            again.prepare(self.size_bytes, self.start)
-            again.run()
+    def _cut(self) -> None:
+        self.chunks = [slice(*span) for span in spans(self.count, len(self.ranks))]
 
-    def _wait(self) -> None:
-        done = False
-        while not done and not self.fallback:
-            for record in self.device.wait():
-                done = self._heard(record) or done
-
-    def _heard(self, record: wire.Record) -> bool:
-        if record.kind == wire.GROUP_FAILED:
-            self.fallback = record.private.decode("utf-8", "replace") or "the group has failed"
-        elif record.kind != wire.OFFLOADED:
-            raise FabricError(f"a record of kind {record.kind} in a collective by the NICs")
-        return record.kind == wire.OFFLOADED
-
-    def finish(self) -> int:
-        return self._fall_back().finish() if self.fallback else self._wrong()
-
-    def _wrong(self) -> int:
-        raise NotImplementedError
+    def _post(self) -> None:
+        where = (self.vector, 0, self.result, 0, self.count)
+        self.group.post(*where, collective=self.collective, reduction=self.op, dtype=self.dtype)
 
     def _differ(self, chunk: slice, period: NDArray[Any]) -> int:
         at, tick, within = self.start + chunk.start, self.device.progress, self._bound() if self.compressed else 0.0
@@ -118,9 +55,6 @@ class _DirectReduce:
         sums = self.op in ("sum", "avg")
         partials = sum(k * largest if sums else largest for k in range(1, n + 1))
         return partials * (1 / 127 + 2.0**-20) / (n if self.op == "avg" else 1)
-
-    def close(self) -> None:
-        self.group.leave()
 
 
 class AllReduce(_DirectReduce):
@@ -148,6 +82,7 @@ class AllGather(_DirectReduce):
 
     def _fill(self) -> None:
         """Only our chunk is input; the others hold what would be wrong there."""
+        self._cut()
         data.spoil(self.mine, self.device.progress)
         own = self.chunks[self.index]
         data.fill(self.mine[own], self.input, self.start + own.start, self.device.progress)
