@@ -1,8 +1,8 @@
 """What all collectives share that others do for the ranks: a group, one request, and the ring when that cannot be.
 
-The result goes beside the input, so that the ranks can do it all again by themselves: when the group is refused, before
-anything is sent; when it fails, once that is agreed.  They agree without cost, when all are through: a rank that has its
-result must not go on while another lacks some.
+The result goes beside the input, so that the ranks can do it all again by themselves: when the group is refused,
+before anything is sent; when it fails, once that is agreed.  They agree without cost, when all are through: a rank that
+has its result must not go on while another lacks some.
 """
 
 from __future__ import annotations
