@@ -191,6 +191,8 @@ class Controller(App):
                     self.ports.fabricd_says((name, port), up)
                     changed.append(f"{name}:{port} {'up' if up else 'down'}")
                 self.unsettled.append(message["id"])
+            elif message.get("event") == "ping" and self.link is not None:
+                self.link.pong()
             elif message.get("ok") is False and message.get("id") != SUBSCRIBE:
                 self.log.error("fabricd refused a request: %s", message.get("error"))
             elif message.get("id") == SUBSCRIBE and "ok" in message:

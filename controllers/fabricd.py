@@ -58,6 +58,13 @@ class FabricdLink:
         except OSError as error:
             self._log.warning("fabricd: event %s not answered: %s", event, error.strerror)
 
+    def pong(self) -> None:
+        """Tell fabricd that this controller is at work: the application says so, not just its reader."""
+        try:
+            self._send({"op": "pong"})
+        except OSError as error:
+            self._log.warning("fabricd: ping not answered: %s", error.strerror)
+
     def _send(self, message: dict[str, Any]) -> None:
         if self._socket is not None:
             self._socket.sendall(json.dumps(message).encode() + b"\n")

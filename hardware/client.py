@@ -7,6 +7,7 @@ import json
 import os
 import select
 import socket
+import struct
 import subprocess
 import time
 from collections import deque
@@ -14,23 +15,39 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from hardware.patience import DEFAULT_S, LOOK_S, Patience
+
 BINARY = Path(__file__).parent / "bin" / "fabricd"
-READY_TIMEOUT_S = 30.0
+PULSE_S = 1.0
 
 
 class FabricdError(Exception):
     """fabricd refused a request, did not start, or is gone; the text says which."""
 
 
+class FabricdSilent(FabricdError):
+    """fabricd runs, but says nothing any more (see hardware.patience)."""
+
+
 class Fabricd:
     """One connection to a fabricd's control socket.
 
-    Requests are answered in order; events that come in between are kept for `events()`.
+    Requests are answered in order; events that come in between are kept for `events()`.  How long an answer is waited
+    for is a matter of `patience`: while one is due, fabricd is asked for a sign of life every second (`pulse`).
     """
 
-    def __init__(self, control: Path | str, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        control: Path | str,
+        process: subprocess.Popen[bytes] | None = None,
+        *,
+        patience_s: float = DEFAULT_S,
+    ) -> None:
         self.control = Path(control)
         self.process = process
+        self.waits: list[dict[str, Any]] = []
+        self._pulsed: int | None = None
+        self._pulsed_at = 0.0
         self._events: deque[dict[str, Any]] = deque()
         self._answers: deque[dict[str, Any]] = deque()
         self._input = bytearray()
@@ -41,6 +58,8 @@ class Fabricd:
         except OSError as error:
             self._socket.close()
             raise FabricdError(f"{control}: {error.strerror}; fabricd does not run") from error
+        peer = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        self.patience = Patience(struct.unpack("3i", peer)[0], patience_s)
 
     @classmethod
     def start(
@@ -74,43 +93,66 @@ class Fabricd:
             start_new_session=True,
             env=None if env is None else {**os.environ, **env},
         )
+        patience_s = config.get("patience_ms", DEFAULT_S * 1000) / 1000
         try:
-            cls._await_ready(process)
-            return cls(control, process)
+            cls._await_ready(process, Patience(process.pid, patience_s))
+            return cls(control, process, patience_s=patience_s)
         except BaseException:
             process.kill()
             process.wait()
             raise
 
     @staticmethod
-    def _await_ready(process: subprocess.Popen[bytes]) -> None:
+    def _await_ready(process: subprocess.Popen[bytes], patience: Patience) -> None:
         assert process.stdout is not None
         with process.stdout as stdout:
-            ready, _, _ = select.select([stdout], [], [], READY_TIMEOUT_S)
-            line = stdout.readline() if ready else b""
+            while not select.select([stdout], [], [], LOOK_S)[0]:
+                if why := patience.look():
+                    raise FabricdSilent(f"fabricd does not get ready: {why}")
+            line = stdout.readline()
         if not line:
-            raise FabricdError("fabricd ended before it was ready" if ready else "fabricd did not get ready in time")
+            raise FabricdError("fabricd ended before it was ready")
         said = json.loads(line)
         if not said.get("ready"):
             raise FabricdError(f"fabricd: {said.get('error')}")
 
-    def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
-        """Ask, wait for the answer, return it.  Raises FabricdError if refused, or on no answer within `timeout` s."""
-        self._last_id += 1
-        self._send({"id": self._last_id, "op": op, **arguments})
+    def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Ask, wait for the answer, return it.
+
+        Raises FabricdError if it is refused, or on no answer within `timeout` s of wall time (None: however long it
+        takes), and FabricdSilent when patience with fabricd has run out.
+        """
+        asked = self._ask(op, **arguments)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             while self._answers:
                 answer = self._answers.popleft()
-                if answer.get("id") != self._last_id:
+                if answer.get("id") != asked:
                     continue  # of a request that was given up
                 if not answer["ok"]:
                     raise FabricdError(answer["error"])
                 return answer
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            left = LOOK_S if deadline is None else min(LOOK_S, deadline - time.monotonic())
+            if left <= 0:
                 raise FabricdError(f"fabricd has not answered `{op}` within {timeout:g} s")
             self._receive(left)
+            if not self._answers:
+                self.pulse()
+
+    def pulse(self) -> None:
+        """Ask for a sign of life, at most every second, and take note of what came: `waits` says who is waited for.
+
+        Does not wait.  Raises FabricdSilent when patience has run out.
+        """
+        now = time.monotonic()
+        if self._pulsed is None and now - self._pulsed_at >= PULSE_S:
+            self._pulsed_at = now
+            self.patience.begin()
+            self._pulsed = self._ask("waits")
+        if self._pulsed is not None and (why := self.patience.look()):
+            self._receive(0)  # it may be there already
+            if self._pulsed is not None:
+                raise FabricdSilent(f"fabricd does not answer: {why}")
 
     def subscribe(self, *, settles: bool = False, acts: str | None = None) -> None:
         """Have events sent here.
@@ -150,6 +192,13 @@ class Fabricd:
         """Close the connection; fabricd goes on."""
         self._socket.close()
 
+    def _ask(self, op: str, **arguments: Any) -> int:
+        """Send a request; return its id."""
+        self._last_id += 1
+        asked = self._last_id
+        self._send({"id": asked, "op": op, **arguments})
+        return asked
+
     def _send(self, message: Mapping[str, Any]) -> None:
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
@@ -172,4 +221,11 @@ class Fabricd:
         self._input = bytearray(rest)
         for line in lines:
             message = json.loads(line)
-            (self._events if "event" in message else self._answers).append(message)
+            if "event" in message:
+                self._events.append(message)
+            elif message.get("id") == self._pulsed:
+                self._pulsed = None
+                self.waits = message.get("waits", [])
+            else:
+                self._answers.append(message)
+        self.patience.begin()

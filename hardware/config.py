@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardware.patience import DEFAULT_S
 from topologies.fabric import Cable, Fabric, Nic, Switch
 from topologies.smartnic import ROLE
 
@@ -96,11 +97,12 @@ def fabricd_config(
     fabric_id: str,
     clock: Mapping[str, Any],
     seed: int = 1,
-    worker_timeout_ms: int = 3000,
+    patience_s: float = DEFAULT_S,
 ) -> dict[str, Any]:
     """The configuration of one fabric's fabricd.
 
     `clock` is {"mode": "virtual"} or {"mode": "real", "dilation": N}; with the real clock every NIC gets a netdev.
+    `patience_s` is for workers, the controller and Open vSwitch (hardware.patience).
     """
     real = clock["mode"] == "real"
     nic_common = {
@@ -127,7 +129,7 @@ def fabricd_config(
         "fabric": fabric_id,
         "seed": seed,
         "clock": dict(clock),
-        "worker_timeout_ms": worker_timeout_ms,
+        "patience_ms": patience_s * 1000,
         "control": {"reaction_ns": hardware.reaction_ns},
         "fence_tap": fence_name(fabric_id),
         "switches": [

@@ -110,6 +110,18 @@ def real_clock(
     return verdict
 
 
+def silent(verdict: Fidelity, event: Mapping[str, Any]) -> None:
+    """Takes in an event of somebody who did not answer, or was stopped, while the run went on."""
+    kind = event["event"]
+    if kind == "controller_timeout":
+        verdict.worsen("doubtful", f"the {event['who']} did not answer: {event['reason']}", "see logs/controller.log")
+    elif kind == "controller_stopped":
+        verdict.worsen("doubtful", f"the controller was stopped (process {event['pid']})", "see who stopped it")
+    elif kind in ("holder_died", "holder_stopped"):
+        how = "ended" if kind == "holder_died" else "was stopped"
+        verdict.worsen("doubtful", f"the process that holds the hosts' namespaces {how}")
+
+
 def _losses(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
     hops = counters.get("frame_hops", 0)
     if losses := counters.get("unmodelled_losses", 0):

@@ -16,6 +16,8 @@ from testbed.errors import Problem
 from topologies import Fabric
 
 _TAIL_LINES = 5
+_OVS = ("ovs-vswitchd_died", "ovs-vswitchd_stopped", "ovsdb-server_died")
+_FATAL = ("worker_lost", "worker_hung", "stalled", "qp_error", "ovs_lost", *_OVS)
 STATUS = {5: "flushed", 10: "remote access error", 12: "transport retries exceeded", 13: "receiver never ready"}
 
 
@@ -27,24 +29,26 @@ class Evidence:
     errors: list[dict[str, Any]] = field(default_factory=list)  # `error` lines of workers, each with its `rank`
     exits: dict[int, int] = field(default_factory=dict)  # rank -> return code, negative: signal
     done: set[int] = field(default_factory=set)  # ranks that said that they are done
-    absent: list[int] = field(default_factory=list)  # ranks that never reached fabricd in the time they have
+    absent: dict[int, str] = field(
+        default_factory=dict
+    )  # ranks that will never reach fabricd, and by what they are judged
     lossy: bool = False  # frames without a flow kept coming
+    fabricd_gone: str = ""  # in words, how it ended or is judged
     fabricd_exit: int | None = None
     counters: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
         """Whether anything seen so far means that the run cannot be completed."""
-        return bool(self.errors or self.absent or self.lossy or self.fabricd_exit is not None) or any(
-            True
-            for _ in (*self.of("worker_lost", "worker_hung", "stalled", "qp_error"), *self.deadlocks(), *self.crashed())
+        return bool(self.errors or self.absent or self.lossy or self.fabricd_gone) or any(
+            True for _ in (*self.of(*_FATAL), *self.deadlocks(), *self.crashed())
         )
 
     @property
     def clear(self) -> bool:
         """Whether nothing that may still come in could tell more about the cause."""
-        return bool(self.absent or self.lossy or self.fabricd_exit is not None) or any(
-            (*self.of("worker_hung"), *self.deadlocks())
+        return bool(self.absent or self.lossy or self.fabricd_gone) or any(
+            (*self.of("worker_hung", *_OVS), *self.deadlocks())
         )
 
     def of(self, *kinds: str) -> Iterator[dict[str, Any]]:
@@ -63,16 +67,36 @@ class Evidence:
 
 def diagnose(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem:
     """Why the run failed. `logs` is where rank<N>.log and fabricd.log are."""
-    causes = (_fabricd, _absent, _dead_worker, _deadlock, _hung_worker, _no_flow, _gave_up, _worker_error, _stalled)
+    causes = (
+        _open_vswitch,
+        _fabricd,
+        _absent,
+        _dead_worker,
+        _deadlock,
+        _hung_worker,
+        _no_flow,
+        _gave_up,
+        _worker_error,
+        _stalled,
+    )
     found = (cause(evidence, fabric, logs) for cause in causes)
     return next((problem for problem in found if problem), Problem("the run failed for a reason that left no trace"))
 
 
+def _open_vswitch(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
+    event = next(evidence.of("ovs_lost", *_OVS), None)
+    if event is None:
+        return None
+    name, _, how = event["event"].partition("_")
+    what = event.get("reason", "") if name == "ovs" else f"{name} {'is stopped' if how == 'stopped' else 'has ended'}"
+    return Problem(f"{what} while the run went on", "Open vSwitch", _see(logs, "ovs-vswitchd.log"))
+
+
 def _fabricd(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    if evidence.fabricd_exit is None:
+    if not evidence.fabricd_gone:
         return None
     return Problem(
-        f"fabricd, the emulated hardware, {_ended(evidence.fabricd_exit)} while the run went on",
+        f"fabricd, the emulated hardware, {evidence.fabricd_gone} while the run went on",
         "fabricd",
         _see(logs, "fabricd.log"),
     )
@@ -81,8 +105,8 @@ def _fabricd(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
 def _absent(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
     if not evidence.absent:
         return None
-    first = evidence.absent[0]
-    what = f"{_ranks(evidence.absent)} did not start: fabricd heard nothing from the worker"
+    first, why = next(iter(evidence.absent.items()))
+    what = f"{ranks(list(evidence.absent))} did not start: fabricd heard nothing from the worker ({why})"
     return Problem(what, _place(first, fabric), _see(logs, f"rank{first}.log"))
 
 
@@ -94,7 +118,7 @@ def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
     if rank is None:
         return None
     code = evidence.exits.get(rank)
-    how = "the worker's session with fabricd ended" if code is None else f"the worker {_ended(code)}"
+    how = "the worker's session with fabricd ended" if code is None else f"the worker {ended(code)}"
     reason = f" ({lost[rank]})" if lost.get(rank) else ""
     hint = _see(logs, f"rank{rank}.log")
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
@@ -120,7 +144,8 @@ def _hung_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
     if hung is None:
         return None
     rank = hung["rank"]
-    what = f"rank {rank}: the worker hangs: it neither waits for the network nor says anything"
+    why = f": {hung['reason']}" if hung.get("reason") else ""
+    what = f"rank {rank}: the worker hangs: it neither waits for the network nor says anything{why}"
     return Problem(what, _place(rank, fabric), _see(logs, f"rank{rank}.log"))
 
 
@@ -188,12 +213,14 @@ def _place(rank: int, fabric: Fabric) -> str:
     return f"rank {rank} (NIC {fabric.nics[rank].name})" if rank < len(fabric.nics) else f"rank {rank}"
 
 
-def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(str(r) for r in ranks[:8]) + (", .." if len(ranks) > 8 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
+def ranks(numbers: list[int]) -> str:
+    """`ranks 3, 4, 5`."""
+    shown = ", ".join(str(r) for r in numbers[:8]) + (", .." if len(numbers) > 8 else "")
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
-def _ended(code: int) -> str:
+def ended(code: int) -> str:
+    """How a process ended, from its return code (negative or above 128: signal)."""
     number = -code if code < 0 else code - 128 if code > 128 else 0
     if not number:
         return f"ended with exit code {code}"

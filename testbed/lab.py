@@ -107,7 +107,9 @@ class Lab:
         mininet = import_in_background("testbed.net")
         holder = work.start_holder()
         controller = work.start_controller(experiment.control.routing, dateline=experiment.control.dateline)
-        config = fabricd_config(fabric, hardware, fabric_id=work.record.id, clock=clock, seed=experiment.seed)
+        config = fabricd_config(fabric, hardware, fabric_id=work.record.id, clock=clock, seed=experiment.seed,
+            patience_s=experiment.patience / 1e9,
+        )  # fmt: skip
         if work.kernel:
             pids = work.take_hosts(holder)
             config = work.with_kernel_interfaces(config, pids)
@@ -205,6 +207,12 @@ class Lab:
         net.build()
         net.add_controller(self.state["controller_port"], self.controller.pid)
         return net
+
+    @property
+    def helpers(self) -> dict[str, _Running]:
+        """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
+        wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
+        return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
 
     def set_cable(self, name: str, up: bool) -> None:
         """Cuts or mends a cable."""

@@ -37,6 +37,17 @@ class Progress:
     def doing(self, text: str) -> None:
         """What is being measured takes long: how far it is."""
 
+    def waiting(self, whom: str, seconds: float) -> None:
+        """`whom` the run waits for, and since when; comes again and again.  Noted after 10 s, then ever more rarely."""
+        if whom != self._whom or seconds < self._noted / 4:  # something new
+            self._whom, self._noted = whom, 10.0
+        if seconds >= self._noted:
+            self._noted = 2 * self._noted
+            self.note(f"waiting for {whom} for {seconds:.0f} s")
+
+    _whom = ""
+    _noted = 10.0
+
     def note(self, text: str) -> None:
         """Something that the user should know while the run goes on."""
         print(f"note: {text}", file=sys.stderr)
@@ -131,6 +142,9 @@ class TerminalProgress(Progress):
     def advance(self, text: str) -> None:
         self._seen += 1
         self._bar.update(self._task, advance=1, description=text, count=f"{self._seen}/{self._total}")
+
+    def waiting(self, whom: str, seconds: float) -> None:
+        self.doing(f"waiting for {whom} for {seconds:.0f} s")
 
     def doing(self, text: str) -> None:
         self._bar.update(self._task, description=text)

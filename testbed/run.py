@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.client import FabricdError
 from results import series
 from results.environment import environment
-from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
+from results.fidelity import Fidelity, StealMeter, real_clock, silent, smallest_hop_ns, virtual_clock
 from results.load import event_row
 from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows, with_slowdowns
 from results.report import report
@@ -231,12 +231,14 @@ class _Attempt:
             workers,
             pipes,
             lab.fabricd,
-            {"fabricd": lab.fabricd.process, "controller": lab.controller},
+            {"fabricd": lab.fabricd.process, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
+            patience_s=self.experiment.patience / 1e9,
             on_line=self._on_line,
             on_progress=self._on_progress,
             on_text=self._on_text,
             on_event=self._on_event,
+            on_waiting=self.progress.waiting,
         )
         files.callback(watch.close)
         self._inject(lab, workers)
@@ -291,8 +293,20 @@ class _Attempt:
             self._agent.act(event)
         self._events.append(event)
         self.folder.append("events.jsonl", event)
-        if event["event"] == "controller_died":
-            self.progress.note(f"{CONTROLLER_DIED}; see logs/controller.log")
+        if note := self._noteworthy(event):
+            self.progress.note(note)
+
+    def _noteworthy(self, event: Mapping[str, Any]) -> str:
+        """What of an event the user should know at once."""
+        kind = event["event"]
+        if kind == "controller_died":
+            return f"{CONTROLLER_DIED}; see logs/controller.log"
+        if kind == "controller_timeout":
+            return f"the {event['who']} does not answer: {event['reason']}"
+        if kind.endswith("_stopped"):
+            name, pid = kind.removesuffix("_stopped"), event["pid"]
+            return f"{name} (process {pid}) is stopped; kill -CONT {pid} lets it go on"
+        return f"{kind.removesuffix('_died')} has ended" if kind.endswith("_died") else ""
 
     def _capture(self, lab: Lab) -> list[str]:
         """Starts the captures that the experiment asks for; returns their files."""
@@ -337,6 +351,8 @@ class _Attempt:
             verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
         if any(e["event"] == "controller_died" for e in self._events):
             verdict.reasons.append(CONTROLLER_DIED)
+        for event in self._events:
+            silent(verdict, event)
         return verdict
 
     # -- after it is down

@@ -2,6 +2,10 @@
 
 One loop reads all workers' pipes and fabricd's events. It ends when all workers are done, or a moment after the first
 sign of failure: the moment is for the other signs to come in, from which the cause is told.
+
+Nobody is judged by how long something takes on this machine: a process that has ended or is stopped is seen in /proc,
+for the rest there is patience (hardware.patience). fabricd is asked every second for a sign of life; it answers whom it
+waits for itself, and that is shown.
 """
 
 from __future__ import annotations
@@ -10,23 +14,27 @@ import json
 import os
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from hardware.client import FabricdError
-from testbed.evidence import Evidence
+from hardware.client import FabricdError, FabricdSilent
+from hardware.patience import Patience
+from testbed.evidence import Evidence, ended, ranks
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
-LINGER_S = 3.0  # for a worker that is done to end
-START_S = 30.0  # for the workers to reach fabricd, and as much longer as there are ranks / 4
-LOSSY_S = 1.5  # frames without a flow that still come after this and once more after it: nobody mends that
+LINGER_S = 3.0  # patience with a worker that is done, to end
+LOSSY_S = 1.5  # real clock: frames without a flow that still come after this and once more after it: nobody mends that
+SHOWN_S = 3.0  # what is waited for is shown from then on
 MAX_LINE = 1 << 20
 
 
 class Process(Protocol):
-    """A worker, fabricd or a controller: `poll` gives its return code, None while it runs."""
+    """A worker, fabricd, a controller ..: `poll` gives its return code, None while it runs."""
+
+    @property
+    def pid(self) -> int: ...
 
     def poll(self) -> int | None: ...
 
@@ -34,7 +42,12 @@ class Process(Protocol):
 class Hardware(Protocol):
     """What is needed of hardware.client.Fabricd."""
 
-    def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]: ...
+    waits: list[dict[str, Any]]
+    patience: Patience
+
+    def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]: ...
+
+    def pulse(self) -> None: ...
 
     def subscribe(self, *, acts: str | None = None) -> None: ...
 
@@ -46,9 +59,11 @@ class Hardware(Protocol):
 class Watch:
     """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
 
-    `retry_s` is the wall time after which a NIC sends again (virtual clock: 0, it is not wall time that passes).
+    `processes` are fabricd and what else the fabric is made of, by name. `retry_s` is the wall time after which a NIC
+    sends again (virtual clock: 0, it is not wall time that passes), `patience_s` that with workers which do not start.
     `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
-    text) what is no JSON line, `on_event` every event with `wall_s` added.
+    text) what is no JSON line, `on_event` every event with `wall_s` added, `on_waiting` (whom, seconds) who is waited
+    for and since when.
     """
 
     def __init__(
@@ -59,23 +74,28 @@ class Watch:
         processes: Mapping[str, Process],
         *,
         retry_s: float = 0.0,
+        patience_s: float = 60.0,
         on_line: Callable[[dict[str, Any]], None],
         on_progress: Callable[[dict[str, Any]], None],
         on_text: Callable[[int, str], None],
         on_event: Callable[[dict[str, Any]], None],
+        on_waiting: Callable[[str, float], None],
     ) -> None:
         self.evidence = Evidence()
         self._workers = dict(workers)
         self._hardware = hardware
         self._processes = dict(processes)
         self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
+        self._on_waiting = on_waiting
         self._retry_s = retry_s
+        self._patience_s = patience_s
+        self._patience: dict[str, Patience] = {}  # with processes that are looked at, by name
+        self._absent_since: float | None = None
+        self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
         self._began = time.monotonic()
         self._open = set(pipes)
         self._tails = dict.fromkeys(pipes, b"")
-        self._all_here = False
         self._seen_dead: dict[int, float] = {}
-        self._done_at: float | None = None
         self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
         self._selector = selectors.DefaultSelector()
         for rank, pipe in pipes.items():
@@ -95,7 +115,7 @@ class Watch:
                 failed_at = failed_at or now
                 if self.evidence.clear or now - failed_at > GRACE_S or len(self.evidence.exits) == len(self._workers):
                     break
-            elif self._ended(now):
+            elif self._ended():
                 break
         self._read(0)
         return self.evidence
@@ -157,18 +177,20 @@ class Watch:
         try:
             for event in self._hardware.events(0.0):
                 self._take_event(event)
-        except FabricdError:
-            self._fabricd_gone()
+        except FabricdError as error:
+            self._fabricd_gone(error)
 
     def _ask(self, op: str) -> dict[str, Any]:
         """A request's answer; empty if fabricd is gone."""
         try:
             return self._hardware.request(op)
-        except FabricdError:
-            self._fabricd_gone()
+        except FabricdError as error:
+            self._fabricd_gone(error)
             return {}
 
     def _take_event(self, event: dict[str, Any]) -> None:
+        if event["event"] == "act" and event["spec"].get("controller") == "hung":
+            (self._hung_on_purpose.add if event["on"] else self._hung_on_purpose.discard)(event["fault"])
         event = {**event, "wall_s": round(time.monotonic() - self._began, 3)}
         self.evidence.events.append(event)
         self._on_event(event)
@@ -187,28 +209,63 @@ class Watch:
                 self.evidence.exits[rank] = code
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
             if name == "fabricd":
-                self._fabricd_gone()
+                self._fabricd_gone(None)
             else:
                 self.note(f"{name}_died", code=self._processes.pop(name).poll())
-        if self.evidence.fabricd_exit is None and not self.evidence.failed:
+        self._look_for_stopped()
+        if "fabricd" in self._processes:
+            self._pulse()
+        if "fabricd" in self._processes and not self.evidence.failed:
             self._look_for_absent()
             self._look_for_losses()
 
-    def _look_for_absent(self) -> None:
-        """Workers that do not even start are only seen by waiting for them."""
-        waited = time.monotonic() - self._began
-        if self._all_here or waited < START_S + len(self._workers) / 4:
+    def _pulse(self) -> None:
+        """Is fabricd at work, and whom does it wait for?"""
+        try:
+            self._hardware.pulse()
+        except FabricdError as error:
+            self._fabricd_gone(error)
             return
-        absent = {w["rank"] for w in self._ask("status").get("workers", []) if w["state"] == "absent"}
-        self._all_here = True
-        self.evidence.absent = sorted(absent & set(self._workers) - self.evidence.done)
+        waits = self._hardware.waits
+        since = max((w.get("silent_s", 0.0) for w in waits), default=0.0)
+        if any(w["who"] == "absent" for w in waits):
+            self._absent_since = self._absent_since or time.monotonic()
+            since = max(since, time.monotonic() - self._absent_since)
+        if self._hardware.patience.silent_s >= SHOWN_S:
+            self._on_waiting("fabricd, the emulated hardware", self._hardware.patience.silent_s)
+        elif since >= SHOWN_S:
+            self._on_waiting(in_words(waits), since)
+
+    def _look_for_stopped(self) -> None:
+        """A stopped process is seen at once; those that fabricd knows (workers, itself) are judged elsewhere."""
+        for name, process in self._processes.items():
+            if name == "fabricd" or (name == "controller" and self._hung_on_purpose):
+                continue
+            patience = self._patience.setdefault(name, Patience(process.pid, float("inf")))
+            was = patience.stopped
+            patience.look()
+            if patience.stopped and not was:
+                self.note(f"{name}_stopped", pid=process.pid)
+
+    def _look_for_absent(self) -> None:
+        """Workers that have not reached fabricd: those that hang before they do are seen by nobody else."""
+        absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
+        for rank in sorted(absent - self.evidence.done):
+            worker = self._workers[rank]
+            if getattr(worker, "starting", False) or rank in self.evidence.exits:
+                continue  # its container is being made, or it has ended
+            name = f"rank {rank}"
+            patience = self._patience.setdefault(name, Patience(worker.pid, self._patience_s, family=True))
+            if why := patience.look():
+                self.evidence.absent[rank] = why
 
     def _look_for_losses(self) -> None:
         """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself.
 
         If it sends again too rarely to be seen at it, one frame is enough, unless the controller is at work.
+        With the virtual clock the emulated hardware decides when to give up.
         """
-        if not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
+        if not self._retry_s or not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
             return
         drops = self._ask("counters").get("drops", [])
         count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_missed(d["headers"]))
@@ -217,29 +274,54 @@ class Watch:
         self.evidence.lossy = before > 0 and (count > before or rare)
         self._lossy_checks.append((time.monotonic() + LOSSY_S, count))
 
-    def _ended(self, now: float) -> bool:
+    def _ended(self) -> bool:
         """All workers are done and have ended, or had the time to."""
         if len(self.evidence.done) < len(self._workers):
             return False
-        self._done_at = self._done_at or now
         lingering = [r for r in self._workers if r not in self.evidence.exits]
-        if lingering and now - self._done_at > LINGER_S:
-            self.note("workers_linger", ranks=lingering)
-            return True
+        for rank in lingering:
+            name = f"end of rank {rank}"
+            patience = self._patience.setdefault(name, Patience(self._workers[rank].pid, LINGER_S, family=True))
+            if patience.look():
+                self.note("workers_linger", ranks=lingering)
+                return True
         return not lingering
 
-    def _fabricd_gone(self) -> None:
-        """The connection broke: notes how fabricd ended, for which it may need a moment."""
+    def _fabricd_gone(self, error: FabricdError | None) -> None:
+        """fabricd has ended (how is known a moment after its connection broke) or says nothing any more."""
         self._forget_hardware()
         process = self._processes.pop("fabricd")
-        deadline = time.monotonic() + 1
-        while process.poll() is None and time.monotonic() < deadline:
+        if isinstance(error, FabricdSilent):
+            self.evidence.fabricd_gone = str(error).removeprefix("fabricd ")
+            return
+        patience = Patience(process.pid, LINGER_S)
+        while process.poll() is None and not patience.look():
             time.sleep(0.01)
-        self.evidence.fabricd_exit = process.poll() or 0
+        code = process.poll()
+        self.evidence.fabricd_exit = code
+        self.evidence.fabricd_gone = "closed its connection" if code is None else ended(code)
 
     def _forget_hardware(self) -> None:
         with suppress(KeyError, ValueError):
             self._selector.unregister(self._hardware.fileno())
+
+
+_STATES = {"R": "runnable", "S": "asleep", "D": "waits for a disk", "T": "stopped", "t": "in a debugger"}
+
+
+def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
+    """Whom fabricd waits for, from its answer to `waits`."""
+    absent = [w["rank"] for w in waits if w["who"] == "absent"]
+    found = [f"{ranks(absent)} to start"] if absent else []
+    for w in waits:
+        process = f"process {w.get('pid')}, {_STATES.get(w.get('state', ''), 'gone')}"
+        if w["who"] == "worker":
+            found.append(f"rank {w['rank']} ({process})")
+        elif w["who"] == "ovs":
+            found.append("Open vSwitch")
+        elif w["who"] != "absent":
+            found.append(f"{'the testbed' if w['who'] == 'agent' else 'the controller'} ({process})")
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
 def _is_missed(headers: str) -> bool:

@@ -278,7 +278,7 @@ def bare_fabric(
     *,
     clock: Mapping[str, Any] | None = None,
     binary: Path | None = None,
-    worker_timeout_ms: int = 3000,
+    patience_s: float = 60.0,
     change: Callable[[dict[str, Any]], None] = lambda config: None,
 ) -> Iterator[BareFabric]:
     """Brings a fabric up and takes it down whatever happens; fails if fabricd ends badly or has leaked.
@@ -288,7 +288,7 @@ def bare_fabric(
     fabric = topologies.build(kind, params)
     fabric_id = f"e{secrets.token_hex(2)[:3]}"
     config = fabricd_config(
-        fabric, hardware, fabric_id=fabric_id, clock=clock or {"mode": "virtual"}, worker_timeout_ms=worker_timeout_ms
+        fabric, hardware, fabric_id=fabric_id, clock=clock or {"mode": "virtual"}, patience_s=patience_s
     )
     change(config)
     with tempfile.TemporaryDirectory(prefix=f"rb{fabric_id}-") as folder, open(Path(folder) / "log", "w+b") as log:

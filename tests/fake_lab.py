@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hardware.client import FabricdError
+from hardware.patience import Patience
 from topologies import Fabric
 
 FIDELITY = {"clock": "virtual", "dilation": 1, "frame_hops": 1000, "flagged": 0, "fences": 17, "lateness_ns": {}}
@@ -34,10 +36,11 @@ def counters(**more: Any) -> dict[str, Any]:
 
 
 class FakeProcess:
-    """A process that ends when it is told to."""
+    """A process that ends when it is told to; it has our own pid."""
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.pid = os.getpid()
 
     def poll(self) -> int | None:
         return self.code
@@ -52,11 +55,21 @@ class FakeFabricd:
         self.answers: dict[str, Any] = {"counters": counters(), "status": {"workers": []}}
         self._ours, self._theirs = socket.socketpair()
         self.gone = False
+        self.waits: list[dict[str, Any]] = []
+        self.patience = Patience(os.getpid())
 
     def say(self, event: Mapping[str, Any]) -> None:
         self._ours.sendall(json.dumps(event).encode() + b"\n")
 
-    def request(self, op: str, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
+    def pulse(self) -> None:
+        """Who is waited for is what `answers["waits"]` says."""
+        answer = self.answers.get("waits", [])
+        if isinstance(answer, Exception):
+            raise answer
+        self.waits = list(answer)
+        self.patience.begin()
+
+    def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
         self.requests.append((op, arguments))
         answer = self.answers.get(op, {})
         if isinstance(answer, Exception):
@@ -95,6 +108,7 @@ class FakeLab:
         (self.dir / "fabricd.log").write_text("starting\nassertion failed: queue >= 0\n")
         self.fabricd = FakeFabricd()
         self.controller = FakeProcess()
+        self.helpers: dict[str, Any] = {}
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self.downs = 0
         self.dilation = 100_000

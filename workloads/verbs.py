@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_SOCKET = "/run/railbed/worker.sock"
-PROGRESS_EVERY_S = 0.25  # fabricd calls a running worker hung after worker_timeout_ms without a packet
+PROGRESS_EVERY_S = 0.25  # a worker that says nothing while it runs tries fabricd's patience
 _LARGEST_ANSWER = 1 << 20
 
 

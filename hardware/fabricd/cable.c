@@ -118,17 +118,14 @@ void cables_down_say(struct fabric *f, struct control_conn *c)
  */
 void cable_announce(struct fabric *f, struct change *c)
 {
-	bool settles = false;
-
 	c->cable->announced_down = !c->up;
-	for (struct control_conn *k = f->conns; k; k = k->next)
-		settles = settles || (k->settles && !k->closing);
 	for (int i = 0; i < 2; i++) {
 		struct port *p = c->cable->end[i];
 		if (p->node->kind != NODE_SWITCH)
 			continue;
 		control_event(f, "port", port_event(f, p, c->up));
-		if (settles)
-			clock_hold(f, f->last_port_event, false);
+		for (struct control_conn *k = f->conns; k; k = k->next)
+			if (k->settles && !k->closing)
+				clock_hold(f, f->last_port_event, k);
 	}
 }

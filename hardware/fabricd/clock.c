@@ -24,8 +24,6 @@
 
 #include "offload.h"
 
-#define CONTROLLER_PATIENCE_NS 2000000000LL
-#define AGENT_PATIENCE_NS 10000000000LL
 #define OVS_PATIENCE_NS 300000LL	/* then ask with a fence */
 #define REAL_OVS_PATIENCE_NS 20000000LL
 #define NAP_NS 100000000LL
@@ -74,38 +72,6 @@ ps_t clock_limit(const struct fabric *f)
 	if (c->hold_left && c->hold < limit)
 		limit = c->hold;
 	return limit;
-}
-
-/* clock_hold() - Stand still here until the event of that id has been answered (virtual clock)
- * @agent:	By the testbed, which may have to start or stop something; otherwise by the controller
- */
-void clock_hold(struct fabric *f, uint64_t id, bool agent)
-{
-	struct clock *c = &f->clock;
-	int64_t patience = agent ? AGENT_PATIENCE_NS : CONTROLLER_PATIENCE_NS;
-
-	if (c->mode == CLOCK_REAL || c->hold_left == HELD_MAX)
-		return;
-	c->hold = c->now;
-	if (!c->hold_left || patience > c->hold_patience_ns)
-		c->hold_patience_ns = patience;
-	c->held[c->hold_left++] = id;
-	c->hold_wall_ns = wall_ns();
-}
-
-/* clock_answered() - An event has been answered
- * Return: whether it was waited for
- */
-bool clock_answered(struct fabric *f, uint64_t id)
-{
-	struct clock *c = &f->clock;
-
-	for (uint32_t i = 0; i < c->hold_left; i++)
-		if (c->held[i] == id) {
-			c->held[i] = c->held[--c->hold_left];
-			return true;
-		}
-	return false;
 }
 
 void clock_start_real(struct fabric *f)
@@ -293,13 +259,8 @@ static void tick(struct fabric *f)
 
 	if (now - f->clock.ticked_ns > NAP_NS / 2) {
 		f->clock.ticked_ns = now;
-		worker_check_hung(f);
-		if (f->clock.hold_left && now - f->clock.hold_wall_ns > f->clock.hold_patience_ns) {
-			f->clock.hold_left = 0;
-			f->clock.controller_timeouts++;
-			control_event(f, "controller_timeout", json_object());
-			offload_unanswered(f);
-		}
+		worker_look_after(f);
+		clock_look_after(f);
 	}
 	if (fabric_idle(f) && f->clock.started) {
 		control_idle(f);

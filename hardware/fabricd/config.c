@@ -295,7 +295,8 @@ bool config_load(struct fabric *f, json_t *config)
 	if (!name_of(f, config, "fabric", f->id, sizeof f->id) || !load_clock(f, json_object_get(config, "clock")))
 		return false;
 	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
-	f->worker_timeout_ns = (int64_t)(number(f, config, "worker_timeout_ms", 1, 1e9, 3000) * 1e6);
+	f->patience_ns = (int64_t)(number(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
+	f->ovs.patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
 	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
 	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);

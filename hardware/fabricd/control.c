@@ -46,6 +46,7 @@ void control_accept(struct fabric *f)
 		return;
 	}
 	c->fd = fd;
+	patience_of(&c->patience, fd);
 	c->next = f->conns;
 	f->conns = c;
 	if (!watch_add(f, fd, WATCH_CONTROL, c))
@@ -147,6 +148,8 @@ void control_readable(struct fabric *f, struct control_conn *c)
 		return;
 	}
 	c->in_bytes += (size_t)n;
+	patience_begin(&c->patience);
+	c->silent = c->pinged = false;
 
 	char *line = c->in, *end;
 	while (!c->closing && (end = memchr(line, '\n', c->in_bytes - (size_t)(line - c->in)))) {
@@ -181,6 +184,8 @@ void control_sweep(struct fabric *f)
 		struct control_conn *c = *at;
 		if (c->closing) {
 			*at = c->next;
+			if (c->holds)
+				clock_unanswered(f, c, "its connection is closed");
 			conn_free(c);
 		} else {
 			at = &c->next;
@@ -195,6 +200,7 @@ void control_close(struct fabric *f)
 		f->conns = c->next;
 		conn_free(c);
 	}
+	free(f->clock.holds);
 	if (f->control_fd >= 0)
 		close(f->control_fd);
 }

@@ -34,6 +34,34 @@ static const char *status(struct fabric *f, struct control_conn *c, const json_t
 	return NULL;
 }
 
+/* Who is waited for; also a sign of life of our own, and it asks controllers for one */
+static const char *waits(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *list = worker_waits_json(f), *holds = clock_waits_json(f);
+
+	(void)c;
+	(void)request;
+	json_array_extend(list, holds);
+	json_decref(holds);
+	if (f->ovs.head && wall_ns() - f->ovs.settled_ns >= 1000000000)
+		json_array_append_new(list, json_pack("{s:s, s:f}", "who", "ovs", "silent_s",
+						      (double)(wall_ns() - f->ovs.settled_ns) / 1e9));
+	json_object_set_new(answer, "waits", list);
+	json_object_set_new(answer, "time_ns", ns_json(f->clock.mode == CLOCK_REAL ? clock_real_now(f) : f->clock.now));
+	controllers_ping(f);
+	return NULL;
+}
+
+/* What a controller says to a `ping`: that it says anything is all that counts */
+static const char *pong(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)f;
+	(void)c;
+	(void)request;
+	(void)answer;
+	return NULL;
+}
+
 static const char *start(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	const json_t *ranks = json_object_get(request, "ranks");
@@ -256,6 +284,7 @@ static const struct {
 	const char *op;
 	const char *(*handle)(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 } ops[] = {
+	{"waits", waits},     {"pong", pong},
 	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
 	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
 	{"ask_controller", ask_controller},

@@ -14,6 +14,7 @@
 
 #include "cc.h"
 #include "params.h"
+#include "patience.h"
 
 #define NAME_BYTES 48
 #define CLASS_DEFAULT 0
@@ -246,7 +247,8 @@ struct ovs {
 	int fence_tap;
 	int fence_round; /* 0: none under way */
 	uint64_t fence_upto, fence_token;
-	int64_t fence_sent_ns;
+	struct patience patience; /* with the fence under way */
+	int64_t settled_ns;	  /* wall time when one was settled last, or the first of them handed over */
 	uint64_t fences, flagged, hops, write_errors;
 	int64_t first_ns, last_ns; /* wall time of the first hand-over, and of the last look at what came out */
 	json_t *flagged_examples;
@@ -475,8 +477,8 @@ struct worker {
 	uint64_t posts;
 	uint32_t posts_under_way; /* that have not reached the NIC yet */
 	uint32_t syncing, connecting; /* not yet answered */
-	int64_t heard_ns; /* wall time of its last message */
-	bool hung;
+	struct patience patience; /* with it while it runs */
+	bool hung; /* that was said */
 	bool asleep; /* should have been woken, but is frozen */
 	char reason[256];
 };
@@ -517,6 +519,10 @@ struct control_conn {
 	char *out;
 	size_t out_bytes, out_room;
 	bool subscribed, settles, closing;
+	uint32_t holds; /* events that it has still to answer */
+	bool pinged;	/* asked for a sign of life */
+	bool silent;	/* judged dead: not waited for until it says something */
+	struct patience patience;
 	char acts[16]; /* what `act` events it is for: controller, agent or nothing */
 	json_t *quiesce_id;
 	bool quiesce;
@@ -526,7 +532,7 @@ struct control_conn {
 enum clock_mode { CLOCK_VIRTUAL, CLOCK_REAL };
 
 #define LATENESS_BUCKETS 640
-#define HELD_MAX 64
+struct hold;
 struct clock {
 	enum clock_mode mode;
 	int64_t dilation;
@@ -536,14 +542,15 @@ struct clock {
 	ps_t workers;	 /* no running worker can act before this */
 	ps_t workers_now; /* the earliest time that a running worker shows */
 	ps_t hold;	 /* the controller is being waited for: stand still here */
-	uint32_t hold_left; /* answers still missing */
-	uint64_t held[HELD_MAX]; /* to events of these ids */
-	int64_t hold_wall_ns, hold_patience_ns, ticked_ns;
+	struct hold *holds; /* answers still missing (hold.c) */
+	uint32_t hold_left, hold_room;
+	int64_t ticked_ns;
 	uint64_t events;
 	uint64_t lateness[LATENESS_BUCKETS]; /* wall ns, 16 buckets an octave */
 	uint64_t lateness_count;
 	int64_t lateness_max;
-	uint64_t controller_timeouts;
+	uint64_t controller_timeouts; /* events that nobody answered */
+	uint64_t controller_silent;   /* times that a controller was judged dead with its connection open */
 };
 
 struct fabric {
@@ -585,11 +592,12 @@ struct fabric {
 	bool stamps; /* some control asks switches for telemetry */
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change, last_port_event;
-	int64_t worker_timeout_ns;
+	int64_t patience_ns;
 	int epoll_fd, control_fd;
 	struct control_conn *conns;
 	struct capture *captures;
 	volatile bool stop; /* set by a signal, too */
+	bool failed;	    /* it stops because it cannot go on */
 	bool stalled_said;
 	char error[512];
 	json_t *config;
@@ -613,8 +621,6 @@ enum event_kind event_kind(const struct event *e);
 /* clock.c */
 int64_t wall_ns(void);
 ps_t clock_limit(const struct fabric *f);
-void clock_hold(struct fabric *f, uint64_t id, bool agent);
-bool clock_answered(struct fabric *f, uint64_t id);
 void clock_workers_changed(struct fabric *f);
 void clock_start_real(struct fabric *f);
 ps_t clock_real_now(const struct fabric *f);
@@ -623,6 +629,15 @@ int64_t clock_lateness_ns(const struct fabric *f, double quantile);
 void fabric_run(struct fabric *f);
 bool fabric_step(struct fabric *f);
 bool fabric_idle(const struct fabric *f);
+
+/* hold.c */
+bool clock_hold(struct fabric *f, uint64_t id, struct control_conn *conn);
+bool clock_held(const struct fabric *f, uint64_t id);
+bool clock_answered(struct fabric *f, uint64_t id);
+void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why);
+void clock_look_after(struct fabric *f);
+void controllers_ping(struct fabric *f);
+json_t *clock_waits_json(const struct fabric *f);
 
 /* port.c */
 ps_t port_serialization(struct port *p, uint32_t len);
@@ -776,7 +791,8 @@ void worker_thaw(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
-void worker_check_hung(struct fabric *f);
+void worker_look_after(struct fabric *f);
+json_t *worker_waits_json(const struct fabric *f);
 struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);
 void worker_waits_for(const struct worker *w, char *text, size_t room);
@@ -813,6 +829,7 @@ const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);
 void acts_say(struct fabric *f, struct control_conn *c);
 void controller_ask(struct fabric *f);
+bool controller_made_to_hang(const struct fabric *f);
 json_t *faults_json(struct fabric *f);
 json_t *fault_counts_json(struct fabric *f);
 json_t *fault_flows_json(struct fabric *f, const char *id);

@@ -106,11 +106,10 @@ static void act(struct fabric *f, struct fault *x, bool on)
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		if (!c->closing && !strcmp(c->acts, x->to)) {
 			control_send(f, c, json_incref(event));
+			clock_hold(f, id, c);
 			told = true;
 		}
 	json_decref(event);
-	if (told)
-		clock_hold(f, id, !strcmp(x->to, "agent"));
 	x->hits += on && told;
 }
 
@@ -122,7 +121,6 @@ static void act(struct fabric *f, struct fault *x, bool on)
 void controller_ask(struct fabric *f)
 {
 	uint64_t id = ++f->last_port_event;
-	bool told = false;
 
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		if (!c->closing && !strcmp(c->acts, "controller")) {
@@ -130,10 +128,20 @@ void controller_ask(struct fabric *f)
 				     json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id,
 					       "fault", "", "on", false, "to", "controller", "spec", "time_ns",
 					       ns_json(f->clock.now)));
-			told = true;
+			c->silent = false; /* it has another chance */
+			clock_hold(f, id, c);
 		}
-	if (told)
-		clock_hold(f, id, false);
+}
+
+/* controller_made_to_hang() - Does a fault that is on keep the controller from running? */
+bool controller_made_to_hang(const struct fabric *f)
+{
+	for (const struct fault *x = f->faults; x; x = x->next) {
+		const char *is = json_string_value(json_object_get(json_object_get(x->request, "spec"), "controller"));
+		if (x->on && x->kind == FAULT_ACT && is && !strcmp(is, "hung"))
+			return true;
+	}
+	return false;
 }
 
 static void turn(struct fabric *f, struct fault *x, bool on)

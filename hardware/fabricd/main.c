@@ -83,5 +83,5 @@ int main(int argc, char **argv)
 	unlink(control);
 	fabric_free(f);
 	close(f->epoll_fd);
-	return 0;
+	return f->failed;
 }

@@ -32,6 +32,8 @@ static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
 	[OFFLOAD_RING] = &ring_ops,
 };
 
+static const char no_answer[] = "the controller does not answer";
+
 static bool same(const struct group *g, const struct group *o, const uint32_t *ranks)
 {
 	if (g->state != GROUP_GATHERING || g->ops != o->ops || g->tag != o->tag || g->count != o->count ||
@@ -145,22 +147,27 @@ static json_t *job_json(const struct fabric *f, const struct group *g, const cha
 			 "ranks", ranks, "args", args, "accelerators", pools, "time_ns", ns_json(f->clock.now));
 }
 
-/* Tell the controller, and stand still until it has answered.  Return: the event's id, 0 if there is no controller */
-static uint64_t tell(struct fabric *f, const struct group *g, const char *event)
+/* Tell the controller, and stand still until it has answered
+ * @why:	If nobody will answer: why
+ *
+ * Return: the event's id, 0 if nobody will answer
+ */
+static uint64_t tell(struct fabric *f, const struct group *g, const char *event, const char **why)
 {
 	uint64_t id = ++f->last_port_event;
-	bool told = false;
+	bool answers = false;
+
+	*why = "there is no controller";
 
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		if (!c->closing && !strcmp(c->acts, "controller")) {
 			json_t *o = job_json(f, g, event);
 			json_object_set_new(o, "id", json_integer((json_int_t)id));
 			control_send(f, c, o);
-			told = true;
+			*why = no_answer;
+			answers = clock_hold(f, id, c) || answers;
 		}
-	if (told)
-		clock_hold(f, id, false);
-	return told ? id : 0;
+	return answers ? id : 0;
 }
 
 /* offload_ask() - All members of a group have called: give it its number, and ask the controller if it has to agree */
@@ -168,9 +175,10 @@ void offload_ask(struct fabric *f, struct group *g)
 {
 	g->id = ++f->last_job & PSN_MASK;
 	if (g->ops->asks && !g->reason[0]) {
-		g->asked = tell(f, g, "job");
+		const char *why;
+		g->asked = tell(f, g, "job", &why);
 		if (!g->asked)
-			snprintf(g->reason, sizeof g->reason, "there is no controller");
+			snprintf(g->reason, sizeof g->reason, "%s", why);
 	}
 	if (!g->asked)
 		open_later(f, g);
@@ -219,12 +227,13 @@ void offload_say(struct fabric *f, struct control_conn *c)
 	}
 }
 
-/* offload_unanswered() - The controller does not answer: whatever was asked is refused */
+/* offload_unanswered() - Nobody will answer some events any more: what was asked by them is refused */
 void offload_unanswered(struct fabric *f)
 {
 	for (struct group *g = f->groups; g; g = g->next)
-		if (g->state == GROUP_ASKING && g->asked) {
-			snprintf(g->reason, sizeof g->reason, "the controller does not answer");
+		if (g->state == GROUP_ASKING && g->asked && !clock_held(f, g->asked)) {
+			snprintf(g->reason, sizeof g->reason, "%s", no_answer);
+			g->unanswered = true;
 			open_later(f, g);
 		}
 }
@@ -285,9 +294,10 @@ static void ended(struct fabric *f, struct group *g)
 {
 	if (g->left < g->called || busy(g) || (g->state == GROUP_GATHERING && g->called))
 		return;
-	if (g->asked && g->granted) {
+	if (g->asked && (g->granted || g->unanswered)) { /* it may have been programmed by one that did not say so */
+		const char *why;
 		accelerators_release(f, g->id);
-		tell(f, g, "job_closed");
+		tell(f, g, "job_closed", &why);
 	}
 	group_free(f, g);
 }

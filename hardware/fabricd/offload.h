@@ -43,6 +43,7 @@ struct group {
 	ps_t t;		    /* when the last member called */
 	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
 	json_t *granted;    /* the controller's answer */
+	bool unanswered;    /* there was none */
 	char reason[192];   /* why it was refused, or has failed */
 	struct member member[];
 };

@@ -33,8 +33,6 @@
 #define PORT_PENDING_MAX 32
 #define FENCE_TYPE 0x88b5 /* IEEE local experimental */
 #define FENCE_BYTES 60
-#define FENCE_AGAIN_NS 1000000000LL
-#define FENCE_GIVE_UP 5
 
 /* What the kernel charges OVS's socket for one frame: whole pages and overhead */
 static uint32_t truesize(uint32_t len)
@@ -110,6 +108,7 @@ static void settle(struct fabric *f, struct pending *p)
 		p->next->prev = p->prev;
 	else
 		o->tail = p->prev;
+	o->settled_ns = o->last_ns;
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
 	if (p->copies)
@@ -159,6 +158,8 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 	p->copies = 0;
 	in->tap_pending++;
 	in->tap_pending_bytes += truesize(fr->len);
+	if (!o->head)
+		o->settled_ns = wall_ns();
 	insert_by_deadline(o, p);
 	if (!o->hops++)
 		o->first_ns = wall_ns();
@@ -241,6 +242,7 @@ static void fence_write(struct fabric *f)
 	p = put_le32(p, o->nonce);
 	put_le64(p, ++o->fence_token);
 	o->fences++;
+	patience_begin(&o->patience);
 	if (write(o->fence_tap, data, sizeof data) < 0)
 		fprintf(stderr, "fabricd: fence: %s\n", strerror(errno));
 }
@@ -254,7 +256,6 @@ void ovs_fence_start(struct fabric *f)
 		return;
 	o->fence_round = 1;
 	o->fence_upto = o->last_number;
-	o->fence_sent_ns = wall_ns();
 	fence_write(f);
 }
 
@@ -294,7 +295,7 @@ void ovs_fence_readable(struct fabric *f)
 void ovs_tick(struct fabric *f)
 {
 	struct ovs *o = &f->ovs;
-	int64_t now = wall_ns();
+	char why[128];
 
 	if (!o->head)
 		return;
@@ -304,10 +305,11 @@ void ovs_tick(struct fabric *f)
 	}
 	if (!o->fence_round) {
 		ovs_fence_start(f);
-	} else if (now - o->fence_sent_ns > FENCE_GIVE_UP * FENCE_AGAIN_NS) {
-		fprintf(stderr, "fabricd: Open vSwitch has returned no fence for %d s: is ovs-vswitchd running?\n",
-			FENCE_GIVE_UP);
-		control_event(f, "ovs_lost", json_object());
-		f->stop = true;
+	} else if (patience_look(&o->patience, f->patience_ns, false, why, sizeof why)) {
+		char text[192];
+		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
+		fprintf(stderr, "fabricd: %s\n", text);
+		control_event(f, "ovs_lost", json_pack("{s:s}", "reason", text));
+		f->failed = f->stop = true;
 	}
 }

@@ -88,7 +88,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 		return;
 	}
 	w->fd = fd;
-	w->heard_ns = wall_ns();
+	patience_of(&w->patience, fd);
 	if (!watch_add(f, fd, WATCH_WORKER, w)) {
 		close(fd);
 		w->fd = -1;
@@ -306,7 +306,7 @@ void worker_wake(struct fabric *f, struct worker *w)
 	}
 	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
 	w->state = WORKER_RUNNING;
-	w->heard_ns = wall_ns();
+	patience_begin(&w->patience);
 	w->hung = false;
 	clock_workers_changed(f);
 	send_records(f, w);
@@ -321,18 +321,46 @@ bool worker_must_wait(const struct fabric *f, const struct worker *w)
 	return w->state == WORKER_WAITING && (w->syncing || w->connecting) && f->clock.workers_now <= w->wake_at;
 }
 
-/* worker_check_hung() - Say which running workers have been silent for too long */
-void worker_check_hung(struct fabric *f)
+/* Is it the worker's turn to say something? */
+static bool its_turn(const struct worker *w)
 {
+	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT);
+}
+
+/* worker_look_after() - Say which workers hang whose turn it is to say something */
+void worker_look_after(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		char why[128];
+		if (!its_turn(w) || w->hung || !patience_look(&w->patience, f->patience_ns, false, why, sizeof why))
+			continue;
+		int64_t heard = w->patience.heard_ns;
+		worker_readable(f, w);
+		if (!its_turn(w) || w->patience.heard_ns != heard)
+			continue; /* the word was there */
+		w->hung = true;
+		control_event(f, "worker_hung", json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
+	}
+}
+
+/* worker_waits_json() - Whose turn it is to say something for a second or more, and who has not come yet */
+json_t *worker_waits_json(const struct fabric *f)
+{
+	json_t *list = json_array();
 	int64_t now = wall_ns();
 
 	for (uint32_t i = 0; i < f->nic_count; i++) {
-		struct worker *w = &f->workers[i];
-		if (w->state != WORKER_RUNNING || w->hung || now - w->heard_ns < f->worker_timeout_ns)
-			continue;
-		w->hung = true;
-		control_event(f, "worker_hung", json_pack("{s:i}", "rank", (int)w->rank));
+		const struct worker *w = &f->workers[i];
+		int64_t silent = now - w->patience.heard_ns;
+		if (w->fd < 0 && w->state == WORKER_ABSENT && w->expected)
+			json_array_append_new(list, json_pack("{s:s, s:i}", "who", "absent", "rank", (int)w->rank));
+		else if (its_turn(w) && silent >= 1000000000)
+			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:s%}", "who", "worker", "rank",
+							      (int)w->rank, "pid", w->patience.pid, "silent_s",
+							      (double)silent / 1e9, "state", &w->patience.state, (size_t)1));
 	}
+	return list;
 }
 
 /* worker_waits_for() - In words, what a waiting worker lacks */

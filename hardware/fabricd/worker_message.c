@@ -393,7 +393,7 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 	struct view packet = view_of(data, len);
 	const char *wrong = NULL;
 
-	w->heard_ns = wall_ns();
+	patience_begin(&w->patience);
 	w->hung = false;
 	if (w->state == WORKER_WAITING)
 		wrong = "a packet while it waits";

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 NAME = "agent"
 """What it subscribes as at fabricd."""
-GONE_S = 5.0
-"""For a killed process to be gone, and its connections with it."""
+GONE_S = 60.0
+"""For a killed process to be gone, and its connections with it: it needs a CPU for that."""
 
 
 class Agent:

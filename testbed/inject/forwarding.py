@@ -186,7 +186,7 @@ class ControllerDead(Fault):
 class ControllerHung(Fault):
     name: ClassVar[str] = "controller_hung"
     summary: ClassVar[str] = "the controller stands still; its connections stay open"
-    shows: ClassVar[str] = "as dead, and `controller_timeouts` (the virtual clock waits for it for two seconds)"
+    shows: ClassVar[str] = "as dead, and `controller_timeouts`: events that it did not answer (nobody waits for it)"
     on: ClassVar[tuple[str, ...]] = ("controller",)
 
     @property

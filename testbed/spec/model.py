@@ -465,6 +465,13 @@ class Experiment(Model):
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
+    patience: Time = default(
+        "60s",
+        "how long a worker, the controller, Open vSwitch or fabricd may compute or sleep without a word while it is "
+        "waited for (wall time; while it is ready to run and gets no CPU does not count)",
+        ge=1e9,
+        le=1e15,
+    )
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _directory: Path = PrivateAttr(default=Path())
