@@ -6,9 +6,11 @@ import json
 
 import click
 
+from testbed.commands._complete import FABRIC
+
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]")
+@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
 @click.option("--force", is_flag=True, help="Also if the fabric is in use (only with ID).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, force: bool, as_json: bool) -> None:
