@@ -12,6 +12,7 @@ FRAMES = ["ports", "priorities", "nics", "qps", "switches", "drops", "faults", "
 
 if TYPE_CHECKING:
     from results import Run
+    from results.sweeps import Sweep
     from topologies import Fabric
 
 
@@ -38,20 +39,34 @@ def _load(run: str) -> Run:
         raise InputError(error.what, error.where, error.hint) from None
 
 
+def _sweep(run: str) -> Sweep | None:
+    from results import StoreError
+    from results.sweeps import sweep
+    from testbed.errors import InputError
+
+    try:
+        return sweep(run)
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+
+
 @command.command("run")
 @click.argument("run")
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print what `testbed run --json` printed.")
 def show_run(run: str, host: bool, as_json: bool) -> None:
-    """Show the figures of RUN: a run folder, or its name in results/runs.
+    """Show the figures of RUN: a run folder, or its name in results/runs. Of a sweep: a line for each point.
 
     \b
     Examples:
       testbed show run results/runs/20260101-120000-quickstart
       testbed show run 20260101-120000-quickstart --json
     """
-    from testbed.table import of_run, show
+    from testbed.table import of_run, of_sweep, show
 
+    if swept := _sweep(run):
+        click.echo(json.dumps(swept.to_dict())) if as_json else show(of_sweep(swept), wide=True)
+        return
     loaded = _load(run)
     if not as_json:
         show(of_run(loaded, host=host))
@@ -70,7 +85,7 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
 def show_counters(run: str | None, frame: str, watch: bool, as_json: bool) -> None:
     """Show one of the counter tables of a stored RUN (ports by default), or the ports' counters of a live fabric.
 
-    Columns that are 0 everywhere are left out.
+    Columns that are 0 everywhere are left out. Of a sweep: the rows of all its points, with the values swept over.
 
     \b
     Examples:
@@ -83,7 +98,8 @@ def show_counters(run: str | None, frame: str, watch: bool, as_json: bool) -> No
     if run is None or _is_fabric(run):
         _live("counters", run, watch, as_json)
         return
-    rows = _load(run).rows(frame)
+    swept = _sweep(run)
+    rows = swept.rows(frame) if swept else _load(run).rows(frame)
     if as_json:
         click.echo(json.dumps(rows))
     else:
