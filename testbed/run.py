@@ -31,6 +31,7 @@ from testbed import plan as planning
 from testbed import yaml
 from testbed.errors import RUN_FAILED, InputError, Problem, UserError
 from testbed.evidence import diagnose, wrong_results
+from testbed.hardware import hardware_of, line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
@@ -240,7 +241,7 @@ class _Attempt:
         for k, injection in enumerate(self.experiment.inject):
             place = injection.place(
                 lab.fabric,
-                self.experiment.fabric.cable.rate,
+                line_rate_bps(self.experiment, lab.fabric, range(lab.fabric.ranks)),
                 self.experiment.seed + k,
                 self.experiment.transport.cc.name,
             )
@@ -319,8 +320,9 @@ class _Attempt:
         if self.experiment.clock.mode == "virtual":
             verdict = virtual_clock(seen)
         else:
-            fabric = self.experiment.fabric
-            hop = smallest_hop_ns([(fabric.cable.rate, fabric.cable.delay)], fabric.nic.mtu)
+            fabric, hardware = self.experiment.build_fabric(), hardware_of(self.experiment)
+            hops = (hardware.cable(fabric, cable) for cable in fabric.cables if cable.name not in fabric.inside)
+            hop = smallest_hop_ns(hops, self.experiment.fabric.nic.mtu)
             verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
         if any(e["event"] == "controller_died" for e in self._events):
             verdict.reasons.append(CONTROLLER_DIED)
