@@ -7,7 +7,7 @@ Another kind of topology takes with it what only the old one had: its scale-up d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,9 +31,12 @@ def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
     return _changed(experiment, values, f"--set {' --set '.join(settings)}")
 
 
-def changed(experiment: Experiment, values: Mapping[str, Any], shown: str) -> Experiment:
-    """The experiment with other values of some keys; `shown` is the place that errors name. Raises InputError."""
-    return _changed(experiment, [(key, value, shown) for key, value in values.items()], shown)
+def changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
+    """The experiment with other values of some keys: (key, value, place of the key for an error that it is none).
+
+    Any other error's place begins with `shown`. Raises InputError.
+    """
+    return _changed(experiment, values, shown)
 
 
 def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
@@ -44,17 +47,22 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     for key, value, where in values:
         _set(resolved, key, value, where)
         _write(written, resolved, key.split("."))
-    new = next(iter(resolved["fabric"]["topology"] or ()), kind) if isinstance(resolved["fabric"], dict) else kind
-    if new != kind:
-        _drop_what_only_it_had(written, new, {key for key, _, _ in values})
+    fabric = resolved["fabric"]
+    topology = fabric["topology"] if isinstance(fabric, dict) and "topology" in fabric else None
+    other = next(iter(topology), kind) if isinstance(topology, dict) else kind
+    if other != kind:
+        _drop_what_only_it_had(written, other, {key for key, _, _ in values})
     try:
-        return loads(json.dumps(written), shown, experiment.directory)
+        new = loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of a text that nobody wrote
         first, *also = [
-            replace(p, where=p.where.replace(f"{shown}:1", shown), hint=_hint(p, kind if new != kind else None))
+            replace(p, where=p.where.replace(f"{shown}:1", shown), hint=_hint(p, kind if other != kind else None))
             for p in (Problem(error.what, error.where, error.hint), *error.also)
         ]
         raise InputError(first.what, first.where, first.hint, also) from None
+    of_ours = any(key.partition(".")[0] == "sweep" for key, _, _ in values)
+    new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is looked at later
+    return new
 
 
 def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str]) -> None:
