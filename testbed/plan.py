@@ -177,7 +177,7 @@ def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -
     elements = accelerator.elements if accelerator else 256
     elements = min(elements, experiment.fabric.nic.mtu // 4)
     slots = step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots)
-    groups = step.groups or [step.ranks or range(fabric.ranks)]
+    groups = step.groups or [step.ranks or list(range(fabric.ranks))]
     most = max(len(ranks) for ranks in groups)
     return {
         "slots": slots,

@@ -46,8 +46,8 @@ class Context:
     """A rank's session.  `largest_bytes` bounds the sizes of all its collectives.
 
     Memory is registered under a name and kept, because the fabric has no call to give it back.  `options` are the
-    plan's keys of the step at hand.  `completed` says who takes the completions of a queue pair: a rank has one completion
-    queue, and a peer that is ahead may begin what comes next while this rank is still at what came before.
+    plan's keys of the step at hand.  `completed` says who takes the completions of a queue pair: a rank has one
+    completion queue, and a peer that is ahead may begin what comes next while this rank is still at what came before.
     """
 
     device: Device
