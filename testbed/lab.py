@@ -117,7 +117,7 @@ class Lab:
         bridges = work.make_bridges(Process.of(fabricd.process.pid))
         if not work.kernel:
             work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory)
+        image = root_of(experiment.workers.image, directory, 0)
         controller.wait_listening()
         ovs.finish(bridges)
         ovs.return_to_sender(work.names.fence_bridge)

@@ -18,8 +18,7 @@ import json
 import os
 import re
 import secrets
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import IO, Any
 from testbed import ovs, processes, teardown
 from testbed.errors import MachineError, UserError
 from testbed.processes import Process
+from testbed.trees import remove_tree
 
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
@@ -159,7 +159,7 @@ def _create(fabric_id: str, owner: Process) -> tuple[Record, Journal]:
     try:
         os.rename(new, final)
     except OSError:  # somebody has taken the id meanwhile
-        shutil.rmtree(new)
+        remove_tree(new)
         raise FileExistsError(final) from None
     journal.path = final / "journal"
     return Record.read(final), journal
@@ -249,7 +249,12 @@ def undo(record: Record) -> Removed:
             errors.append(f"links are still there: {', '.join(left[:4])}")
         if errors:
             raise MachineError(f"fabric {record.id} is not all gone: {'; '.join(errors)}", hint="testbed clean again")
-        shutil.rmtree(record.dir, ignore_errors=True)
+        try:
+            remove_tree(record.dir)
+        except FileNotFoundError:  # somebody else was faster
+            pass
+        except OSError as error:
+            raise MachineError(f"fabric {record.id} is not all gone: {error.strerror}", str(error.filename)) from None
     with suppress(OSError):
         RUN_DIR.rmdir()  # only if this was the last one
     return removed
@@ -309,8 +314,19 @@ def _locked(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
+class CleanFailed(MachineError):
+    """Not everything could be removed; `removed` is what was."""
+
+    def __init__(self, failures: Sequence[str], removed: list[Removed]) -> None:
+        super().__init__("; ".join(failures), hint="mend that, then testbed clean again")
+        self.removed = removed
+
+
 def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
-    """Removes dead fabrics, or only this one; `force` also removes it if it is alive. Raises UserError."""
+    """Removes dead fabrics, or only this one; `force` also removes it if it is alive.
+
+    One that cannot be removed does not keep the others. Raises UserError.
+    """
     if fabric_id is not None:
         record = find(fabric_id)
         if record.state != "dead" and not force:
@@ -319,9 +335,30 @@ def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
                 hint=f"testbed down {record.id}, or testbed clean {record.id} --force",
             )
         return [undo(record)]
-    removed = [undo(record) for record in fabrics() if record.state == "dead"]
-    _remove_unfinished()
-    return removed + _remove_stray_bridges()
+    removed: list[Removed] = []
+    failures: list[str] = []
+    for record in fabrics():
+        if record.state == "dead":
+            with _noted(failures, f"fabric {record.id}"):
+                removed.append(undo(record))
+    with _noted(failures, str(RUN_DIR)):
+        _remove_unfinished()
+    with _noted(failures, "stray bridges"):
+        removed += _remove_stray_bridges()
+    if failures:
+        raise CleanFailed(failures, removed)
+    return removed
+
+
+@contextmanager
+def _noted(failures: list[str], what: str) -> Iterator[None]:
+    """Whatever goes wrong with one thing is written down, and must not keep us from the next."""
+    try:
+        yield
+    except UserError as error:
+        failures.append(f"{error.what} ({error.where})" if error.where else error.what)
+    except Exception as error:
+        failures.append(f"{what}: {type(error).__name__}: {error}")
 
 
 def _remove_unfinished() -> None:
@@ -330,7 +367,8 @@ def _remove_unfinished() -> None:
         for name in os.listdir(RUN_DIR):
             new = _NEW.fullmatch(name)
             if new and not Process(int(new[2]), int(new[3])).alive():
-                shutil.rmtree(RUN_DIR / name, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(RUN_DIR / name)
         with suppress(OSError):
             RUN_DIR.rmdir()
 
