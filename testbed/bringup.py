@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from hardware.client import Fabricd, FabricdError
 from testbed import ovs
-from testbed.errors import MachineError
+from testbed.errors import MachineError, UserError
 from testbed.names import Names
 from testbed.ownership import HOST, Journal, Record, link_group, owner_tag
 from testbed.processes import MARK, Process, wait_for
@@ -99,13 +99,15 @@ class Bringup:
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 
-    def start_controller(self, routing: str, *, dateline: bool, port: int | None = None) -> Controller:
-        """Starts the controller; it waits for fabricd and for the switches by itself."""
+    def start_controller(self, control: Mapping[str, Any], port: int | None = None) -> Controller:
+        """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
         port = port or _free_port()
         log, out = self.dir / "controller.log", self.dir / "controller.out"
-        argv = [sys.executable, "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
-        argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base), "--routing", routing]
-        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log), *(["--dateline"] if dateline else [])]
+        argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
+        argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base)]
+        argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
+        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log)]
+        argv += [word for app in control["apps"] for word in ("--app", app)]
         with out.open("wb") as stdout, log.open("ab") as stderr:
             process = self.spawn(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         self.journal.made({"controller": Process.of(process.pid)})
@@ -230,7 +232,9 @@ class Controller:
         wait_for(lambda: condition() or "error" in self._said() or self.process.poll() is not None, timeout)
         if condition():
             return
-        said = self._said().get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
+        if "where" in (about := self._said()):
+            raise UserError(f"a controller application failed: {about['error']}", about["where"])
+        said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
         ended = self.process.poll() is not None
         raise MachineError(f"the controller {'ended' if ended else complaint}: {said}", where=str(self.log))
 
@@ -239,6 +243,16 @@ class Controller:
             said = json.loads(self.out.read_text().partition("\n")[0])
             return said if isinstance(said, dict) else {}
         return {}
+
+
+def _interpreter(library: str) -> str:
+    """The Python that has the OpenFlow library. Raises MachineError."""
+    if library == "os-ken":
+        return sys.executable
+    python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
+    if not python.exists():
+        raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
+    return str(python)
 
 
 def _free_port() -> int:
