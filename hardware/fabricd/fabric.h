@@ -39,6 +39,8 @@ struct frame {
 	uint32_t len;	   /* without FCS and trailer */
 	uint8_t class;
 	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
+	struct qp *from;   /* queue pair that sends it, or NULL: it counts the frame when it goes onto the wire */
+	uint32_t payload;  /* likewise: bytes of payload in it */
 	struct nic *to;	   /* scale-up domain: destination */
 	struct passage *way; /* through the switch that it is in, or on its way to */
 	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
@@ -170,7 +172,7 @@ struct lane {
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
 	uint64_t storms; /* times that the watchdog stepped in */
-	uint64_t marked, drops;
+	uint64_t marked, drops, drop_bytes;
 };
 
 struct port {
@@ -703,6 +705,7 @@ void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
 
 /* sent.c */
+void nic_on_wire(struct frame *fr);
 void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
 uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
 

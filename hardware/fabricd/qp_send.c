@@ -258,8 +258,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->to = q->peer;
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;
-	q->tx_packets++;
-	q->tx_bytes += pkt.payload_bytes;
+	fr->from = q;
+	fr->payload = pkt.payload_bytes;
 	if (q->tx == &n->tx[0] && !q->generated)
 		nic_sent(f, n, fr->len);
 	if (number < q->sent_max) {
