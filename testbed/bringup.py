@@ -29,6 +29,7 @@ from testbed.processes import MARK, Process, wait_for
 from topologies import Fabric, Nic
 
 TAP_MTU = 9216
+CONTROLLER_OUT = "controller.out"
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _HOLDER = Path(__file__).with_name("holder.py")
@@ -102,7 +103,7 @@ class Bringup:
     def start_controller(self, control: Mapping[str, Any], port: int | None = None) -> Controller:
         """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
         port = port or _free_port()
-        log, out = self.dir / "controller.log", self.dir / "controller.out"
+        log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
         argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
         argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base)]
         argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
@@ -239,10 +240,17 @@ class Controller:
         raise MachineError(f"the controller {'ended' if ended else complaint}: {said}", where=str(self.log))
 
     def _said(self) -> dict[str, Any]:
-        with suppress(ValueError):
-            said = json.loads(self.out.read_text().partition("\n")[0])
-            return said if isinstance(said, dict) else {}
-        return {}
+        return next(iter(controller_lines(self.out)), {})
+
+
+def controller_lines(out: Path) -> list[dict[str, Any]]:
+    """What a controller has said on its standard output, `out`."""
+    said = []
+    with suppress(OSError):
+        for line in out.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                said.append(json.loads(line))
+    return [line for line in said if isinstance(line, dict)]
 
 
 def _interpreter(library: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from testbed import ovs, ownership
-from testbed.bringup import Bringup, import_in_background
+from testbed.bringup import CONTROLLER_OUT, Bringup, controller_lines, import_in_background
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
@@ -218,6 +218,10 @@ class Lab:
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
+
+    def controller_said(self) -> list[dict[str, Any]]:
+        """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
+        return controller_lines(self.dir / CONTROLLER_OUT)
 
     def describe(self) -> dict[str, Any]:
         """What it is, for people and programs."""
