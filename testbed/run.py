@@ -180,6 +180,7 @@ class _Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
+    _controller_said: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
@@ -327,6 +328,7 @@ class _Attempt:
         for log in lab.dir.glob("*.log"):
             with suppress(OSError):
                 shutil.copy(log, self.folder.logs)
+        self._controller_said = lab.controller_said()
 
     def _judge(self, steal: float | None) -> Fidelity:
         seen = self.counters.get("fidelity", {})
@@ -339,6 +341,11 @@ class _Attempt:
             verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
         if any(e["event"] == "controller_died" for e in self._events):
             verdict.reasons.append(CONTROLLER_DIED)
+        for said in self._controller_said:
+            if "error" in said:
+                verdict.worsen("doubtful", f"a controller application failed: {said.get('where', '')}: {said['error']}")
+            if "note" in said:
+                verdict.worsen("doubtful", said["note"], "let it answer events: docs/controller-apps.md")
         return verdict
 
     # -- after it is down
