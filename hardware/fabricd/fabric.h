@@ -731,7 +731,8 @@ void nic_params_changed(struct fabric *f, struct nic *n);
 uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t);
 void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t);
 void telemetry_stamp(struct fabric *f, const struct port *p, unsigned class, struct frame *fr);
-#define TELEMETRY_MAX_BYTES (16 + 16 * HOPS_MAX)
+#define TELEMETRY_BYTES(hops) (16 + 16 * (hops))
+#define TELEMETRY_MAX_BYTES TELEMETRY_BYTES(HOPS_MAX)
 
 /* reorder.c */
 bool reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr);
