@@ -135,7 +135,7 @@ def _step(
     if isinstance(step, FlowsStep):
         return _flows(step)
     if isinstance(step, LoadStep):
-        return _drawn(step.load, fabric, experiment.fabric.cable.rate, seed)
+        return _drawn(step.load, experiment, fabric, seed)
     return _collective(step, experiment, fabric, chooser)
 
 
@@ -170,16 +170,22 @@ def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict
 
 def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
     """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
-    from testbed.hardware import slots_for
+    from testbed.hardware import aggregation_timeout_ns, slots_for
 
     accelerator = experiment.fabric.switch.accelerator
     entry = find(step.collective, step.algorithm)
     elements = accelerator.elements if accelerator else 256
     elements = min(elements, experiment.fabric.nic.mtu // 4)
+    slots = step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots)
+    groups = step.groups or [step.ranks or list(range(fabric.ranks))]
+    most = max(len(ranks) for ranks in groups)
     return {
-        "slots": step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots),
+        "slots": slots,
         "elements": elements,
-        "timeout_ns": step.timeout,
+        "timeout_ns": step.timeout
+        or aggregation_timeout_ns(
+            experiment, fabric, elements, slots, most, groups=len(groups), server=entry.shared_slots
+        ),
         "retry": experiment.fabric.nic.retry,
     }
 
@@ -189,8 +195,10 @@ def _flows(step: FlowsStep) -> dict[str, Any]:
     return {"kind": "flows", "flows": flows}
 
 
-def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
-    """A load's flows, drawn from the seed."""
+def _drawn(load: Load, experiment: Experiment, fabric: Fabric, seed: int) -> dict[str, Any]:
+    """A load's flows, drawn from the seed.  Where the senders' NICs differ, `load` is of the slowest."""
+    from testbed.hardware import line_rate_bps
+
     ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
     sizes = traffic.sizes_named(load.distribution, load.size, load.most)
     if load.pattern == "burst":
@@ -201,7 +209,7 @@ def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, 
             ranks=ranks,
             pattern=load.pattern,
             load=load.load,
-            line_rate_bps=rate_bps,
+            line_rate_bps=line_rate_bps(experiment, fabric, [load.to] if load.pattern == "incast" else ranks),
             flows=load.flows,
             seed=seed,
             to=load.to,

@@ -74,9 +74,9 @@ def _short(value: Any) -> Any:
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, int | None) else str(value)
 
 
-def counters(frame: str, rows: Rows) -> RenderableType:
-    """A table of counters, without the columns in which nothing stands; as wide as it needs to be."""
-    columns = [c for c in dict.fromkeys(k for row in rows for k in row) if any(row.get(c) for row in rows)]
+def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:
+    """A table of counters, as wide as it needs to be; unless `whole`, without columns in which nothing stands."""
+    columns = [c for c in dict.fromkeys(k for row in rows for k in row) if whole or any(row.get(c) for row in rows)]
     if not columns:
         return Text(f"nothing in {frame}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

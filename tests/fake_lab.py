@@ -125,6 +125,9 @@ class FakeLab:
         self.workers[rank] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         return self.workers[rank]
 
+    def controller_said(self) -> list[dict[str, Any]]:
+        return []
+
     def down(self) -> None:
         self.downs += 1
         for worker in self.workers.values():

@@ -387,7 +387,8 @@ CONTROLLER_PROCESS = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from hardware.client import Fabricd
-Fabricd(sys.argv[1]).subscribe(settles=True, acts="controller")
+control = Fabricd(sys.argv[1])
+control.subscribe(settles=True, acts="controller")
 print("subscribed", flush=True)
 sys.stdin.readline()
 """

@@ -47,6 +47,8 @@ struct switch_params {
 struct port_params {
 	uint64_t headroom_bytes; /* of each lossless class */
 	bool pfc_rx, pfc_tx;	 /* obeys, sends */
+	bool own_ecn;		 /* marks by `ecn` and not by its switch's, unless a fault says otherwise */
+	struct ecn_params ecn[CLASSES];
 };
 
 struct cable_params {
@@ -61,7 +63,8 @@ enum cc_param {
 	CC_MIN_RATE, CC_AI, CC_HAI, CC_G, CC_ALPHA_TIMER, CC_RATE_TIMER, CC_BYTE_COUNTER, CC_FAST_RECOVERY,
 	CC_DECREASE_GAP, CC_CNP_GAP, CC_BASE_RTT, CC_ETA, CC_MAX_STAGE, CC_EWMA, CC_BETA, CC_T_LOW, CC_T_HIGH, CC_MIN_RTT,
 	CC_HAI_AFTER, CC_BASE_TARGET, CC_HOP_SCALE, CC_FLOW_RANGE, CC_FLOW_MIN_WINDOW, CC_FLOW_MAX_WINDOW, CC_MAX_DECREASE,
-	CC_AI_PACKETS, CC_TARGET_QUEUE, CC_WINDOW, CC_PARAMS
+	CC_AI_PACKETS, CC_TARGET_QUEUE, CC_WINDOW, CC_MIN_WINDOW, CC_PROPORTIONAL_PACKETS, CC_PERIOD_PACKETS, CC_FAST,
+	CC_QUICK_ADAPT, CC_PARAMS
 };
 
 struct cc_params {

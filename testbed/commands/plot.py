@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._complete import RUN
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -15,7 +17,7 @@ _PICTURES = (".svg", ".png")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN..")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: KIND.svg)."

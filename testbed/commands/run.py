@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._complete import FILE
+
 if TYPE_CHECKING:
     from testbed.spec import Experiment
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", shell_complete=FILE)
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed, instead of the experiment's.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")

@@ -41,10 +41,16 @@ def topology_schema() -> dict[str, Any]:
 
 
 def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
+    if kind.name == "custom":
+        from testbed.spec.custom import schema as custom_schema
+
+        return {**custom_schema(), "description": kind.summary}
     properties = {}
     for p in kind.parameters():
         schema: dict[str, Any] = {"type": "integer", "minimum": p.least, "maximum": p.most}
-        if p.type == "list of integers":
+        if p.type == "boolean":
+            schema = {"type": "boolean"}
+        elif p.type == "list of integers":
             schema = {"type": "array", "items": schema, "minItems": 1}
         if not p.required:
             schema["default"] = p.default
@@ -183,12 +189,12 @@ def smartnic(value: dict[str, Any]) -> dict[str, Any]:
     for other, key in part.items():
         if kind != other and value.get(key) is not None:
             raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         if value.get("profile") is not None and kind == "plain":
             raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
         return value
     name = value.get("profile") or KINDS[kind]
-    if name not in PROFILES:
+    if not isinstance(name, str) or name not in PROFILES:
         raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
     if PROFILES[name].kind != kind:
         raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
