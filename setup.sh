@@ -117,26 +117,6 @@ make_venv() {
 
 build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
 
-# --- Open vSwitch ----------------------------------------------------------
-
-ovs_answers() { as_root ovs-vsctl --timeout=10 --no-headings list-br >/dev/null 2>&1; }
-
-start_ovs() {
-    command -v ovs-vsctl >/dev/null 2>&1 || fail "Open vSwitch is not installed"
-    ! ovs_answers || return 0
-    say "starting Open vSwitch"
-    if [ -d /run/systemd/system ]; then
-        as_root systemctl start openvswitch-switch >&2 || true
-    else
-        # Complains about the kernel module where there is none; the userspace datapath does not need it.
-        log=$(mktemp)
-        as_root /usr/share/openvswitch/scripts/ovs-ctl start --system-id=random >"$log" 2>&1 || true
-        ovs_answers || cat "$log" >&2
-        rm -f "$log"
-    fi
-    ovs_answers || fail "Open vSwitch does not start; see /var/log/openvswitch"
-}
-
 # --- verbs -----------------------------------------------------------------
 
 set_up() {
@@ -155,14 +135,12 @@ verb=${1:-help}
 case "$verb" in
     run)
         set_up
-        start_ovs
         as_root .venv/bin/testbed run experiments/quickstart.yaml "$@"
         ;;
     test)
         packages="$packages clang" # for the fuzzers; Ubuntu 22.04 has their library in clang's own packages
         [ "$(os_id)" = ubuntu:22.04 ] || packages="$packages libclang-rt-dev"
         set_up
-        start_ovs
         linted=0
         lint || linted=1
         [ ! -x controllers/ryu-env.sh ] || controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"
@@ -173,7 +151,6 @@ case "$verb" in
         ;;
     bench)
         set_up
-        start_ovs
         as_root .venv/bin/python -m tests.bench "$@"
         ;;
     lint)

@@ -37,7 +37,11 @@ def main(argv: list[str] | None = None) -> None:
     try:
         fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
         settings = Settings(
-            fabric, Router(fabric, options.routing, dateline=options.dateline), options.dpid_base, options.fabricd
+            fabric,
+            Router(fabric, options.routing, dateline=options.dateline),
+            options.dpid_base,
+            options.fabricd,
+            options.ovs,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = error.what if isinstance(error, RoutingError) else f"not a fabric: {error!r}"
@@ -66,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dpid-base", type=lambda text: int(text, 0), required=True, metavar="INT", help="high bits of datapath ids"
     )
     parser.add_argument("--fabricd", metavar="SOCKET", help="fabricd's control socket")
+    parser.add_argument("--ovs", type=Path, required=True, metavar="SOCKET", help="ovs-vswitchd's control socket")
     parser.add_argument("--routing", choices=list(ROUTINGS), default="ecmp")
     parser.add_argument("--dateline", action="store_true", help="torus, ring: a second class for what wraps around")
     parser.add_argument("--log", metavar="FILE", help="log there instead of on standard error")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardware.devices import FENCE_TAP, Devices
 from topologies.fabric import Cable, Fabric, Nic, Switch
 from topologies.smartnic import ROLE
 
@@ -74,16 +75,6 @@ def _accelerator(switch: Switch, hardware: Hardware) -> dict[str, Any]:
     return {"accelerator": {"rate_bps": rate, **hardware.accelerator, "ip": int(switch.accelerator_ip)}}
 
 
-def tap_name(fabric_id: str, switch: Switch, port: int) -> str:
-    """The TAP device of a switch port (at most 15 characters: three digits each for switch and port)."""
-    return f"rb{fabric_id}-{switch.index}-{port}"
-
-
-def fence_name(fabric_id: str) -> str:
-    """The TAP device that fences go through."""
-    return f"rb{fabric_id}-fence"
-
-
 def netdev_name(fabric_id: str, nic: Nic) -> str:
     """A NIC's kernel interface, before it is moved into its host's namespace."""
     return f"rb{fabric_id}-n{nic.rank}"
@@ -102,7 +93,7 @@ def fabricd_config(
 
     `clock` is {"mode": "virtual"} or {"mode": "real", "dilation": N}; with the real clock every NIC gets a netdev.
     """
-    real = clock["mode"] == "real"
+    real, devices = clock["mode"] == "real", Devices(fabric)
     nic_common = {
         "mtu": hardware.mtu,
         "pcie_rate_bps": hardware.pcie_rate_bps,
@@ -129,13 +120,13 @@ def fabricd_config(
         "clock": dict(clock),
         "worker_timeout_ms": worker_timeout_ms,
         "control": {"reaction_ns": hardware.reaction_ns},
-        "fence_tap": fence_name(fabric_id),
+        "fence_tap": FENCE_TAP,
         "switches": [
             {
                 "name": s.name,
                 "latency_ns": hardware.latency_ns(s),
                 "buffer_bytes": hardware.switch_buffer_bytes,
-                "taps": [tap_name(fabric_id, s, port) for port in range(1, s.bridge_ports + 1)],
+                "taps": [devices.tap(s, port) for port in range(1, s.bridge_ports + 1)],
                 **hardware.switch,
                 **_accelerator(s, hardware),
             }

@@ -67,6 +67,7 @@ def virtual_clock(counters: Mapping[str, Any]) -> Fidelity:
             f"the controller left {timeouts} event(s) unanswered, so when its rules took effect depends on the machine",
             "see logs/controller.log",
         )
+    _rules(verdict, counters)
     _losses(verdict, counters)
     return verdict
 
@@ -108,6 +109,16 @@ def real_clock(
             "run where the machine's cores are its own, or raise the dilation",
         )
     return verdict
+
+
+def _rules(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
+    if times := counters.get("rules_unconfirmed", 0):
+        verdict.worsen(
+            "doubtful",
+            f"Open vSwitch did not confirm {times} time(s) that it had forgotten old rules: frames may have met them "
+            "for a while that depends on the machine",
+            "see logs/controller.log and logs/ovs-vswitchd.log",
+        )
 
 
 def _losses(verdict: Fidelity, counters: Mapping[str, Any]) -> None:

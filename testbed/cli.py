@@ -24,7 +24,7 @@ from testbed.errors import BAD_INPUT, RUN_FAILED, Problem, UserError
 INTERRUPTED = 130
 _ORDER = (
     *("doctor", "run", "bench", "show", "plot"),
-    *("up", "shell", "exec", "inject", "heal", "ethtool", "list", "down", "clean"),
+    *("up", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down", "clean"),
 )
 
 

@@ -248,6 +248,7 @@ struct ovs {
 	uint64_t fence_upto, fence_token;
 	int64_t fence_sent_ns;
 	uint64_t fences, flagged, hops, write_errors;
+	uint64_t unconfirmed; /* times that the controller was not sure that its rules are in force */
 	int64_t first_ns, last_ns; /* wall time of the first hand-over, and of the last look at what came out */
 	json_t *flagged_examples;
 };
