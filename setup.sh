@@ -14,6 +14,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
 
   run     set up, then run experiments/quickstart.yaml (arguments go to `testbed run`)
   test    set up, lint, build with and without sanitizers, run the tests (arguments go to pytest)
+  explore set up, run the property tests on cases drawn afresh until one fails: explore [MINUTES], default 10
+  fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
   build   set up only: system packages, .venv, fabricd
@@ -130,6 +132,21 @@ lint() {
     .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 }
 
+fuzzers() { # what compiles them; Ubuntu 22.04 has their library in clang's own packages
+    packages="$packages clang"
+    [ "$(os_id)" = ubuntu:22.04 ] || packages="$packages libclang-rt-dev"
+}
+
+explore() {
+    end=$(($(date +%s) + ${1:-10} * 60))
+    property_tests=$(grep -l '^from hypothesis' tests/test_*.py)
+    while [ "$(date +%s)" -lt "$end" ]; do
+        # shellcheck disable=SC2086
+        as_root env RAILBED_EXPLORE=1 .venv/bin/python -m pytest -q -x $property_tests ||
+            fail "found something (above): mend it, and keep the case as an @example of its test"
+    done
+}
+
 verb=${1:-help}
 [ $# -eq 0 ] || shift
 case "$verb" in
@@ -138,8 +155,7 @@ case "$verb" in
         as_root .venv/bin/testbed run experiments/quickstart.yaml "$@"
         ;;
     test)
-        packages="$packages clang" # for the fuzzers; Ubuntu 22.04 has their library in clang's own packages
-        [ "$(os_id)" = ubuntu:22.04 ] || packages="$packages libclang-rt-dev"
+        fuzzers
         set_up
         linted=0
         lint || linted=1
@@ -148,6 +164,17 @@ case "$verb" in
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
         as_root .venv/bin/python -m pytest "$@" || exit
         exit "$linted"
+        ;;
+    explore)
+        set_up
+        start_ovs
+        build_fabricd --sanitize
+        explore "$@"
+        ;;
+    fuzz)
+        fuzzers
+        set_up
+        .venv/bin/python -m hardware.fuzz --seconds "${1:-600}"
         ;;
     bench)
         set_up

@@ -110,9 +110,9 @@ def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placem
     last = _address(fabric, home) if home in adding else server
     group = GROUPS + int(job["job"])
     hops: list[Any] = []
-    placement = Placement(
-        answer={"slots": job["args"][SLOTS], "group_ip": group, "root": home, "tree": adding, "hops": hops}
-    )
+    answer = {"slots": job["args"][SLOTS], "group_ip": group, "root": home, "tree": adding, "hops": hops}
+    answer["shared_slots"] = min((int(sharing[s]["shared_slots"]) for s in adding), default=1)
+    placement = Placement(answer=answer)
     for switch in adding:
         program = {"op": "accelerator_program", "switch": switch, "job": job["job"], "shared": True, "group_ip": group}
         program |= {"ranks": below[switch], "next_ip": server if switch == home else last}

@@ -7,7 +7,7 @@ fabricd/cc_<name>.c, and docs/congestion-control.md is written from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Default = float | Callable[["Setting"], float]
 SUFFIX = {"rate": "_bps", "time": "_ns", "size": "_bytes", "number": ""}
@@ -74,16 +74,22 @@ def _scaled(mbps_at_25g: float) -> Callable[[Setting], float]:
     return lambda s: mbps_at_25g * 1e6 * s.line_rate_bps / 25e9
 
 
+def _uec(s: Setting) -> float:
+    """UEC's scaling factor a: the bandwidth-delay product, against that of 100 Gb/s and 12 us."""
+    return s.bdp_bytes / 150_000
+
+
 _MIN_RATE = Parameter("min_rate", "rate", 100e6, "the rate never goes below", least=1e6)
 _BASE_RTT = Parameter("base_rtt", "time", lambda s: s.base_rtt_ns, "round-trip time of the idle fabric (longest path)")
-_WINDOW = Parameter("window", "size", lambda s: 2 * s.bdp_bytes + 32 * s.mtu, "bytes under way at most")
+_WINDOW = Parameter("window", "size", lambda s: 2 * s.bdp_bytes + 32 * s.mtu, "bytes under way at most", least=1)
+_FIXED_WINDOW = Parameter("window", "size", 0, "bytes under way at most (0: no limit)")
 _BETA = Parameter("beta", "number", 0.8, "strength of the decrease", most=1.0)
 _MAX_DECREASE = Parameter("max_decrease", "number", 0.5, "largest decrease in one round trip", most=1.0)
 
 CONTROLS: dict[str, Control] = {
     c.name: c
     for c in (
-        Control("none", "line rate; held back by PFC and loss alone", ""),
+        Control("none", "line rate; held back by PFC and loss, and a window if it is given one", "", (_FIXED_WINDOW,)),
         Control(
             "dcqcn",
             "rate control by congestion notifications (CNPs)",
@@ -99,6 +105,7 @@ CONTROLS: dict[str, Control] = {
                 Parameter("fast_recovery", "number", 5, "increases that halve the gap to the target first", most=100),
                 Parameter("decrease_gap", "time", 0, "between two decreases at least"),
                 Parameter("cnp_gap", "time", 50e3, "between two notifications of one flow at least"),
+                _FIXED_WINDOW,
             ),
             {
                 "scaled": {
@@ -120,10 +127,11 @@ CONTROLS: dict[str, Control] = {
         Control(
             "dctcp",
             "a window by the share of marked packets",
-            "Alizadeh et al., SIGCOMM 2010",
+            "RFC 8257; Alizadeh et al., SIGCOMM 2010",
             (
-                _MIN_RATE, _BASE_RTT, _WINDOW,
+                _BASE_RTT, _WINDOW,
                 Parameter("g", "number", 1 / 16, "weight of a round trip in alpha", most=1.0),
+                Parameter("ai_packets", "number", 1, "additive increase a round trip, in packets", most=1000),
             ),
         ),
         Control(
@@ -132,12 +140,13 @@ CONTROLS: dict[str, Control] = {
             "Mittal et al., SIGCOMM 2015",
             (
                 _MIN_RATE, _BETA,
-                Parameter("ai", "rate", _scaled(25), "additive increase"),
+                Parameter("ai", "rate", _scaled(25), "additive increase a round trip"),
                 Parameter("ewma", "number", 0.875, "weight of a new difference", most=1.0),
                 Parameter("t_low", "time", 50e3, "below this round-trip time the rate always grows"),
                 Parameter("t_high", "time", 500e3, "above this it always shrinks"),
                 Parameter("min_rtt", "time", 20e3, "what the gradient is measured against", least=1),
-                Parameter("hai_after", "number", 5, "increases in a row before they get five times as large", most=1e6),
+                Parameter("hai_after", "number", 5, "negative gradients in a row make it five times `ai`", most=1e6),
+                _MAX_DECREASE, _FIXED_WINDOW,
             ),
         ),
         Control(
@@ -145,7 +154,8 @@ CONTROLS: dict[str, Control] = {
             "a window by delay against a target",
             "Kumar et al., SIGCOMM 2020",
             (
-                _MIN_RATE, _BASE_RTT, _WINDOW, _BETA, _MAX_DECREASE,
+                _BASE_RTT, _WINDOW, _BETA, _MAX_DECREASE,
+                Parameter("min_window", "number", 0.01, "least window in packets: below 1 it is a rate", least=1e-4),
                 Parameter("base_target", "time", 20e3, "delay aimed at, without switches"),
                 Parameter("hop_scale", "time", 1e3, "and so much more for each switch on the way"),
                 Parameter("flow_range", "time", 40e3, "most that a small window adds to the target"),
@@ -159,21 +169,26 @@ CONTROLS: dict[str, Control] = {
             "a window by in-band telemetry of the switches",
             "Li et al., SIGCOMM 2019",
             (
-                _MIN_RATE, _BASE_RTT, _WINDOW,
+                replace(_MIN_RATE, default=lambda s: min(100e6, s.line_rate_bps / 1000)), _BASE_RTT, _WINDOW,
                 Parameter("eta", "number", 0.95, "utilization aimed at", least=0.1, most=1.0),
                 Parameter("max_stage", "number", 5, "additive steps between two multiplicative ones", most=100),
-                Parameter("ai", "rate", _scaled(50), "additive increase"),
+                Parameter("ai", "rate", _scaled(50), "additive increase: so much x base_rtt goes into the window"),
             ),
         ),
         Control(
             "nscc",
             "a window by queueing delay and ECN (Ultra Ethernet)",
-            "UEC 1.0, 3.6.13",
+            "UEC 1.0, 3.6.13, as in htsim's uec.cpp",
             (
-                _MIN_RATE, _BASE_RTT, _WINDOW, _BETA, _MAX_DECREASE,
-                Parameter("target_queue", "time", lambda s: 0.75 * s.base_rtt_ns, "queueing delay aimed at", least=1),
-                Parameter("g", "number", 0.25, "proportional increase for each acknowledged byte", most=10.0),
-                Parameter("ai_packets", "number", 0.25, "fair increase a round trip, in packets", most=1000),
+                _BASE_RTT, replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
+                Parameter("target_queue", "time", lambda s: s.base_rtt_ns, "queueing delay aimed at", least=1),
+                Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
+                Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.base_rtt_ns / 12e3,
+                          "increase a round trip without delay", most=1e6),
+                Parameter("ai_packets", "number", lambda s: 5 * _uec(s), "fair increase a round trip", most=1e6),
+                Parameter("period_packets", "number", lambda s: 0.15 * _uec(s), "and so much each base_rtt", most=1e6),
+                Parameter("fast", "number", lambda s: 0.25 * _uec(s), "a byte, after a window without delay", most=1e3),
+                Parameter("quick_adapt", "time", lambda s: 4 * s.base_rtt_ns, "delay that cuts the window at once"),
             ),
         ),
     )

@@ -40,7 +40,8 @@ def _table(control: Control) -> Iterator[str]:
     sets = list(control.sets) or ["default"]
     values = [control.values(EXAMPLE, {}, name if control.sets else None) for name in sets]
     yield f"### `{control.name}`: {control.summary}"
-    yield f"Source: {control.source}."
+    if control.source:
+        yield f"Source: {control.source}."
     yield ""
     yield "| parameter | what it is | " + " | ".join(f"`{s}`" if control.sets else s for s in sets) + " |"
     yield "|---|---|" + "---|" * len(sets)

@@ -125,6 +125,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_counters("frames", ecn_marked="frames marked CE", drops="frames dropped"),
         *_counters(
             "bytes",
+            drop_bytes="of those, with FCS",
             queue_max_bytes="longest output queue",
             ingress_max_bytes="most of the buffer that came in here ever held",
             headroom_max_bytes="most of its headroom that was ever used",

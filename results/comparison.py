@@ -6,7 +6,6 @@ as further columns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from results.load import load
 from results.plots import COLOURS, PlotError, new_figure, short
 from results.summary import labels
+from results.sweeps import sweep
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SWEEP = "sweep.json"
 FIGURES = ("time_ns", "busbw_Bps", "host_ns", "sent_bytes")
 _KEYS = ("collective", "algorithm", "dtype", "op", "ranks", "size_bytes")
 _LABELS = {
@@ -95,13 +94,13 @@ def collect(paths: Sequence[Path]) -> Data:
 
 def _points(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The runs in a folder, with the values that were swept over; points that failed are left out."""
-    if not (path / SWEEP).exists():
+    swept = sweep(path)
+    if swept is None:
         yield path, {}
         return
-    told = json.loads((path / SWEEP).read_text())
-    for point in told["points"]:
+    for point in swept.points:
         if "error" not in point:
-            yield path / point["run"], {key: point[key] for key in told["keys"]}
+            yield swept.path / point["run"], swept.values(point)
 
 
 def _plain(value: Any) -> Any:

@@ -173,10 +173,15 @@ def load(run: str | Path) -> Run:
 
     Raises StoreError if there is no run. A failed or killed run loads too: see `Run.state`.
     """
+    return Run(find(run))
+
+
+def find(run: str | Path) -> Path:
+    """The folder that `load` reads. Raises StoreError."""
     path = Path(run)
     for candidate in (path, RUNS / path):
         if (candidate / "state.json").exists():
-            return Run(candidate)
+            return candidate
     if path.exists():
         raise StoreError("this is no run folder: it has no state.json", str(run))
     raise StoreError("there is no such run", str(run), _known())

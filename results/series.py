@@ -34,7 +34,7 @@ SERIES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         (("time_ns", "ns, emulated"), ("rank", ""), ("qp", ""), ("peer", ""), ("rate_bps", "bit/s")),
     ),
     "qp_sent": (
-        "payload that a queue pair has sent so far",
+        "payload that a queue pair has put on the wire so far",
         (("time_ns", "ns, emulated"), ("rank", ""), ("qp", ""), ("peer", ""), ("bytes", "bytes")),
     ),
     "qp_in_flight": (

@@ -10,6 +10,7 @@ from hardware import bounds, cc
 from hardware.config import Complex, Hardware
 from topologies.fabric import Fabric
 from workloads import registry
+from workloads.collectives.in_network_time import block_bytes
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
@@ -103,12 +104,47 @@ def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: b
     With a `server` sums also go into a host's memory and back.
     SwitchML (Sapio et al., NSDI 2021), section 3.6.
     """
+    rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
+    in_packets = experiment.fabric.cable.rate * rtt_ns / 8e9 / block_bytes(elements)
+    return min(1 << max(math.ceil(in_packets) - 1, 0).bit_length(), 65535)
+
+
+def aggregation_timeout_ns(
+    experiment: Experiment,
+    graph: Fabric,
+    elements: int,
+    slots: int,
+    ranks: int,
+    *,
+    groups: int = 1,
+    server: bool = False,
+) -> float:
+    """How long the sum of a block may take when nothing is lost: slots x the time of a frame + round trip.
+
+    That is, all slots' packets are before it where packets take the longest, those of all `groups` of `ranks` each that
+    do the same.  With a `server` every block may have met taken slots: then what all other ranks have sent goes over
+    the server's cable, and the server's host adds it up.
+    """
+    fabric, accelerator = experiment.fabric, experiment.fabric.switch.accelerator
+    packet = block_bytes(elements)
+    frame_ns = max(packet * 8e9 / fabric.cable.rate, 4 * elements * 8e9 / fabric.nic.pcie.rate)
+    if accelerator is not None and accelerator.rate is not None:
+        frame_ns = max(frame_ns, (ranks + 1) * packet * 8e9 / accelerator.rate)
+    if server:
+        frame_ns = (ranks - 1) * max(frame_ns, 4 * elements * 8e9 / (experiment.costs.reduce or math.inf))
+    rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
+    if accelerator is not None:
+        rtt_ns += 2 * bounds.most_switches(graph) * accelerator.latency
+    return min(groups * slots * frame_ns + rtt_ns, 1e9)
+
+
+def _aggregation_rtt_ns(experiment: Experiment, graph: Fabric, elements: int, *, server: bool) -> float:
+    """From a contribution to its sum, in an idle fabric: up to the accelerators (and a host's memory) and back."""
     fabric = experiment.fabric
-    packet = 4 * elements + 106
+    packet_ns = block_bytes(elements) * 8e9 / fabric.cable.rate
     ways = bounds.most_switches(graph)  # there and back over the tree; each accelerator is a second pass
-    rtt_ns = 2 * (ways + 1) * (fabric.cable.delay + packet * 8e9 / fabric.cable.rate) + 3 * ways * fabric.switch.latency
-    rtt_ns += (3 if server else 1) * (fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate)
-    return min(1 << max(math.ceil(fabric.cable.rate * rtt_ns / 8e9 / packet) - 1, 0).bit_length(), 65535)
+    rtt_ns = 2 * (ways + 1) * (fabric.cable.delay + packet_ns) + 3 * ways * fabric.switch.latency
+    return rtt_ns + (3 if server else 1) * (fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate)
 
 
 def receive_thresholds(rx_buffer: int, rate_bps: float, delay_ns: float, mtu: int) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 Archives are not trusted. They are unpacked by a child process that has locked itself into the new root with chroot, so
 that no path, link or `..` in them leads out, and for which all the rest of the machine is read-only. Device nodes and
-set-id bits are left out, and the size is bounded.
+set-id bits are left out, bytes and files are counted against the room that there is, and depth costs nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from testbed.errors import InputError, UserError
+from testbed.trees import make_folders, remove
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MAX_METADATA = 16 << 20
 _CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 _HINT = "an image archive comes from `docker save IMAGE -o FILE` or `podman save --format oci-archive IMAGE -o FILE`"
+_NOT_AN_IMAGE = (tarfile.TarError, EOFError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+_BLOCK, _INODE = 4096, 1024  # what a file takes beside its bytes
+_MAX_ID = 65535
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -46,11 +50,19 @@ class ImageError(Exception):
     """What is wrong with an archive."""
 
 
-def unpack(archive: Path, rootfs: Path, reserve_bytes: int = 256 << 20) -> Image:
-    """Unpacks into `rootfs`, a new directory, leaving at least `reserve_bytes` free there. Raises InputError."""
+def unpack(
+    archive: Path, rootfs: Path, first_id: int = 0, *, reserve_bytes: int = 256 << 20, reserve_files: int = 1 << 14
+) -> Image:
+    """Unpacks into `rootfs`, a new directory, leaving at least so many bytes and files free there.
+
+    Its users and groups are `first_id` and the 65535 ids after that. Raises InputError.
+    """
     rootfs.mkdir(parents=True)
-    room = shutil.disk_usage(rootfs).free - reserve_bytes
-    child = [sys.executable, "-m", "testbed.image", str(archive.absolute()), str(rootfs), str(room)]
+    there = os.statvfs(rootfs)
+    room = there.f_bavail * there.f_frsize - reserve_bytes
+    files = there.f_favail - reserve_files if there.f_files else sys.maxsize  # 0: a file system that does not count
+    numbers = [str(n) for n in (room, files, first_id)]
+    child = [sys.executable, "-m", "testbed.image", str(archive.absolute()), str(rootfs), *numbers]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     done = subprocess.run(child, env=env, capture_output=True, text=True, check=False)
     try:
@@ -63,7 +75,7 @@ def unpack(archive: Path, rootfs: Path, reserve_bytes: int = 256 << 20) -> Image
     return Image(rootfs, {key: value for key, _, value in env_of_image})
 
 
-def _main(archive: str, rootfs: str, room: str) -> dict[str, Any]:
+def _main(archive: str, rootfs: str, *numbers: str) -> dict[str, Any]:
     try:
         with tarfile.open(archive) as outer:
             layers, config = _contents(outer)
@@ -72,13 +84,14 @@ def _main(archive: str, rootfs: str, room: str) -> dict[str, Any]:
             os.chroot(rootfs)
             os.chdir("/")
             os.umask(0)
-            unpacker = _Unpacker(int(room), inside)
+            room, files, first_id = map(int, numbers)
+            unpacker = _Unpacker(room, files, inside, first_id)
             for layer in layers:
                 unpacker.layer(layer)
             return {"env": (config.get("config") or {}).get("Env") or []}
     except ImageError as error:
         return {"error": str(error)}
-    except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except _NOT_AN_IMAGE as error:
         return {"error": f"not an image archive, or a damaged one ({type(error).__name__}: {error})"}
     except OSError as error:
         return {"error": str(error)}
@@ -190,11 +203,14 @@ def _protect_all_but(rootfs: str) -> None:
 
 
 class _Unpacker:
-    def __init__(self, room: int, inside: os.stat_result) -> None:
+    def __init__(self, room: int, files: int, inside: os.stat_result, first_id: int = 0) -> None:
         """`inside` is the directory that / must be by now: layers remove what they lie over."""
         if not os.path.samestat(os.stat("/"), inside):
             raise ImageError("the unpacking process is not locked into the new root; nothing was unpacked")
         self._room = room
+        self._files = files
+        self._first_id = first_id
+        os.chown("/", first_id, first_id)
 
     def layer(self, stream: IO[bytes]) -> None:
         """Applies a layer: its files over those of the layers before, its whiteouts instead of them."""
@@ -207,9 +223,12 @@ class _Unpacker:
                 if name == _OPAQUE:
                     self._empty(folder, mine)
                 elif name.startswith(_WHITEOUT):
-                    _remove(os.path.join(folder, name[len(_WHITEOUT) :]))
+                    if (hidden := name[len(_WHITEOUT) :]) not in ("", ".", ".."):
+                        remove(os.path.join(folder, hidden))
                 elif path != "/":
-                    os.makedirs(folder, exist_ok=True)
+                    for made in make_folders(folder):
+                        self._charge(0)
+                        os.chown(made, self._first_id, self._first_id)
                     self._make(layer, member, path)
                     mine.add(os.path.join(os.path.realpath(folder), name))
                     if member.isdir():
@@ -225,11 +244,12 @@ class _Unpacker:
             for name in os.listdir(folder):
                 path = os.path.join(folder, name)
                 if not any(p == path or p.startswith(path + "/") for p in mine):
-                    _remove(path)
+                    remove(path)
 
     def _make(self, layer: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+        self._charge(member.size if member.isfile() else 0)
         if not (member.isdir() and os.path.isdir(path) and not os.path.islink(path)):
-            _remove(path)
+            remove(path)
         if member.isdir():
             if not os.path.isdir(path):
                 os.mkdir(path)
@@ -239,22 +259,29 @@ class _Unpacker:
             os.link(os.path.normpath("/" + member.linkname), path, follow_symlinks=False)
             return
         elif member.isfile():
-            self._copy(layer.extractfile(member), path, member.size)
+            _copy(layer.extractfile(member), path)
         else:
             return  # devices and pipes
-        os.chown(path, member.uid, member.gid, follow_symlinks=False)
+        owner, group = (self._first_id + min(max(n, 0), _MAX_ID) for n in (member.uid, member.gid))
+        os.chown(path, owner, group, follow_symlinks=False)
         if not member.issym():
             os.chmod(path, stat.S_IMODE(member.mode) & ~(stat.S_ISUID | stat.S_ISGID))
         if member.isfile():
             os.utime(path, (member.mtime, member.mtime))
 
-    def _copy(self, source: IO[bytes] | None, path: str, size: int) -> None:
-        self._room -= size
+    def _charge(self, size: int) -> None:
+        self._room -= -(-size // _BLOCK) * _BLOCK + _INODE
+        self._files -= 1
         if self._room < 0:
             raise ImageError("not enough room for it under /run/railbed; free some, or use a smaller image")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as target:
-            if source:
-                shutil.copyfileobj(source, target, 1 << 20)
+        if self._files < 0:
+            raise ImageError("it has more files than there is room for under /run/railbed; use a smaller image")
+
+
+def _copy(source: IO[bytes] | None, path: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as target:
+        if source:
+            shutil.copyfileobj(source, target, 1 << 20)
 
 
 def _plain(stream: IO[bytes]) -> IO[bytes]:
@@ -267,21 +294,14 @@ def _plain(stream: IO[bytes]) -> IO[bytes]:
     return stream
 
 
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-def root_of(archive: str | None, directory: Path) -> Image | None:
+def root_of(archive: str | None, directory: Path, first_id: int) -> Image | None:
     """The image of an experiment unpacked below a fabric's directory; None: workers use this machine's root."""
     if archive is None:
         return None
     path = Path(archive)
     if not path.is_file():
         raise UserError("there is no such image archive", where=str(path), hint=_HINT, exit_code=2)
-    return unpack(path, directory / "image")
+    return unpack(path, directory / "image", first_id)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ class Lab:
         bridges = work.make_bridges()
         if not work.kernel:
             work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory)
+        image = root_of(experiment.workers.image, directory, 0)
         controller.wait_listening()
         work.ovs.finish(bridges)
         names = [work.names.bridge(s) for s in fabric.switches]

@@ -6,7 +6,7 @@ What changes is the file as it was written, not as it was resolved: defaults tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,12 @@ def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
     return _changed(experiment, values, f"--set {' --set '.join(settings)}")
 
 
-def changed(experiment: Experiment, values: Mapping[str, Any], shown: str) -> Experiment:
-    """The experiment with other values of some keys; `shown` is the place that errors name. Raises InputError."""
-    return _changed(experiment, [(key, value, shown) for key, value in values.items()], shown)
+def changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
+    """The experiment with other values of some keys: (key, value, place of the key for an error that it is none).
+
+    Any other error's place begins with `shown`. Raises InputError.
+    """
+    return _changed(experiment, values, shown)
 
 
 def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
@@ -43,10 +46,13 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
         _set(resolved, key, value, where)
         _write(written, resolved, key.split("."))
     try:
-        return loads(json.dumps(written), shown, experiment.directory)
+        new = loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of a text that nobody wrote
         also = [replace(problem, where=problem.where.replace(f"{shown}:1", shown)) for problem in error.also]
         raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, also) from None
+    of_ours = any(key.partition(".")[0] == "sweep" for key, _, _ in values)
+    new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is looked at later
+    return new
 
 
 def _parse(setting: str) -> tuple[str, Any]:

@@ -17,8 +17,7 @@ import json
 import os
 import re
 import secrets
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from testbed import processes, teardown
 from testbed.errors import MachineError, UserError
 from testbed.hold import Hold, held
 from testbed.processes import Process
+from testbed.trees import remove_tree
 
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
@@ -142,7 +142,8 @@ def _create(fabric_id: str) -> tuple[Record, Journal, Hold]:
     with _run_directory(make=True):
         # Complete with owner and lock before it gets its name, so that there is no moment without them.
         new, final = RUN_DIR / f"{_NEW}{fabric_id}", RUN_DIR / fabric_id
-        shutil.rmtree(new, ignore_errors=True)
+        if new.exists():
+            remove_tree(new)
         new.mkdir(mode=0o700)
         hold, journal = Hold(new / "owner.lock"), Journal(new / "journal")
         journal.own(Process.of(os.getpid()), hold)
@@ -151,7 +152,7 @@ def _create(fabric_id: str) -> tuple[Record, Journal, Hold]:
             os.rename(new, final)
         except OSError:  # somebody has taken the id meanwhile
             hold.release()
-            shutil.rmtree(new)
+            remove_tree(new)
             raise FileExistsError(final) from None
     journal.path = final / "journal"
     return Record.read(final), journal, hold
@@ -251,7 +252,12 @@ def undo(record: Record) -> Removed:
         removed.mounts = teardown.unmount_below(record.dir, errors)
         if errors:
             raise MachineError(f"fabric {record.id} is not all gone: {'; '.join(errors)}", hint="testbed clean again")
-        shutil.rmtree(record.dir, ignore_errors=True)
+        try:
+            remove_tree(record.dir)
+        except FileNotFoundError:  # somebody else was faster
+            pass
+        except OSError as error:
+            raise MachineError(f"fabric {record.id} is not all gone: {error.strerror}", str(error.filename)) from None
     _forget_run_directory()
     return removed
 
@@ -296,8 +302,19 @@ def _locked(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
+class CleanFailed(MachineError):
+    """Not everything could be removed; `removed` is what was."""
+
+    def __init__(self, failures: Sequence[str], removed: list[Removed]) -> None:
+        super().__init__("; ".join(failures), hint="mend that, then testbed clean again")
+        self.removed = removed
+
+
 def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
-    """Removes dead fabrics, or only this one; `force` also removes it if it is alive. Raises UserError."""
+    """Removes dead fabrics, or only this one; `force` also removes it if it is alive.
+
+    One that cannot be removed does not keep the others. Raises UserError.
+    """
     if fabric_id is not None:
         record = find(fabric_id)
         if record.state != "dead" and not force:
@@ -306,13 +323,37 @@ def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
                 hint=f"testbed down {record.id}, or testbed clean {record.id} --force",
             )
         return [undo(record)]
-    removed = [undo(record) for record in fabrics() if record.state == "dead"]
+    removed: list[Removed] = []
+    failures: list[str] = []
+    for record in fabrics():
+        if record.state == "dead":
+            with _noted(failures, f"fabric {record.id}"):
+                removed.append(undo(record))
+    with _noted(failures, str(RUN_DIR)):
+        _remove_unfinished()
+    if failures:
+        raise CleanFailed(failures, removed)
+    return removed
+
+
+@contextmanager
+def _noted(failures: list[str], what: str) -> Iterator[None]:
+    """Whatever goes wrong with one thing is written down, and must not keep us from the next."""
+    try:
+        yield
+    except UserError as error:
+        failures.append(f"{error.what} ({error.where})" if error.where else error.what)
+    except Exception as error:
+        failures.append(f"{what}: {type(error).__name__}: {error}")
+
+
+def _remove_unfinished() -> None:
+    """Directories of fabrics whose maker died before they had their names."""
     with suppress(FileNotFoundError), _run_directory():
         for name in os.listdir(RUN_DIR):
-            if name.startswith(_NEW):  # its maker died before it had its name
-                shutil.rmtree(RUN_DIR / name, ignore_errors=True)
+            if name.startswith(_NEW):
+                remove_tree(RUN_DIR / name)
     _forget_run_directory()
-    return removed
 
 
 def _forget_run_directory() -> None:

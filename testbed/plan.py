@@ -170,16 +170,22 @@ def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict
 
 def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
     """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
-    from testbed.hardware import slots_for
+    from testbed.hardware import aggregation_timeout_ns, slots_for
 
     accelerator = experiment.fabric.switch.accelerator
     entry = find(step.collective, step.algorithm)
     elements = accelerator.elements if accelerator else 256
     elements = min(elements, experiment.fabric.nic.mtu // 4)
+    slots = step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots)
+    groups = step.groups or [step.ranks or list(range(fabric.ranks))]
+    most = max(len(ranks) for ranks in groups)
     return {
-        "slots": step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots),
+        "slots": slots,
         "elements": elements,
-        "timeout_ns": step.timeout,
+        "timeout_ns": step.timeout
+        or aggregation_timeout_ns(
+            experiment, fabric, elements, slots, most, groups=len(groups), server=entry.shared_slots
+        ),
         "retry": experiment.fabric.nic.retry,
     }
 

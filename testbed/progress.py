@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,44 @@ class Progress:
         """Something that the user should know while the run goes on."""
         print(f"note: {text}", file=sys.stderr)
 
+    def points(self, total: int) -> None:
+        """A sweep begins, of so many runs."""
+        self._sweep = SweepClock(total)
+
+    def point(self, text: str) -> None:
+        """The next point begins: `text` says which."""
+        print(f"{self._sweep.next()}: {text}", file=sys.stderr)
+
+    def point_done(self) -> None:
+        """It has ended, well or not."""
+        self._sweep.done += 1
+
+
+class SweepClock:
+    """How far a sweep is, and how long the rest will take if it goes on as it did."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self._began = time.monotonic()
+
+    def next(self) -> str:
+        """`point 4 of 40, 2 min left`."""
+        left = f", {self.left()} left" if self.done else ""
+        return f"point {self.done + 1} of {self.total}{left}"
+
+    def left(self) -> str:
+        """The mean of the points so far, times those to come."""
+        return duration((time.monotonic() - self._began) / self.done * (self.total - self.done))
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min`, `2.5 h`, `3 days`: as exact as a guess deserves."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.2g} {unit}"
+    return f"{seconds:.0f} s"
+
 
 class TerminalProgress(Progress):
     """A bar that goes away when the run is over."""
@@ -73,8 +112,20 @@ class TerminalProgress(Progress):
     def stage(self, text: str) -> None:
         self._bar.update(self._task, description=text, total=None, count="")
 
+    def points(self, total: int) -> None:
+        super().points(total)
+        self._points: TaskID = self._bar.add_task("sweep", total=total, count=f"0/{total}")
+
+    def point(self, text: str) -> None:
+        self._bar.update(self._points, description=text)
+
+    def point_done(self) -> None:
+        super().point_done()
+        count = f"{self._sweep.done}/{self._sweep.total}, {self._sweep.left()} left"
+        self._bar.update(self._points, completed=self._sweep.done, count=count)
+
     def measure(self, total: int) -> None:
-        self._total = total
+        self._total, self._seen = total, 0
         self._bar.update(self._task, description="running", total=total, completed=0, count=f"0/{total}")
 
     def advance(self, text: str) -> None:

@@ -58,9 +58,16 @@ class RunFailed(UserError):
         self.results = results
 
 
+class RunInterrupted(RunFailed):
+    """A run that was told to stop, by Ctrl-C or a signal: `exit_code` says by which."""
+
+
 @dataclass
 class RunResult:
-    """What a run gave. `results` are rows of the frame of that name."""
+    """What a run gave. `results` are rows of the frame of that name.
+
+    `stopped`: 0, or the exit code of a signal that came while the fabric was taken down, when all was measured.
+    """
 
     folder: Path
     clock: str
@@ -68,6 +75,7 @@ class RunResult:
     results: list[Row]
     counters: dict[str, Any]
     metrics_sha256: str
+    stopped: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """What `testbed run --json` prints."""
@@ -115,7 +123,7 @@ def run(
     code = RUN_FAILED
     try:
         with ExitStack() as stack:
-            stack.callback(_down, lab, progress)
+            stack.callback(_down, lab, attempt)
             attempt.measure(lab)
     except UserError as error:
         attempt.problem = attempt.problem or Problem(error.what, error.where, error.hint)
@@ -137,13 +145,17 @@ def _up(experiment: Experiment) -> Lab:
     return Lab.up(experiment)
 
 
-def _down(lab: Lab, progress: Progress) -> None:
-    """Takes the fabric down; a second Ctrl-C would only leave half of it behind."""
-    progress.stage("taking the fabric down")
+def _down(lab: Lab, attempt: _Attempt) -> None:
+    """Takes the fabric down; a Ctrl-C meanwhile would only leave half of it behind, and is noted for afterwards."""
+    attempt.progress.stage("taking the fabric down")
     if threading.current_thread() is not threading.main_thread():
         lab.down()
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, _frame: object) -> None:
+        attempt.stopped = 128 + number
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         lab.down()
     finally:
@@ -163,6 +175,7 @@ class _Attempt:
     fidelity: Fidelity = field(
         default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
     )
+    stopped: int = 0
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
@@ -346,12 +359,15 @@ class _Attempt:
             results=results,
             counters=counter_totals(self.counters),
             metrics_sha256=metrics_sha256(results, ranks, self.counters),
+            stopped=self.stopped,
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
         self.folder.write_text("report.md", self._report(result, tables))
         if self.problem:
-            raise RunFailed(self.problem, self.folder.fail(self.problem.to_dict()), len(results), code)
+            failed = RunFailed if code == RUN_FAILED and not self.stopped else RunInterrupted
+            code = self.stopped if code == RUN_FAILED and self.stopped else code
+            raise failed(self.problem, self.folder.fail(self.problem.to_dict()), len(results), code)
         result.folder = self.folder.complete()
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -15,6 +15,9 @@ from rich.text import Text
 from results import Run
 from results.report import gigabytes
 from workloads.registry import DTYPES
+
+if TYPE_CHECKING:
+    from results.sweeps import Sweep
 
 MOST_FLOWS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
@@ -52,21 +55,28 @@ def _title(run: Run) -> str:
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 
-def of_sweep(name: str, folder: str, rows: Rows) -> RenderableType:
+def of_sweep(sweep: Sweep) -> RenderableType:
     """What `testbed run` shows of a sweep: one line for each point."""
-    shown = [{k: _short(v) for k, v in row.items() if k not in ("metrics_sha256", "run")} for row in rows]
-    return Group(
-        Text(f"# {name}: {len(rows)} points"), counters("sweep", shown), Text(f"# Run folder        : {folder}")
-    )
+    shown = [{k: _short(v) for k, v in row.items() if k not in ("metrics_sha256", "run")} for row in sweep.points]
+    failed = sum("error" in row for row in sweep.points)
+    parts: list[RenderableType] = [Text(f"# {sweep.name}: {len(sweep.points)} of {sweep.total} points")]
+    if error := sweep.state.get("error"):
+        parts.append(_item("# ENDED EARLY: ", error["what"], "bold red"))
+    elif len(sweep.points) < sweep.total:
+        parts.append(_item("# NOT COMPLETE: ", "it was killed, or still goes on", "bold red"))
+    parts.append(counters("sweep", shown))
+    if failed:
+        parts.append(Text(f"# Failed            : {failed} of {len(sweep.points)} points", style="bold red"))
+    return Group(*parts, Text(f"# Run folder        : {sweep.path}"))
 
 
 def _short(value: Any) -> Any:
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, int | None) else str(value)
 
 
-def counters(frame: str, rows: Rows) -> RenderableType:
-    """A table of counters, without the columns in which nothing stands; as wide as it needs to be."""
-    columns = [c for c in dict.fromkeys(k for row in rows for k in row) if any(row.get(c) for row in rows)]
+def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:
+    """A table of counters, as wide as it needs to be; unless `whole`, without columns in which nothing stands."""
+    columns = [c for c in dict.fromkeys(k for row in rows for k in row) if whole or any(row.get(c) for row in rows)]
     if not columns:
         return Text(f"nothing in {frame}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

@@ -138,21 +138,26 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
     return found
 
 
+def _output(shape: Shape, index: int) -> int:
+    """Elements that may land in a rank's output: what its column of counts adds up to, or an even share of each."""
+    return sum(row[index] for row in shape.counts) if shape.counts else shape.count + shape.ranks
+
+
 class _Rank:
-    def __init__(self, program: Program, vector: NDArray[Any]) -> None:
+    def __init__(self, program: Program, vector: NDArray[Any], output: int) -> None:
         self.program = program
         self.at = [0] * len(program)
         self.places = {key: deque(found) for key, found in places(program)[0].items()}
         self.own = {key: deque(found) for key, found in places(program)[0].items()}
         staged = places(program)[1]
-        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(4 * len(vector) + 999, np.nan)}
+        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(output, np.nan)}
         self.arrived: dict[tuple[int, int], int] = {}
 
 
 def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed: int) -> list[dict[int, NDArray[Any]]]:
     """The memory of all ranks at the end, from float64 `vectors`; everything that is reduced is summed up."""
     rng = random.Random(seed)
-    ranks = [_Rank(schedule(shape, i), vectors[i].copy()) for i in range(shape.ranks)]
+    ranks = [_Rank(schedule(shape, i), vectors[i].copy(), _output(shape, i)) for i in range(shape.ranks)]
     under_way: dict[tuple[int, int, int], deque[tuple[int, int, NDArray[Any] | None]]] = {}
 
     def advance(me: int, lane: int) -> bool:

@@ -63,6 +63,15 @@ def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry:
     check()
 
 
+def test_one_rank_may_receive_all_that_the_others_have() -> None:
+    """Eight senders' 125 elements each, and nothing of its own: more than any vector's length says."""
+    counts = ((0,) * 8 + (125,),) * 8 + ((0,) * 9,)
+    shape = Shape(9, 125, senders=8, counts=counts)
+    vectors = [np.arange(shape.length(i)) + 1000.0 * i for i in range(9)]
+    for entry in (COLLECTIVES["m2n", "write"], COLLECTIVES["all_to_all_v", "spread"]):
+        check_result(entry.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
+
+
 @pytest.mark.parametrize("ranks", range(2, 20))
 def test_nobody_leaves_a_barrier_before_all_have_come(ranks: int) -> None:
     order = happened_before(schedule_of(COLLECTIVES["barrier", "dissemination"]), Shape(ranks, 0))

@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.comparison import COMPARISONS, SWEEP, Data, collect, size_label
+from results.comparison import COMPARISONS, Data, collect, size_label
 from results.plots import PLOTS, PlotError, save
 from results.store import RunFolder
+from results.sweeps import SWEEP
 from testbed.cli import cli
 from testbed.commands.plot import KINDS
 from testbed.yaml import dump
@@ -48,6 +49,7 @@ def a_sweep(folder: Path) -> Path:
             a_run(folder / f"point-{k}", rows)
             points.append({**dict(zip(keys, (ranks, algorithm), strict=True)), "run": f"point-{k}"})
     points.append({**dict.fromkeys(keys, 16), "error": "deadlock", "run": "point-6.failed"})
+    (folder / "state.json").write_text('{"state": "complete"}')
     (folder / SWEEP).write_text(json.dumps({"name": "some", "keys": keys, "points": points}))
     return folder
 

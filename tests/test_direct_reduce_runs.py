@@ -80,6 +80,25 @@ def test_host_and_nic_give_the_same_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("topology", "loss"),
+    [
+        ("{rail: {servers: 4, gpus: 2, spines: 1}}", 0.0),
+        ("{clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}", 0.0),
+        ("{star: {hosts: 4}}", 0.01),
+    ],
+)
+@pytest.mark.parametrize(("algorithm", "nic"), [("host", "{}"), ("optimus_nic", "{kind: plain}")])
+def test_a_rank_that_is_ahead_gathers_while_others_still_reduce(
+    algorithm: str, nic: str, topology: str, loss: float, tmp_path: Path
+) -> None:
+    """A rank has one completion queue for the reduce-scatter's connections and the all-gather's."""
+    more = f"inject:\n  - {{fault: loss, on: all, rate: {loss}}}" if loss else ""
+    result = run(tmp_path, topology, step("optimizer_step", algorithm, iterations=2), nic=nic, more=more)
+    assert [row["wrong"] for row in result.results] == [0] * 6
+    assert all(("no engine" in (row["fallback"] or "")) == (algorithm != "host") for row in result.results)
+
+
+@pytest.mark.parametrize(
     ("changed", "words"),
     [
         (step(compression="zip"), "compression"),

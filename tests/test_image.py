@@ -23,6 +23,7 @@ from machine import ROOT, TESTBED, cli, fabrics_begun_by, traces
 
 from testbed.errors import InputError
 from testbed.image import ImageError, _Unpacker, unpack
+from testbed.trees import remove_tree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -226,6 +227,59 @@ def test_an_image_that_does_not_fit(tmp_path: Path) -> None:
         unpack(path, tmp_path / "root", reserve_bytes=shutil.disk_usage(tmp_path).free - 50_000)
 
 
+def test_an_image_with_too_many_files(tmp_path: Path) -> None:
+    """Empty files take no bytes, and a file system runs out of inodes all the same."""
+    path = docker(tmp_path / "i.tar", [layer(*((f"d/{n}", "") for n in range(2000)))])
+    with pytest.raises(InputError, match="more files than there is room for"):
+        unpack(path, tmp_path / "root", reserve_files=os.statvfs(tmp_path).f_favail - 1000)
+
+
+def test_its_users_are_those_of_the_fabric(tmp_path: Path) -> None:
+    mine, stranger = member("mine", size=1), member("stranger", size=1)
+    mine.uid, mine.gid, stranger.uid = 7, 8, 1 << 20
+    root = unpack(docker(tmp_path / "i.tar", [layer(mine, stranger, ("d/e", "x"))]), tmp_path / "root", 1 << 24).rootfs
+    owners = {p.name: (p.stat().st_uid, p.stat().st_gid) for p in (root, *root.rglob("*"))}
+    first = 1 << 24
+    assert owners["mine"] == (first + 7, first + 8)
+    assert owners["stranger"] == (first + 65535, first)
+    assert {owners[name] for name in ("root", "d", "e")} == {(first, first)}
+
+
+def deep(levels: int) -> bytes:
+    """A layer of folders inside each other, and beyond what one path can name by way of a link into them."""
+    path = "/".join("d" * levels)
+    link = member("l", tarfile.SYMTYPE, path)
+    return layer((path, None), (path + "/x", "x"), link, ("l/" + path, None), member("gone/" + path, size=1))
+
+
+def test_folders_however_deep(tmp_path: Path) -> None:
+    layers = [deep(1100), layer((".wh.gone", ""))]
+    root = unpack(docker(tmp_path / "i.tar", layers), tmp_path / "root").rootfs
+    assert (root / "/".join("d" * 1100) / "x").read_text() == "x"
+    assert not (root / "gone").exists()
+    remove_tree(root)
+    assert not root.exists()
+
+
+def test_a_tree_is_removed_as_far_as_can_be(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    (top / "a" / "b").mkdir(parents=True)
+    (tmp_path / "kept").mkdir()
+    (top / "a" / "link").symlink_to(tmp_path / "kept")
+    (top / "a" / "b" / "file").write_text("x")
+    (top / "busy").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(top / "busy")], check=True)
+    try:
+        with pytest.raises(OSError, match="busy") as error:
+            remove_tree(top)
+        assert error.value.errno == errno.EBUSY
+        assert os.listdir(top) == ["busy"]
+    finally:
+        subprocess.run(["umount", str(top / "busy")], check=True)
+    remove_tree(top)
+    assert os.listdir(tmp_path) == ["kept"]
+
+
 # -- a fabric's workers in it
 
 
@@ -294,4 +348,4 @@ def test_the_machine_is_read_only_for_the_unpacking_process(tmp_path: Path) -> N
 def test_nothing_is_unpacked_outside_of_a_new_root(tmp_path: Path) -> None:
     """Layers remove what they lie over: without the lock into the new root that would be the machine's own files."""
     with pytest.raises(ImageError, match="not locked into the new root"):
-        _Unpacker(1 << 20, os.stat(tmp_path))
+        _Unpacker(1 << 20, 100, os.stat(tmp_path))

@@ -341,6 +341,28 @@ def test_a_directory_whose_maker_died_before_it_had_an_id(run_dir: Path) -> None
     assert os.listdir(run_dir) == [alive.id]
 
 
+def test_clean_removes_folders_however_deep_and_goes_on_past_what_it_cannot_remove(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabrics = sorted((create(alive=False) for _ in range(3)), key=lambda record: record.id)
+    at = fabrics[0].dir
+    for _ in range(1100):
+        at = at / "d"
+        at.mkdir()
+    whole = ownership.undo
+
+    def undo(record: Record) -> ownership.Removed:
+        if record.id == fabrics[1].id:
+            raise PermissionError(1, "not permitted", "its file")
+        return whole(record)
+
+    monkeypatch.setattr(ownership, "undo", undo)
+    with pytest.raises(ownership.CleanFailed, match=f"fabric {fabrics[1].id}: PermissionError.*its file") as failed:
+        ownership.clean()
+    assert [removed.id for removed in failed.value.removed] == [fabrics[0].id, fabrics[2].id]
+    assert os.listdir(run_dir) == [fabrics[1].id]
+
+
 def test_clean_inside_a_fabric_does_not_kill_itself() -> None:
     """A `testbed clean` started from a host's shell carries the fabric's mark."""
     record = create(alive=False)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +38,12 @@ def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """Runs `testbed ARGS` in an empty folder that has small.yaml, against a lab without a machine."""
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(EXPERIMENT)
-    state = {"script": whole}
+    state, fabrics = {"script": whole}, count()
 
     def up(experiment: Experiment) -> Any:
-        (tmp_path / "machine").mkdir(exist_ok=True)
-        return FakeLab(experiment.build_fabric(), tmp_path / "machine", state["script"])
+        machine = tmp_path / "machine" / str(next(fabrics))
+        machine.mkdir(parents=True)
+        return FakeLab(experiment.build_fabric(), machine, state["script"])
 
     monkeypatch.setattr(running, "_up", up)
 
@@ -208,3 +212,121 @@ def test_setting_a_key_leaves_the_others(setting: str, rest: dict[str, Any]) -> 
         assert at(after, other) == at(before, other) == expected
     at(before, key.rpartition(".")[0])[key.rpartition(".")[2] if not key.endswith(".0") else 0] = at(after, key)
     assert before == after
+
+
+# --- sweeps ----------------------------------------------------------------
+
+SWEEP = EXPERIMENT + "sweep: {workload.0.iterations: [2, 2], seed: [1, 2]}\n"
+
+
+def swept(testbed: Cli, text: str = SWEEP, *args: str, script: Any = whole) -> Outcome:
+    Path("sweep.yaml").write_text(text)
+    done = testbed("run", "sweep.yaml", "--out", "here", *args, script=script)
+    assert isinstance(done, Outcome)
+    return done
+
+
+class Nth:
+    """A script that plays `other` at the n-th point (from 0), and the whole run at the others."""
+
+    def __init__(self, n: int, other: str) -> None:
+        self.calls, self.n, self.other = 0, n, other
+
+    def __call__(self, rank: int) -> str:
+        self.calls += 1
+        return self.other if (self.calls - 1) // 3 == self.n else whole(rank)
+
+
+def test_a_sweep_is_shown_again_as_text_json_and_counters(testbed: Cli) -> None:
+    done = swept(testbed)
+    assert done.code == 0
+    assert [line.partition(":")[2] for line in done.err.splitlines()][:2] == [
+        " iterations = 2, seed = 1",
+        " iterations = 2, seed = 2",
+    ]
+    assert done.err.splitlines()[-1].startswith("point 4 of 4, ") and " left: " in done.err.splitlines()[-1]
+    assert testbed("show", "run", "here").out.splitlines()[:-1] == done.out.splitlines()[:-1]
+    shown = testbed("show", "run", "here", "--json").data
+    assert (len(shown["points"]), shown["keys"]) == (4, ["workload.0.iterations", "seed"])
+    rows = testbed("show", "counters", "here", "nics", "--json").data
+    assert [(r["seed"], r["retransmitted"]) for r in rows] == [(1, 2), (2, 2)] * 2
+    assert "tx_frames" in testbed("show", "counters", "here").out
+
+
+def test_a_failed_point_is_said_at_once_and_makes_the_exit_code_1(testbed: Cli) -> None:
+    done = swept(testbed, script=Nth(1, "raise SystemExit(3)"))
+    assert done.code == 1
+    lines = done.err.splitlines()
+    failed = next(k for k, line in enumerate(lines) if "failed" in line)
+    assert "point 2 of 4 (iterations = 2, seed = 2) failed: rank" in lines[failed]
+    assert "point-1.failed" in lines[failed] and lines[failed + 1].startswith("point 3 of 4")
+    assert "1 of 4 points" in done.out
+    as_json = testbed("show", "run", "here", "--json").data
+    assert as_json["error"]["what"] == "1 of 4 points failed"
+
+
+@pytest.mark.parametrize("when", ["while a point runs", "while its fabric goes down"])
+def test_one_interrupt_ends_the_whole_sweep(testbed: Cli, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt = "os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    if when == "while a point runs":
+        done = swept(testbed, SWEEP, "--json", script=Nth(1, interrupt))
+    else:
+        whole_down = FakeLab.down
+
+        def down(lab: FakeLab) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            whole_down(lab)
+
+        monkeypatch.setattr(FakeLab, "down", down)
+        done = swept(testbed, SWEEP, "--json")
+    assert done.code == 130
+    assert done.data["error"]["what"] == "the sweep was interrupted"
+    points = 2 if when == "while a point runs" else 1
+    assert len(done.data["points"]) == points
+    assert done.data["run"] == str(Path("here.failed").absolute())
+    assert json.loads(Path("here.failed/state.json").read_text())["state"] == "failed"
+    assert "of 4 points" in testbed("show", "run", "here.failed").out
+
+
+def test_points_of_a_killed_sweep_are_there(testbed: Cli) -> None:
+    swept(testbed)
+    sweep = Path("here")
+    told = json.loads((sweep / "sweep.json").read_text())
+    (sweep / "sweep.json").write_text(json.dumps({**told, "points": []}))
+    lines = (sweep / "points.jsonl").read_text().splitlines()
+    (sweep / "points.jsonl").write_text("\n".join([*lines[:3], lines[3][:20]]))
+    assert len(testbed("show", "run", "here", "--json").data["points"]) == 3
+    assert "NOT COMPLETE" in testbed("show", "run", "here").out
+
+
+@pytest.mark.parametrize(
+    ("sweep", "place", "says"),
+    [
+        ("  seed: [1, 2]\n  fabric.topology.ring.node: [4]", "sweep.yaml:8: sweep.fabric.topology.ring.node", "'node'"),
+        ("  seed: [1]\n  fabric.cable.rate: [1Gbps,\n    fast]", "sweep.yaml:9: sweep.fabric.cable.rate[1]", "fast"),
+        ("  'seed, sed': [1]", "sweep.yaml:7: sweep.seed, sed", "'sed'"),
+        (
+            "  inject:\n    - []\n    - [{fault: loss, on: 'nic:7'}]",
+            "sweep.yaml:9: sweep.inject[1]",
+            "rate",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_sweep_is_said_with_file_and_line(testbed: Cli, sweep: str, place: str, says: str) -> None:
+    done = swept(testbed, EXPERIMENT + f"sweep:\n{sweep}\n", "--json")
+    assert done.code == 2
+    assert done.data["error"]["where"].startswith(place)
+    assert says in done.data["error"]["what"]
+    assert not Path("here").exists()
+
+
+def test_a_huge_sweep_begins_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from testbed import sweep as sweeping
+
+    checked = []
+    real = sweeping.changed
+    monkeypatch.setattr(sweeping, "changed", lambda *args: checked.append(1) or real(*args))
+    many = loads(EXPERIMENT + f"sweep: {{seed: {list(range(200))}, workload.0.iterations: {list(range(1, 201))}}}\n")
+    assert sweeping.count(many) == 40_000
+    sweeping.check(many)
+    assert len(checked) == 200 + 199

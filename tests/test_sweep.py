@@ -116,6 +116,15 @@ def test_samples_agree_with_the_counters(sampled: tuple[results.Run, str]) -> No
     assert r.series("cnps").groupby("node")["frames"].max().sum() == r.nics["np_cnp_sent"].sum()
     sent = r.series("qp_sent").groupby(["rank", "qp"])["bytes"].max()
     assert sent.sum() == r.qps["tx_bytes"].sum()
+    assert all(  # what is only fetched has not been sent
+        one["bytes"].iloc[-1] <= on_wire[on_wire["time_ns"] <= t]["bytes"].max()
+        for rank, of_rank in r.series("qp_sent").groupby("rank")
+        for on_wire in [r.series("port_sent").query("node == @r.nics.nic[@rank]")]
+        for t, one in of_rank.groupby("time_ns")
+    )
+    assert r.series("qp_sent")["bytes"].iloc[0] < 400e9 / 8 * 1e-6  # at most what a cable takes in the first us
+    heard = r.priorities[r.priorities["node"] == r.nics["nic"][0]].set_index("priority")["rx_packets"]
+    assert heard[3] == r.ports[r.ports["node"] == r.nics["nic"][0]]["rx_frames"].item() - heard.drop(3).sum() > 0
     rates = r.series("qp_rate")
     assert rates["rate_bps"].max() <= 400e9 and rates["rate_bps"].min() >= 100e6
 

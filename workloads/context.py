@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from workloads.registry import Collective
 from workloads.verbs import Device, Region
+from workloads.wire import Record
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Context:
     """A rank's session.  `largest_bytes` bounds the sizes of all its collectives.
 
     Memory is registered under a name and kept, because the fabric has no call to give it back.  `options` are the
-    plan's keys of the step at hand.
+    plan's keys of the step at hand.  `completed` says who takes the completions of a queue pair: a rank has one
+    completion queue, and a peer that is ahead may begin what comes next while this rank is still at what came before.
     """
 
     device: Device
@@ -54,6 +56,7 @@ class Context:
     largest_bytes: int = 1
     tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
     options: Mapping[str, Any] = field(default_factory=dict)
+    completed: dict[int, Callable[[Record], None]] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
 
     def region(self, name: str, nbytes: int | None = None) -> Region:

@@ -257,7 +257,6 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=("sum", "avg"),
         dtypes=("float32", "float16", "bfloat16", "int32"),
         extra=("slots", "timeout"),
-        defaults={"timeout": "100us"},
         accelerators=True,
     ),
     Collective(
@@ -270,7 +269,6 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         ops=("sum", "avg"),
         dtypes=("float32", "float16", "bfloat16", "int32"),
         extra=("slots", "timeout"),
-        defaults={"timeout": "100us"},
         accelerators=True,
         shared_slots=True,
         max_ranks=64,

@@ -13,6 +13,12 @@
  * met: the window is halved, at most once for the blocks that were under way; every
  * other sum makes it a block larger, up to `slots` (ATP, section 3.7).
  *
+ * A block whose contributions found its slot taken, some before and some after that was
+ * let go, leaves a part in the slot that nobody completes.  So three sums in a row of
+ * later blocks tell a rank that the sums before them are missing, lost or stuck, and it
+ * sends those blocks again at once (ATP, section 3.6; client/p4ml_manager.cc of its code,
+ * which does so at the first).
+ *
  * When no sum comes for `timeout`, doubled each time, a rank sends again, with a flag
  * that takes whatever accelerators hold for the block along.  From the second time on
  * it sends to the server directly: so a broken accelerator costs time, not the sum.
@@ -36,6 +42,7 @@
 
 #define REQUESTS_MAX 64
 #define CE 3
+#define OVERTAKEN 3 /* sums of later blocks in a row that tell that a block's is missing */
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS, ARG_REDUCE_BPS };
 
@@ -60,15 +67,21 @@ static const char *open(struct fabric *f, struct group *g)
 {
 	const json_t *hops = group_granted(g, "hops");
 	uint32_t n = (uint32_t)g->args[ARG_SLOTS], group_ip = (uint32_t)json_integer_value(group_granted(g, "group_ip"));
+	json_int_t shared = json_integer_value(group_granted(g, "shared_slots"));
+	struct lane_slots *lanes;
 
 	(void)f;
-	if (json_array_size(hops) != g->count || !group_ip)
+	if (json_array_size(hops) != g->count || !group_ip || shared < 1 || shared > 65536)
 		return "the controller's answer is not one";
+	lanes = lane_slots_new(g->id, n, (uint32_t)shared);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct best_effort *b = calloc(1, sizeof *b + n * sizeof(struct block_lane));
-		if (!b || !(b->queue = calloc(n, sizeof *b->queue)) || !(b->exponent = calloc(n, sizeof *b->exponent)))
+		if (!b || !(b->queue = calloc(n, sizeof *b->queue)) || !(b->exponent = calloc(n, sizeof *b->exponent)) ||
+		    !(b->slot = malloc(n * sizeof *b->slot)))
 			abort();
 		b->slots = b->window = n;
+		b->shared = (uint32_t)shared;
+		memcpy(b->slot, lanes->of, n * sizeof *b->slot);
 		b->elements = (uint32_t)g->args[ARG_ELEMENTS];
 		b->next_ip = (uint32_t)json_integer_value(json_array_get(hops, i));
 		b->server_ip = g->member[0].nic->ip;
@@ -76,10 +89,10 @@ static const char *open(struct fabric *f, struct group *g)
 		b->timeout = (ps_t)g->args[ARG_TIMEOUT_PS];
 		b->retry = (uint32_t)g->args[ARG_RETRY];
 		b->convert_bps = (double)g->args[ARG_CONVERT_BPS];
-		if (!i)
-			b->server = server_new(g, n, b->elements, (double)g->args[ARG_REDUCE_BPS], group_ip);
 		g->member[i].state = b;
 	}
+	struct best_effort *first = g->member[0].state;
+	first->server = server_new(g, n, first->elements, (double)g->args[ARG_REDUCE_BPS], group_ip, lanes);
 	return NULL;
 }
 
@@ -105,7 +118,8 @@ static void begin(struct fabric *f, struct member *m)
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
 	b->lead = wr->element == EL_INT32 ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
-	b->sent = 0;
+	b->sent = b->expected = b->ahead = 0;
+	b->lowest = UINT64_MAX;
 	for (uint32_t i = 0; i < b->lead; i++)
 		b->exponent[i] = EXPONENT_UNKNOWN;
 	best_effort_pump(f, m);
@@ -155,6 +169,43 @@ static void congestion(struct best_effort *b, const struct partial *sum)
 	}
 }
 
+/* The lane that waits for a number, or NULL */
+static struct block_lane *waiting(struct best_effort *b, uint32_t number)
+{
+	struct block_lane *l = &b->lane[number % b->slots];
+
+	return l->state == LANE_IDLE || l->number != number ? NULL : l;
+}
+
+/* The request's packet that sum number @k belongs to is done: send what it has overtaken again, once */
+static void sequence(struct fabric *f, struct member *m, uint32_t k)
+{
+	struct best_effort *b = m->state;
+
+	if (k > b->expected) {
+		b->ahead++;
+		b->lowest = k < b->lowest ? k : b->lowest;
+	} else if (k == b->expected) {
+		b->ahead = 0;
+		b->lowest = UINT64_MAX;
+	}
+	bool overtaken = b->ahead == OVERTAKEN && !b->server;
+	uint64_t until = overtaken ? b->lowest : b->sent;
+	for (; b->expected < until; b->expected++) {
+		struct block_lane *l = waiting(b, b->first + (uint32_t)b->expected);
+		if (l && !overtaken)
+			break;
+		if (l && l->state == LANE_WAITING && !l->retries) {
+			l->overtaken = true;
+			best_effort_ready(f, m, l->number % b->slots);
+		}
+	}
+	if (overtaken) {
+		b->ahead = 0;
+		b->lowest = UINT64_MAX;
+	}
+}
+
 /* The sum of a number is here: visible in memory from @t on, without conversion */
 static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t)
 {
@@ -163,7 +214,9 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	uint64_t block;
 
 	l->state = LANE_IDLE;
+	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
+	sequence(f, m, sum->number - b->first);
 	congestion(b, sum);
 	if (best_effort_is_block(b, sum->number, &block)) {
 		block_write(m, wr, b->elements, block, b->lead ? b->exponent[block % b->lead] : EXPONENT_ZERO, sum->payload);
@@ -180,14 +233,6 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 		best_effort_pump(f, m);
 	else
 		finish(f, m);
-}
-
-/* The lane that waits for a number, or NULL */
-static struct block_lane *waiting(struct best_effort *b, uint32_t number)
-{
-	struct block_lane *l = &b->lane[number % b->slots];
-
-	return l->state == LANE_IDLE || l->number != number ? NULL : l;
 }
 
 /* Was to be sent again: too late, the sum is here */
@@ -212,6 +257,8 @@ static struct partial of_packet(const struct roce_packet *pkt)
 				.ranks = o->offset,
 				.count = o->count,
 				.flags = o->flags | marked,
+				.slot = o->slot,
+				.next_slot = o->child,
 				.exponent = o->exponent,
 				.next = o->next,
 				.payload = pkt->payload};
@@ -246,7 +293,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		frame_free(f, fr);
 		return true;
 	}
-	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip)
+	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || part.next_slot >= b->shared)
 		return false;
 	struct block_lane *l = waiting(b, part.number);
 	if (!l || m->failed) {
@@ -278,8 +325,7 @@ static void added_up(struct fabric *f, struct member *m, uint32_t number)
 	struct block_lane *l = waiting(b, number);
 
 	server_answer(f, m, b->server, number);
-	const struct server_entry *e = server_sum(b->server, number);
-	const struct partial sum = {number, e->seen, e->count, e->flags, e->exponent, e->next, (const uint8_t *)e->sum};
+	const struct partial sum = server_partial(server_sum(b->server, number));
 	if (l)
 		result(f, m, l, &sum, f->clock.now);
 }
@@ -333,9 +379,9 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 		return;
 	if (what & SERVER_EVENT)
 		added_up(f, m, number);
-	else if (what & TIMER)
+	else if (what & TIMER && f->clock.now >= l->deadline) /* else: sent again since, there is another */
 		timed_out(f, m, l);
-	else
+	else if (!(what & TIMER))
 		best_effort_converted(f, m, l);
 }
 
@@ -352,6 +398,7 @@ static void close(struct fabric *f, struct group *g)
 		server_free(b->server);
 		free(b->queue);
 		free(b->exponent);
+		free(b->slot);
 		free(b);
 	}
 }

@@ -9,6 +9,16 @@ enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
 struct block_lane {
 	enum lane_state state;
 	uint32_t number, retries;
+	bool overtaken; /* sent again because later blocks' sums have come */
+	ps_t deadline;
+};
+
+/* Which slot each lane of a job uses (best_effort_slots.c) */
+struct lane_slots {
+	uint32_t job, slots, used; /* used: slots that some lane has */
+	uint16_t *of;		   /* by lane */
+	uint32_t *users;	   /* lanes, by slot */
+	uint64_t moves;
 };
 
 struct request {
@@ -17,7 +27,7 @@ struct request {
 };
 
 struct best_effort {
-	uint32_t slots, elements, next_ip, server_ip, group_ip, retry;
+	uint32_t slots, elements, next_ip, server_ip, group_ip, retry, shared; /* shared: slots of a pool */
 	struct server *server; /* of the first member; else NULL */
 	ps_t timeout, convert_tx_free, convert_rx_free, visible;
 	double convert_bps;
@@ -28,9 +38,14 @@ struct best_effort {
 	 * blocks, blocks in all and not yet here */
 	uint32_t first, lead;
 	uint64_t packets, sent, blocks, left;
+	/* Of the request's numbers, the first one that is neither there nor overtaken; how many sums in a row were not its,
+	 * and the lowest number of those */
+	uint64_t expected, lowest;
+	uint32_t ahead;
 	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */
+	uint16_t *slot;			     /* of lanes, in the pools */
 	struct block_lane lane[];
 };
 
@@ -40,7 +55,7 @@ struct server_entry {
 	bool used, complete, answered, queued;
 	bool announce;	      /* the sum is to go to all */
 	uint64_t seen, asked; /* bits of ranks: in the sum, and those to be told once more */
-	uint16_t count, flags;
+	uint16_t count, flags, slot, next_slot; /* next_slot: of the lane's next block */
 	int16_t exponent, next;
 	int32_t *sum;
 };
@@ -50,6 +65,7 @@ struct server {
 	double reduce_bps;
 	uint64_t all;
 	ps_t free; /* when the host is done with what has come */
+	struct lane_slots *lanes;
 	int32_t *sums;
 	uint32_t *queue, queue_head, queued; /* entries with something to send */
 	struct server_entry entry[];	     /* two of each lane: the last use and the one before */
@@ -59,12 +75,18 @@ struct server {
 struct partial {
 	uint32_t number;
 	uint64_t ranks;
-	uint16_t count, flags;
+	uint16_t count, flags, slot, next_slot;
 	int16_t exponent, next;
 	const uint8_t *payload;
 };
 
-struct server *server_new(const struct group *g, uint32_t window, uint32_t elements, double reduce_bps, uint32_t group_ip);
+struct lane_slots *lane_slots_new(uint32_t job, uint32_t lanes, uint32_t slots);
+uint16_t lane_slots_move(struct lane_slots *t, uint32_t lane);
+void lane_slots_free(struct lane_slots *t);
+
+struct server *server_new(const struct group *g, uint32_t window, uint32_t elements, double reduce_bps, uint32_t group_ip,
+			  struct lane_slots *lanes);
+struct partial server_partial(const struct server_entry *e);
 void server_free(struct server *s);
 bool server_merge(struct fabric *f, struct member *m, struct server *s, const struct partial *part, ps_t t);
 bool server_due(const struct server *s, uint32_t number);
@@ -79,7 +101,7 @@ uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to
 extern const struct tx_ops best_effort_tx;
 void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane);
 bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t *block);
-void best_effort_set_timer(struct fabric *f, struct member *m, const struct block_lane *l);
+void best_effort_set_timer(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_pump(struct fabric *f, struct member *m);
 

@@ -41,6 +41,7 @@ static struct partial contribution(const struct member *m, uint32_t number, int3
 	const struct best_effort *b = m->state;
 	const struct offload_wr *wr = &b->head->wr;
 	struct partial part = {.number = number,
+			       .slot = b->slot[number % b->slots],
 			       .ranks = 1ull << m->index,
 			       .flags = wr->reduction & OFF_REDUCTION,
 			       .exponent = EXPONENT_ZERO,
@@ -58,12 +59,13 @@ static struct partial contribution(const struct member *m, uint32_t number, int3
 }
 
 /* best_effort_set_timer() - Send again when nothing has come until then */
-void best_effort_set_timer(struct fabric *f, struct member *m, const struct block_lane *l)
+void best_effort_set_timer(struct fabric *f, struct member *m, struct block_lane *l)
 {
 	const struct best_effort *b = m->state;
 	uint32_t doublings = l->retries < BACKOFF_MAX ? l->retries : BACKOFF_MAX;
 
-	offload_later(f, m, f->clock.now + (b->timeout << doublings), TIMER | l->number);
+	l->deadline = f->clock.now + (b->timeout << doublings);
+	offload_later(f, m, l->deadline, TIMER | l->number);
 }
 
 /* best_effort_converted() - A contribution is converted: it can go */
@@ -147,6 +149,8 @@ uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to
 		.psn = part->number & PSN_MASK,
 		.offload = {.offset = part->ranks,
 			    .more = part->number,
+			    .slot = part->slot,
+			    .child = part->next_slot,
 			    .count = part->count,
 			    .exponent = part->exponent,
 			    .next = part->next,
@@ -175,7 +179,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct partial part = contribution(m, l->number, values);
 	b->queue_head = (b->queue_head + 1) % b->slots;
 	b->queued--;
-	if (l->retries) {
+	if (l->retries || l->overtaken) {
 		part.flags |= OFF_RESEND;
 		m->nic->retransmitted++;
 	}

@@ -49,6 +49,11 @@ static const char *const names[CC_PARAMS] = {
 	[CC_AI_PACKETS] = "ai_packets",
 	[CC_TARGET_QUEUE] = "target_queue_ns",
 	[CC_WINDOW] = "window_bytes",
+	[CC_MIN_WINDOW] = "min_window",
+	[CC_PROPORTIONAL_PACKETS] = "proportional_packets",
+	[CC_PERIOD_PACKETS] = "period_packets",
+	[CC_FAST] = "fast",
+	[CC_QUICK_ADAPT] = "quick_adapt_ns",
 };
 
 /* cc_find() - The control of that name, or NULL */
@@ -95,6 +100,8 @@ void cc_start(struct fabric *f, struct qp *q)
 	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->nic->p.cc;
 	*s = (struct cc_state){.alpha_timer = PS_NEVER, .rate_timer = PS_NEVER};
 	s->rate = s->line_rate = s->target_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
+	if (q->tx == &q->nic->tx[0])
+		s->window = cc_param(q, CC_WINDOW);
 	q->next_send = 0;
 	q->cc->start(f, q);
 }
@@ -146,6 +153,33 @@ void cc_set_rate(struct qp *q, double bps)
 	double least = cc_param(q, CC_MIN_RATE) > LEAST_RATE ? cc_param(q, CC_MIN_RATE) : LEAST_RATE;
 
 	s->rate = bps > s->line_rate ? s->line_rate : bps < least ? least : bps;
+}
+
+/* cc_window_open() - May one more packet go, with so many under way?
+ *
+ * A window holds whole packets (RFC 5681: nothing beyond it is sent); HPCC's is open
+ * until it is full (IsWinBound of the authors' code).  One packet can always go.
+ */
+bool cc_window_open(const struct qp *q, uint64_t under_way)
+{
+	double window = q->cc_state.window;
+
+	if (!under_way || window <= 0)
+		return true;
+	return q->cc->fills_window ? (double)(under_way * q->mtu) < window : (double)((under_way + 1) * q->mtu) <= window;
+}
+
+/* cc_round_over() - Does this acknowledgement end the round trip under way?  The next then begins
+ *
+ * It ends with the first packet that was sent after it began, which therefore asks to be
+ * acknowledged: so what is done once a round trip does not depend on nic.ack_every.
+ */
+bool cc_round_over(struct qp *q, const struct cc_ack *ack)
+{
+	if (ack->acked <= q->cc_state.window_end)
+		return false;
+	q->cc_state.window_end = q->sent_max;
+	return true;
 }
 
 /* cc_set_window() - One packet at least can always be under way */

@@ -48,16 +48,19 @@ struct cc_ack {
 /* A control's state in a queue pair.  Rates in bits/s, windows in bytes */
 struct cc_state {
 	double rate, line_rate; /* rate == line_rate: not paced */
-	double window;		/* 0: no limit */
+	double window;		/* of payload under way; 0: no limit */
 	double target_rate, alpha, reference;
 	double rtt_diff, utilization;
 	ps_t previous_rtt, last_decrease;
 	ps_t alpha_timer, rate_timer; /* when they run out next; PS_NEVER: off */
 	uint64_t byte_counter, timer_events, byte_events;
 	uint64_t window_end; /* packet number that ends the round trip under way */
+	uint64_t recover;    /* no second cut before this many packets are acknowledged */
 	uint64_t round_seen, round_marked;
-	uint32_t stage, low_count;
-	bool decreased;
+	uint32_t stage, falling;
+	double delay, gained, came, idle, achieved, ignored, to_ignore; /* NSCC's, in ns and bytes */
+	ps_t adapt_at, adjusted;
+	bool fast;
 	struct telemetry before;
 };
 
@@ -65,6 +68,8 @@ struct cc_algorithm {
 	const char *name;
 	bool cnp;	/* the receiver answers CE with notifications */
 	bool telemetry; /* acknowledgements bring back time and marks */
+	bool rounds;	/* acts once a round trip: the packet that ends one asks to be acknowledged */
+	bool fills_window; /* a packet may go while less than the window is under way */
 	uint8_t hops;	/* and so many switches' stamps */
 	void (*start)(struct fabric *f, struct qp *q);
 	void (*catch_up)(struct fabric *f, struct qp *q);
@@ -81,6 +86,8 @@ void cc_catch_up(struct fabric *f, struct qp *q);
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
 void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 void cc_notified(struct fabric *f, struct qp *q);
+bool cc_window_open(const struct qp *q, uint64_t under_way);
+bool cc_round_over(struct qp *q, const struct cc_ack *ack);
 void cc_restart(struct fabric *f, struct qp *q);
 void cc_set_rate(struct qp *q, double bps);
 void cc_set_window(struct qp *q, double bytes);

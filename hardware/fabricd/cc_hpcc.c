@@ -9,7 +9,12 @@
  * the stamps, T at most) / T.  With eta the utilization aimed at:
  *	U >= eta, or max_stage steps without:	W = Wc / (U / eta) + Wai
  *	otherwise				W = Wc + Wai
- * Wc follows W once a round trip.  Wai = AI x T.  The rate is W / T.
+ * for every acknowledgement; Wc follows W once a round trip.  Wai = AI x T.
+ *
+ * The rate is W / T, between min_rate and the cable's, and W follows these bounds
+ * (UpdateRateHp of the authors' rdma-hw.cc).  So W may be less than a packet: one
+ * packet at a time, at that rate.  U starts at 1, W at the cable's rate x T, and the
+ * first acknowledgement only says what to compare with.
  */
 #include "cc.h"
 #include "fabric.h"
@@ -27,7 +32,7 @@ static void start(struct fabric *f, struct qp *q)
 static double measure(struct qp *q, const struct telemetry *t)
 {
 	struct cc_state *s = &q->cc_state;
-	double base = cc_param(q, CC_BASE_RTT) * 1e-9, u = 0, tau = base;
+	double base = cc_param(q, CC_BASE_RTT) * 1e-9, u = 0, tau = 0;
 
 	for (unsigned i = 0; i < t->hops; i++) {
 		const struct hop *now = &t->hop[i], *before = &s->before.hop[i];
@@ -50,26 +55,32 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct cc_state *s = &q->cc_state;
 	double base = cc_param(q, CC_BASE_RTT) * 1e-9, eta = cc_param(q, CC_ETA);
-	bool known = s->before.present && s->before.hops == ack->t->hops, round = ack->acked >= s->window_end;
 
 	(void)f;
 	if (!ack->t->present || !ack->t->hops)
 		return;
-	if (known) {
+	bool round = cc_round_over(q, ack);
+	if (s->before.present && s->before.hops == ack->t->hops) {
 		double u = measure(q, ack->t), step = cc_param(q, CC_AI) / 8 * base;
 		bool multiply = u >= eta || s->stage >= cc_param(q, CC_MAX_STAGE);
-		cc_set_window(q, multiply ? s->reference / (u / eta) + step : s->reference + step);
+		double w = multiply ? s->reference / (u / eta) + step : s->reference + step;
+		cc_set_rate(q, w * 8 / base);
+		w = s->rate / 8 * base;
+		cc_set_window(q, w);
 		if (round) {
 			s->stage = multiply ? 0 : s->stage + 1;
-			s->reference = s->window;
+			s->reference = w;
 		}
-		cc_set_rate(q, s->window * 8 / base);
 	}
-	if (round)
-		s->window_end = q->sent_max;
 	s->before = *ack->t;
 }
 
 const struct cc_algorithm cc_hpcc = {
-	.name = "hpcc", .telemetry = true, .hops = HOPS_MAX, .start = start, .acked = acked,
+	.name = "hpcc",
+	.telemetry = true,
+	.hops = HOPS_MAX,
+	.rounds = true,
+	.fills_window = true,
+	.start = start,
+	.acked = acked,
 };

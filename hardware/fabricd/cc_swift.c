@@ -3,18 +3,20 @@
  *	target = base_target + hop_scale x switches on the way + flow scaling,
  *	flow scaling = clamp(a / sqrt(W) + b, 0, flow_range), with a and b such that
  *	it is flow_range at flow_min_window and 0 at flow_max_window (packets).
- *	delay < target		W += ai_packets / W for each packet acknowledged
+ * For each acknowledgement (algorithm 1), W in packets, min_window at least:
+ *	delay < target		W += ai_packets x (packets acknowledged) / W, or without the
+ *				division when W < 1
  *	otherwise, once a round trip
  *				W = W max(1 - beta (delay - target) / delay, 1 - max_decrease)
  *
- * A window below one packet becomes a rate: W packets a round-trip time.
+ * A window below one packet becomes a rate: a packet each rtt / W.  The delay is that of
+ * the fabric; W starts at the bandwidth-delay product, cable rate x base_rtt.
  */
 #include <math.h>
 
 #include "cc.h"
 #include "fabric.h"
-
-#define LEAST_WINDOW 0.01 /* packets */
+#include "roce.h"
 
 static void start(struct fabric *f, struct qp *q)
 {
@@ -36,24 +38,32 @@ static double target_ns(const struct qp *q, double w, uint32_t switches)
 	return cc_param(q, CC_BASE_TARGET) + cc_param(q, CC_HOP_SCALE) * switches + flow;
 }
 
+/* What a packet takes of the cable */
+static double packet_bits(const struct qp *q)
+{
+	return 8.0 * wire_bytes(q->mtu + ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + ICRC_BYTES + TELEMETRY_BYTES(0));
+}
+
 static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct cc_state *s = &q->cc_state;
-	double w = s->reference, delay = (double)ack->rtt / PS_PER_NS, most = cc_param(q, CC_WINDOW) / q->mtu;
+	double w = s->reference, delay = (double)ack->rtt / PS_PER_NS, most = cc_param(q, CC_WINDOW) / q->mtu,
+	       least = cc_param(q, CC_MIN_WINDOW);
 
 	if (!ack->rtt)
 		return;
 	double target = target_ns(q, w, ack->switches);
 	if (delay < target) {
-		w += cc_param(q, CC_AI_PACKETS) / w * (double)ack->packets;
+		w += cc_param(q, CC_AI_PACKETS) * (double)ack->packets / (w > 1 ? w : 1);
 	} else if (f->clock.now - s->last_decrease >= ack->rtt) {
-		double keep = 1 - cc_param(q, CC_BETA) * (delay - target) / delay, least = 1 - cc_param(q, CC_MAX_DECREASE);
-		w *= keep > least ? keep : least;
+		double keep = 1 - cc_param(q, CC_BETA) * (delay - target) / delay, keeps = 1 - cc_param(q, CC_MAX_DECREASE);
+		w *= keep > keeps ? keep : keeps;
 		s->last_decrease = f->clock.now;
 	}
-	s->reference = w > most ? most : w < LEAST_WINDOW ? LEAST_WINDOW : w;
+	w = most > 0 && w > most ? most : w;
+	s->reference = w < least ? least : w;
 	cc_set_window(q, s->reference * q->mtu);
-	cc_set_rate(q, s->reference < 1 ? s->reference * q->mtu * 8e12 / (double)ack->rtt : s->line_rate);
+	cc_set_rate(q, s->reference < 1 ? s->reference * packet_bits(q) * PS_PER_S / (double)ack->rtt : s->line_rate);
 }
 
 const struct cc_algorithm cc_swift = {.name = "swift", .telemetry = true, .start = start, .acked = acked};

@@ -31,6 +31,7 @@ static void lane_json(const struct fabric *f, const struct port *p, unsigned cla
 		{"rx_prio%u_pause_duration", (uint64_t)(paused / PS_PER_US)},
 		{"ecn_marked_prio%u", l->marked},
 		{"drops_prio%u", l->drops},
+		{"drop_bytes_prio%u", l->drop_bytes},
 		{"queue_max_prio%u_bytes", l->queue_max},
 		{"ingress_max_prio%u_bytes", l->in.max_bytes},
 		{"headroom_max_prio%u_bytes", l->in.headroom_max},
@@ -83,6 +84,26 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	COUNT(o, "ecn_marked", marked);
 	json_object_set_new(o, "priorities", classes);
 	json_array_append_new(ports, o);
+}
+
+/* links_json() - What the cable of each port is now, faults included; not a counter */
+static json_t *links_json(const struct fabric *f)
+{
+	json_t *links = json_array();
+
+	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++) {
+		const struct node *n = f->nodes[k];
+		for (uint16_t i = 0; i < n->port_count; i++) {
+			const struct port *p = &n->ports[i];
+			if (!p->cable || !p->peer)
+				continue;
+			json_array_append_new(links, json_pack("{s:s, s:i, s:b, s:I, s:i}", "node", n->name, "port",
+							       (int)p->number, "up", (int)p->cable->p.up, "rate_bps",
+							       (json_int_t)p->cable->p.rate_bps, "mtu",
+							       (int)p->cable->p.mtu));
+		}
+	}
+	return links;
 }
 
 static json_t *nic_json(const struct nic *n)
@@ -202,7 +223,7 @@ json_t *counters_json(struct fabric *f)
 		port_json(f, &f->accelerators[i].port, ports, drops);
 		json_array_append_new(accelerators, accelerator_json(&f->accelerators[i]));
 	}
-	return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
+	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
 }

@@ -39,6 +39,8 @@ struct frame {
 	uint32_t len;	   /* without FCS and trailer */
 	uint8_t class;
 	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
+	struct qp *from;   /* queue pair that sends it, or NULL: it counts the frame when it goes onto the wire */
+	uint32_t payload;  /* likewise: bytes of payload in it */
 	struct nic *to;	   /* scale-up domain: destination */
 	struct passage *way; /* through the switch that it is in, or on its way to */
 	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
@@ -170,7 +172,7 @@ struct lane {
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
 	uint64_t storms; /* times that the watchdog stepped in */
-	uint64_t marked, drops;
+	uint64_t marked, drops, drop_bytes;
 };
 
 struct port {
@@ -704,6 +706,7 @@ void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
 
 /* sent.c */
+void nic_on_wire(struct frame *fr);
 void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
 uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
 
@@ -729,7 +732,8 @@ void nic_params_changed(struct fabric *f, struct nic *n);
 uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t);
 void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t);
 void telemetry_stamp(struct fabric *f, const struct port *p, unsigned class, struct frame *fr);
-#define TELEMETRY_MAX_BYTES (16 + 16 * HOPS_MAX)
+#define TELEMETRY_BYTES(hops) (16 + 16 * (hops))
+#define TELEMETRY_MAX_BYTES TELEMETRY_BYTES(HOPS_MAX)
 
 /* reorder.c */
 bool reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr);

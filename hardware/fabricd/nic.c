@@ -110,12 +110,6 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		bool scale_up = tx == &n->tx[1];
 		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
-		n->tx_packets++;
-		n->tx_bytes += fr->len;
-		if (fr->data[0] & 1) {
-			n->tx_many_packets++;
-			n->tx_many_bytes += fr->len;
-		}
 		into_round(f, tx, s);
 	}
 }

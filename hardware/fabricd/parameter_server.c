@@ -15,6 +15,9 @@
  * alone who send again after it: nobody starts a use of a lane before it has the sum of
  * the last but one.
  *
+ * A block that has met another job's block in its slot gets its lane another slot, which
+ * the sum says (best_effort_slots.c).
+ *
  * The server's rank is at home here: its contributions and sums never travel.
  */
 #include <stdlib.h>
@@ -22,8 +25,9 @@
 
 #include "best_effort.h"
 
-/* server_new() - The server of a group */
-struct server *server_new(const struct group *g, uint32_t window, uint32_t elements, double reduce_bps, uint32_t group_ip)
+/* server_new() - The server of a group; @lanes is its own from now on */
+struct server *server_new(const struct group *g, uint32_t window, uint32_t elements, double reduce_bps, uint32_t group_ip,
+			  struct lane_slots *lanes)
 {
 	struct server *s = calloc(1, sizeof *s + 2 * (size_t)window * sizeof s->entry[0]);
 
@@ -34,6 +38,7 @@ struct server *server_new(const struct group *g, uint32_t window, uint32_t eleme
 	s->elements = elements;
 	s->reduce_bps = reduce_bps;
 	s->group_ip = group_ip;
+	s->lanes = lanes;
 	s->all = g->count == 64 ? ~0ull : (1ull << g->count) - 1;
 	for (uint32_t i = 0; i < 2 * window; i++)
 		s->entry[i].sum = s->sums + (size_t)i * elements;
@@ -44,6 +49,7 @@ void server_free(struct server *s)
 {
 	if (!s)
 		return;
+	lane_slots_free(s->lanes);
 	free(s->sums);
 	free(s->queue);
 	free(s);
@@ -126,11 +132,15 @@ bool server_merge(struct fabric *f, struct member *m, struct server *s, const st
 	e->seen |= part->ranks;
 	e->exponent = part->exponent > e->exponent ? part->exponent : e->exponent;
 	e->next = part->next > e->next ? part->next : e->next;
-	e->flags |= part->flags & OFF_CONGESTED;
+	e->flags |= part->flags & (OFF_CONGESTED | OFF_COLLIDED);
 	m->nic->worker->host += took;
 	s->free = (s->free > t ? s->free : t) + took;
 	if (e->seen == s->all) {
+		uint32_t lane = part->number % s->window;
 		e->complete = true;
+		e->slot = e->next_slot = s->lanes->of[lane];
+		if (e->flags & OFF_COLLIDED)
+			e->next_slot = lane_slots_move(s->lanes, lane);
 		offload_later(f, m, s->free, SERVER_EVENT | part->number);
 	}
 	return true;
@@ -142,6 +152,20 @@ const struct server_entry *server_sum(const struct server *s, uint32_t number)
 	const struct server_entry *e = &s->entry[index_of(s, number)];
 
 	return e->used && e->complete && e->number == number ? e : NULL;
+}
+
+/* server_partial() - A whole sum as it travels */
+struct partial server_partial(const struct server_entry *e)
+{
+	return (struct partial){.number = e->number,
+				.ranks = e->seen,
+				.count = e->count,
+				.flags = e->flags,
+				.slot = e->slot,
+				.next_slot = e->next_slot,
+				.exponent = e->exponent,
+				.next = e->next,
+				.payload = (const uint8_t *)e->sum};
 }
 
 /* server_missing() - The ranks whose contributions to a block have not come */
@@ -176,7 +200,7 @@ void server_answer(struct fabric *f, struct member *m, struct server *s, uint32_
 uint32_t server_build(struct fabric *f, struct member *m, struct server *s, struct frame *fr)
 {
 	struct server_entry *e = &s->entry[s->queue[s->queue_head]];
-	const struct partial part = {e->number, e->seen, e->count, e->flags, e->exponent, e->next, (const uint8_t *)e->sum};
+	const struct partial part = server_partial(e);
 	uint32_t to = s->group_ip;
 
 	s->queue_head = (s->queue_head + 1) % (2 * s->window);

@@ -3,10 +3,10 @@
  * Theory of Operation
  *
  * Jobs without slots of their own share a pool of them (ATP: Lao et al., NSDI 2021,
- * sections 3.3 to 3.5).  A block of a job may use one slot of the pool, which a hash of
- * both names.  If that is free, the first partial sum of the block takes it; others of
+ * sections 3.3 to 3.5).  A block of a job may use one slot of the pool, which its packets
+ * name (best_effort_slots.c says which).  If that is free, the first partial sum of the block takes it; others of
  * the block are added to it.  If another block has it, the partial sum goes on to the
- * next hop as it is: the accelerator of the server's switch, then the job's parameter
+ * next hop as it is, but for a flag that tells of it: the accelerator of the server's switch, then the job's parameter
  * server, a host.  So nobody ever waits for a slot.
  *
  * Every partial sum carries the bitmap of the ranks in it.  With the last of those below
@@ -149,17 +149,6 @@ void pool_release(struct accelerator *a, uint32_t job)
 	}
 }
 
-/* Which slot a block may use: a mix of job and number (Stafford's variant 13 of MurmurHash3's finalizer) */
-static struct shared_slot *slot_of(struct pool *pool, uint32_t job, uint32_t number)
-{
-	uint64_t x = (uint64_t)job << 32 | number;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	x ^= x >> 31;
-	return &pool->slot[x % pool->slots];
-}
-
 static void on(struct fabric *f, struct accelerator *a, const struct shared_program *p, const struct roce_packet *pkt, uint8_t class)
 {
 	struct roce_packet to = *pkt;
@@ -184,6 +173,7 @@ static void emit(struct fabric *f, struct accelerator *a, const struct shared_sl
 	pkt.tos = like->tos & (uint8_t)~1;
 	pkt.offload = (struct roce_offload){.offset = s->ranks,
 					    .more = s->number,
+					    .slot = (uint16_t)(s - a->pool->slot),
 					    .count = s->count,
 					    .exponent = s->exponent,
 					    .next = s->next,
@@ -195,7 +185,7 @@ static void emit(struct fabric *f, struct accelerator *a, const struct shared_sl
 
 static uint16_t marked(const struct roce_packet *pkt)
 {
-	return (pkt->offload.flags & OFF_CONGESTED) | ((pkt->tos & CE) == CE ? OFF_CONGESTED : 0);
+	return (pkt->offload.flags & (OFF_CONGESTED | OFF_COLLIDED)) | ((pkt->tos & CE) == CE ? OFF_CONGESTED : 0);
 }
 
 static void take(struct pool *pool, struct shared_slot *s, const struct roce_packet *pkt)
@@ -264,7 +254,7 @@ static void partial(struct fabric *f, struct accelerator *a, const struct shared
 {
 	const struct roce_offload *o = &pkt->offload;
 	struct pool *pool = a->pool;
-	struct shared_slot *s = slot_of(pool, p->job, o->more);
+	struct shared_slot *s = &pool->slot[o->slot];
 	bool ours = s->job == p->job && s->number == o->more;
 
 	a->contributions++;
@@ -278,9 +268,11 @@ static void partial(struct fabric *f, struct accelerator *a, const struct shared
 		return;
 	}
 	if (!ours && s->job && in_use(f, a, s, p, pkt, class)) {
+		struct roce_packet collided = *pkt;
+		collided.offload.flags |= OFF_COLLIDED;
 		pool->collisions++;
 		pool->passed++;
-		on(f, a, p, pkt, class);
+		on(f, a, p, &collided, class);
 		return;
 	}
 	if (ours && (s->ranks & o->offset || s->count != o->count)) {
@@ -306,10 +298,10 @@ bool pool_receive(struct fabric *f, struct accelerator *a, const struct roce_pac
 	const struct shared_program *p = a->pool ? program_of(a->pool, pkt->dst_qp) : NULL;
 	const struct roce_offload *o = &pkt->offload;
 
-	if (!p || o->count > a->elements || pkt->payload_bytes != o->count * 4u)
+	if (!p || o->count > a->elements || pkt->payload_bytes != o->count * 4u || o->slot >= a->pool->slots)
 		return false;
 	if (pkt->opcode == OFF_RESULT && pkt->dst_ip == p->group_ip) {
-		struct shared_slot *s = slot_of(a->pool, p->job, o->more);
+		struct shared_slot *s = &a->pool->slot[o->slot];
 		if (s->job == p->job && s->number == o->more)
 			slot_free(a->pool, s);
 		return true;

@@ -78,6 +78,7 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 
 	p->drops[why]++;
 	p->lane[fr->class].drops++;
+	p->lane[fr->class].drop_bytes += fr->len + FCS_BYTES;
 	if (!last) {
 		last = p->last_drop[why] = malloc(sizeof *last);
 		if (!last)
@@ -185,6 +186,8 @@ static void send(struct fabric *f, struct port *p, struct frame *fr)
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
+	if (fr->credit)
+		nic_on_wire(fr);
 	credit_back(f, fr);
 	if (fate.dropped) {
 		port_drop(f, to, fr, DROP_FAULT);
@@ -298,9 +301,13 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 		pfc_receive(f, p, fr);
 		return;
 	}
-	if (p->node->kind == NODE_SWITCH)
-		switch_ingress(f, p, fr);
-	else if (p->node->kind == NODE_ACCELERATOR)
+	if (p->node->kind == NODE_SWITCH) {
+		switch_ingress(f, p, fr); /* which knows the class that it puts the frame into */
+		return;
+	}
+	p->lane[fr->class].rx_frames++;
+	p->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
+	if (p->node->kind == NODE_ACCELERATOR)
 		accelerator_receive(f, (struct accelerator *)p->node, fr);
 	else if (p->number == 2)
 		scale_up_arrive(f, fr);

@@ -119,7 +119,7 @@ static bool window_open(const struct qp *q)
 		return false;
 	if (under_way && q->asked <= q->acked)
 		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
-	return !q->cc_state.window || !under_way || (double)((under_way + 1) * q->mtu) <= q->cc_state.window;
+	return cc_window_open(q, under_way);
 }
 
 /* Is there something to send, if only the rate allowed it? */
@@ -198,7 +198,7 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	bool slow = s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
 
 	return last || (n + 1) % p->ack_every == 0 || slow || (q->retries && n == q->acked) || (p->selective && n < q->sent_max) ||
-	       (s->window && (double)((n + 2 - q->acked) * q->mtu) > s->window) ||
+	       !cc_window_open(q, n + 1 - q->acked) || (q->cc->rounds && n == s->window_end) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
@@ -258,8 +258,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->to = q->peer;
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;
-	q->tx_packets++;
-	q->tx_bytes += pkt.payload_bytes;
+	fr->from = q;
+	fr->payload = pkt.payload_bytes;
 	if (q->tx == &n->tx[0] && !q->generated)
 		nic_sent(f, n, fr->len);
 	if (number < q->sent_max) {

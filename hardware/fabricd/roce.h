@@ -51,7 +51,7 @@ enum roce_opcode {
 struct roce_offload {
 	uint64_t offset;   /* where in the vector, in elements or bytes */
 	uint16_t slot;
-	uint16_t child;	   /* who contributes */
+	uint16_t child;	   /* who contributes; in a sum by best effort: the slot of the lane's next block */
 	uint16_t count;	   /* elements in the payload */
 	int16_t exponent;  /* block scaling: of this block, and of the slot's next */
 	int16_t next;
@@ -61,6 +61,7 @@ struct roce_offload {
 #define OFF_REDUCTION 7  /* flags: how to combine */
 #define OFF_RESEND 8	 /* sent again: let go of what is held for it */
 #define OFF_CONGESTED 16 /* something in it was marked on its way */
+#define OFF_COLLIDED 32	 /* something in it met a slot that another block had */
 
 /* AETH syndromes */
 #define AETH_ACK 0x1f

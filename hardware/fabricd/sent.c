@@ -9,6 +9,23 @@
  */
 #include "fabric.h"
 
+/* nic_on_wire() - A frame that one of a NIC's sources has built begins to leave: only now has it been sent */
+void nic_on_wire(struct frame *fr)
+{
+	struct nic *n = fr->credit->nic;
+
+	n->tx_packets++;
+	n->tx_bytes += fr->len;
+	if (fr->data[0] & 1) {
+		n->tx_many_packets++;
+		n->tx_many_bytes += fr->len;
+	}
+	if (fr->from) {
+		fr->from->tx_packets++;
+		fr->from->tx_bytes += fr->payload;
+	}
+}
+
 /* nic_sent() - A data frame of @bytes goes out over the cable on behalf of the worker, now */
 void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes)
 {

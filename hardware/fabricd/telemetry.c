@@ -9,7 +9,7 @@
  *	room x { u32 time (256 ps), u32 bytes sent, u32 queue, u32 rate (Mb/s) }
  *
  * all big endian.  Each switch fills the next free hop when the frame starts on
- * the cable.  The receiver sends the block of the packet that it acknowledges
+ * the cable; bytes sent count preamble and gap, so that a full cable is at its rate.  The receiver sends the block of the packet that it acknowledges
  * back behind the acknowledgement, without room for more stamps, with the data
  * packets seen since the last one and how many of them were marked CE.  (HPCC's
  * own header has 42 bytes for five hops, in the UDP payload; this has 96, which
@@ -91,7 +91,7 @@ void telemetry_stamp(struct fabric *f, const struct port *p, unsigned class, str
 		return;
 	uint8_t *block = fr->data + (v.p - fr->data), *at = block + HEAD_BYTES + block[2]++ * HOP_BYTES;
 	at = put_be32(at, (uint32_t)(f->clock.now >> 8));
-	at = put_be32(at, (uint32_t)p->tx_bytes);
+	at = put_be32(at, (uint32_t)(p->tx_bytes + GAP_BYTES * p->tx_frames));
 	at = put_be32(at, (uint32_t)p->queue[class].bytes);
 	put_be32(at, (uint32_t)(p->cable->p.rate_bps / 1000000));
 }

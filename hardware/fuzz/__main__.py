@@ -1,7 +1,8 @@
-"""Builds and runs the fuzzers, all at once: `python -m hardware.fuzz [--seconds N] [TARGET ...]`.
+"""Builds and runs the fuzzers, all at once: `python -m hardware.fuzz [--seconds N | --inputs N] [TARGET ...]`.
 
 Needs clang with libFuzzer (Debian: clang).  What breaks a target is kept in hardware/bin/fuzz/TARGET-*; a target's
 program there runs such a file again.  What was found to reach new code is kept, too, and is where the next call starts.
+With --inputs nothing is left to chance: a fixed number from a fixed seed, starting from the written seeds alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,31 +63,33 @@ def _run(command: list[str]) -> None:
         raise BuildError(f"{' '.join(command)} failed:\n{done.stderr.rstrip()}")
 
 
-def corpus(target: str) -> Path:
+def corpus(target: str, within: Path) -> Path:
     """The folder of inputs that a target starts from, with its seeds in it."""
-    folder = OUTPUT / f"corpus-{target}"
+    folder = within / f"corpus-{target}"
     folder.mkdir(exist_ok=True)
     for number, seed in enumerate(SEEDS[target]()):
         (folder / f"seed-{number:03}").write_bytes(seed)
     return folder
 
 
-def fuzz(target: str, seconds: int) -> subprocess.CompletedProcess[str]:
-    """Run one target; its log is in the answer's stderr."""
-    command = [str(OUTPUT / target), *LIMITS, f"-max_total_time={seconds}", f"-artifact_prefix={OUTPUT / target}-"]
+def fuzz(target: str, bound: Sequence[str], within: Path) -> subprocess.CompletedProcess[str]:
+    """Run one target, as long as libFuzzer's options in `bound` say; its log is in the answer's stderr."""
+    command = [str(OUTPUT / target), *LIMITS, *bound, f"-artifact_prefix={OUTPUT / target}-"]
     if target in DICTIONARY:
         words = OUTPUT / f"{target}.dict"
         words.write_text("".join(f'"{word}"\n' for word in DICTIONARY[target] if word.replace("_", "").isalnum()))
         command.append(f"-dict={words}")
     environment = {**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=4:malloc_context_size=8"}
     return subprocess.run(
-        [*command, str(corpus(target))], capture_output=True, text=True, errors="replace", env=environment
+        [*command, str(corpus(target, within))], capture_output=True, text=True, errors="replace", env=environment
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m hardware.fuzz", description="Fuzz fabricd.")
-    parser.add_argument("--seconds", type=int, default=60, help="how long (all targets run at the same time)")
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--seconds", type=int, default=60, help="how long (all targets run at the same time)")
+    how_long.add_argument("--inputs", type=int, help="how many inputs a target, from a fixed seed: always the same")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(SEEDS)}; default: all")
     options = parser.parse_args(arguments)
     targets = options.targets or list(SEEDS)
@@ -96,8 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    with ThreadPoolExecutor(len(targets)) as pool:
-        results = dict(zip(targets, pool.map(lambda t: fuzz(t, options.seconds), targets), strict=True))
+    bound = [f"-max_total_time={options.seconds}"] if options.inputs is None else ["-seed=1", f"-runs={options.inputs}"]
+    with ThreadPoolExecutor(len(targets)) as pool, tempfile.TemporaryDirectory() as fresh:
+        within = OUTPUT if options.inputs is None else Path(fresh)
+        results = dict(zip(targets, pool.map(lambda t: fuzz(t, bound, within), targets), strict=True))
     for target, done in results.items():
         lines = done.stderr.splitlines()
         runs = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), "?")

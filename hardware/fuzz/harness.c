@@ -141,7 +141,7 @@ void harness_group(struct fabric *f, bool best_effort)
 			abort();
 	f->groups->ops = &granted;
 	if (best_effort) {
-		f->groups->granted = json_pack("{s:i, s:I, s:[I, I, I]}", "slots", 4, "group_ip", (json_int_t)GROUP_IP, "hops",
+		f->groups->granted = json_pack("{s:i, s:i, s:I, s:[I, I, I]}", "slots", 4, "shared_slots", 4, "group_ip", (json_int_t)GROUP_IP, "hops",
 					       (json_int_t)ACCELERATOR_IP, (json_int_t)ACCELERATOR_IP,
 					       (json_int_t)ACCELERATOR_IP);
 		program(f, json_pack("{s:s, s:i, s:b, s:I, s:I, s:[i, i], s:i, s:i}", "switch", "sw0", "job", 1, "shared", 1,

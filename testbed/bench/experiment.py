@@ -88,7 +88,7 @@ def experiment(options: Options) -> Experiment:
     if options.seed is not None:
         values["seed"] = options.seed
     try:
-        made = changed(base, values, "command line")
+        made = changed(base, [(key, value, "command line") for key, value in values.items()], "command line")
     except InputError as error:
         raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
     return override(made, [setting for setting in options.settings if _of_workload(setting)])

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._complete import FABRIC
+
+if TYPE_CHECKING:
+    from testbed.ownership import Removed
+
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]")
+@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
 @click.option("--force", is_flag=True, help="Also if the fabric is in use (only with ID).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, force: bool, as_json: bool) -> None:
@@ -26,13 +33,23 @@ def command(fabric: str | None, force: bool, as_json: bool) -> None:
 
     if force and not fabric:
         raise InputError("--force needs the id of the fabric", where="command line", hint="testbed list")
-    removed = ownership.clean(fabric, force)
-    if as_json:
+    failed: ownership.CleanFailed | None = None
+    try:
+        removed = ownership.clean(fabric, force)
+    except ownership.CleanFailed as error:
+        failed, removed = error, error.removed
+    if not as_json:
+        _tell(removed, failed)
+    elif not failed:
         click.echo(json.dumps({"removed": [r.to_dict() for r in removed]}))
-        return
+    if failed:
+        raise failed
+
+
+def _tell(removed: Sequence[Removed], failed: Exception | None) -> None:
     for one in removed:
         parts = {k: v for k, v in one.to_dict().items() if k != "id" and v}
         what = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in parts.items())
         click.echo(f"removed fabric {one.id}: {what or 'its directory'}")
-    if not removed:
+    if not removed and not failed:
         click.echo("nothing to clean")

@@ -7,9 +7,11 @@ import sys
 
 import click
 
+from testbed.commands._complete import FABRIC
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--fabric", metavar="ID", help="The fabric (default: the only one that is up).")
+@click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up).")
 @click.option("--tty/--no-tty", default=None, help="With a terminal of its own (default: if we have one).")
 @click.argument("rank", type=int)
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...")

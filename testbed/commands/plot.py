@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from testbed.commands._complete import RUN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +17,7 @@ _PICTURES = (".svg", ".png")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN..")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: KIND.svg)."
@@ -79,17 +80,18 @@ def _picture(
 
 
 def _sweep(folder: Path, figures: tuple[str, ...]) -> Figure:
-    from results.comparison import SWEEP
-    from results.plots import sweep
+    from results import plots, sweeps
     from testbed.errors import InputError
 
-    if not (folder / SWEEP).exists():
+    swept = sweeps.sweep(folder)
+    if swept is None:
         raise InputError("this is no sweep's folder", str(folder), "a sweep is an experiment with `sweep:`")
-    told = json.loads((folder / SWEEP).read_text())
     names = list(figures) or ["goodput_Gbps"]
-    known = sorted({k for p in told["points"] for k, v in p.items() if isinstance(v, int | float)})
+    known = sorted(
+        {k for p in swept.points for k, v in p.items() if isinstance(v, int | float) and k not in swept.keys}
+    )
     if unknown := [n for n in names if n not in known]:
         raise InputError(
             f"no point has a figure called {unknown[0]!r}", "command line", f"there are {', '.join(known)}"
         )
-    return sweep(told["name"], told["keys"], told["points"], names)
+    return plots.sweep(swept.name, swept.keys, swept.points, names)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._complete import FILE
+
 if TYPE_CHECKING:
     from testbed.spec import Experiment
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", shell_complete=FILE)
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed, instead of the experiment's.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
@@ -29,7 +31,11 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
       testbed run experiments/quickstart.yaml --set workload.0.iterations=10 --out /tmp/quick
       testbed run experiments/quickstart.yaml --json | jq .results
 
-    Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (see `testbed doctor`).
+    With `sweep:` in the file it runs every point, says how far it is, and goes on after a point that failed. Ctrl-C
+    ends it; what was measured until then is kept.
+
+    Exit codes: 0 done, 1 the run or a point of the sweep failed, 2 bad input, 3 the machine cannot (see `testbed
+    doctor`).
     """
     from testbed.overrides import override
     from testbed.progress import for_stderr
@@ -58,16 +64,27 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
 
 
 def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
+    from results.sweeps import Sweep
+    from testbed.errors import RUN_FAILED
     from testbed.progress import for_stderr
-    from testbed.sweep import run_sweep
+    from testbed.sweep import SweepEnded, run_sweep
     from testbed.table import of_sweep, show
 
-    with for_stderr() as progress:
-        folder, rows = run_sweep(experiment, out, progress)
+    try:
+        with for_stderr() as progress:
+            folder, rows = run_sweep(experiment, out, progress)
+    except SweepEnded as ended:
+        if as_json:
+            click.echo(json.dumps(Sweep(ended.folder).to_dict()))
+            sys.exit(ended.exit_code)
+        show(of_sweep(Sweep(ended.folder)), wide=True)
+        raise
     if as_json:
-        click.echo(json.dumps({"run": str(folder), "keys": list(experiment.sweep), "points": rows}))
+        click.echo(json.dumps(Sweep(folder).to_dict()))
     else:
-        show(of_sweep(experiment.name, str(folder), rows), wide=True)
+        show(of_sweep(Sweep(folder)), wide=True)
+    if any("error" in row for row in rows):
+        sys.exit(RUN_FAILED)
 
 
 def _show(folder: Path, host: bool) -> None:

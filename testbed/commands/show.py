@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.commands import _views
+from testbed.commands._complete import FABRIC, FILE, RUN, RUN_OR_FABRIC
+
 FRAMES = ["ports", "priorities", "nics", "qps", "switches", "drops", "faults", "events"]
 
 if TYPE_CHECKING:
     from results import Run
+    from results.sweeps import Sweep
     from topologies import Fabric
 
 
@@ -38,20 +42,34 @@ def _load(run: str) -> Run:
         raise InputError(error.what, error.where, error.hint) from None
 
 
+def _sweep(run: str) -> Sweep | None:
+    from results import StoreError
+    from results.sweeps import sweep
+    from testbed.errors import InputError
+
+    try:
+        return sweep(run)
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+
+
 @command.command("run")
-@click.argument("run")
+@click.argument("run", shell_complete=RUN)
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print what `testbed run --json` printed.")
 def show_run(run: str, host: bool, as_json: bool) -> None:
-    """Show the figures of RUN: a run folder, or its name in results/runs.
+    """Show the figures of RUN: a run folder, or its name in results/runs. Of a sweep: a line for each point.
 
     \b
     Examples:
       testbed show run results/runs/20260101-120000-quickstart
       testbed show run 20260101-120000-quickstart --json
     """
-    from testbed.table import of_run, show
+    from testbed.table import of_run, of_sweep, show
 
+    if swept := _sweep(run):
+        click.echo(json.dumps(swept.to_dict())) if as_json else show(of_sweep(swept), wide=True)
+        return
     loaded = _load(run)
     if not as_json:
         show(of_run(loaded, host=host))
@@ -63,14 +81,14 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
 
 
 @command.command("counters")
-@click.argument("run", required=False, metavar="[RUN|ID]")
+@click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
 @click.argument("frame", type=click.Choice(FRAMES), default="ports")
-@click.option("--watch", is_flag=True, help="A live fabric: print again each second, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
-def show_counters(run: str | None, frame: str, watch: bool, as_json: bool) -> None:
+@_views.options
+def show_counters(run: str | None, frame: str, as_json: bool, **chosen: Any) -> None:
     """Show one of the counter tables of a stored RUN (ports by default), or the ports' counters of a live fabric.
 
-    Columns that are 0 everywhere are left out.
+    Of a run, columns that are 0 everywhere are left out. Of a sweep: the rows of all its points, with the values swept
+    over.
 
     \b
     Examples:
@@ -80,69 +98,19 @@ def show_counters(run: str | None, frame: str, watch: bool, as_json: bool) -> No
     """
     from testbed.table import counters, show
 
-    if run is None or _is_fabric(run):
-        _live("counters", run, watch, as_json)
+    if run is None or _views.is_fabric(run):
+        _views.live("counters", run, as_json=as_json, **chosen)
         return
-    rows = _load(run).rows(frame)
+    swept = _sweep(run)
+    rows = swept.rows(frame) if swept else _load(run).rows(frame)
     if as_json:
         click.echo(json.dumps(rows))
     else:
         show(counters(frame, rows), wide=True)
 
 
-def _is_fabric(name: str) -> bool:
-    from testbed import ownership
-
-    return not Path(name).exists() and name in {r.id for r in ownership.fabrics()}
-
-
-def _live(view: str, fabric: str | None, watch: bool, as_json: bool) -> None:
-    """A table of a live fabric, once or each second."""
-    import time
-
-    from testbed.lab import Lab
-    from testbed.live_view import VIEWS
-    from testbed.table import counters, show
-
-    lab = Lab.attach(fabric)
-    try:
-        while True:
-            seen = lab.fabricd.request("counters")
-            rows = VIEWS[view](seen)
-            if as_json:
-                click.echo(json.dumps(rows))
-            else:
-                if watch:
-                    click.clear()
-                    click.echo(f"fabric {lab.id}, emulated time {seen['time_ns'] / 1000:.3f} us")
-                show(counters(view, rows), wide=True)
-            if not watch:
-                return
-            time.sleep(1)
-    finally:
-        lab.close()
-
-
-def _view(name: str, about: str) -> None:
-    """Adds `testbed show NAME` for a live fabric."""
-
-    @command.command(name, help=f"{about}\n\n\b\nExamples:\n  testbed show {name}\n  testbed show {name} 3f2a --watch")
-    @click.argument("fabric", required=False, metavar="[ID]")
-    @click.option("--watch", is_flag=True, help="Print again each second, until Ctrl-C.")
-    @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
-    def show_view(fabric: str | None, watch: bool, as_json: bool) -> None:
-        _live(name, fabric, watch, as_json)
-
-
-_view("pfc", "Show PFC frames received and sent, by priority, of a live fabric.")
-_view("ecn", "Show ECN marks and congestion notifications of a live fabric.")
-_view("queues", "Show queue counters and watermarks of a live fabric's switches.")
-_view("qps", "Show the queue pairs of a live fabric's NICs.")
-_view("drops", "Show what a live fabric has dropped, where and why.")
-
-
 @command.command("faults")
-@click.argument("fabric", required=False, metavar="[ID]")
+@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
 def show_faults(fabric: str | None, as_json: bool) -> None:
     """Show the faults that are in a live fabric: what they are, whether they are on, how often they struck.
@@ -160,7 +128,7 @@ def show_faults(fabric: str | None, as_json: bool) -> None:
 
 
 @command.command("topology")
-@click.argument("what", metavar="FILE|KIND")
+@click.argument("what", metavar="FILE|KIND", shell_complete=FILE)
 @click.argument("parameters", nargs=-1, metavar="[PARAMETER=VALUE]...")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw it into this SVG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole graph as JSON.")
@@ -217,7 +185,7 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 
 @command.command("experiment")
-@click.argument("file")
+@click.argument("file", shell_complete=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show_experiment(file: str, as_json: bool) -> None:
     """Show the experiment in FILE with every default written out, as it goes into a run's folder.
@@ -236,3 +204,6 @@ def show_experiment(file: str, as_json: bool) -> None:
         click.echo(json.dumps(resolved))
     else:
         dump(resolved, sys.stdout)
+
+
+_views.add(command)

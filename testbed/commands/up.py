@@ -6,9 +6,11 @@ import json
 
 import click
 
+from testbed.commands._complete import FILE
+
 
 @click.command()
-@click.argument("file")
+@click.argument("file", shell_complete=FILE)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--virtual", is_flag=True, help="Keep a virtual clock (no ping, no iperf3: RDMA workers only).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")

@@ -183,12 +183,12 @@ def smartnic(value: dict[str, Any]) -> dict[str, Any]:
     for other, key in part.items():
         if kind != other and value.get(key) is not None:
             raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         if value.get("profile") is not None and kind == "plain":
             raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
         return value
     name = value.get("profile") or KINDS[kind]
-    if name not in PROFILES:
+    if not isinstance(name, str) or name not in PROFILES:
         raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
     if PROFILES[name].kind != kind:
         raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])

@@ -61,6 +61,7 @@ def loads(
         first, *others = [Problem(what, _where(name, line, path), hint) for line, path, what, hint in found]
         raise InputError(first.what, first.where, first.hint, others[: MAX_PROBLEMS - 1]) from None
     experiment._written, experiment._directory = written, directory
+    experiment._place = lambda path: _where(name, document.line(path), path)
     return experiment
 
 

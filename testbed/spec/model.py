@@ -5,6 +5,7 @@ Descriptions and defaults here are the only source of the JSON schema and of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -467,6 +468,7 @@ class Experiment(Model):
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _directory: Path = PrivateAttr(default=Path())
+    _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
 
     @field_validator("sweep")
     @classmethod
@@ -529,6 +531,10 @@ class Experiment(Model):
     def directory(self) -> Path:
         """Where relative paths start."""
         return self._directory
+
+    def place(self, *path: str | int) -> str:
+        """`FILE:LINE: KEY` of what stands at `path` in the file, for errors that are found later."""
+        return self._place(path) if self._place else ".".join(map(str, path))
 
     def written(self) -> dict[str, Any]:
         """Plain data as it was written: what was left out is not there, so that a changed key changes defaults, too."""

@@ -88,7 +88,8 @@ class CollectiveStep(Model):
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None,
-        description="in_network, in_network_best_effort: without a result for so long, contribute again (100us)",
+        description="in_network, in_network_best_effort: without a result for so long, contribute again "
+        "(null: slots x the time of a frame + round trip)",
     )
     chains: int | None = Field(
         default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"

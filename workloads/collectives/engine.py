@@ -2,7 +2,8 @@
 
 Receives are posted before the collective begins; a write goes straight to where the receiver's schedule wants it,
 which the sender works out for itself.  Lanes go on as completions come in; the host does one thing at a time, so that
-reductions of several lanes queue up.  Every message's immediate is its number on its connection.
+reductions of several lanes queue up.  Every message's immediate is its number on its connection.  Several engines share
+the rank's completion queue: each gets what comes on its connections, whichever of them waits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from workloads import wire
 from workloads.collectives.schedule import Copy, Lane, Place, Program, Recv, Schedule, Send, Shape, places, steps
 from workloads.context import Context
 from workloads.verbs import FabricError, Peer, QueuePair
+from workloads.wire import Record
 
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted
@@ -82,7 +84,9 @@ class Engine:
             c: _Connection(pair, _KEYS.unpack(pair.private)) for c, pair in zip(channels, pairs, strict=True)
         }
         self._by_number = {c.pair.number: c for c in self._connections.values()}
+        context.completed |= dict.fromkeys(self._by_number, self._complete)
         self._shape: Shape | None = None
+        self._running = False
 
     def prepare(self, shape: Shape) -> None:
         """Makes ready for one run: posts the receives."""
@@ -126,21 +130,28 @@ class Engine:
         self.staged = self.staging.view(dtype)
         self.result = self.output.view(dtype)
         self._op = op
+        self._running = True
         for running in self._lanes:
             self._advance(running)
         total = sum(len(running.lane.steps) for running in self._lanes)
         while not self._done():
             for record in self.device.wait():
-                connection = self._by_number.get(record.qp)
-                if connection and record.kind == wire.SENT and connection.sender:
-                    self._acknowledged(connection, connection.sender, record.wr_id)
-                elif connection and record.kind == wire.RECEIVED_IMM and record.imm == connection.arrived:
-                    connection.arrived += 1
-                    if connection.receiver:
-                        self._advance(connection.receiver)
-                else:
-                    raise FabricError(f"a record of kind {record.kind} with immediate {record.imm} is out of turn")
+                self.context.completed.get(record.qp, _out_of_turn)(record)
             self.context.tick(sum(running.at for running in self._lanes), total)
+        self._running = False
+
+    def _complete(self, record: Record) -> None:
+        """Takes a completion of ours.  What comes before `run` is kept for it."""
+        connection = self._by_number[record.qp]
+        expected = record.imm == connection.arrived < len(connection.own)
+        if record.kind == wire.SENT and connection.sender and self._running:
+            self._acknowledged(connection, connection.sender, record.wr_id)
+        elif record.kind == wire.RECEIVED_IMM and expected:
+            connection.arrived += 1
+            if connection.receiver and self._running:
+                self._advance(connection.receiver)
+        else:
+            _out_of_turn(record)
 
     def _done(self) -> bool:
         return all(r.at == len(r.lane.steps) and not r.outbox for r in self._lanes) and all(
@@ -209,6 +220,10 @@ class Engine:
             came = staged + at - step.start
             reduce(part, self.staged[came : came + len(part)], out=part)
             self.device.progress()
+
+
+def _out_of_turn(record: Record) -> None:
+    raise FabricError(f"a record of kind {record.kind} with immediate {record.imm} is out of turn")
 
 
 def _output_elements(program: Program) -> int:

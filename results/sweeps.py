@@ -1,0 +1,78 @@
+"""Reads a sweep's folder: what was swept over, a row for each point, and the runs.
+
+`sweep.json` has all of it once the sweep has ended; while it runs, or if it was killed, the points that are done are
+the lines of `points.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from results.load import Run, find
+
+SWEEP = "sweep.json"
+POINTS = "points.jsonl"
+
+
+class Sweep:
+    """A sweep on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        told = json.loads((path / SWEEP).read_text())
+        self.name: str = told["name"]
+        self.keys: list[str] = told["keys"]
+        self.points: list[dict[str, Any]] = told["points"] or _lines(path / POINTS)
+        self.total: int = told.get("total", len(self.points))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """As `Run.state`."""
+        return Run(self.path).state
+
+    def values(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """What was swept, at this point."""
+        return {key: point[key] for key in self.keys}
+
+    def runs(self) -> Iterator[tuple[dict[str, Any], Run]]:
+        """Each point's values and run; points that made none are left out."""
+        for point in self.points:
+            if "run" in point and (self.path / point["run"]).exists():
+                yield self.values(point), Run(self.path / point["run"])
+
+    def rows(self, frame: str) -> list[dict[str, Any]]:
+        """A frame's rows of all points, each with the point's values in front."""
+        return [{**values, **row} for values, run in self.runs() for row in run.rows(frame)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `testbed run --json` prints of a sweep."""
+        failed = sum("error" in point for point in self.points)
+        told: dict[str, Any] = {"run": str(self.path), "keys": self.keys, "points": self.points}
+        error = self.state.get("error")
+        if error is None and len(self.points) < self.total:
+            error = {"what": f"{len(self.points)} of {self.total} points are done", "where": "", "hint": ""}
+        if error is None and failed:
+            error = {"what": f"{failed} of {self.total} points failed", "where": str(self.path), "hint": ""}
+        return {**told, "error": error} if error else told
+
+
+def sweep(run: str | Path) -> Sweep | None:
+    """The sweep in that folder, or of that name under results/runs; None for a run. Raises StoreError."""
+    path = find(run)
+    return Sweep(path) if (path / SWEEP).exists() else None
+
+
+def described(values: Mapping[str, Any]) -> str:
+    """`hosts = 4, cc = dcqcn`: a point's values, keys by their last part where that says which."""
+    last = [key.rpartition(".")[2] for key in values]
+    names = [one if last.count(one) == 1 and "," not in key else key for key, one in zip(values, last, strict=True)]
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, values.values(), strict=True))
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines; a killed sweep may leave half of one."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

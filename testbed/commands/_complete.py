@@ -1,0 +1,79 @@
+"""What the shell completes for arguments of the commands: files, runs, fabrics, faults, targets (docs/completion.md).
+
+Each is asked for only while the shell completes, so nothing here costs a command anything. A completer that fails has
+no words: it must never disturb the line that somebody is typing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    import click
+
+Completer = Callable[["click.Context", "click.Parameter", str], list[CompletionItem]]
+
+
+def _of(words: Callable[[], Iterable[tuple[str, str]]], files: str = "") -> Completer:
+    """A completer from (word, help); `files`: what the shell may complete besides, `file` or `dir`."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            found = [CompletionItem(word, help=text) for word, text in words() if word.startswith(incomplete)]
+        except Exception:
+            found = []
+        return found if found or not files else [CompletionItem(incomplete, type=files)]
+
+    return complete
+
+
+def _runs() -> Iterable[tuple[str, str]]:
+    from results.store import RUNS
+
+    return ((path.parent.name, "") for path in sorted(RUNS.glob("*/state.json"), reverse=True))
+
+
+def _fabrics() -> Iterable[tuple[str, str]]:
+    from testbed import ownership
+
+    return ((record.id, record.state) for record in ownership.fabrics())
+
+
+def _faults() -> Iterable[tuple[str, str]]:
+    from testbed.inject import CATALOGUE
+
+    return ((cls.name, cls.summary) for cls in CATALOGUE.values())
+
+
+def _healable() -> Iterable[tuple[str, str]]:
+    from testbed.inject.live import listed
+
+    return [*((row["id"], str(row.get("fault", ""))) for row in listed()), ("all", "every fault")]
+
+
+def _targets() -> Iterable[tuple[str, str]]:
+    """Targets of the only fabric that is up."""
+    from testbed.lab import Lab
+
+    lab = Lab.attach(None)
+    try:
+        fabric = lab.fabric
+    finally:
+        lab.close()
+    yield from ((f"cable:{cable.name}", "") for cable in fabric.cables)
+    yield from ((f"switch:{switch.name}", "") for switch in fabric.switches)
+    yield from ((f"nic:{nic.rank}", nic.name) for nic in fabric.nics)
+    yield from ((word, "") for word in ("controller", "all"))
+
+
+RUN = _of(_runs, "dir")
+FABRIC = _of(_fabrics)
+RUN_OR_FABRIC = _of(lambda: [*_fabrics(), *_runs()], "dir")
+FAULT = _of(_faults)
+HEALABLE = _of(_healable)
+TARGET = _of(_targets)
+FILE = _of(lambda: ((str(p), "") for p in sorted(Path("experiments").glob("*.yaml"))), "file")
