@@ -20,7 +20,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE
 from testbed import ownership
-from testbed.bringup import CONTROLLER_PORT, Bringup, inside, own_ovs
+from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, Bringup, controller_lines, inside, own_ovs
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
@@ -118,7 +118,7 @@ class Lab:
         (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
         (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
         work.enter(holder)
-        controller = work.start_controller(experiment.control.routing, dateline=experiment.control.dateline)
+        controller = work.start_controller(experiment.control.model_dump())
         database = work.start_database()
         hardware = hardware_of(experiment)
         clock: dict[str, Any] = {"mode": experiment.clock.mode}
@@ -243,11 +243,14 @@ class Lab:
         """Starts the controller anew, after it has died. Raises MachineError."""
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
-        control = experiment["control"]
-        controller = work.start_controller(control["routing"], dateline=control["dateline"])
+        controller = work.start_controller(experiment["control"])
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
+
+    def controller_said(self) -> list[dict[str, Any]]:
+        """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
+        return controller_lines(self.dir / CONTROLLER_OUT)
 
     def describe(self) -> dict[str, Any]:
         """What it is, for people and programs."""
