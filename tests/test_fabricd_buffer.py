@@ -58,7 +58,7 @@ def test_headroom_is_needed_to_the_last_frame() -> None:
             assert port(f, "sw0", 2)["priorities"]["headroom_max_prio3_bytes"] == room * FRAME
 
 
-@pytest.mark.parametrize("headroom", [0, FRAME - 1])
+@pytest.mark.parametrize("headroom", [0, 1000])
 def test_xoff_comes_at_the_threshold_without_headroom(headroom: int) -> None:
     """The frame that crosses the threshold finds no room and is lost, and so is what is on its way; then all wait."""
     part = switch(headroom=headroom)
