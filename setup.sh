@@ -18,6 +18,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
   fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
+  ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
   build   set up only: system packages, .venv, fabricd
 
 Needs root, or sudo for what only root can do.  Afterwards .venv/bin/testbed is the command.
@@ -119,6 +120,8 @@ make_venv() {
 
 build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
 
+build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
+
 # --- Open vSwitch ----------------------------------------------------------
 
 ovs_answers() { as_root ovs-vsctl --timeout=10 --no-headings list-br >/dev/null 2>&1; }
@@ -181,7 +184,7 @@ case "$verb" in
         start_ovs
         linted=0
         lint || linted=1
-        [ ! -x controllers/ryu-env.sh ] || controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"
+        build_ryu
         build_fabricd --sanitize
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
         as_root .venv/bin/python -m pytest "$@" || exit
@@ -206,6 +209,10 @@ case "$verb" in
     lint)
         set_up
         lint
+        ;;
+    ryu)
+        set_up
+        build_ryu
         ;;
     build)
         set_up

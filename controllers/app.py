@@ -13,16 +13,19 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any, ClassVar
 
 from controllers import faults, offload, openflow
+from controllers.apps import AppError, Applications, PortChanged, SwitchReady, as_controller
 from controllers.bridge import Bridge, Change
 from controllers.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.fabricd import SUBSCRIBE, FabricdLink
 from controllers.faults import FaultError
+from controllers.flows import Flow
 from controllers.offload import Placement
 from controllers.ports import DownPorts
 from controllers.revalidation import revalidated
@@ -41,6 +44,7 @@ class Settings:
     router: Router
     dpid_base: int
     fabricd: str | None  # fabricd's control socket
+    apps: tuple[Path, ...] = ()  # files of the user's own applications, loaded before this one
 
 
 class FromFabricd(event.EventBase):
@@ -51,10 +55,23 @@ class FromFabricd(event.EventBase):
         self.messages = messages
 
 
-def fail(what: str) -> None:
-    """Say on standard output what is wrong, and end."""
-    say({"error": what})
+class AppDone(event.EventBase):
+    """An application has handled all that it had."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__()
+        self.app = app
+
+
+def fail(what: str, where: str = "") -> None:
+    """Say on standard output what is wrong, and end.  `where` is a line of an application."""
+    say({"error": what} | ({"where": where} if where else {}))
     os._exit(1)
+
+
+def fail_app(error: AppError) -> None:
+    """End because of an application."""
+    fail(error.what, error.where)
 
 
 def say(message: dict[str, Any]) -> None:
@@ -72,7 +89,8 @@ def _on(events: Any, *states: str) -> Callable[[Callable[[Any, Any], None]], Any
         @wraps(function)
         def guarded(self: Any, ev: Any) -> None:
             try:
-                function(self, ev)
+                with as_controller():
+                    function(self, ev)
             except Exception as error:
                 self.log.exception("in %s", function.__name__)
                 fail(f"internal error in {function.__name__}: {error!r}")
@@ -86,6 +104,7 @@ class Controller(App):
     """Programs the switches of one fabric (see Settings)."""
 
     OFP_VERSIONS: ClassVar = [ofproto.OFP_VERSION]
+    _EVENTS: ClassVar = [SwitchReady, PortChanged]
 
     def __init__(self, *args: Any, settings: Settings, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -106,7 +125,11 @@ class Controller(App):
         self.placed: dict[int, Placement] = {}  # what fabricd's events are to be answered with
         self.trees = Trees(self.fabric)
         self.faults: dict[str, Mapping[str, Any]] = {}  # forwarding faults that are on, by id
-        for name, flows in self.router.flows().items():
+        self.apps = Applications(settings.apps, fail_app, lambda text: say({"note": text}))
+        self.ready: set[str] = set()  # switches that the applications know to be ready
+        self.busy: set[str] = set()  # applications that are at something
+        self.apps_due = bool(self.apps)  # they may have something to do before it is settled
+        for name, flows in self._tables().items():
             self.bridges[name].wanted = frozenset(flows)
 
     def start(self) -> Any:
@@ -133,6 +156,7 @@ class Controller(App):
             self.log.warning("%s: connection lost; it keeps its flows", name)
             del self.datapaths[name]
             self.bridges[name].lost()
+            self.ready.discard(name)
 
     @_on(ofp_event.EventOFPFlowStatsReply, MAIN)
     def flows_listed(self, ev: Any) -> None:
@@ -146,6 +170,9 @@ class Controller(App):
     def barrier_seen(self, ev: Any) -> None:
         if (name := self._name(ev.msg.datapath)) is not None:
             self.bridges[name].barrier_seen(ev.msg.xid)
+            if self.apps and self.bridges[name].settled and name not in self.ready:
+                self.ready.add(name)
+                self.send_event_to_observers(SwitchReady(name, ev.msg.datapath))
             self._settle()
 
     @_on(ofp_event.EventOFPErrorMsg, CONFIG, MAIN)
@@ -173,11 +200,12 @@ class Controller(App):
         if name is not None and self._is_port(name, port):
             up = ev.msg.reason != ofproto.OFPPR_DELETE and not openflow.port_is_down(ev.msg.desc)
             self.ports.switch_says((name, port), up)
+            self._tell_apps([(name, port, up)])
             self._reroute(f"{name}:{port} {'up' if up else 'down'}, says the switch")
 
     @_on(FromFabricd)
     def fabricd_says(self, ev: Any) -> None:
-        changed = []
+        changed: list[tuple[str, int, bool]] = []
         for message in ev.messages:
             if message.get("event") == "act":
                 self._act(message)
@@ -189,7 +217,7 @@ class Controller(App):
                 name, port, up = message["switch"], message["port"], message["up"]
                 if self._is_port(name, port):
                     self.ports.fabricd_says((name, port), up)
-                    changed.append(f"{name}:{port} {'up' if up else 'down'}")
+                    changed.append((name, port, up))
                 self.unsettled.append(message["id"])
             elif message.get("ok") is False and message.get("id") != SUBSCRIBE:
                 self.log.error("fabricd refused a request: %s", message.get("error"))
@@ -198,7 +226,10 @@ class Controller(App):
                 if not self.subscribed:
                     self.log.error("fabricd refused the subscription: %s", message.get("error"))
         if changed:
-            self._reroute(f"{', '.join(changed)}, says fabricd")
+            self._tell_apps(changed)
+            what = ", ".join(f"{name}:{port} {'up' if up else 'down'}" for name, port, up in changed)
+            self._reroute(f"{what}, says fabricd")
+        self.apps_due = bool(self.apps)
         self._settle()
 
     def _act(self, message: Mapping[str, Any]) -> None:
@@ -231,26 +262,73 @@ class Controller(App):
         if not message.get("granted"):
             self.placed[message["id"]] = placement
 
+    # The user's applications
+
+    def _tell_apps(self, changed: list[tuple[str, int, bool]]) -> None:
+        if self.apps:
+            for name, port, up in changed:
+                self.send_event_to_observers(PortChanged(name, port, up))
+
+    @_on(AppDone)
+    def app_done(self, ev: Any) -> None:
+        self.busy.discard(ev.app)
+        if not self.busy and self.apps.take_sent():  # what they sent is to be confirmed, and may have consequences
+            self.apps_due = True
+            for name in self.datapaths:
+                self._send_barrier(name)
+        self._settle()
+
+    def _apps_have_settled(self) -> bool:
+        """Whether no application has anything left to do; asks them if that is not known."""
+        if self.apps_due and not self.busy:
+            self.apps_due = False
+            self.busy = self.apps.turns(self.send_event, lambda name: self.send_event(self.name, AppDone(name)))
+            self.log.info("waiting for the applications %s", ", ".join(sorted(self.busy)))
+        return not self.busy and not self.apps_due
+
     # Flows follow
 
     def _reroute(self, why: str) -> None:
         """Make the routes fit the ports, and send what that changes."""
-        avoid = frozenset(self.fabric.cable_at[port] for port in self.ports.down)
+        around = self.apps.avoid(self.ports.down)
+        avoid = frozenset(self.fabric.cable_at[port] for port in around)
         if avoid == self.avoided:
             return
         self.avoided = avoid
-        self.trees = Trees(self.fabric, self.ports.down)
+        self.trees = Trees(self.fabric, around)
         self._follow(why)
+
+    def _tables(self) -> dict[str, list[Flow]]:
+        """Every switch's flows, by routes, jobs and applications; faults come on top."""
+        down = self.ports.down
+        around = self.apps.avoid(down)
+        tables = self.router.flows(around)
+        if drained := self._drained(around):
+            usual = self.router.flows(down)
+            tables |= {name: usual[name] for name in drained}
+        for placement in self.jobs.values():
+            for switch, flows in placement.flows.items():
+                tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
+        return self.apps.tables(tables, around)
+
+    def _drained(self, around: Set[tuple[str, int]]) -> list[str]:
+        """Switches that nobody sends to any more.  They keep their flows, for the frames that are on their way there.
+
+        No frame comes back to one: what it sends goes to switches that avoid it.
+        """
+        if around <= self.ports.down:
+            return []
+        ports = {
+            s.name: {(s.name, p) for p in range(1, s.ports + 1) if self._is_port(s.name, p)}
+            for s in self.fabric.switches
+        }
+        return [name for name, all_ports in ports.items() if all_ports <= around]
 
     def _follow(self, why: str) -> None:
         """Make the switches' flows what routes and faults say, and send what that changes.  Raises FaultError."""
         began = time.perf_counter()
         sent = [0, 0, 0]
-        tables = self.router.flows(self.ports.down)
-        for placement in self.jobs.values():
-            for switch, flows in placement.flows.items():
-                tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
-        tables = faults.apply(self.fabric, tables, list(self.faults.values()))
+        tables = faults.apply(self.fabric, self._tables(), list(self.faults.values()))
         for name, flows in tables.items():
             bridge = self.bridges[name]
             bridge.wanted = frozenset(flows)
@@ -272,6 +350,10 @@ class Controller(App):
             datapath.send_msg(openflow.delete(datapath, cookie))
         for number in change.delete_groups:
             datapath.send_msg(openflow.delete_group(datapath, number))
+        self._send_barrier(name)
+
+    def _send_barrier(self, name: str) -> None:
+        datapath = self.datapaths[name]
         barrier = openflow.barrier(datapath)
         datapath.set_xid(barrier)
         self.bridges[name].barrier_sent(barrier.xid)
@@ -279,10 +361,11 @@ class Controller(App):
 
     def _settle(self) -> None:
         """If every switch has confirmed its flows, answer the events that wait for it."""
-        if not all(bridge.settled for bridge in self.bridges.values()):
+        if not all(bridge.settled for bridge in self.bridges.values()) or not self._apps_have_settled():
             return
         if not self.announced and self.subscribed:
             self.announced = True
+            self.apps.live()
             flows = sum(len(bridge.wanted) for bridge in self.bridges.values())
             self.log.info("%d switches programmed with %d flows", len(self.bridges), flows)
             say({"programmed": len(self.bridges), "flows": flows})

@@ -1,7 +1,8 @@
 """One OpenFlow library under one name: os-ken where it is installed, else ryu 4.34.
 
 Both have the same API; os-ken renamed the package and the application's base
-class.  This must be imported before anything else of the library is.
+class.  An application may import either name, whichever library runs.  This
+must be imported before anything else of the library is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 LIBRARY = "os_ken" if find_spec("os_ken") else "ryu"
@@ -58,3 +64,23 @@ if LIBRARY == "os_ken":
     openflow_server.Datapath._recv_loop = _telling(openflow_server.Datapath._recv_loop)
 
 App: Any = app_manager.OSKenApp if LIBRARY == "os_ken" else app_manager.RyuApp
+
+OTHER = "ryu" if LIBRARY == "os_ken" else "os_ken"
+
+
+class _OtherName(MetaPathFinder, Loader):
+    """Imports of the other library's modules give this one's."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name == OTHER or name.startswith(f"{OTHER}.") else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = importlib.import_module(LIBRARY + name.removeprefix(OTHER))
+
+
+sys.meta_path.insert(0, _OtherName())
+app_manager.RyuApp = app_manager.OSKenApp = App

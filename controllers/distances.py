@@ -3,17 +3,18 @@
 A breadth-first search from every NIC in one sweep: a set of NICs is an integer
 with one bit each, and one step lets every switch learn from its neighbours
 which NICs they have just come to know.  A port is on a shortest path exactly if
-its neighbour knew the NIC one step earlier.  (1,024 switches take some tens of
+its neighbour knew the NIC one step earlier.  A bridge in a NIC with several
+ports tells nobody of other hosts' NICs: no way leads through it.  (1,024 switches take some tens of
 milliseconds; one search per NIC with networkx takes seconds, and the emulated
 clock stands still while a port that went down is being routed around.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from typing import TypeAlias
 
-from topologies.fabric import Fabric
+from topologies.fabric import OWN_PORTS, Fabric
 
 Toward: TypeAlias = dict[int, int]  # port -> NICs, as a mask of bits, to which it is on a shortest path
 
@@ -29,10 +30,18 @@ def live_links(fabric: Fabric, down: Set[tuple[str, int]]) -> dict[str, dict[int
     return table
 
 
-def shortest(links: Mapping[str, Mapping[int, str]], attached: Mapping[str, int]) -> dict[str, Toward]:
+def ends(fabric: Fabric) -> frozenset[str]:
+    """The bridges that carry only their own hosts' frames."""
+    return frozenset(s.name for s in fabric.switches if s.role == OWN_PORTS)
+
+
+def shortest(
+    links: Mapping[str, Mapping[int, str]], attached: Mapping[str, int], ends: Collection[str] = ()
+) -> dict[str, Toward]:
     """For each switch, its ports toward other switches' NICs.
 
-    `links` is switch -> port -> neighbour, `attached` switch -> the NICs that hang on it, as a mask of bits.
+    `links` is switch -> port -> neighbour, `attached` switch -> the NICs that hang on it, as a mask of bits; `ends`
+    are switches that no way leads through.
     A NIC that cannot be reached is in none of the masks.
     """
     result: dict[str, Toward] = {s: {} for s in links}
@@ -48,5 +57,5 @@ def shortest(links: Mapping[str, Mapping[int, str]], attached: Mapping[str, int]
                     learnt[switch] = learnt.get(switch, 0) | fresh
         for switch, mask in learnt.items():
             known[switch] |= mask
-        news = learnt
+        news = {switch: mask for switch, mask in learnt.items() if switch not in ends}
     return result

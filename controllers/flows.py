@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import IPv4Network
 
@@ -130,6 +130,43 @@ def members(ports: tuple[int, ...]) -> list[Flow]:
     return [
         Flow(MEMBER, PRIORITY, ((f"reg{LINK_REGISTER}", k), group), (Output(port),)) for k, port in enumerate(ports)
     ]
+
+
+def reweighted(flows: Iterable[Flow], weight: Callable[[int], int]) -> list[Flow]:
+    """One switch's flows with each group of equal ports hashed in proportion to `weight`(port); 0 leaves a port out.
+
+    A group all of whose ports weigh 0 stays as it is.
+    """
+    flows = list(flows)
+    links: dict[int, dict[int, int]] = {}  # group -> link -> port
+    for flow in flows:
+        if flow.table == MEMBER and isinstance(output := flow.actions[0], Output):
+            fields = {name: value for name, value in flow.match if isinstance(value, int)}
+            links.setdefault(fields[f"reg{GROUP_REGISTER}"], {})[fields[f"reg{LINK_REGISTER}"]] = output.port
+    result: list[Flow] = []
+    used: set[tuple[int, ...]] = set()
+    for flow in (f for f in flows if f.table != MEMBER):
+        group = next((a.value for a in flow.actions if isinstance(a, Load) and a.register == GROUP_REGISTER), None)
+        if group is not None:
+            equal = [port for _, port in sorted(links[group].items())]
+            ports = tuple(port for port in equal for _ in range(weight(port))) or tuple(equal)
+            flow = replace(flow, actions=tuple(a for action in flow.actions for a in _over(action, ports)))
+            used.add(ports)
+        result.append(flow)
+    return result + [flow for ports in sorted(used) if len(set(ports)) > 1 for flow in members(ports)]
+
+
+def _over(action: Action, ports: tuple[int, ...]) -> tuple[Action, ...]:
+    """An action of a flow that hashes, when it is to hash over other ports."""
+    one = len(set(ports)) == 1
+    match action:
+        case Hash(_, basis):
+            return () if one else (Hash(len(ports), basis),)
+        case Load(register, _) if register == GROUP_REGISTER:
+            return () if one else (Load(GROUP_REGISTER, group_id(ports)),)
+        case Resubmit(table) if table == MEMBER:
+            return (Output(ports[0]),) if one else (action,)
+    return (action,)
 
 
 def group_id(ports: tuple[int, ...]) -> int:

@@ -32,30 +32,52 @@ def main(argv: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
 
-    from controllers.app import Settings, fail  # imports the OpenFlow library
+    from controllers.app import Settings, fail, fail_app  # imports the OpenFlow library
+    from controllers.apps import AppError, find_apps
 
     try:
         fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
         settings = Settings(
-            fabric, Router(fabric, options.routing, dateline=options.dateline), options.dpid_base, options.fabricd
+            fabric,
+            Router(fabric, options.routing, dateline=options.dateline),
+            options.dpid_base,
+            options.fabricd,
+            tuple(find_apps(options.app)),
         )
+    except AppError as error:
+        fail_app(error)
+        return
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = error.what if isinstance(error, RoutingError) else f"not a fabric: {error!r}"
         fail(f"{options.fabric}: {what}")
         return
-    serve(settings, options.port)
+    try:
+        serve(settings, options.port)
+    except AppError as error:
+        fail_app(error)
+        return
     fail(f"cannot listen on {HOST}:{options.port}; is the port in use?")
 
 
 def serve(settings: Any, port: int) -> None:
-    """Run the application; returns only if listening fails."""
+    """Run the application and the user's; returns only if listening fails.  Raises AppError."""
+    from controllers.apps import Railbed, blame, import_app
     from controllers.compat import LIBRARY, app_manager, cfg, hub
 
     arguments = ["--ofp-listen-host", HOST, "--ofp-tcp-listen-port", str(port)]
     cfg.CONF(args=arguments, project=LIBRARY, default_config_files=[])
     manager = app_manager.AppManager.get_instance()
-    manager.load_apps(["controllers.app"])
-    hub.joinall(manager.instantiate_apps(settings=settings, **manager.create_contexts()))
+    Railbed.fabric, Railbed.dpid_base = settings.fabric, settings.dpid_base
+    # Ours comes last: it asks the others for their part before any of them runs.
+    manager.load_apps([*(import_app(path) for path in settings.apps), "controllers.app"])
+    contexts = manager.create_contexts()
+    try:
+        threads = manager.instantiate_apps(settings=settings, **contexts)
+    except Exception as error:
+        if (blamed := blame(settings.apps, error)) is None:
+            raise
+        raise blamed from error
+    hub.joinall(threads)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,6 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fabricd", metavar="SOCKET", help="fabricd's control socket")
     parser.add_argument("--routing", choices=list(ROUTINGS), default="ecmp")
     parser.add_argument("--dateline", action="store_true", help="torus, ring: a second class for what wraps around")
+    parser.add_argument(
+        "--app",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="an application of your own (docs/controller-apps.md)",
+    )
     parser.add_argument("--log", metavar="FILE", help="log there instead of on standard error")
     return parser
 

@@ -14,7 +14,7 @@ from ipaddress import IPv4Network
 
 from controllers import dimension_order, ecmp
 from controllers.dateline import Dateline, with_dscp
-from controllers.distances import Toward, live_links, shortest
+from controllers.distances import Toward, ends, live_links, shortest
 from controllers.flows import Flow, arp_responder, members, to_network
 from controllers.prefixes import PrefixTree
 from topologies.fabric import Fabric, Switch
@@ -70,6 +70,7 @@ class Router:
         self.fabric = fabric
         self._split = known.split
         self._dateline = Dateline(fabric) if dateline and fabric.kind in GRIDS else None
+        self._ends = ends(fabric)
         self._tree = PrefixTree(sorted(int(n.ip) for n in fabric.nics))
         self._nic_ports: dict[str, list[tuple[int, int]]] = {s.name: [] for s in fabric.switches}
         for nic in fabric.nics:
@@ -85,7 +86,7 @@ class Router:
         A cable is out of use as soon as one of its ends is down.  A NIC's own cable has no way around it: its
         switch goes on sending there, so that the frames are lost, and counted, at the cable that is at fault.
         """
-        paths = shortest(live_links(self.fabric, down), self._attached)
+        paths = shortest(live_links(self.fabric, down), self._attached, self._ends)
         return {s.name: self._switch_flows(s, paths[s.name]) for s in self.fabric.switches}
 
     def _switch_flows(self, switch: Switch, toward: Toward) -> list[Flow]:

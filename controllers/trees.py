@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from controllers.distances import live_links
+from controllers.distances import ends, live_links
 from topologies.fabric import Fabric
 
 
@@ -64,6 +64,7 @@ class Trees:
     def __init__(self, fabric: Fabric, down: Set[tuple[str, int]] = frozenset()) -> None:
         self.fabric = fabric
         self._links = live_links(fabric, down)
+        self._ends = ends(fabric)  # no way leads through these
         self._hops: dict[str, dict[str, tuple[int, int]]] = {}
 
     def hops(self, target: str) -> dict[str, tuple[int, int]]:
@@ -80,7 +81,7 @@ class Trees:
                 nearer = sorted(p for p, n in self._links[switch].items() if n in front)
                 # parallel ways: different targets take different ones
                 found[switch] = (far, nearer[(index + self.fabric.switch_by_name[switch].index) % len(nearer)])
-            front = reached
+            front = [switch for switch in reached if switch not in self._ends]
         self._hops[target] = found
         return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import networkx as nx
 
-from topologies.fabric import Fabric
+from topologies.fabric import OWN_PORTS, Cable, Fabric, Switch
 
 WIRE_OVERHEAD = 24  # FCS, preamble and gap
 PAUSE_WIRE = 64 + 20
@@ -62,6 +64,44 @@ def most_switches(fabric: Fabric) -> int:
     lengths = dict(nx.all_pairs_shortest_path_length(fabric.graph))
     nics = [n.name for n in fabric.nics]
     return max((lengths[a][b] - 1 for a in nics for b in nics if a != b and b in lengths[a]), default=1)
+
+
+def longest_ns(fabric: Fabric, over: Callable[[Cable], float], through: Callable[[Switch], float]) -> float:
+    """What the costliest of the shortest paths between two NICs takes over its cables and through its switches."""
+    cost = {c.name: over(c) for c in fabric.cables}
+    passing = {s.name: through(s) for s in fabric.switches}
+    ends = {s.name for s in fabric.switches if s.role == OWN_PORTS}
+    beside: dict[str, list[tuple[str, float]]] = {s: [] for s in passing}
+    at_nics: dict[str, float] = {}  # switch -> its costliest NIC's cable
+    several = set()
+    for cable in fabric.cables:
+        a, b = cable.a.node, cable.b.node
+        if a in passing and b in passing:
+            beside[a].append((b, cost[cable.name]))
+            beside[b].append((a, cost[cable.name]))
+            continue
+        switch = a if a in passing else b
+        if switch in at_nics:
+            several.add(switch)
+        at_nics[switch] = max(at_nics.get(switch, 0.0), cost[cable.name])
+    longest = 0.0
+    for source, first in at_nics.items():
+        front = {source: first + passing[source]}
+        known = set(front)
+        if source in several:
+            longest = max(longest, front[source] + first)
+        while front:
+            reached: dict[str, float] = {}
+            for switch, so_far in front.items():
+                if switch in ends and switch != source:
+                    continue
+                for there, crossing in beside[switch]:
+                    if there not in known:
+                        reached[there] = max(reached.get(there, 0.0), so_far + crossing + passing[there])
+            known |= reached.keys()
+            front = reached
+            longest = max([longest, *(at_nics[s] + t for s, t in reached.items() if s in at_nics)])
+    return longest
 
 
 def base_rtt_ns(

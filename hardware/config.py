@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from topologies.fabric import Cable, Fabric, Nic, Switch
-from topologies.smartnic import ROLE
+from topologies.fabric import EMBEDDED, Cable, Fabric, Nic, Switch
 
 
 @dataclass(frozen=True)
@@ -54,23 +53,47 @@ class Hardware:
     complex: Complex | None = None
     """Of a fabric with compute complexes."""
 
+    router_rate_bps: float | None = None  # inside a NIC with several ports; None: that of its ports together
+    router_latency_ns: float = 100.0
+    of_switch: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What single switches have instead, by name."""
+
+    of_nic: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Likewise of NICs."""
+
     def cable(self, fabric: Fabric, cable: Cable) -> tuple[float, float]:
-        """Rate and delay of a cable.  Inside a NIC the host's side is as fast as the cable, and has no length."""
-        if cable.name not in fabric.inside:
-            return self.cable_rate_bps, self.cable_delay_ns
-        if self.complex is None or cable.a.node not in fabric.complexes:
-            return self.cable_rate_bps, 0.0
-        return self.complex.rate_bps, self.complex.delay_ns
+        """Rate and delay of a cable.  Inside a NIC the host's side is as fast as the ports, and has no length."""
+        if cable.name in fabric.inside:
+            if self.complex is not None and cable.a.node in fabric.complexes:
+                return self.complex.rate_bps, self.complex.delay_ns
+            return self._inside_bps(fabric, cable), 0.0
+        rate = self.cable_rate_bps if cable.rate_bps is None else cable.rate_bps
+        return rate, self.cable_delay_ns if cable.delay_ns is None else cable.delay_ns
+
+    def _inside_bps(self, fabric: Fabric, cable: Cable) -> float:
+        """Of the way from a host to the bridge in its NIC."""
+        if self.router_rate_bps is not None and self.complex is None:
+            return self.router_rate_bps
+        bridge = next(s for s in (cable.a.node, cable.b.node) if s in fabric.switch_by_name)
+        ports = (fabric.cable_at[bridge, port] for port in range(1, fabric.switch_by_name[bridge].ports + 1))
+        return sum(self.cable(fabric, c)[0] for c in ports if c.name not in fabric.inside)
+
+    def nic_bps(self, fabric: Fabric, nic: str) -> float:
+        """Line rate of a NIC: that of its own port."""
+        return self.cable(fabric, fabric.cable_at[nic, 1])[0]
 
     def latency_ns(self, switch: Switch) -> float:
         """Of a switch or embedded bridge."""
-        return self.complex.bridge_latency_ns if self.complex and switch.role == ROLE else self.switch_latency_ns
+        if switch.role not in EMBEDDED:
+            return self.switch_latency_ns
+        return self.complex.bridge_latency_ns if self.complex else self.router_latency_ns
 
 
-def _accelerator(switch: Switch, hardware: Hardware) -> dict[str, Any]:
+def _accelerator(fabric: Fabric, switch: Switch, hardware: Hardware) -> dict[str, Any]:
     if not switch.accelerator:
         return {}
-    rate = switch.ports * hardware.cable_rate_bps  # that of all ports together: it never holds anybody up
+    cables = (fabric.cable_at[switch.name, port] for port in range(1, switch.ports + 1))
+    rate = sum(hardware.cable(fabric, c)[0] for c in cables)  # of all ports together: it never holds anybody up
     return {"accelerator": {"rate_bps": rate, **hardware.accelerator, "ip": int(switch.accelerator_ip)}}
 
 
@@ -137,7 +160,8 @@ def fabricd_config(
                 "buffer_bytes": hardware.switch_buffer_bytes,
                 "taps": [tap_name(fabric_id, s, port) for port in range(1, s.bridge_ports + 1)],
                 **hardware.switch,
-                **_accelerator(s, hardware),
+                **hardware.of_switch.get(s.name, {}),
+                **_accelerator(fabric, s, hardware),
             }
             for s in fabric.switches
         ],
@@ -149,6 +173,7 @@ def fabricd_config(
                 "ip": str(n.ip),
                 "netdev": netdev_name(fabric_id, n) if real else None,
                 **nic_common,
+                **hardware.of_nic.get(n.name, {}),
                 **(of_complexes if n.name in fabric.complexes else {}),
             }
             for n in fabric.nics

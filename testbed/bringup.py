@@ -22,13 +22,14 @@ from typing import IO, Any
 
 from hardware.client import Fabricd, FabricdError
 from testbed import ovs
-from testbed.errors import MachineError
+from testbed.errors import MachineError, UserError
 from testbed.names import Names
 from testbed.ownership import HOST, Journal, Record, link_group, owner_tag
 from testbed.processes import MARK, Process, wait_for
 from topologies import Fabric, Nic
 
 TAP_MTU = 9216
+CONTROLLER_OUT = "controller.out"
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _HOLDER = Path(__file__).with_name("holder.py")
@@ -99,13 +100,15 @@ class Bringup:
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 
-    def start_controller(self, routing: str, *, dateline: bool, port: int | None = None) -> Controller:
-        """Starts the controller; it waits for fabricd and for the switches by itself."""
+    def start_controller(self, control: Mapping[str, Any], port: int | None = None) -> Controller:
+        """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
         port = port or _free_port()
-        log, out = self.dir / "controller.log", self.dir / "controller.out"
-        argv = [sys.executable, "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
-        argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base), "--routing", routing]
-        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log), *(["--dateline"] if dateline else [])]
+        log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
+        argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
+        argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base)]
+        argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
+        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log)]
+        argv += [word for app in control["apps"] for word in ("--app", app)]
         with out.open("wb") as stdout, log.open("ab") as stderr:
             process = self.spawn(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         self.journal.made({"controller": Process.of(process.pid)})
@@ -230,15 +233,34 @@ class Controller:
         wait_for(lambda: condition() or "error" in self._said() or self.process.poll() is not None, timeout)
         if condition():
             return
-        said = self._said().get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
+        if "where" in (about := self._said()):
+            raise UserError(f"a controller application failed: {about['error']}", about["where"])
+        said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
         ended = self.process.poll() is not None
         raise MachineError(f"the controller {'ended' if ended else complaint}: {said}", where=str(self.log))
 
     def _said(self) -> dict[str, Any]:
-        with suppress(ValueError):
-            said = json.loads(self.out.read_text().partition("\n")[0])
-            return said if isinstance(said, dict) else {}
-        return {}
+        return next(iter(controller_lines(self.out)), {})
+
+
+def controller_lines(out: Path) -> list[dict[str, Any]]:
+    """What a controller has said on its standard output, `out`."""
+    said = []
+    with suppress(OSError):
+        for line in out.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                said.append(json.loads(line))
+    return [line for line in said if isinstance(line, dict)]
+
+
+def _interpreter(library: str) -> str:
+    """The Python that has the OpenFlow library. Raises MachineError."""
+    if library == "os-ken":
+        return sys.executable
+    python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
+    if not python.exists():
+        raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
+    return str(python)
 
 
 def _free_port() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from testbed.hardware import hardware_of
 from testbed.ideal import costs_of
 from testbed.layout import group
 from topologies import Fabric
@@ -36,9 +37,11 @@ class Chooser:
         self._hops = Hops(fabric)
         self._costs = costs_of(experiment)
         self._seed = experiment.seed
-        spec = experiment.fabric
-        self._cable = Link(spec.cable.rate, spec.cable.delay)
-        self._switch_latency_ns = spec.switch.latency
+        spec, hardware = experiment.fabric, hardware_of(experiment)
+        bare = self._hops.fabric
+        cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
+        self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
+        self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
 
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
@@ -61,7 +64,7 @@ class Chooser:
                     continue
                 ranks = told["ranks"] or list(range(self._fabric.ranks))
                 if entry.max_ranks is None or len(ranks) <= entry.max_ranks:
-                    ways = Routed(self._hops, ranks, self._cable, self._switch_latency_ns, self._scale_up)
+                    ways = Routed(self._hops, ranks, self._links, self._latencies, self._scale_up)
                     found.append(Candidate(entry, told, ways))
         return found
 

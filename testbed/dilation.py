@@ -16,7 +16,7 @@ _WIRE_OVERHEAD = 24 + 62  # preamble, gap and FCS; Ethernet, IP and transport he
 def automatic(fabric: Fabric, hardware: Hardware) -> int:
     """The smallest power of ten at which all NICs sending at once keep Open vSwitch at half a core."""
     bits = 8.0 * (hardware.mtu + _WIRE_OVERHEAD)
-    frames_per_s = len(fabric.nics) * hardware.cable_rate_bps / bits
+    frames_per_s = sum(hardware.nic_bps(fabric, nic.name) for nic in fabric.nics) / bits
     cpu = frames_per_s * _hops(fabric) * _FRAME_HOP_NS / 1e9  # seconds of CPU for a second of emulated time
     dilation = 1
     while cpu / dilation > _SHARE:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from testbed.hardware import hardware_of
+from topologies.fabric import OWN_PORTS
 from workloads.closed_form import Costs, Link, Path, flow_ns
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def costs_of(experiment: Experiment) -> Costs:
     )
 
 
+_HOP_NS = 1e15  # more than any cable takes: the fewest hops come first
+
+
 class Ideal:
     """Times of lone flows on an experiment's fabric, in ns (docs/closed-form.md)."""
 
@@ -40,9 +44,17 @@ class Ideal:
         self._path = cache(self._shortest)
 
     def _shortest(self, source: int, target: int) -> Path:
-        """A shortest path: of several, all have the same links."""
+        """A shortest path, of several the fastest; none leads through other hosts' NICs that do not forward."""
         fabric, hardware = self._fabric, self._hardware
-        nodes = nx.shortest_path(fabric.graph, fabric.nics[source].name, fabric.nics[target].name)
+        source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
+        own = {bridge.name for name in (source_nic, target_nic) if (bridge := fabric.bridge_of(name)) is not None}
+        others = [s.name for s in fabric.switches if s.role == OWN_PORTS and s.name not in own]
+
+        def takes(a: str, b: str, edge: dict[str, Any]) -> float:
+            rate, delay = hardware.cable(fabric, edge["cable"])
+            return _HOP_NS + delay + 8e9 * hardware.mtu / rate
+
+        nodes = nx.shortest_path(nx.restricted_view(fabric.graph, others, []), source_nic, target_nic, weight=takes)
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
         latencies = [hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
         return Path(tuple(Link(*hardware.cable(fabric, c)) for c in cables), tuple(latencies))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from testbed import ovs, ownership
-from testbed.bringup import Bringup, import_in_background
+from testbed.bringup import CONTROLLER_OUT, Bringup, controller_lines, import_in_background
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
@@ -106,7 +106,7 @@ class Lab:
             clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
         mininet = import_in_background("testbed.net")
         holder = work.start_holder()
-        controller = work.start_controller(experiment.control.routing, dateline=experiment.control.dateline)
+        controller = work.start_controller(experiment.control.model_dump())
         config = fabricd_config(fabric, hardware, fabric_id=work.record.id, clock=clock, seed=experiment.seed)
         if work.kernel:
             pids = work.take_hosts(holder)
@@ -214,13 +214,14 @@ class Lab:
         """Starts the controller anew, after it has died. Raises MachineError."""
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
-        control = experiment["control"]
-        controller = work.start_controller(
-            control["routing"], dateline=control["dateline"], port=self.state["controller_port"]
-        )
+        controller = work.start_controller(experiment["control"], port=self.state["controller_port"])
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
+
+    def controller_said(self) -> list[dict[str, Any]]:
+        """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
+        return controller_lines(self.dir / CONTROLLER_OUT)
 
     def describe(self) -> dict[str, Any]:
         """What it is, for people and programs."""

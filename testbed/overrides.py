@@ -1,6 +1,7 @@
 """Single keys of an experiment set from outside of its file, checked like the file itself.
 
 What changes is the file as it was written, not as it was resolved: defaults that depend on other keys follow them.
+Another kind of topology takes with it what only the old one had: its scale-up domains, its named cables, its routing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from testbed.errors import InputError
+from testbed.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
@@ -42,17 +43,52 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     from testbed.spec import loads
 
     resolved, written = experiment.resolved(), experiment.written()
+    kind = experiment.fabric.topology.kind
     for key, value, where in values:
         _set(resolved, key, value, where)
         _write(written, resolved, key.split("."))
+    fabric = resolved["fabric"]
+    topology = fabric["topology"] if isinstance(fabric, dict) and "topology" in fabric else None
+    other = next(iter(topology), kind) if isinstance(topology, dict) else kind
+    if other != kind:
+        _drop_what_only_it_had(written, other, {key for key, _, _ in values})
     try:
         new = loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of a text that nobody wrote
-        also = [replace(problem, where=problem.where.replace(f"{shown}:1", shown)) for problem in error.also]
-        raise InputError(error.what, error.where.replace(f"{shown}:1", shown), error.hint, also) from None
+        first, *also = [
+            replace(p, where=p.where.replace(f"{shown}:1", shown), hint=_hint(p, kind if other != kind else None))
+            for p in (Problem(error.what, error.where, error.hint), *error.also)
+        ]
+        raise InputError(first.what, first.where, first.hint, also) from None
     of_ours = any(key.partition(".")[0] == "sweep" for key, _, _ in values)
     new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is looked at later
     return new
+
+
+def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str]) -> None:
+    """What a file says that goes with its kind of topology, where a setting has not said it anew."""
+    from testbed.spec import known
+
+    fabric, control = written.get("fabric"), written.get("control")
+    if not isinstance(fabric, dict):
+        return
+    if new != "rail" and not any(key.startswith("fabric.scale_up") for key in said):
+        fabric.pop("scale_up", None)
+    if not any(key.startswith("fabric.cables") for key in said):
+        fabric.pop("cables", None)
+    if isinstance(control, dict) and control.get("routing") in known.routings() and "control.routing" not in said:
+        kinds = known.kinds_of_routing(str(control["routing"]))
+        if kinds is not None and new not in kinds:
+            control.pop("routing")
+
+
+def _hint(problem: Problem, old: str | None) -> str:
+    """With what to do about what is named in a topology that is no longer there."""
+    key = problem.where.rpartition(": ")[2].partition("[")[0]
+    if old is None or key not in ("inject", "capture", "workload"):
+        return problem.hint
+    said = f"the file says this of its {old}; --set '{key}=[]' leaves it out"
+    return f"{problem.hint}; {said}" if problem.hint else said
 
 
 def _parse(setting: str) -> tuple[str, Any]:

@@ -135,7 +135,7 @@ def _step(
     if isinstance(step, FlowsStep):
         return _flows(step)
     if isinstance(step, LoadStep):
-        return _drawn(step.load, fabric, experiment.fabric.cable.rate, seed)
+        return _drawn(step.load, experiment, fabric, seed)
     return _collective(step, experiment, fabric, chooser)
 
 
@@ -195,8 +195,10 @@ def _flows(step: FlowsStep) -> dict[str, Any]:
     return {"kind": "flows", "flows": flows}
 
 
-def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, Any]:
-    """A load's flows, drawn from the seed."""
+def _drawn(load: Load, experiment: Experiment, fabric: Fabric, seed: int) -> dict[str, Any]:
+    """A load's flows, drawn from the seed.  Where the senders' NICs differ, `load` is of the slowest."""
+    from testbed.hardware import line_rate_bps
+
     ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
     sizes = traffic.sizes_named(load.distribution, load.size, load.most)
     if load.pattern == "burst":
@@ -207,7 +209,7 @@ def _drawn(load: Load, fabric: Fabric, rate_bps: float, seed: int) -> dict[str, 
             ranks=ranks,
             pattern=load.pattern,
             load=load.load,
-            line_rate_bps=rate_bps,
+            line_rate_bps=line_rate_bps(experiment, fabric, [load.to] if load.pattern == "incast" else ranks),
             flows=load.flows,
             seed=seed,
             to=load.to,

@@ -31,6 +31,7 @@ from testbed import plan as planning
 from testbed import yaml
 from testbed.errors import RUN_FAILED, InputError, Problem, UserError
 from testbed.evidence import diagnose, wrong_results
+from testbed.hardware import hardware_of, line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
@@ -179,6 +180,7 @@ class _Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
+    _controller_said: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
@@ -253,7 +255,7 @@ class _Attempt:
         for k, injection in enumerate(self.experiment.inject):
             place = injection.place(
                 lab.fabric,
-                self.experiment.fabric.cable.rate,
+                line_rate_bps(self.experiment, lab.fabric, range(lab.fabric.ranks)),
                 self.experiment.seed + k,
                 self.experiment.transport.cc.name,
             )
@@ -326,17 +328,24 @@ class _Attempt:
         for log in lab.dir.glob("*.log"):
             with suppress(OSError):
                 shutil.copy(log, self.folder.logs)
+        self._controller_said = lab.controller_said()
 
     def _judge(self, steal: float | None) -> Fidelity:
         seen = self.counters.get("fidelity", {})
         if self.experiment.clock.mode == "virtual":
             verdict = virtual_clock(seen)
         else:
-            fabric = self.experiment.fabric
-            hop = smallest_hop_ns([(fabric.cable.rate, fabric.cable.delay)], fabric.nic.mtu)
+            fabric, hardware = self.experiment.build_fabric(), hardware_of(self.experiment)
+            hops = (hardware.cable(fabric, cable) for cable in fabric.cables if cable.name not in fabric.inside)
+            hop = smallest_hop_ns(hops, self.experiment.fabric.nic.mtu)
             verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
         if any(e["event"] == "controller_died" for e in self._events):
             verdict.reasons.append(CONTROLLER_DIED)
+        for said in self._controller_said:
+            if "error" in said:
+                verdict.worsen("doubtful", f"a controller application failed: {said.get('where', '')}: {said['error']}")
+            if "note" in said:
+                verdict.worsen("doubtful", said["note"], "let it answer events: docs/controller-apps.md")
         return verdict
 
     # -- after it is down

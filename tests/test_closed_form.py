@@ -82,3 +82,27 @@ def test_ring_all_reduce_takes_what_the_formula_says(tmp_path: Path) -> None:
         off[n, size // MIB] = row["time_ns"] / formula - 1
         assert row["busbw_Bps"] == pytest.approx(size / row["time_ns"] * 1e9 * 2 * (n - 1) / n)
     assert max(map(abs, off.values())) < 0.01, off
+
+
+def test_cables_of_their_own_and_nics_with_ports_of_their_own(tmp_path: Path) -> None:
+    """Every cable's rate and delay, and one cable between neighbours in a direct network, from the file alone."""
+    fast, slow, across = ("400Gbps", 50.0), ("100Gbps", 2000.0), ("200Gbps", 500.0)
+    told = (
+        "{nodes: {a: host, b: host, c: host, s: switch, t: switch}, cables: [a-s, b-s, {between: c-t, rate: 100Gbps, "
+    )
+    told += "delay: 2us}, {between: s-t, rate: 200Gbps}]}"
+    rates = {"400Gbps": 400e9, "200Gbps": 200e9, "100Gbps": 100e9}
+
+    def way(*cables: tuple[str, float]) -> Way:
+        links = tuple(closed_form.Link(rates[rate], delay) for rate, delay in cables)
+        return Way(links, (500.0,) * (len(links) - 1))
+
+    cases = [(0, 1, way(fast, fast)), (0, 2, way(fast, across, slow)), (2, 1, way(slow, across, fast))]
+    topology = f"{{custom: {told}}}, host_cable: {{delay: 50ns}}"
+    rows = measured(tmp_path / "custom", topology, [flow(a, b, size) for a, b, _ in cases for size in (4, MIB)])
+    expected = [closed_form.flow_ns(size, path, COSTS) for _, _, path in cases for size in (4, MIB)]
+    assert [row["time_ns"] for row in rows] == pytest.approx(expected, rel=0.001)
+    inside, cable = closed_form.Link(4 * 400e9, 0.0), closed_form.Link(400e9, 500.0)
+    paths = [Way((inside, *(cable,) * hops, inside), (100.0,) * (hops + 1)) for hops in (1, 2)]
+    rows = measured(tmp_path / "direct", "{torus: {dims: [3, 3], direct: true}}", [flow(0, 1, 4), flow(0, 4, 4)])
+    assert [row["time_ns"] for row in rows] == pytest.approx([closed_form.flow_ns(4, p, COSTS) for p in paths], abs=3)

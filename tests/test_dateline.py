@@ -19,6 +19,7 @@ from topologies.fabric import Fabric
 GRIDS = [
     ("ring", {"nodes": 3}), ("ring", {"nodes": 4}), ("ring", {"nodes": 7}), ("torus", {"dims": [4, 4]}),
     ("torus", {"dims": [3, 5]}), ("torus", {"dims": [2, 4]}), ("torus", {"dims": [3, 3, 3]}),
+    ("ring", {"nodes": 4, "direct": True}), ("torus", {"dims": [3, 4], "direct": True}),
 ]  # fmt: skip
 
 

@@ -48,6 +48,24 @@ def test_nothing_below_kmin_and_everything_above_kmax() -> None:
     assert sent - marked <= 2  # a frame that leaves nothing behind is not marked
 
 
+def test_a_port_marks_by_its_own_thresholds_and_a_fault_of_its_switch_goes_before_them() -> None:
+    never, always = ({"3": {"kmin_bytes": k, "kmax_bytes": k, "pmax": 1.0}} for k in (10**9, 0))
+    more = {"ecn": never, "port_ecn": [always, never, never]}
+    h = Hardware(switch_buffer_bytes=10**9, switch=switch(headroom=0, lossless=[], alpha=64, **more), nic=nic())
+    with star(3, h) as f:
+
+        def marked(to: int) -> int:
+            send(f, [(rank, to, 200 * 4096, 0) for rank in range(3) if rank != to])
+            return port(f, "sw0", to + 1)["priorities"].get("ecn_marked_prio3", 0)
+
+        assert (marked(0) > 300, marked(1)) == (True, 0)
+        before = marked(0)
+        f.fabricd.request("inject", fault="e", primitive="params", switch="sw0", values={"ecn": {"3": None}})
+        assert marked(0) == before
+        f.fabricd.request("heal", fault="e")
+        assert marked(0) > before
+
+
 def test_weights_share_a_link() -> None:
     """Classes 0 and 3 with weights 1 and 3, both always busy: three of four bytes are class 3's."""
     more = {"strict": [6, 7], "weights": {"0": 1, "3": 3}}

@@ -7,6 +7,7 @@ from math import ceil, log2
 
 import networkx as nx
 import pytest
+from custom_networks import networks
 from flow_tables import outputs, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from controllers.flows import COOKIE_MAGIC, COOKIE_MAGIC_MASK, MEMBER, Flow, Hash
 from controllers.routes import ROUTINGS, Router, RoutingError, routes
 from topologies import Cable, Fabric, build
+from topologies.fabric import OWN_PORTS
 
 small = st.integers(1, 4)
 
@@ -30,6 +32,13 @@ fabrics = st.one_of(
         lambda d: build("torus", {"dims": d}),
         st.lists(st.integers(2, 5), min_size=1, max_size=3).filter(lambda d: len(d) < 3 or max(d) < 4),
     ),
+    st.builds(lambda d: build("torus", {"dims": d, "direct": True}), st.sampled_from([[3, 3], [2, 4], [5]])),
+    st.builds(lambda n, k: build("star", {"hosts": n, "links": k}), st.integers(1, 5), st.integers(2, 3)),
+    st.builds(
+        lambda n, s, h: build("clos", {"leaves": 2 * n, "spines": s, "hosts_per_leaf": h, "links": 2}),
+        st.integers(1, 2), small, st.integers(1, 2),
+    ),
+    networks(),
 )  # fmt: skip
 
 
@@ -53,9 +62,14 @@ def ends_of(cables: list[Cable]) -> frozenset[tuple[str, int]]:
 def check_all_pairs(fabric: Fabric, tables: dict[str, list[Flow]], failed: list[Cable]) -> None:
     graph = fabric.graph.copy()
     graph.remove_edges_from((c.a.node, c.b.node) for c in failed)
+    closed = {s.name for s in fabric.switches if s.role == OWN_PORTS}
     for source in fabric.nics:
         hops = nx.single_source_shortest_path_length(graph, source.name)
         for target in fabric.nics:
+            if closed:
+                own = {fabric.cable_at[n.name, 1].other(n.name).node for n in (source, target)}
+                open_to_them = nx.restricted_view(graph, closed - own, [])
+                hops = nx.single_source_shortest_path_length(open_to_them, source.name)
             ends = walk(fabric, tables, source.name, target.ip)
             if target.name == source.name:
                 assert set(ends) == {target.name}

@@ -18,7 +18,7 @@ from testbed import run as running
 from testbed.cli import cli
 from testbed.errors import InputError
 from testbed.overrides import override
-from testbed.spec import Experiment, loads
+from testbed.spec import Experiment, load, loads
 
 Cli = Any
 
@@ -104,6 +104,10 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
     ("args", "says"),
     [
         (("run", "none.yaml"), "no such file"),
+        (("run", ""), "the name of the file is empty"),
+        (("run", "/dev/null"), "no ordinary file"),
+        (("run", "small.yaml", "--out", ""), "the name of the run folder is empty"),
+        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "nothing here"),
         (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
         (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
@@ -139,6 +143,26 @@ def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
     with pytest.raises(InputError) as told:
         override(resolved, ["fabric.cable.rate=fast"])
     assert told.value.where == "--set fabric.cable.rate=fast: fabric.cable.rate"
+
+
+def test_another_topology_drops_what_only_the_old_one_had() -> None:
+    quickstart = load("experiments/quickstart.yaml")  # says scale_up, which only a rail has
+    star = override(quickstart, ["fabric.topology={star: {hosts: 4}}"])
+    assert (star.fabric.topology.kind, star.fabric.scale_up) == ("star", None)
+    rail = override(quickstart, ["fabric.topology={rail: {servers: 2, gpus: 2}}"])
+    assert rail.fabric.scale_up == quickstart.fabric.scale_up
+    ring = loads(
+        "name: x\ncontrol: {routing: dimension_order}\ncapture: ['port:sw0:2']\nfabric:\n  topology: {ring: {nodes: 4}}"
+        "\n  cables: {'cable:sw0-sw1': {rate: 100Gbps}}"
+    )
+    other = override(ring, ["fabric.topology={star: {hosts: 4}}"])
+    assert (other.fabric.cables, other.control.routing) == ({}, "ecmp")
+    with pytest.raises(InputError) as told:
+        override(ring, ["fabric.topology={clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}"])
+    assert told.value.where.endswith(": capture[0]")
+    assert told.value.hint.endswith("the file says this of its ring; --set 'capture=[]' leaves it out")
+    with pytest.raises(InputError, match="scale-up domain"):
+        override(quickstart, ["fabric.topology={star: {hosts: 4}}", "fabric.scale_up.rate=100Gbps"])
 
 
 def test_topologies_are_shown_and_drawn(testbed: Cli) -> None:

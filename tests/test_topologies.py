@@ -14,11 +14,14 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from custom_networks import networks
 from hypothesis import given
 from hypothesis import strategies as st
 
 import topologies
 from topologies import KINDS, Cable, End, Fabric, TopologyError, address, build, validate
+from topologies.fabric import FORWARDS, OWN_PORTS
+from topologies.smartnic import with_complexes
 from topologies.torus import dimensions
 
 small = st.integers(1, 5)
@@ -41,7 +44,18 @@ def closes(draw: st.DrawFn) -> Fabric:
 rings = st.integers(2, 24).map(lambda n: build("ring", {"nodes": n}))
 toruses = sizes.map(lambda dims: build("torus", {"dims": dims}))
 stars = st.integers(1, 40).map(lambda n: build("star", {"hosts": n}))
-fabrics = rails() | closes() | rings | toruses | stars
+directs = sizes.map(lambda dims: build("torus", {"dims": dims, "direct": True})) | st.integers(2, 24).map(
+    lambda n: build("ring", {"nodes": n, "direct": True})
+)
+several = st.builds(lambda n, links: build("star", {"hosts": n, "links": links}), st.integers(1, 12), st.integers(2, 4))
+several |= st.builds(
+    lambda groups, links, hosts, spines: build(
+        "clos", {"leaves": groups * links, "spines": spines, "hosts_per_leaf": hosts, "links": links}
+    ),
+    st.integers(1, 3), st.integers(2, 3), st.integers(1, 3), small,
+)  # fmt: skip
+switched = rails() | closes() | rings | toruses | stars
+fabrics = switched | directs | several | networks()
 
 
 def names(fabric: Fabric, role: str) -> list[str]:
@@ -70,7 +84,7 @@ def test_params_are_complete_and_build_the_same_again(fabric: Fabric) -> None:
     assert build(fabric.kind, fabric.params) == fabric
 
 
-@given(fabrics)
+@given(switched)
 def test_hosts_have_a_switchs_first_ports_in_rank_order(fabric: Fabric) -> None:
     for switch in fabric.switches:
         far = [fabric.cable_at[switch.name, port].other(switch.name).node for port in range(1, switch.ports + 1)]
@@ -85,7 +99,8 @@ def test_hosts_have_a_switchs_first_ports_in_rank_order(fabric: Fabric) -> None:
 def test_nics_are_named_and_addressed_by_their_place(fabric: Fabric) -> None:
     assert [n.rank for n in fabric.nics] == list(range(len(fabric.nics)))
     assert [n for h in fabric.hosts for n in h.nics] == [n.name for n in fabric.nics]
-    assert [h.name for h in fabric.hosts] == [f"h{i}" for i in range(len(fabric.hosts))]
+    prefix = "x" if fabric.kind == "custom" else "h"
+    assert [h.name for h in fabric.hosts] == [f"{prefix}{i}" for i in range(len(fabric.hosts))]
     for nic in fabric.nics:
         assert nic.name == (f"{nic.host}.{nic.gpu}" if fabric.kind == "rail" else nic.host)
         assert nic.mac == "02:00:" + ":".join(f"{int(part):02x}" for part in str(nic.ip).split("."))
@@ -242,13 +257,119 @@ def test_star_structure(fabric: Fabric) -> None:
         assert address.star_place(nic.ip) == nic.rank
 
 
+# -- NICs with several ports, and NICs that forward ------------------------------------------------------------------
+
+
+@given(directs)
+def test_a_direct_network_is_the_switched_one_with_the_switches_in_the_nics(fabric: Fabric) -> None:
+    same = build(fabric.kind, {**fabric.params, "direct": False})
+    assert [n.ip for n in fabric.nics] == [n.ip for n in same.nics]
+    assert [(s.place, s.ports) for s in fabric.switches] == [(s.place, s.ports) for s in same.switches]
+    assert [c.name for c in fabric.cables] == [c.name.replace("sw", "nic") for c in same.cables]
+    assert {s.role for s in fabric.switches} == {FORWARDS}
+    assert fabric.inside == {c.name for c in fabric.cables[: len(fabric.nics)]}
+    assert fabric.to_hosts == frozenset()  # all cables are between NICs
+    for nic in fabric.nics:
+        bridge = fabric.bridge_of(nic.name)
+        assert bridge is not None
+        assert fabric.cable_at[nic.name, 1].b == End(bridge.name, 1)
+
+
+@given(several)
+def test_a_nic_with_several_ports_has_one_on_each_of_its_switches(fabric: Fabric) -> None:
+    links = fabric.params["links"]
+    for nic in fabric.nics:
+        bridge = fabric.bridge_of(nic.name)
+        assert bridge is not None
+        assert (bridge.name, bridge.role, bridge.ports) == (f"nic{nic.rank}", OWN_PORTS, 1 + links)
+        above = [fabric.cable_at[bridge.name, port].other(bridge.name).node for port in range(2, 2 + links)]
+        first = nic.rank // fabric.params.get("hosts_per_leaf", 10**6) // links * links
+        name = "sw" if fabric.kind == "star" else "leaf"
+        assert above == [f"{name}{first + k}" for k in range(links)]
+        assert {fabric.cable_at[bridge.name, p].name for p in range(2, 2 + links)} <= fabric.to_hosts
+
+
+def test_smartnics_of_their_own_bridge_have_no_second_one() -> None:
+    with pytest.raises(TopologyError, match="have a bridge of their own"):
+        with_complexes(build("ring", {"nodes": 3, "direct": True}))
+
+
+# -- custom ---------------------------------------------------------------------------------------------------------
+
+
+@given(networks())
+def test_a_custom_network_has_the_nodes_and_cables_that_were_named(fabric: Fabric) -> None:
+    nodes, cables = fabric.params["nodes"], fabric.params["cables"]
+    assert [h.name for h in fabric.hosts] == [n for n, told in nodes.items() if told != "switch"]
+    owner = {b.name: n.name for n in fabric.nics if (b := fabric.bridge_of(n.name)) is not None}
+    built = {
+        frozenset(owner.get(e.node, e.node) for e in (c.a, c.b)): c
+        for c in fabric.cables
+        if c.name not in fabric.inside
+    }
+    assert len(built) == len(cables)
+    for told in cables:
+        between, rate = (told["between"], 1e9) if isinstance(told, dict) else (told, None)
+        cable = built[frozenset(between.split("-"))]
+        uplink = cable.name not in fabric.to_hosts
+        assert cable.rate_bps == rate
+        assert cable.delay_ns == (7.0 if uplink and fabric.params["classes"] else None)
+    for nic in fabric.nics:
+        cabled = sum(nic.name in frozenset(b) for b in built)
+        bridge = fabric.bridge_of(nic.name)
+        assert (bridge.role if bridge else None) == (
+            FORWARDS if nodes[nic.name]["forwards"] else OWN_PORTS if bridge else None
+        )
+        assert bridge is None or bridge.ports == cabled + 1
+
+
+PAIR = {"a": "host", "b": "host", "s": "switch"}
+
+
+@pytest.mark.parametrize(
+    ("params", "key", "says"),
+    [
+        ({"nodes": PAIR}, "cables", "custom needs it"),
+        ({"nodes": {}, "cables": []}, "nodes", "is a mapping"),
+        ({"nodes": {"s": "switch"}, "cables": []}, "nodes", "there is no host"),
+        ({"nodes": {**PAIR, "t": "router"}, "cables": []}, "nodes[t]", "'router' is no kind of node"),
+        ({"nodes": {**PAIR, "nic0": "host"}, "cables": []}, "nodes[nic0]", "is no name for a node"),
+        ({"nodes": {**PAIR, "a-b": "host"}, "cables": []}, "nodes[a-b]", "is no name for a node"),
+        ({"nodes": {**PAIR, "eleven_char": "host"}, "cables": []}, "nodes[eleven_char]", "is no name for a node"),
+        ({"nodes": {"s": {"kind": "switch", "forwards": True}, "a": "host"}, "cables": []}, "nodes[s]", "every switch"),
+        ({"nodes": PAIR, "cables": ["a-s"]}, "nodes[b]", "no cable ends at b"),
+        ({"nodes": {**PAIR, "t": "switch"}, "cables": ["a-s", "b-s"]}, "nodes[t]", "no cable ends at t"),
+        ({"nodes": PAIR, "cables": ["a-s", "b-s", "c-s"]}, "cables[2]", "there is no node 'c' (nodes: a, b, s)"),
+        ({"nodes": PAIR, "cables": ["a-s", "b-s", "s-a"]}, "cables[2]", "is cabled twice (it is already cables[0])"),
+        ({"nodes": PAIR, "cables": ["a-s", "b-s", "s-s"]}, "cables[2]", "joins s to itself"),
+        ({"nodes": PAIR, "cables": ["a-s", "bs"]}, "cables[1]", "'bs' is no cable"),
+        ({"nodes": PAIR, "cables": ["a-s:1", "b-s:1"]}, "cables[1]", "has a cable (it is that of cables[0])"),
+        ({"nodes": PAIR, "cables": ["a-s:1", "b-s:3"]}, "cables[1]", "port 3 of s is too far up (it has 2 cables"),
+        ({"nodes": PAIR, "cables": ["a-s:0", "b-s"]}, "cables[0]", "'0' is no port"),
+        ({"nodes": PAIR, "cables": ["a:1-s", "b-s"]}, "cables[0]", "ports of a host's NIC have no numbers"),
+        ({"nodes": PAIR, "cables": ["a-s", {"between": "b-s", "class": "x"}]}, "cables[1]", "no class 'x' (classes"),
+        ({"nodes": {**PAIR, "c": "host", "t": "switch"}, "cables": ["a-s", "b-s", "b-t", "c-t"]}, "a", "c cannot be"),
+        ({"nodes": {**PAIR, "c": "host", "t": "switch"}, "cables": ["a-s", "b-s", "c-t"]}, "c", "with t it is not"),
+    ],
+)  # fmt: skip
+def test_a_network_that_cannot_be_says_which_node_or_cable(params: dict[str, Any], key: str, says: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        build("custom", params)
+    assert (caught.value.key, says in str(caught.value)) == (key, True), str(caught.value)
+
+
+def test_ports_are_where_they_were_asked_for() -> None:
+    fabric = build("custom", {"nodes": PAIR | {"t": "switch"}, "cables": ["s:1-t", "a-s:3", "b-s"]})
+    assert [fabric.cable_at["s", p].other("s").node for p in (1, 2, 3)] == ["t", "b", "a"]
+
+
 # -- parameters -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("kind", "params", "key", "says"),
     [
-        ("rng", {}, "rng", "did you mean ring? known: rail, clos, torus, ring, star"),
+        ("rng", {}, "rng", "did you mean ring? known: rail, clos, torus, ring, star, custom"),
         ("", {}, "", "known: rail"),
         ("rail", {"gpus": 2}, "servers", "rail needs it"),
         ("rail", {"servers": 4, "gpu": 2}, "gpu", "did you mean gpus? known: servers, gpus, spines"),
@@ -273,6 +394,9 @@ def test_star_structure(fabric: Fabric) -> None:
         ("torus", {"dims": [4, "4"]}, "dims[1]", "'4' is not an integer"),
         ("torus", {"dims": [40, 40]}, "dims", "1600 switches are too many"),
         ("torus", {"dims": [100] * 50}, "dims", "too many"),
+        ("torus", {"dims": [4], "direct": "yes"}, "direct", "'yes' is neither true nor false"),
+        ("clos", {"leaves": 3, "spines": 1, "hosts_per_leaf": 1, "links": 2}, "links", "no groups of 2"),
+        ("star", {"hosts": 8, "links": 17}, "links", "17 is out of range"),
         ("ring", {"nodes": 1}, "nodes", "an integer from 2"),
         ("ring", {"nodes": 2000}, "nodes", "an integer from 2 to 1024"),
         ("star", {"hosts": -1}, "hosts", "-1 is out of range"),
@@ -391,4 +515,4 @@ def test_validation_finds_a_fabric_in_two_parts() -> None:
 
 def test_the_package_offers_what_other_layers_use() -> None:
     assert topologies.build is build
-    assert set(KINDS) == {"rail", "clos", "torus", "ring", "star"}
+    assert set(KINDS) == {"rail", "clos", "torus", "ring", "star", "custom"}

@@ -33,6 +33,20 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("star", {"hosts": 1}),
     ("star", {"hosts": 2}),
     ("star", {"hosts": 40}),
+    ("torus", {"dims": [3, 4], "direct": True}),
+    ("ring", {"nodes": 5, "direct": True}),
+]
+ANY: list[tuple[str, dict[str, Any]]] = [
+    ("star", {"hosts": 5, "links": 3}),
+    ("clos", {"leaves": 4, "spines": 2, "hosts_per_leaf": 2, "links": 2}),
+    ("custom", {"nodes": {"a": "host", "b": "host", "s": "switch"}, "cables": ["a-s", "b-s"]}),
+    (
+        "custom",
+        {
+            "nodes": {f"n{i}": {"kind": "host", "forwards": True} for i in range(6)},
+            "cables": [f"n{i}-n{(i + 1) % 6}" for i in range(6)],
+        },
+    ),
 ]
 LONG: list[tuple[str, dict[str, Any], str]] = [
     ("rail", {"servers": 100, "gpus": 30, "spines": 60}, "29 more servers"),
@@ -97,6 +111,19 @@ def test_svg_shows_every_node_and_cable_once(kind: str, params: dict[str, Any]) 
     assert sorted(cable_names(svg)) == sorted(c.name for c in fabric.cables)
     check_layout(svg)
     assert as_svg(fabric) == as_svg(fabric)
+
+
+@pytest.mark.parametrize(("kind", "params"), ANY)
+def test_a_network_of_any_shape_is_drawn_without_the_inside_of_its_nics(kind: str, params: dict[str, Any]) -> None:
+    fabric = build(kind, params)
+    svg = parse(fabric)
+    bridges = {b.name for n in fabric.nics if (b := fabric.bridge_of(n.name))}
+    assert set(boxes(svg)) == ({n.name for n in fabric.nics} | {s.name for s in fabric.switches}) - bridges
+    assert sorted(cable_names(svg)) == sorted(c.name for c in fabric.cables if c.name not in fabric.inside)
+    check_layout(svg)
+    text = as_text(fabric)
+    for node in boxes(svg):
+        assert node in text
 
 
 @pytest.mark.parametrize(("kind", "params", "says"), LONG, ids=case)

@@ -4,6 +4,7 @@ All lie in 10.0.0.0/8:
     rail         10.<rail>.<hi>.<lo>       <hi><lo> = server + 1
     clos         10.<pod>.<leaf in pod>.<host on leaf + 1>
     star         10.0.<hi><lo>             <hi><lo> = host + 1
+    custom       10.<hi>.<lo>.<host on it + 1>  <hi><lo> = the number of the host's first switch
     torus, ring  10/8 + (coordinates, bit-packed) * 2 + 1: every dimension of size d takes
                  ceil(log2 d) bits, dimension 0 the highest of the bits in use
 A MAC is 02:00 and the four bytes of the address.
@@ -80,6 +81,11 @@ def star_ip(host: int) -> IPv4Address:
 def star_place(ip: IPv4Address) -> int:
     """The host's number, the inverse of `star_ip`."""
     return (int(ip) & 0xFFFF) - 1
+
+
+def custom_ip(switch: int, place: int) -> IPv4Address:
+    """`switch` is the number of a host's (first) switch, `place` counts the hosts on it from 1."""
+    return IPv4Address(BASE | switch << 8 | place)
 
 
 def torus_ip(dims: Sequence[int], coordinates: Sequence[int]) -> IPv4Address:

@@ -24,6 +24,11 @@ class Clos(Kind):
     hosts_per_leaf: int = integer("hosts on a leaf", most=MAX_PORTS)
     pods: int = integer("pods", most=MAX_PORTS, default=1)
     cores: int = integer("core switches, each wired to every spine", least=0, most=MAX_PORTS, default=0)
+    links: int = integer(
+        "ports of a NIC: so many leaves in a row share their hosts, each of which has a cable to every one of them",
+        most=16,
+        default=1,
+    )
 
     def build(self) -> Fabric:
         self._check()
@@ -39,9 +44,11 @@ class Clos(Kind):
         cores = [wiring.switch(f"core{i}", "core", (i,)) for i in range(self.cores)]
         rank = 0
         for p, pod in enumerate(leaves):
-            for i, leaf in enumerate(pod):
+            for i in range(self.leaves):
+                first = i - i % self.links
                 for h in range(self.hosts_per_leaf):
-                    wiring.host([(f"h{rank}", address.clos_ip(p, i, h), leaf)])
+                    above = pod[first : first + self.links]
+                    wiring.host_on(f"h{rank}", address.clos_ip(p, i, h), above, (p, i))
                     rank += 1
         for lower, upper in zip(leaves, spines, strict=True):
             for leaf in lower:
@@ -60,12 +67,18 @@ class Clos(Kind):
             raise TopologyError(
                 "cores", "cores join pods, and there is one pod", "set pods to 2 or more, or cores to 0"
             )
-        limit("hosts_per_leaf", nics=0, switches=0, ports={"leaf": self.hosts_per_leaf + self.spines})
+        if self.leaves % self.links:
+            raise TopologyError(
+                "links", f"{self.leaves} leaves are no groups of {self.links}", "links that divide leaves"
+            )
+        limit("hosts_per_leaf", nics=0, switches=0, ports={"leaf": self.hosts_per_leaf * self.links + self.spines})
         limit("leaves", nics=0, switches=0, ports={"spine": self.leaves + self.cores})
         limit("spines", nics=0, switches=0, ports={"core": self.pods * self.spines if self.cores else 0})
         limit(
             "pods" if self.pods > 1 else "leaves",
             nics=self.pods * self.leaves * self.hosts_per_leaf,
-            switches=self.pods * (self.leaves + self.spines) + self.cores,
+            switches=self.pods * (self.leaves + self.spines)
+            + self.cores
+            + (self.links > 1) * self.pods * self.leaves * self.hosts_per_leaf,
             ports={},
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import draw_clos, draw_rail, draw_torus
+from . import draw_any, draw_clos, draw_rail, draw_torus
 from .draw_canvas import Canvas
 from .draw_common import subtitle, title
 from .draw_round import draw_ring, draw_star
 from .draw_text import as_text
-from .fabric import Fabric
+from .fabric import OWN_PORTS, Fabric
 from .smartnic import without_complexes
 from .torus import dimensions
 
@@ -17,6 +17,7 @@ _LAYOUTS = {
     "torus": draw_torus.draw,
     "ring": draw_ring,
     "star": draw_star,
+    "custom": draw_any.draw,
 }
 
 __all__ = ["as_svg", "as_text"]
@@ -27,5 +28,6 @@ def as_svg(fabric: Fabric) -> str:
     fabric = without_complexes(fabric)
     canvas = Canvas()
     flat = fabric.kind == "torus" and len(dimensions(fabric)) == 1
-    (draw_ring if flat else _LAYOUTS[fabric.kind])(fabric, canvas)
+    several = any(s.role == OWN_PORTS for s in fabric.switches)
+    (draw_ring if flat else draw_any.draw if several else _LAYOUTS[fabric.kind])(fabric, canvas)
     return canvas.svg(title(fabric), subtitle(fabric))

@@ -194,7 +194,9 @@ def switch_tip(switch: Switch) -> str:
 
 
 def cable_tip(cable: Cable) -> str:
-    return f"{cable.name}: port {cable.a.port} to port {cable.b.port}"
+    own = [f"{cable.rate_bps / 1e9:g} Gb/s"] if cable.rate_bps is not None else []
+    own += [f"{cable.delay_ns:g} ns"] if cable.delay_ns is not None else []
+    return ", ".join([f"{cable.name}: port {cable.a.port} to port {cable.b.port}", *own])
 
 
 def _distance(a: Point, b: Point) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fabric import Fabric
+from .fabric import EMBEDDED, Fabric
 
 Row = list[int | None]  # indices, and None where some are left out
 
@@ -28,20 +28,22 @@ def title(fabric: Fabric) -> str:
         case "clos":
             tiers = f"{plural(p['leaves'], 'leaf')}, {plural(p['spines'], 'spine')}"
             pods = f"{p['pods']} pods of {tiers}, {plural(p['cores'], 'core')}" if p["pods"] > 1 else tiers
-            return f"clos: {pods}, {plural(p['hosts_per_leaf'], 'host')} per leaf"
+            several = f", {p['links']} ports each" if p["links"] > 1 else ""
+            return f"clos: {pods}, {plural(p['hosts_per_leaf'], 'host')} per leaf{several}"
         case "torus":
-            return "torus: " + " × ".join(map(str, p["dims"]))
+            return "torus: " + " × ".join(map(str, p["dims"])) + (", direct" if p["direct"] else "")
         case "ring":
-            return f"ring: {p['nodes']} nodes"
+            return f"ring: {p['nodes']} nodes" + (", direct" if p["direct"] else "")
         case _:
-            return f"{fabric.kind}: {plural(len(fabric.hosts), 'host')}"
+            several = f", {p['links']} ports each" if p.get("links", 1) > 1 else ""
+            return f"{fabric.kind}: {plural(len(fabric.hosts), 'host')}{several}"
 
 
 def subtitle(fabric: Fabric) -> str:
     counts = [
         plural(len(fabric.nics), "NIC"),
-        plural(len(fabric.switches), "switch"),
-        plural(len(fabric.cables), "cable"),
+        plural(sum(s.role not in EMBEDDED for s in fabric.switches), "switch"),
+        plural(len(fabric.cables) - len(fabric.inside), "cable"),
     ]
     if fabric.scale_up:
         counts.append(f"{plural(len(fabric.scale_up), 'scale-up domain')} of {len(fabric.scale_up[0])}")

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from .draw_any import as_lines
 from .draw_common import Row, missing, plural, shown, subtitle, title
-from .fabric import Fabric
+from .fabric import OWN_PORTS, Fabric
 from .smartnic import without_complexes
-from .torus import dimensions, name_at
+from .torus import dimensions
 
 ROWS = 40
 
@@ -22,7 +23,8 @@ def as_text(fabric: Fabric, width: int = 100) -> str:
     about = [title(bare), subtitle(bare)]
     if fabric.complexes:
         about.append("in every NIC an embedded bridge, nic0 .., and a compute complex, arm0 ..")
-    lines = [*about, "", *_LAYOUTS[bare.kind](bare, width)]
+    several = any(s.role == OWN_PORTS for s in bare.switches)
+    lines = [*about, "", *(as_lines if several else _LAYOUTS[bare.kind])(bare, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -142,6 +144,7 @@ def _torus(fabric: Fabric, width: int) -> Iterator[str]:
 
 def _plane(fabric: Fabric, dims: tuple[int, ...], at: tuple[int, ...], width: int) -> Iterator[str]:
     host = {s.name: n.name for s, n in zip(fabric.switches, fabric.nics, strict=True)}
+    switches = {s.place: s.name for s in fabric.switches}
     cell = max(len(f"{switch} {nic}") for switch, nic in host.items())
     columns, rows = shown(dims[-1], max(4, width // (cell + 4))), shown(dims[-2], 16)
     stems = " " * (cell // 2)
@@ -151,7 +154,7 @@ def _plane(fabric: Fabric, dims: tuple[int, ...], at: tuple[int, ...], width: in
             continue
         if y:
             yield "    ".join((stems + ("┊" if x is None else "│")).ljust(cell) for x in columns)
-        names = ["…" if x is None else name_at((*at, y, x)) for x in columns]
+        names = ["…" if x is None else switches[*at, y, x] for x in columns]
         yield _wired([f"{n} {host[n]}" if n in host else n for n in names], cell)
 
 
@@ -183,4 +186,4 @@ def _flow(texts: Sequence[str], width: int, most: int = ROWS) -> Iterator[str]:
         yield _cells(picked[i : i + across], cell)
 
 
-_LAYOUTS = {"rail": _rail, "clos": _clos, "ring": _loop, "torus": _torus, "star": _star}
+_LAYOUTS = {"rail": _rail, "clos": _clos, "ring": _loop, "torus": _torus, "star": _star, "custom": as_lines}

@@ -9,7 +9,7 @@ from itertools import product
 
 from .draw_canvas import HOST, SOFT, SWITCH, Canvas, Point, hue, nic_tip, switch_tip, text_width, tint
 from .fabric import Cable, Fabric
-from .torus import dimensions, name_at, step
+from .torus import dimensions, step
 
 HIGH = 26  # a switch
 CHIP: Point = (48, 20)  # a host
@@ -22,13 +22,14 @@ def draw(fabric: Fabric, canvas: Canvas) -> None:
     dims = dimensions(fabric)
     wide = max(text_width(s.name, 12) for s in fabric.switches) + 16
     steps = _steps(dims, wide + 58)
+    names = {s.place: s.name for s in fabric.switches}
     at = {place: _sum(steps, place) for place in product(*map(range, dims))}
     for around in (True, False):  # what goes around lies under what does not
         for axis, size in enumerate(dims):
             for place, here in at.items():
                 if around == (place[axis] == size - 1) and (size > 2 or place[axis] == 0):
                     other = step(place, axis, 1, dims)
-                    cable = fabric.cable_by_name[f"{name_at(place)}-{name_at(other)}"]
+                    cable = fabric.cable_by_name[f"{names[place]}-{names[other]}"]
                     _cable(canvas, cable, here, at[other], len(dims) - 1 - axis, around, wide)
     for (x, y), switch, nic in zip(at.values(), fabric.switches, fabric.nics, strict=True):
         chip = (x + wide / 2 + 5, y + HIGH)

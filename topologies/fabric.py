@@ -19,6 +19,15 @@ ACCELERATORS = IPv4Address("198.18.0.0")
 """The first of the accelerators' addresses (a range that is set aside for tests of networks)."""
 
 
+OWN_PORTS = "nic"
+"""Role of a bridge in a NIC with several ports (or with a compute complex): it carries only its own host's frames."""
+
+FORWARDS = "router"
+"""Role of a bridge in a NIC that also forwards what is for others, as in a direct network."""
+
+EMBEDDED = frozenset({OWN_PORTS, FORWARDS})
+
+
 class TopologyError(ValueError):
     """A topology that cannot be built: `key` is the parameter at fault, `hint` what is allowed."""
 
@@ -59,7 +68,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch: `role` is leaf, spine, core, rail or node; `place` its coordinates or (pod, index)."""
+    """A switch: `role` is leaf, spine, core, rail, node or switch; `place` its coordinates or (pod, index).
+
+    Bridges in NICs are switches, too: roles OWN_PORTS and FORWARDS.
+    """
 
     name: str
     index: int  # position in Fabric.switches
@@ -91,10 +103,12 @@ class Switch:
 
 @dataclass(frozen=True)
 class Cable:
-    """A full-duplex cable between two ends."""
+    """A full-duplex cable between two ends, with a rate and a delay of its own (None: as others of its kind)."""
 
     a: End
     b: End
+    rate_bps: float | None = None
+    delay_ns: float | None = None
 
     @property
     def name(self) -> str:
@@ -128,9 +142,18 @@ class Fabric:
     @cached_property
     def inside(self) -> frozenset[str]:
         """The cables inside NICs: from an embedded bridge to its host and to its compute complex."""
-        if not self.complexes:
-            return frozenset()
-        return frozenset(self.cable_at[nic.name, 1].name for nic in self.nics)
+        return frozenset(self.cable_at[nic.name, 1].name for nic in self.nics if self.bridge_of(nic.name) is not None)
+
+    @cached_property
+    def to_hosts(self) -> frozenset[str]:
+        """The cables that end at a NIC which carries only its own host's frames."""
+        ends = self.nic_by_name.keys() | {s.name for s in self.switches if s.role == OWN_PORTS}
+        return frozenset(c.name for c in self.cables if {c.a.node, c.b.node} & ends) - self.inside
+
+    def bridge_of(self, nic: str) -> Switch | None:
+        """The bridge inside a NIC."""
+        switch = self.switch_by_name.get(self.cable_at[nic, 1].other(nic).node)
+        return switch if switch is not None and switch.role in EMBEDDED else None
 
     @cached_property
     def nic_by_name(self) -> dict[str, Nic]:
@@ -180,7 +203,9 @@ class Fabric:
             hosts=tuple(Host(h["name"], tuple(h["nics"])) for h in d["hosts"]),
             nics=tuple(Nic(**{**n, "ip": IPv4Address(n["ip"])}) for n in d["nics"]),
             switches=tuple(Switch(**{**s, "place": tuple(s["place"])}) for s in d["switches"]),
-            cables=tuple(Cable(End(**c["a"]), End(**c["b"])) for c in d["cables"]),
+            cables=tuple(
+                Cable(End(**c["a"]), End(**c["b"]), c.get("rate_bps"), c.get("delay_ns")) for c in d["cables"]
+            ),
             scale_up=tuple(tuple(g) for g in d["scale_up"]),
             complexes=tuple(d.get("complexes", ())),
         )

@@ -2,7 +2,8 @@
 
 As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one is drawn
 here from the two ranks: not the one that ECMP's hash will find, but as uneven, so that as many ways meet by chance.
-Bridges embedded in NICs are left out: they are on every way alike.
+The bridges of off-path SmartNICs are left out: they are on every way alike.  Those of NICs with several ports are
+not, and none but the two ends' lies on a way, unless it forwards.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Iterator
 
-from topologies.fabric import Fabric
+from topologies.fabric import OWN_PORTS, Fabric
 from topologies.smartnic import without_complexes
 
 Hop = tuple[str, str]  # from, to
@@ -21,7 +22,8 @@ class Hops:
     """The ways between the ranks of a fabric."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric = without_complexes(fabric)
+        self.fabric = fabric = without_complexes(fabric)
+        self._ends = {s.name for s in fabric.switches if s.role == OWN_PORTS}
         self._neighbours: dict[str, list[str]] = {}
         for cable in fabric.cables:
             self._neighbours.setdefault(cable.a.node, []).append(cable.b.node)
@@ -37,8 +39,8 @@ class Hops:
     def between(self, a: int, b: int) -> list[Hop]:
         """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last."""
         if (a, b) not in self._known:
-            nics = self._fabric.nics
-            walk = self._grid if self._fabric.kind in ("torus", "ring") else self._shortest
+            nics = self.fabric.nics
+            walk = self._grid if self.fabric.kind in ("torus", "ring") else self._shortest
             self._known[a, b] = list(walk(nics[a].name, nics[b].name))
         return self._known[a, b]
 
@@ -57,7 +59,9 @@ class Hops:
             while queue:
                 node = queue.popleft()
                 for n in self._neighbours[node]:
-                    if n not in distance:
+                    if n in distance:
+                        continue
+                    if node not in self._ends or n in self.fabric.nic_by_name or node in self._neighbours[b]:
                         distance[n] = distance[node] + 1
                         queue.append(n)
             self._distances[b] = distance
@@ -65,10 +69,10 @@ class Hops:
 
     def _grid(self, a: str, b: str) -> Iterator[Hop]:
         """The lowest dimension first, each the shorter way round (upwards, where both are as long)."""
-        switches = self._fabric.switch_by_name
+        switches = self.fabric.switch_by_name
         at, end = switches[self._neighbours[a][0]], switches[self._neighbours[b][0]]
-        by_place = {s.place: s for s in self._fabric.switches}
-        dims = self._fabric.params.get("dims") or [len(self._fabric.switches)]
+        by_place = {s.place: s for s in self.fabric.switches}
+        dims = self.fabric.params.get("dims") or [len(self.fabric.switches)]
         yield a, at.name
         for dim, n in enumerate(dims):
             while at.place[dim] != end.place[dim]:

@@ -16,7 +16,10 @@ MAX_PORTS = 254  # of one switch
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a parameter may be.  `type` is "integer" or "list of integers"; bounds hold for each integer."""
+    """What a parameter may be.  `type` is "integer", "list of integers" or "boolean"; bounds hold for each integer.
+
+    Anything else is the kind's own to check.
+    """
 
     name: str
     type: str
@@ -31,6 +34,12 @@ class Parameter:
         if self.type == "integer":
             self._check(value, "")
             return value
+        if self.type == "boolean":
+            if not isinstance(value, bool):
+                raise TopologyError(self.name, f"{value!r} is neither true nor false", "true or false")
+            return value
+        if self.type != "list of integers":
+            return value
         if not isinstance(value, (list, tuple)) or not value:
             raise TopologyError(self.name, f"{value!r} is not a list of integers", "for example [4, 4]")
         for i, item in enumerate(value):
@@ -40,7 +49,8 @@ class Parameter:
     def _check(self, value: Any, where: str) -> None:
         # bool is an int to Python, but `servers: true` is a mistake.
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TopologyError(self.name + where, f"{value!r} is not an integer", self.range)
+            what = "there is nothing here" if value is None else f"{value!r} is not an integer"
+            raise TopologyError(self.name + where, what, self.range)
         if not self.least <= value <= self.most:
             raise TopologyError(self.name + where, f"{value} is out of range", self.range)
 
@@ -57,6 +67,16 @@ def integer(doc: str, *, least: int = 1, most: int, default: int | None = None) 
 def integers(doc: str, *, least: int = 1, most: int) -> Any:
     """A dataclass field for a required, non-empty list of integers."""
     return _field("list of integers", doc, least, most, None)
+
+
+def boolean(doc: str, *, default: bool = False) -> Any:
+    """A dataclass field for a parameter that is true or false."""
+    return _field("boolean", doc, 0, 1, default)
+
+
+def other(kind: str, doc: str, *, default: Any = None) -> Any:
+    """A dataclass field for a parameter that the topology checks itself; without a default it is required."""
+    return _field(kind, doc, 0, 0, default)
 
 
 def _field(kind: str, doc: str, least: int, most: int, default: Any) -> Any:
@@ -96,7 +116,8 @@ class Kind:
                 raise TopologyError(str(name), f"{cls.name} has no such parameter", _hint(str(name), list(known)))
         for p in known.values():
             if p.required and p.name not in params:
-                raise TopologyError(p.name, f"{cls.name} needs it", f"{p.doc}: {p.type}, {p.least} to {p.most}")
+                bounds = f", {p.least} to {p.most}" if p.most else ""
+                raise TopologyError(p.name, f"{cls.name} needs it", f"{p.doc}: {p.type}{bounds}")
         return cls(**{name: known[name].parse(value) for name, value in params.items()})
 
 

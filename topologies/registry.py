@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .clos import Clos
+from .custom import Custom
 from .fabric import Fabric
 from .params import Kind, unknown
 from .rail import Rail
@@ -14,7 +15,7 @@ from .star import Star
 from .torus import Torus
 from .validate import validate
 
-KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (Rail, Clos, Torus, Ring, Star)}
+KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (Rail, Clos, Torus, Ring, Star, Custom)}
 
 
 def build(kind: str, params: Mapping[str, Any]) -> Fabric:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from .fabric import Fabric
-from .params import MAX_SWITCHES, Kind, integer
+from .params import MAX_SWITCHES, Kind, boolean, integer
 from .torus import grid
 
 
@@ -16,6 +16,7 @@ class Ring(Kind):
     summary: ClassVar[str] = "nodes in a circle, each wired to two neighbours"
 
     nodes: int = integer("nodes in the ring", least=2, most=MAX_SWITCHES)
+    direct: bool = boolean("the cables end at the hosts' own NICs, which forward")
 
     def build(self) -> Fabric:
-        return grid(self.name, asdict(self), [self.nodes])
+        return grid(self.name, asdict(self), [self.nodes], direct=self.direct)

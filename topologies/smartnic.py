@@ -10,14 +10,15 @@ hosts stay what they are; complex r of n has rank n + r, and takes part only in 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from . import address
-from .fabric import Cable, End, Fabric, Host, Nic, Switch, TopologyError
+from .fabric import EMBEDDED, OWN_PORTS, Cable, End, Fabric, Host, Nic, Switch, TopologyError
 from .params import MAX_NICS, MAX_SWITCHES
 from .validate import validate
 
-ROLE = "nic"
+ROLE = OWN_PORTS
 """Role of an embedded bridge."""
 
 HOST_PORT, COMPLEX_PORT, CABLE_PORT = 1, 2, 3
@@ -28,6 +29,9 @@ _COMPLEX_BIT = 1 << 23
 def with_complexes(fabric: Fabric) -> Fabric:
     """The same fabric with an off-path SmartNIC at every host.  Raises TopologyError where that is too much."""
     n = len(fabric.nics)
+    if any(s.role in EMBEDDED for s in fabric.switches):
+        what = "the NICs of this topology have a bridge of their own, without a compute complex"
+        raise TopologyError("kind", what, "kind: plain or on_path; or a topology without `direct` and `links`")
     if 2 * n > MAX_NICS:
         raise TopologyError("kind", f"{n} SmartNICs are {2 * n} endpoints", f"at most {MAX_NICS} in a fabric")
     if len(fabric.switches) + n > MAX_SWITCHES:
@@ -65,7 +69,7 @@ def without_complexes(fabric: Fabric) -> Fabric:
         elif (end := _uplink(cable, hidden)) is not None:
             bridge = end.node
             host = next(c.other(bridge) for c in fabric.cables if c.end(bridge) == End(bridge, HOST_PORT))
-            cables.append(Cable(host, cable.b) if cable.a == end else Cable(cable.a, host))
+            cables.append(replace(cable, a=host) if cable.a == end else replace(cable, b=host))
     return Fabric(
         kind=fabric.kind,
         params=fabric.params,
@@ -106,7 +110,7 @@ def _cables(fabric: Fabric) -> Iterator[Cable]:
         return End(bridge[of.node], CABLE_PORT) if of.node in bridge else of
 
     for cable in fabric.cables:
-        yield Cable(end(cable.a), end(cable.b))
+        yield replace(cable, a=end(cable.a), b=end(cable.b))
     for nic in fabric.nics:
         yield Cable(End(nic.name, 1), End(bridge[nic.name], HOST_PORT))
         yield Cable(End(f"arm{nic.rank}", 1), End(bridge[nic.name], COMPLEX_PORT))

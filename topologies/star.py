@@ -1,4 +1,4 @@
-"""Star: every host on one switch, `sw0`."""
+"""Star: every host on one switch, `sw0`; or with a NIC port on each of several."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Star(Kind):
     summary: ClassVar[str] = "every host on one switch"
 
     hosts: int = integer("hosts on the switch", most=MAX_PORTS)
+    links: int = integer("ports of a NIC, each on a switch of its own (`sw0` ..)", most=16, default=1)
 
     def build(self) -> Fabric:
         wiring = Wiring()
-        switch = wiring.switch("sw0", "leaf", (0,))
+        switches = [wiring.switch(f"sw{k}", "leaf", (k,)) for k in range(self.links)]
         for i in range(self.hosts):
-            wiring.host([(f"h{i}", address.star_ip(i), switch)])
+            wiring.host_on(f"h{i}", address.star_ip(i), switches)
         return wiring.fabric(self.name, asdict(self))

@@ -1,6 +1,7 @@
 """Torus: one switch and one host per node, wired to its two neighbours in each dimension.
 
 Nodes are numbered with the last dimension running fastest.  A dimension of 2 has one cable, not two.
+`direct`: instead of the switch, the host's own NIC forwards, and a neighbour is one cable away.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from math import prod
 from typing import Any, ClassVar
 
 from . import address
-from .fabric import Fabric
-from .params import MAX_SWITCHES, Kind, integers, limit
+from .fabric import FORWARDS, Fabric
+from .params import MAX_SWITCHES, Kind, boolean, integers, limit
 from .wiring import Wiring
 
 
@@ -23,32 +24,34 @@ class Torus(Kind):
     summary: ClassVar[str] = "nodes in a grid of any number of dimensions, wrapped around"
 
     dims: tuple[int, ...] = integers("nodes along each dimension", least=2, most=MAX_SWITCHES)
+    direct: bool = boolean("the cables end at the hosts' own NICs, which forward")
 
     def build(self) -> Fabric:
         ports = 1 + sum(min(size - 1, 2) for size in self.dims)
         limit("dims", nics=prod(self.dims), switches=prod(self.dims), ports={"node": ports})
-        return grid(self.name, {"dims": list(self.dims)}, self.dims)
+        return grid(self.name, {"dims": list(self.dims), "direct": self.direct}, self.dims, direct=self.direct)
 
 
-def grid(kind: str, params: Mapping[str, Any], dims: Sequence[int]) -> Fabric:
+def grid(kind: str, params: Mapping[str, Any], dims: Sequence[int], *, direct: bool) -> Fabric:
     """The torus of these dimensions; ring uses it too."""
     wiring = Wiring()
     places = list(product(*map(range, dims)))
+    names = {place: name_at(place, direct=direct) for place in places}
     for place in places:
-        wiring.switch(name_at(place), "node", place)
+        wiring.switch(names[place], FORWARDS if direct else "node", place)
     for i, place in enumerate(places):
-        wiring.host([(f"h{i}", address.torus_ip(dims, place), name_at(place))])
+        wiring.host([(f"h{i}", address.torus_ip(dims, place), names[place])])
     for place in places:
         for axis, size in enumerate(dims):
             # Each node lays the cable to its upper neighbour; with two nodes that would be the same cable twice.
             if size > 2 or place[axis] == 0:
-                wiring.cable(name_at(place), name_at(step(place, axis, 1, dims)))
+                wiring.cable(names[place], names[step(place, axis, 1, dims)])
     return wiring.fabric(kind, params)
 
 
-def name_at(place: Sequence[int]) -> str:
-    """The switch at these coordinates: sw3, sw0-2, sw1-0-2."""
-    return "sw" + "-".join(map(str, place))
+def name_at(place: Sequence[int], *, direct: bool = False) -> str:
+    """The switch at these coordinates: sw3, sw0-2, sw1-0-2; in a direct network the NIC: nic3, nic0-2."""
+    return ("nic" if direct else "sw") + "-".join(map(str, place))
 
 
 def step(place: Sequence[int], axis: int, by: int, dims: Sequence[int]) -> tuple[int, ...]:

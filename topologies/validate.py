@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from . import address
-from .fabric import Fabric, TopologyError
+from .fabric import OWN_PORTS, Fabric, TopologyError
 
 
 def validate(fabric: Fabric) -> Fabric:
@@ -17,6 +17,7 @@ def validate(fabric: Fabric) -> Fabric:
     _addresses(fabric)
     _cables(fabric)
     _connected(fabric)
+    _reachable(fabric)
     return fabric
 
 
@@ -69,6 +70,9 @@ def _cables(fabric: Fabric) -> None:
         for end in (cable.a, cable.b):
             if not 1 <= end.port <= ports.get(end.node, 0):
                 raise TopologyError(cable.name, f"ends in port {end.port} of {end.node}", "there is no such port")
+        for value, what in ((cable.rate_bps, "rate"), (cable.delay_ns, "delay")):
+            if value is not None and (value < 0 or (what == "rate" and not value)):
+                raise TopologyError(cable.name, f"has a {what} of {value:g}")
     _once(("-".join(sorted((c.a.node, c.b.node))) for c in fabric.cables), "is cabled twice")
     _once((f"{e.node}:{e.port}" for c in fabric.cables for e in (c.a, c.b)), "has two cables in one port")
     for name, count in ports.items():
@@ -85,7 +89,35 @@ def _connected(fabric: Fabric) -> None:
         raise TopologyError(fabric.kind, "has no NIC")
     if len(parts) > 1:
         lone = min(parts, key=len)
-        raise TopologyError(min(lone), f"is not connected to the rest: {len(parts)} parts")
+        names = sorted(lone)
+        with_it = f"with {', '.join(names[1:8])} it is " if len(names) > 1 else ""
+        raise TopologyError(
+            names[0], f"{with_it}not connected to the rest: {len(parts)} parts", "lay a cable between them"
+        )
+
+
+def _reachable(fabric: Fabric) -> None:
+    """No way leads through NICs that do not forward: each two hosts need one without those of others."""
+    from networkx import connected_components, restricted_view
+
+    closed = {s.name for s in fabric.switches if s.role == OWN_PORTS}
+    if not closed:
+        return
+    parts = list(connected_components(restricted_view(fabric.graph, closed, [])))
+    part = {node: i for i, nodes in enumerate(parts) for node in nodes}
+    groups: dict[frozenset[int | str], str] = {}  # what is beside a host -> a host
+    for nic in fabric.nics:
+        at = fabric.cable_at[nic.name, 1].other(nic.name).node
+        beside: set[int | str] = {part[at]} if at in part else {at}
+        if at in closed:
+            neighbours = [node for node in fabric.graph[at] if node != nic.name]
+            beside |= {part.get(node, node) for node in neighbours}
+        groups.setdefault(frozenset(beside), nic.name)
+    for i, (one, name) in enumerate(groups.items()):
+        for other, far in list(groups.items())[:i]:
+            if not one & other:
+                hint = "a host's NIC carries only its own frames, unless it says `forwards: true`"
+                raise TopologyError(far, f"{name} cannot be reached from {far} but through other hosts", hint)
 
 
 def _once(keys: Iterable[Hashable], what: str) -> None:

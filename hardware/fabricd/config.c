@@ -96,7 +96,7 @@ void port_init(struct port *p, struct node *n, uint16_t number)
 		p->lane[c].watchdog_from = PS_NEVER;
 }
 
-/* `headroom_bytes` of a switch is one for all ports, or a list */
+/* `headroom_bytes` of a switch is one for all ports, or a list; `port_ecn` is a list of what `ecn` is, by port */
 static bool load_port_params(struct fabric *f, struct port *p, const json_t *o)
 {
 	const json_t *headroom = json_object_get(o, "headroom_bytes"), *pfc = json_object_get(o, "pfc");
@@ -106,6 +106,14 @@ static bool load_port_params(struct fabric *f, struct port *p, const json_t *o)
 	if (headroom && (!json_is_number(headroom) || json_number_value(headroom) < 0 || json_number_value(headroom) > 1e12))
 		return config_fail(f, "%s: headroom_bytes: from 0 to 1e12", p->node->name);
 	p->base.headroom_bytes = headroom ? (uint64_t)json_number_value(headroom) : 0;
+	json_t *own = json_array_get(json_object_get(o, "port_ecn"), p->number - 1u);
+	if (own) {
+		json_t *params = json_pack("{s:O}", "port_ecn", own);
+		const char *wrong = port_params_set(&p->base, params);
+		json_decref(params);
+		if (wrong)
+			return config_fail(f, "%s: port_ecn: %s", p->node->name, wrong);
+	}
 	if (pfc)
 		p->base.pfc_rx = p->base.pfc_tx = json_is_true(pfc);
 	p->p = p->base;

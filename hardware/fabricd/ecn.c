@@ -58,10 +58,21 @@ bool is_ipv4(const struct frame *fr)
 	return fr->len >= ETH_BYTES + IPV4_BYTES && fr->data[12] == 0x08 && fr->data[13] == 0x00;
 }
 
+/* What a port marks by: its own parameters (they go with its cable's rate), or what a fault lays over its switch's */
+static const struct ecn_params *ecn_of(const struct port *p, unsigned class)
+{
+	const struct sw *s = (const struct sw *)p->node;
+	const struct ecn_params *now = &s->p.ecn[class], *base = &s->base.ecn[class];
+	bool faulty = now->on != base->on || now->kmin_bytes != base->kmin_bytes ||
+		      now->kmax_bytes != base->kmax_bytes || now->pmax < base->pmax || now->pmax > base->pmax;
+
+	return p->p.own_ecn && !faulty ? &p->p.ecn[class] : now;
+}
+
 /* ecn_dequeued() - A frame leaves a switch's queue: mark it? */
 void ecn_dequeued(struct fabric *f, struct port *p, unsigned class, struct frame *fr)
 {
-	const struct ecn_params *ecn = &((struct sw *)p->node)->p.ecn[class];
+	const struct ecn_params *ecn = ecn_of(p, class);
 	uint64_t bytes = p->queue[class].bytes;
 
 	if (!ecn->on || bytes <= ecn->kmin_bytes || !is_ipv4(fr))

@@ -95,7 +95,7 @@ static const char *set_weights(struct switch_params *p, const json_t *map)
 	return NULL;
 }
 
-static const char *set_ecn(struct switch_params *p, const json_t *map)
+static const char *set_ecn(struct ecn_params *of_class, const json_t *map)
 {
 	const char *key;
 	json_t *v;
@@ -106,10 +106,10 @@ static const char *set_ecn(struct switch_params *p, const json_t *map)
 		double pmax;
 		if (!keyed(key, CLASSES - 1, &class))
 			return "ecn: classes from 0 to 7";
-		e = p->ecn[class];
+		e = of_class[class];
 		pmax = e.pmax;
 		if (json_is_null(v)) {
-			p->ecn[class].on = false;
+			of_class[class].on = false;
 			continue;
 		}
 		e.on = true;
@@ -119,7 +119,7 @@ static const char *set_ecn(struct switch_params *p, const json_t *map)
 		    (share && !number(share, 0, 1, &pmax)) || e.kmax_bytes < e.kmin_bytes)
 			return "ecn: kmin_bytes <= kmax_bytes, pmax from 0 to 1";
 		e.pmax = pmax;
-		p->ecn[class] = e;
+		of_class[class] = e;
 	}
 	return NULL;
 }
@@ -173,7 +173,7 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 	if (!wrong && (v = json_object_get(o, "weights")))
 		wrong = set_weights(p, v);
 	if (!wrong && (v = json_object_get(o, "ecn")))
-		wrong = set_ecn(p, v);
+		wrong = set_ecn(p->ecn, v);
 	if (!wrong && (v = json_object_get(o, "watchdog")))
 		wrong = set_watchdog(p, v);
 	if ((v = json_object_get(o, "accelerator_down")))
@@ -188,6 +188,12 @@ const char *port_params_set(struct port_params *p, const json_t *o)
 
 	if ((v = json_object_get(o, "headroom_bytes")) && !bytes(v, &p->headroom_bytes))
 		return "headroom_bytes: from 0 to 1e12";
+	if ((v = json_object_get(o, "port_ecn"))) {
+		const char *wrong = set_ecn(p->ecn, v);
+		if (wrong)
+			return wrong;
+		p->own_ecn = true;
+	}
 	if ((v = json_object_get(o, "pfc_rx")))
 		p->pfc_rx = json_is_true(v);
 	if ((v = json_object_get(o, "pfc_tx")))

@@ -47,6 +47,8 @@ struct switch_params {
 struct port_params {
 	uint64_t headroom_bytes; /* of each lossless class */
 	bool pfc_rx, pfc_tx;	 /* obeys, sends */
+	bool own_ecn;		 /* marks by `ecn` and not by its switch's, unless a fault says otherwise */
+	struct ecn_params ecn[CLASSES];
 };
 
 struct cable_params {

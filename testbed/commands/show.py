@@ -174,12 +174,14 @@ def _fabric(what: str, parameters: tuple[str, ...]) -> Fabric:
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    """`servers=4` or `dims=4,4`."""
+    """`servers=4`, `dims=4,4` or `direct=true`."""
     from testbed.errors import InputError
 
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError("a parameter is NAME=VALUE", f"command line: {text}", "such as servers=4 or dims=4,4")
+    if value in ("true", "false"):
+        return name, value == "true"
     numbers = [int(n) if n.lstrip("-").isdecimal() and len(n) < 20 else n for n in value.split(",")]
     return name, numbers if len(numbers) > 1 or name == "dims" else numbers[0]
 

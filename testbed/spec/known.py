@@ -41,10 +41,16 @@ def topology_schema() -> dict[str, Any]:
 
 
 def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
+    if kind.name == "custom":
+        from testbed.spec.custom import schema as custom_schema
+
+        return {**custom_schema(), "description": kind.summary}
     properties = {}
     for p in kind.parameters():
         schema: dict[str, Any] = {"type": "integer", "minimum": p.least, "maximum": p.most}
-        if p.type == "list of integers":
+        if p.type == "boolean":
+            schema = {"type": "boolean"}
+        elif p.type == "list of integers":
             schema = {"type": "array", "items": schema, "minItems": 1}
         if not p.required:
             schema["default"] = p.default

@@ -24,17 +24,15 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from testbed.spec import known
+from testbed.spec.cables import MAX_RATE, MAX_TIME, Override, OwnCable, laid
 from testbed.spec.checks import cross_check
 from testbed.spec.steps import Step
 from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
-from topologies.fabric import Fabric, TopologyError
-from topologies.smartnic import ROLE, with_complexes
-
-MAX_RATE = 10**14
-MAX_TIME = 10.0**13
+from topologies.fabric import EMBEDDED, Fabric, TopologyError
+from topologies.smartnic import with_complexes
 
 
 class Topology(Model):
@@ -47,7 +45,7 @@ class Topology(Model):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _build(cls, value: Any, handler: Any) -> Self:
+    def _build(cls, value: Any, handler: Any, info: ValidationInfo) -> Self:
         if isinstance(value, cls):
             return value
         if not isinstance(value, dict) or len(value) != 1:
@@ -60,11 +58,21 @@ class Topology(Model):
             raise fault(*unknown("topology", kind, known.topologies()), path=[kind])
         if params is not None and not isinstance(params, dict):
             raise fault(f"the parameters of {kind} are a mapping, not {params!r:.40}", path=[kind])
-        try:
-            fabric = known.build(kind, params or {})
-        except TopologyError as error:
-            raise fault(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
-        topology: Self = handler({"kind": kind, "params": dict(fabric.params)})
+        if kind == "custom":
+            from testbed.spec.custom import custom
+
+            try:
+                params, fabric = custom(params or {}, Path((info.context or {}).get("directory", ".")))
+            except PydanticCustomError as error:
+                found = (error.context or {})["faults"]
+                raise faults([((kind, *path), what, hint) for path, what, hint in found]) from None
+        else:
+            try:
+                fabric = known.build(kind, params or {})
+            except TopologyError as error:
+                raise fault(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
+            params = dict(fabric.params)
+        topology: Self = handler({"kind": kind, "params": params})
         topology._fabric = fabric
         return topology
 
@@ -229,6 +237,15 @@ class Complex(Model):
     )
 
 
+class Router(Model):
+    """The bridge in a NIC with several ports, or in one that forwards."""
+
+    rate: Rate | None = Field(
+        default=None, gt=0, le=10**15, description="between the host and the bridge (null: that of its ports together)"
+    )
+    latency: Time = default("100ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
+
+
 class Nic(Model):
     mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
     pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
@@ -251,6 +268,10 @@ class Nic(Model):
     engine: Engine | None = Field(default=None, description="on_path: the adder (null: the profile's)")
     complex: Complex | None = Field(default=None, description="off_path: bridge and cores (null: the profile's)")
 
+    router: Router = Field(
+        default_factory=Router, description="topologies with `direct` or `links`: the bridge inside the NIC"
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _filled_from_the_profile(cls, value: Any) -> Any:
@@ -265,6 +286,13 @@ class ScaleUp(Model):
 class FabricSpec(Model):
     topology: Topology = Field(description="the kind of network and its parameters")
     cable: Cable = Field(default_factory=Cable, description="every cable")
+    host_cable: OwnCable = Field(
+        default_factory=OwnCable, description="the cables between hosts and switches, where they are different"
+    )
+    cables: dict[str, Override] = Field(
+        default_factory=dict,
+        description="single cables: `{TARGET: {rate: .., delay: ..}}`, such as `cable:leaf0-spine0`; the last one wins",
+    )
     switch: Switch = Field(default_factory=Switch, description="every switch")
     nic: Nic = Field(default_factory=Nic, description="every NIC")
     scale_up: ScaleUp | None = Field(
@@ -331,6 +359,19 @@ class Clock(Model):
         return {"anyOf": [{"enum": ["virtual", "real"]}, written]}
 
 
+def _application(directory: str | Path, name: str) -> str:
+    """The absolute path of a controller application; raises what a validator raises."""
+    path = Path(directory, name).absolute()
+    if not path.is_file():
+        raise fault(f"there is no application {name!r}", "a path relative to the experiment file")
+    try:
+        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise fault(f"{name}{line} is not Python: {getattr(error, 'msg', error)}") from None
+    return str(path)
+
+
 class Control(Model):
     routing: str = Field(
         default="ecmp", description="how the controller finds paths", json_schema_extra=names(known.routings)
@@ -341,6 +382,18 @@ class Control(Model):
         default=True,
         description="torus, ring: a second lossless class for what wraps around, so that nothing deadlocks",
     )
+    library: Literal["os-ken", "ryu"] = Field(
+        default="os-ken", description="the OpenFlow library that the controller runs on (`./setup.sh ryu` builds ryu's)"
+    )
+    apps: list[str] = Field(
+        default=[], description="files with applications of your own, written to Ryu's API (docs/controller-apps.md)"
+    )
+
+    @field_validator("apps")
+    @classmethod
+    def _python(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        directory = (info.context or {}).get("directory", ".")
+        return [_application(directory, path) for path in value]
 
     @field_validator("routing")
     @classmethod
@@ -467,6 +520,7 @@ class Experiment(Model):
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
     _written: dict[str, Any] | None = PrivateAttr(default=None)
+    _graph: Fabric | None = PrivateAttr(default=None)
     _directory: Path = PrivateAttr(default=Path())
     _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
 
@@ -505,21 +559,30 @@ class Experiment(Model):
         try:
             self.build_fabric()
         except TopologyError as error:
-            raise fault(error.what, error.hint, ["fabric", "nic", error.key]) from None
+            where = ["cables", error.key] if error.key in self.fabric.cables else ["nic", error.key]
+            raise fault(error.what, error.hint, ["fabric", *where]) from None
         if found := cross_check(self, self.build_fabric()):
             raise faults(found)
         return self
 
     def build_fabric(self) -> Fabric:
-        """The topology's graph; without scale-up domains where the experiment has none, with accelerators if it has."""
+        """The topology's graph; without scale-up domains where the experiment has none, with accelerators if it has.
+
+        Every cable that differs from `fabric.cable` has its own rate and delay.
+        """
+        if self._graph is None:
+            self._graph = self._build_fabric()
+        return self._graph
+
+    def _build_fabric(self) -> Fabric:
         topology = self.fabric.topology
         fabric = topology.with_complexes() if self.fabric.nic.complex else topology._fabric
         if not self.fabric.scale_up:
             fabric = replace(fabric, scale_up=())
         if self.fabric.switch.accelerator:
-            switches = tuple(replace(s, accelerator=s.role != ROLE) for s in fabric.switches)
+            switches = tuple(replace(s, accelerator=s.role not in EMBEDDED) for s in fabric.switches)
             fabric = replace(fabric, switches=switches)
-        return fabric
+        return laid(fabric, self.fabric.host_cable, self.fabric.cables)
 
     def __eq__(self, other: object) -> bool:
         """Whether they say the same, however it was written."""

@@ -53,12 +53,16 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Routed:
-    """The ranks `ranks` of a fabric, as its controller routes.  `scale_up`: the link of a domain's GPUs."""
+    """The ranks `ranks` of a fabric, as its controller routes.
+
+    `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
+    `scale_up`: the link of a domain's GPUs.
+    """
 
     hops: Hops
     ranks: Sequence[int]
-    cable: Link
-    switch_latency_ns: float
+    links: Mapping[tuple[str, str], Link]
+    latency_ns: Mapping[str, float]
     scale_up: Link | None = None
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
@@ -71,10 +75,10 @@ class Routed:
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         loads = self._loads(traffic)
         best = max(loads, key=lambda key: loads[key] / self._link(key).rate_bps, default=None)
-        return (loads[best], self._link(best)) if best else (0.0, self.cable)
+        return (loads[best], self._link(best)) if best else (0.0, next(iter(self.links.values())))
 
     def _link(self, key: tuple[str, str]) -> Link:
-        return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.cable
+        return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.links[key]
 
     @cached_property
     def _known(self) -> dict[Pair, list[tuple[str, str]]]:
@@ -100,8 +104,11 @@ class Routed:
             assert self.scale_up is not None
             shared = max(1.0, *(loads[hop] for hop in way))
             return Path((replace(self.scale_up, rate_bps=self.scale_up.rate_bps / shared),), scale_up=True)
-        links = tuple(replace(self.cable, rate_bps=self.cable.rate_bps / max(1.0, loads[hop])) for hop in way)
-        return Path(links, (self.switch_latency_ns,) * (len(links) - 1))
+        links = []
+        for hop in way:
+            link = self.links[hop]
+            links.append(replace(link, rate_bps=link.rate_bps / max(1.0, loads[hop])))
+        return Path(tuple(links), tuple(self.latency_ns[to] for _, to in way[:-1]))
 
 
 def slowest(paths: Sequence[Path]) -> Path:
