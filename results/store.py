@@ -49,6 +49,8 @@ class RunFolder:
 
         Raises StoreError if it cannot be written, or if `out` exists and is not an empty folder.
         """
+        if out is not None and not str(out).strip():
+            raise StoreError("the name of the run folder is empty", "--out", "name a folder, or leave it out")
         final = Path(out) if out is not None else _fresh(RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{_file_name(name)}")
         final = Path(os.path.abspath(final))
         _check_free(final)

@@ -19,12 +19,13 @@ from typing import Any, NoReturn
 import click
 
 from testbed import __version__, commands
-from testbed.errors import BAD_INPUT, RUN_FAILED, Problem, UserError
+from testbed.errors import BAD_INPUT, RUN_FAILED, MachineError, Problem, UserError
 
 INTERRUPTED = 130
+_OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "run", "bench", "show", "plot"),
-    *("up", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down", "clean"),
+    *("up", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down", "clean", "completion"),
 )
 
 
@@ -70,8 +71,9 @@ class Verbs(click.Group):
             code = error.exit_code
             _show(error, as_json)
         except OSError as error:
-            code = RUN_FAILED
-            _show(UserError(error.strerror or str(error), where=str(error.filename or "")), as_json)
+            told = _of_system(error)
+            code = told.exit_code
+            _show(told, as_json)
             _traceback_if_asked()
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
@@ -83,6 +85,14 @@ class Verbs(click.Group):
                 what = f"internal error: {type(error).__name__}: {error}"
                 _print_json({"what": what, "where": "", "hint": "this is a bug in Railbed; the traceback is on stderr"})
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_system(error: OSError) -> UserError:
+    """What the operating system refused; to an ordinary user, that it takes root."""
+    where = str(error.filename or "")
+    if isinstance(error, PermissionError) and os.geteuid() != 0 and where.startswith(_OF_ROOT):
+        return MachineError("needs root", where, f"sudo {' '.join(sys.argv)}")
+    return UserError(error.strerror or str(error), where)
 
 
 def _print_json(error: dict[str, Any]) -> None:

@@ -176,6 +176,55 @@ def test_operating_system_error(verb):
     assert result.stderr == "error: No such file or directory\n  at: /no/such/file\n"
 
 
+def test_what_an_ordinary_user_may_not_do_says_that_it_needs_root(verb, monkeypatch):
+    verb("raise PermissionError(13, 'Permission denied', '/run/railbed')")
+    assert probe().exit_code == 1  # root: something else is wrong
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    result = probe("--json")
+    assert result.exit_code == 3
+    error = json.loads(result.stdout)["error"]
+    assert (error["what"], error["hint"].split()[0]) == ("needs root", "sudo")
+
+
+def test_a_fifo_is_no_experiment_file(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    done = run("run", str(tmp_path / "fifo"))
+    assert (done.returncode, "no ordinary file" in done.stderr) == (2, True)
+
+
+# --- completion ------------------------------------------------------------
+
+
+def completed(*words: str, cwd: Path = ROOT) -> list[str]:
+    """What bash is told when the last word is to be completed."""
+    line = " ".join(["testbed", *words])
+    env = {**os.environ, "_TESTBED_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    env["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed"], capture_output=True, text=True, env=env, cwd=cwd, timeout=60
+    )
+    assert done.stderr == ""
+    return [answer.partition(",")[2] for answer in done.stdout.splitlines()]
+
+
+def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path):
+    assert set(completed("p")) == {"plot"}
+    assert "experiments/quickstart.yaml" in completed("run", "")
+    assert completed("inject", "burst") == ["burst_loss"]
+    assert "--rate" in completed("inject", "loss", "--r")
+    assert {"both", "forward", "backward"} == set(completed("inject", "loss", "--direction", ""))
+    assert "--rate" not in completed("inject", "lossy", "-")
+    (tmp_path / "results/runs/one").mkdir(parents=True)
+    (tmp_path / "results/runs/one/state.json").write_text("{}")
+    assert completed("show", "run", "", cwd=tmp_path) == ["one"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_the_shell_is_printed(shell):
+    done = run("completion", shell)
+    assert done.returncode == 0 and "_TESTBED_COMPLETE" in done.stdout
+
+
 def test_a_bug_keeps_its_traceback_and_json_stays_json(verb):
     verb("raise RuntimeError('oops')")
     result = probe()

@@ -318,13 +318,21 @@ def test_commands_run_beside_a_worker(lab: Lab) -> None:
 # -- testbed exec
 
 
+@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126), ("true", 0)])
+def test_a_command_that_is_not_there_ends_as_in_a_shell(lab: Lab, command: str, code: int) -> None:
+    done = subprocess.run(
+        [*TESTBED, "exec", "--fabric", lab.id, "1", "--", command], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, bool(done.stderr)) == (code, code != 0)
+
+
 def test_exit_codes_and_streams_pass_through(lab: Lab) -> None:
     assert inside(lab, "sh", "-c", "exit 42", code=42) == ""
     assert inside(lab, "tr", "a-z", "A-Z", input="some text") == "SOME TEXT"
     done = subprocess.run([*TESTBED, "exec", "--fabric", lab.id, "1", "--", "sh", "-c", "echo out; echo err >&2"],
                           capture_output=True, text=True, cwd=ROOT, check=True)  # fmt: skip
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
-    assert inside(lab, "/no/such/program", code=255) == ""
+    assert inside(lab, "/no/such/program", code=127) == ""
 
 
 def test_a_terminal_is_passed_on(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -16,6 +17,7 @@ from testbed.cli import cli
 from testbed.errors import InputError
 from testbed.inject import CATALOGUE, GROUPS, CannotInject, Injection, Mistakes, reference
 from testbed.inject.base import KINDS, Opcode
+from testbed.inject.options import injection
 from testbed.spec import Experiment, loads
 from topologies import build
 
@@ -164,22 +166,72 @@ def test_the_command_lists_faults_and_parameters() -> None:
     assert all(name in whole.output for name in CATALOGUE)
     one = CliRunner().invoke(cli, ["inject", "loss", "--list"])
     assert "--rate" in one.output
-    assert "(needed)" in one.output
+    assert "[0<x<=1; required]" in one.output
+    assert one.output == CliRunner().invoke(cli, ["inject", "loss", "--help"]).output
+    assert "cable:A-B, port:SWITCH:N" in " ".join(one.output.split())
+    assert one.output == CliRunner().invoke(cli, ["inject", "--list", "loss"]).output
+
+
+def test_the_command_lists_faults_for_programs() -> None:
+    told = json.loads(CliRunner().invoke(cli, ["inject", "--list", "--json"]).stdout)["faults"]
+    assert [f["fault"] for f in told] == list(CATALOGUE)
+    assert set(told[0]) == {"fault", "on", "summary", "shows", "parameters", "required"}
+    one = json.loads(CliRunner().invoke(cli, ["inject", "loss", "--list", "--json"]).stdout)
+    assert one == told[0] and one["required"] == ["rate"]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_fault_has_options_that_give_the_injection_of_a_file(name: str) -> None:
+    cls = CATALOGUE[name]
+    command = cli.get_command(None, "inject").get_command(None, name)  # type: ignore[arg-type, union-attr]
+    assert command is not None
+    parameters = {p.name: p for p in command.params}
+    assert set(cls.model_fields) | {"on", "at", "for", "every"} <= set(parameters)
+    for field, info in cls.model_fields.items():
+        assert parameters[field].required == info.is_required()
+
+
+def test_options_are_read_as_a_file_is() -> None:
+    command = cli.get_command(None, "inject").get_command(None, "loss")  # type: ignore[arg-type, union-attr]
+    words = [
+        "--on",
+        "nic:1",
+        "--rate",
+        "0.5",
+        "--classes",
+        "3,4",
+        "--opcodes",
+        "CNP",
+        "--of_dscp",
+        "26",
+        "--for",
+        "1ms",
+    ]
+    given = command.make_context("loss", words).params  # type: ignore[union-attr]
+    made = injection("loss", {k: v for k, v in given.items() if k not in ("fabric", "as_json")})
+    written = {"fault": "loss", "on": "nic:1", "rate": 0.5, "classes": [3, 4], "opcodes": ["CNP"], "of_dscp": 26}
+    assert made == Injection.of({**written, "for": "1ms"})
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (["lose", "--on", "all"], "unknown fault 'lose'"),
-        (["loss"], "where does loss strike?"),
-        (["loss", "--on", "all", "--rate", "2"], "command line: rate"),
-        (["loss", "--on", "all", "--rate"], "a parameter is --NAME VALUE"),
-        (["loss", "--on", "all", "--rate", "0.1", "--at", "5"], "command line: at"),
+        (["loss"], "Missing option '--on'"),
+        (["loss", "--on", "all"], "Missing option '--rate'"),
+        (["loss", "--on", "all", "--rate", "2"], "Invalid value for '--rate': 2.0 is not in the range 0<x<=1"),
+        (["loss", "--on", "all", "--rate"], "'--rate' requires an argument"),
+        (["loss", "--on", "all", "--raet", "1"], "--rate"),
+        (["loss", "--on", "all", "--rate", "0.1", "--at", "5"], "Invalid value for '--at': '5' has no unit"),
+        (["loss", "--on", "all", "--rate", "0.1", "--classes", "3,9"], "9 is not in the range 0<=x<=7"),
+        (["loss", "--on", "all", "--rate", "0.1", "--every", "1ms"], "command line: --every"),
     ],
 )
 def test_the_command_refuses_before_it_looks_for_a_fabric(words: Sequence[str], what: str) -> None:
     result = CliRunner().invoke(cli, ["inject", *words])
-    assert (result.exit_code, "error:" in result.output, what in result.output) == (2, True, True), result.output
+    assert (result.exit_code, "error:" in result.output.lower(), what in result.output) == (2, True, True), (
+        result.output
+    )
 
 
 def test_mistakes_and_misfits_are_errors_of_their_own() -> None:

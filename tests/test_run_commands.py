@@ -104,6 +104,10 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
     ("args", "says"),
     [
         (("run", "none.yaml"), "no such file"),
+        (("run", ""), "the name of the file is empty"),
+        (("run", "/dev/null"), "no ordinary file"),
+        (("run", "small.yaml", "--out", ""), "the name of the run folder is empty"),
+        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "nothing here"),
         (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
         (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),

@@ -47,6 +47,8 @@ def test_the_text_of_a_target_finds_it_again(fabric) -> None:  # type: ignore[no
     [
         ("cabel:h0.0-rail0", "is no target (did you mean cable? cable:A-B, port:SWITCH:N"),
         ("h0.0-rail0", "is no target"),
+        ("nic", "which nic? (write nic:RANK)"),
+        ("flow", "which flow? (write flow:RANK->RANK)"),
         ("", "is no target"),
         ("all:x", "is no target"),
         ("cable:h0.0-rail1", "h0.0-rail0"),

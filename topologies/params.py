@@ -49,7 +49,8 @@ class Parameter:
     def _check(self, value: Any, where: str) -> None:
         # bool is an int to Python, but `servers: true` is a mistake.
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TopologyError(self.name + where, f"{value!r} is not an integer", self.range)
+            what = "there is nothing here" if value is None else f"{value!r} is not an integer"
+            raise TopologyError(self.name + where, what, self.range)
         if not self.least <= value <= self.most:
             raise TopologyError(self.name + where, f"{value} is out of range", self.range)
 

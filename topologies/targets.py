@@ -91,6 +91,9 @@ def resolve(fabric: Fabric, text: str) -> Target:
         return AllTarget(tuple(c for c in fabric.cables if c.name not in fabric.inside))
     kind, colon, name = text.partition(":")
     if not colon or kind not in _RESOLVERS:
+        if kind in _RESOLVERS:
+            form = next(form for form in FORMS.split(", ") if form.startswith(kind))
+            raise TopologyError(text, f"which {kind}?", f"write {form}")
         raise TopologyError(text, "is no target", _near(kind, [*_RESOLVERS, "controller", "all"], FORMS))
     return _RESOLVERS[kind](fabric, text, name.strip())
 

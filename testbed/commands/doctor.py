@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -53,7 +55,9 @@ def _show(findings: list[Finding], possible: bool) -> None:
                 table.add_row("", "", Text.assemble((f"{label}: ", "dim"), text))
     console = Console(highlight=False)
     console.print(table)
-    if possible:
+    if os.geteuid() != 0:
+        console.print(f"This needs root: sudo {' '.join(sys.argv)}", style="bold red", soft_wrap=True)
+    elif possible:
         console.print("This machine can run it: testbed run experiments/quickstart.yaml")
     else:
         console.print("This machine cannot run it: mend what says fail above.", style="bold red")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.commands._complete import FABRIC
+
+if TYPE_CHECKING:
+    from testbed.lab import Lab
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -18,7 +23,8 @@ from testbed.commands._complete import FABRIC
 def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ...]) -> None:
     """Run CMD in the container of RANK, with our standard input and output; its exit code is ours.
 
-    A rank of a fabric that was left up gets its container with the first command; it stays until the fabric goes down.
+    That is 127 if there is no such command, and 126 if it cannot be executed. A rank of a fabric that was left up gets
+    its container with the first command; it stays until the fabric goes down.
 
     \b
     Examples:
@@ -31,7 +37,14 @@ def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ..
     lab = Lab.attach(fabric)
     try:
         terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
-        run, env = lab.exec_command(rank, argv[1:] if argv[0] == "--" else argv, tty=terminal)
+        run, env = lab.exec_command(rank, _through_env(lab, argv[1:] if argv[0] == "--" else argv), tty=terminal)
     finally:
         lab.close()
     os.execvpe(run[0], run, env)
+
+
+def _through_env(lab: Lab, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """By way of env, which ends with 127 where there is no such command, as a shell does; runc always says 255."""
+    image = lab.state.get("image")
+    there = image is None or (Path(image["rootfs"]) / "usr/bin/env").exists()
+    return ("env", "--", *argv) if there and argv and "=" not in argv[0] else argv

@@ -1,116 +1,145 @@
-"""`testbed inject`: a fault into a live fabric."""
+"""`testbed inject`: a fault into a live fabric. Each fault is a command of its own, made when it is asked for."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from testbed.inject import Injection
+from testbed.commands._complete import FABRIC
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("fault", required=False)
-@click.option("--on", "target", metavar="TARGET", help="What it strikes: cable:A-B, port:SWITCH:N, nic:RANK, ...")
-@click.option("--at", metavar="TIME", help="Emulated time from now (default: at once).")
-@click.option("--for", "lasts", metavar="TIME", help="How long (default: until it is healed).")
-@click.option("--every", metavar="TIME", help="Again and again, so often; goes with --for.")
-@click.option("--fabric", metavar="ID", help="The fabric (default: the only one that is up).")
-@click.option("--list", "listing", is_flag=True, help="List the faults there are; with FAULT, its parameters.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-@click.argument("parameters", nargs=-1, type=click.UNPROCESSED, metavar="[--PARAMETER VALUE]...")
-def command(
-    fault: str | None,
-    target: str | None,
-    at: str | None,
-    lasts: str | None,
-    every: str | None,
-    fabric: str | None,
-    listing: bool,
-    as_json: bool,
-    parameters: tuple[str, ...],
-) -> None:
+class Faults(click.Group):
+    """A group whose commands are the faults of the catalogue."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from testbed.inject import CATALOGUE
+
+        return list(CATALOGUE)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from testbed.inject import CATALOGUE
+
+        return _command(cmd_name) if cmd_name in CATALOGUE else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from testbed.errors import InputError
+        from testbed.inject import CATALOGUE
+        from testbed.spec.types import unknown
+
+        if args and args[0] not in CATALOGUE and not ctx.resilient_parsing:
+            what, hint = unknown("fault", args[0], list(CATALOGUE))
+            raise InputError(what, "command line", hint)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By group, each with its whole summary; click would write `Commands`, cut off."""
+        from testbed.inject import GROUPS
+
+        for name, faults in GROUPS.items():
+            with formatter.section(name):
+                formatter.write_dl([(cls.name, cls.summary) for cls in faults])
+
+
+class FaultCommand(click.Command):
+    """One fault. `--list` says what it takes, as `--help` does, and with --json for a program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--list" in args and not ctx.resilient_parsing:
+            _list(ctx, str(self.name), "--json" in args)
+        return super().parse_args(ctx, args)
+
+
+def _list(ctx: click.Context, fault: str | None, as_json: bool) -> None:
+    """All faults, or FAULT and its parameters."""
+    from testbed.inject import CATALOGUE
+    from testbed.inject.options import described
+
+    if as_json:
+        click.echo(json.dumps(described(fault) if fault else {"faults": [described(name) for name in CATALOGUE]}))
+    elif fault:
+        click.echo(ctx.get_help())
+    else:
+        _table()
+    ctx.exit()
+
+
+def _table() -> None:
+    from rich.table import Table
+
+    from testbed.inject import CATALOGUE
+    from testbed.table import show
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in ("fault", "strikes", "what it is"):
+        table.add_column(head, no_wrap=head != "what it is")
+    for cls in CATALOGUE.values():
+        table.add_row(cls.name, " ".join(cls.on), cls.summary)
+    show(table)
+
+
+def _command(fault: str) -> click.Command:
+    """`testbed inject FAULT`."""
+    from testbed.inject import CATALOGUE
+    from testbed.inject.options import of
+
+    cls = CATALOGUE[fault]
+
+    def run(fabric: str | None, as_json: bool, **given: Any) -> None:
+        _inject(fault, fabric, as_json, given)
+
+    the_fabric = "The fabric (default: the only one that is up)."
+    own = [
+        click.Option(["--fabric"], metavar="ID", help=the_fabric, shell_complete=FABRIC),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object on stdout."),
+    ]
+    first = f"{cls.summary[:1].upper()}{cls.summary[1:]}."
+    text = f"{first}\n\nSeen by: {cls.shows}" + ("\n\nOnly with the real clock." if cls.only_real_clock else "")
+    return FaultCommand(fault, callback=run, params=[*of(cls), *own], help=text.replace("`", ""), short_help=first)
+
+
+def _inject(fault: str, fabric: str | None, as_json: bool, given: dict[str, Any]) -> None:
+    from testbed.errors import InputError
+    from testbed.inject.live import inject
+    from testbed.inject.options import injection
+
+    made = injection(fault, given)
+    try:
+        name = inject(made, fabric)
+    except ValueError as error:
+        where = f"command line: --on {given['on']}"
+        raise InputError(getattr(error, "what", str(error)), where, getattr(error, "hint", "")) from None
+    click.echo(json.dumps({"fault": name, **made.written()}) if as_json else name)
+
+
+@click.group(
+    cls=Faults,
+    invoke_without_command=True,
+    subcommand_metavar="FAULT [OPTIONS]",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--list", "listing", is_flag=True, help="List the faults there are, and what each strikes.")
+@click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON object on stdout.")
+@click.pass_context
+def command(ctx: click.Context, listing: bool, as_json: bool) -> None:
     """Put FAULT into the fabric that is up, and print its id, by which `testbed heal` takes it out again.
+
+    `testbed inject FAULT --help` says what a fault takes and what it strikes.
 
     \b
     Examples:
       testbed inject --list
+      testbed inject loss --help
       testbed inject loss --on cable:h0-leaf0 --rate 0.01
       testbed inject cable_down --on port:leaf0:3 --for 2ms --every 10ms
       testbed inject straggler --on nic:3 --factor 2
     """
-    from testbed.errors import InputError
-    from testbed.inject.live import inject
-
-    if listing or fault is None:
-        _list(fault)
-        return
-    written: dict[str, Any] = {"fault": fault, "on": target, "at": at, "for": lasts, "every": every}
-    injection = _injection({k: v for k, v in written.items() if v is not None} | _parameters(parameters))
-    try:
-        name = inject(injection, fabric)
-    except ValueError as error:
-        raise InputError(getattr(error, "what", str(error)), "command line", getattr(error, "hint", "")) from None
-    click.echo(json.dumps({"fault": name, **injection.written()}) if as_json else name)
-
-
-def _parameters(words: tuple[str, ...]) -> dict[str, Any]:
-    """`--rate 0.01 --opcodes [CNP]` as a mapping; values are read as in an experiment file."""
-    import yaml
-
-    from testbed.errors import InputError
-
-    found: dict[str, Any] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--") or not (equals or rest):
-            raise InputError(
-                "a parameter is --NAME VALUE", f"command line: {word}", "testbed inject --list FAULT lists them"
-            )
-        try:
-            found[name.replace("-", "_")] = yaml.safe_load(value if equals else rest.pop(0))
-        except yaml.YAMLError:
-            raise InputError("this value cannot be read", f"command line: --{name}") from None
-    return found
-
-
-def _injection(written: dict[str, Any]) -> Injection:
-    from testbed.errors import InputError, Problem
-    from testbed.inject import Injection, Mistakes
-
-    try:
-        return Injection.of(written)
-    except Mistakes as mistakes:
-        first, *others = [
-            Problem(what, "command line" + (f": {path[0]}" if path else ""), hint)
-            for path, what, hint in mistakes.found
-        ]
-        raise InputError(first.what, first.where, first.hint, others) from None
-
-
-def _list(fault: str | None) -> None:
-    from rich.table import Table
-
-    from testbed.errors import InputError
-    from testbed.inject import CATALOGUE
-    from testbed.table import show
-
-    if fault is not None and fault not in CATALOGUE:
-        raise InputError(f"unknown fault {fault!r}", "command line", f"known: {', '.join(CATALOGUE)}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    fault = ctx.invoked_subcommand
     if fault is None:
-        for head in ("fault", "strikes", "what it is"):
-            table.add_column(head, no_wrap=head != "what it is")
-        for cls in CATALOGUE.values():
-            table.add_row(cls.name, " ".join(cls.on), cls.summary)
-    else:
-        for head in ("parameter", "default", "meaning"):
-            table.add_column(head)
-        for name, field in CATALOGUE[fault].model_fields.items():
-            default = "(needed)" if field.is_required() else str(field.get_default(call_default_factory=True))
-            table.add_row(f"--{name}", default, field.description or "")
-    show(table)
+        _list(ctx, None, as_json)
+    elif listing:  # `inject --list FAULT`, and --json may stand on either side
+        with click.Context(_command(fault), info_name=fault, parent=ctx) as own:
+            _list(own, fault, as_json or "--json" in ctx.args)

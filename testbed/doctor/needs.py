@@ -50,7 +50,7 @@ def need_program(name: str, package: str, cost: str, *, fatal: bool = False) -> 
 def root() -> str:
     if os.geteuid() != 0:
         cost = "only root can make network namespaces, TAP devices and bridges"
-        raise Lack(f"running as uid {os.geteuid()}, not root", cost, "run it with sudo", fatal=True)
+        raise Lack(f"running as uid {os.geteuid()}, not root", cost, "sudo testbed ..", fatal=True)
     effective = int(status_field("/proc/self/status", "CapEff"), 16)
     lacking = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
     if lacking:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,11 @@ def load(path: str | Path, defaults: Mapping[str, Any] | None = None) -> Experim
     Raises InputError; touches nothing but the file.
     """
     name = str(path)
+    if not name:
+        raise InputError("the name of the file is empty", "command line", "ready ones are in experiments/")
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):  # a FIFO would keep us waiting
+            raise InputError("this is no ordinary file", name, "name an experiment file")
         with open(path, "rb") as file:
             raw = file.read(positions.MAX_BYTES + 1)
     except FileNotFoundError:

@@ -1,0 +1,42 @@
+"""`testbed completion`: what makes the shell complete our command lines."""
+
+from __future__ import annotations
+
+import click
+
+_WHERE = {
+    "bash": "~/.local/share/bash-completion/completions/testbed",
+    "zsh": "~/.zfunc/_testbed",
+    "fish": "~/.config/fish/completions/testbed.fish",
+}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(tuple(_WHERE)))
+@click.option("--install", is_flag=True, help="Write it to where the shell looks for it, instead of printing it.")
+def command(shell: str, install: bool) -> None:
+    """Print the script that lets SHELL complete verbs, options, files, fabrics, faults, targets and runs.
+
+    \b
+    Examples:
+      testbed completion bash --install
+      source <(testbed completion bash)
+    """
+    from pathlib import Path
+
+    from click.shell_completion import get_completion_class
+
+    from testbed.cli import cli
+
+    found = get_completion_class(shell)
+    assert found is not None  # click has all three
+    text = found(cli, {}, "testbed", "_TESTBED_COMPLETE").source()
+    if not install:
+        click.echo(text)
+        return
+    path = Path(_WHERE[shell]).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+    click.echo(f"{path} written; it holds in the next shell")
+    if shell == "zsh":
+        click.echo("~/.zshrc must have: fpath+=(~/.zfunc); autoload -Uz compinit; compinit")
