@@ -122,26 +122,6 @@ build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fa
 
 build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
 
-# --- Open vSwitch ----------------------------------------------------------
-
-ovs_answers() { as_root ovs-vsctl --timeout=10 --no-headings list-br >/dev/null 2>&1; }
-
-start_ovs() {
-    command -v ovs-vsctl >/dev/null 2>&1 || fail "Open vSwitch is not installed"
-    ! ovs_answers || return 0
-    say "starting Open vSwitch"
-    if [ -d /run/systemd/system ]; then
-        as_root systemctl start openvswitch-switch >&2 || true
-    else
-        # Complains about the kernel module where there is none; the userspace datapath does not need it.
-        log=$(mktemp)
-        as_root /usr/share/openvswitch/scripts/ovs-ctl start --system-id=random >"$log" 2>&1 || true
-        ovs_answers || cat "$log" >&2
-        rm -f "$log"
-    fi
-    ovs_answers || fail "Open vSwitch does not start; see /var/log/openvswitch"
-}
-
 # --- verbs -----------------------------------------------------------------
 
 set_up() {
@@ -175,13 +155,11 @@ verb=${1:-help}
 case "$verb" in
     run)
         set_up
-        start_ovs
         as_root .venv/bin/testbed run experiments/quickstart.yaml "$@"
         ;;
     test)
         fuzzers
         set_up
-        start_ovs
         linted=0
         lint || linted=1
         build_ryu
@@ -192,7 +170,6 @@ case "$verb" in
         ;;
     explore)
         set_up
-        start_ovs
         build_fabricd --sanitize
         explore "$@"
         ;;
@@ -203,7 +180,6 @@ case "$verb" in
         ;;
     bench)
         set_up
-        start_ovs
         as_root .venv/bin/python -m tests.bench "$@"
         ;;
     lint)

@@ -28,7 +28,7 @@ from controllers.faults import FaultError
 from controllers.flows import Flow
 from controllers.offload import Placement
 from controllers.ports import DownPorts
-from controllers.revalidation import revalidated
+from controllers.revalidation import NotPurged, purge
 from controllers.routes import Router
 from controllers.trees import Trees
 from topologies.fabric import Cable, Fabric
@@ -44,6 +44,7 @@ class Settings:
     router: Router
     dpid_base: int
     fabricd: str | None  # fabricd's control socket
+    ovs: Path  # ovs-vswitchd's control socket
     apps: tuple[Path, ...] = ()  # files of the user's own applications, loaded before this one
 
 
@@ -111,6 +112,7 @@ class Controller(App):
         self.log = logging.getLogger("railbed")
         self.fabric = settings.fabric
         self.router = settings.router
+        self.ovs = settings.ovs
         self.ports = DownPorts()
         self.bridges = {s.name: Bridge(s.name) for s in self.fabric.switches}
         self.datapaths: dict[str, Any] = {}  # by switch name
@@ -371,12 +373,22 @@ class Controller(App):
             flows = sum(len(bridge.wanted) for bridge in self.bridges.values())
             self.log.info("%d switches programmed with %d flows", len(self.bridges), flows)
             say({"programmed": len(self.bridges), "flows": flows})
-        if self.unsettled:
-            revalidated()
+        if not self.unsettled:
+            return
+        unconfirmed = self._purge()
         for waiting in self.unsettled:
             if self.link is not None:
-                self.link.settled(waiting, self.placed.pop(waiting, None))
+                self.link.settled(waiting, self.placed.pop(waiting, None), unconfirmed)
         self.unsettled.clear()
+
+    def _purge(self) -> str:
+        """Have the switches forget what they decided before; returns why that is not sure, if it is not."""
+        try:
+            purge(self.ovs)
+        except NotPurged as error:
+            self.log.warning("old rules may still be in force: %s", error)
+            return str(error)
+        return ""
 
     def _from_fabricd(self, messages: list[dict[str, Any]]) -> None:
         self.send_event(self.name, FromFabricd(messages))

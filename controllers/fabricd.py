@@ -49,12 +49,16 @@ class FabricdLink:
             self._socket = None
             hub.sleep(RETRY_S)
 
-    def settled(self, event: Any, placement: Placement | None = None) -> None:
-        """Tell fabricd that the rules for this event are in; of a job also what it gets, and its programs."""
+    def settled(self, event: Any, placement: Placement | None = None, unconfirmed: str = "") -> None:
+        """Tell fabricd that the rules for this event are in; of a job also what it gets, and its programs.
+
+        `unconfirmed` says why old rules may still be in force.
+        """
         try:
             for program in placement.programs if placement else []:
                 self._send(program)
-            self._send({"op": "settled", "event": event} | ({"job": placement.answer} if placement else {}))
+            doubt = {"unconfirmed": unconfirmed} if unconfirmed else {}
+            self._send({"op": "settled", "event": event, **doubt, **({"job": placement.answer} if placement else {})})
         except OSError as error:
             self._log.warning("fabricd: event %s not answered: %s", event, error.strerror)
 

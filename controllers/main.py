@@ -42,6 +42,7 @@ def main(argv: list[str] | None = None) -> None:
             Router(fabric, options.routing, dateline=options.dateline),
             options.dpid_base,
             options.fabricd,
+            options.ovs,
             tuple(find_apps(options.app)),
         )
     except AppError as error:
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dpid-base", type=lambda text: int(text, 0), required=True, metavar="INT", help="high bits of datapath ids"
     )
     parser.add_argument("--fabricd", metavar="SOCKET", help="fabricd's control socket")
+    parser.add_argument("--ovs", type=Path, required=True, metavar="SOCKET", help="ovs-vswitchd's control socket")
     parser.add_argument("--routing", choices=list(ROUTINGS), default="ecmp")
     parser.add_argument("--dateline", action="store_true", help="torus, ring: a second class for what wraps around")
     parser.add_argument(

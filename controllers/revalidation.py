@@ -3,20 +3,51 @@
 A barrier's reply says that a switch has taken in its flows.  Open vSwitch forwards by a cache of what it decided
 before, and brings that in line later, in threads of its own: within half a second.  Whoever must know that no
 frame meets an old rule any more has that cache thrown away; the next frame of each kind is decided anew.
+
+ovs-vswitchd does so on the command `revalidator/purge` of its control socket, and answers when it is done.  The
+socket speaks JSON-RPC 1.0 (ovs-vswitchd(8), "Runtime management commands"; unixctl.c of Open vSwitch).
 """
 
 from __future__ import annotations
 
-import logging
-import subprocess
+import json
+import socket
+from pathlib import Path
 
-TIMEOUT_S = 5
+TIMEOUT_S = 5.0
+_ANSWER_MAX = 1 << 16
 
 
-def revalidated() -> None:
-    """Returns when nothing that Open vSwitch has decided before is in force any more."""
-    command = ["ovs-appctl", f"--timeout={TIMEOUT_S}", "revalidator/purge"]
+class NotPurged(Exception):
+    """Open vSwitch has not confirmed that its cache is empty: old rules may be in force for half a second more."""
+
+
+def purge(control: Path, timeout_s: float = TIMEOUT_S) -> None:
+    """Returns when nothing that Open vSwitch has decided before is in force any more.  Raises NotPurged."""
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        logging.getLogger("railbed").warning("revalidator/purge: %s", getattr(error, "stderr", None) or error)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect(str(control))
+            connection.sendall(json.dumps({"id": 0, "method": "revalidator/purge", "params": []}).encode())
+            answer = _answer(connection)
+    except (OSError, ValueError) as error:
+        raise NotPurged(f"{control}: {error}") from None
+    if answer.get("id") != 0 or answer.get("error") is not None:
+        raise NotPurged(f"{control}: {answer.get('error') or answer}")
+
+
+def _answer(connection: socket.socket) -> dict[str, object]:
+    """The one object that comes.  Raises ValueError if it is none."""
+    text = b""
+    while data := connection.recv(4096):
+        text += data
+        if len(text) > _ANSWER_MAX:
+            break
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            continue  # not all of it yet
+        if isinstance(answer, dict):
+            return answer
+        break
+    raise ValueError(f"not an answer: {text[:80]!r}")

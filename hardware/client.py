@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,11 +71,14 @@ class Fabricd:
         fifo: bool = False,
         log: IO[bytes] | int | None = subprocess.DEVNULL,
         env: Mapping[str, str] | None = None,
+        before: Sequence[str] = (),
+        pass_fds: Sequence[int] = (),
     ) -> Fabricd:
         """Start a fabricd in `directory` and wait until it is ready.
 
-        fabricd.json, control.sock and workers/RANK/sock are made there.  Raises FabricdError with fabricd's own words
-        when it cannot.
+        fabricd.json, control.sock and workers/RANK/sock are made there.  `before` is a command that becomes fabricd
+        by exec, such as nsenter; `pass_fds` are descriptors that it keeps open.  Raises FabricdError with fabricd's
+        own words when it cannot.
         """
         if not binary.exists():
             raise FabricdError(f"{binary} is missing: build it with `python -m hardware.build`")
@@ -86,11 +89,12 @@ class Fabricd:
         control = directory / "control.sock"
         command = [str(binary), "--config", str(config_file), "--control", str(control), "--workers", str(workers)]
         process = subprocess.Popen(
-            command + (["--fifo"] if fifo else []),
+            [*before, *command, *(["--fifo"] if fifo else [])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
+            pass_fds=pass_fds,
             env=None if env is None else {**os.environ, **env},
         )
         patience_s = config.get("patience_ms", DEFAULT_S * 1000) / 1000

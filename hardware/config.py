@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardware.devices import FENCE_TAP, Devices
 from hardware.patience import DEFAULT_S
 from topologies.fabric import EMBEDDED, Cable, Fabric, Nic, Switch
 
@@ -98,16 +99,6 @@ def _accelerator(fabric: Fabric, switch: Switch, hardware: Hardware) -> dict[str
     return {"accelerator": {"rate_bps": rate, **hardware.accelerator, "ip": int(switch.accelerator_ip)}}
 
 
-def tap_name(fabric_id: str, switch: Switch, port: int) -> str:
-    """The TAP device of a switch port (at most 15 characters: three digits each for switch and port)."""
-    return f"rb{fabric_id}-{switch.index}-{port}"
-
-
-def fence_name(fabric_id: str) -> str:
-    """The TAP device that fences go through."""
-    return f"rb{fabric_id}-fence"
-
-
 def netdev_name(fabric_id: str, nic: Nic) -> str:
     """A NIC's kernel interface, before it is moved into its host's namespace."""
     return f"rb{fabric_id}-n{nic.rank}"
@@ -127,7 +118,7 @@ def fabricd_config(
     `clock` is {"mode": "virtual"} or {"mode": "real", "dilation": N}; with the real clock every NIC gets a netdev.
     `patience_s` is for workers, the controller and Open vSwitch (hardware.patience).
     """
-    real = clock["mode"] == "real"
+    real, devices = clock["mode"] == "real", Devices(fabric)
     nic_common = {
         "mtu": hardware.mtu,
         "pcie_rate_bps": hardware.pcie_rate_bps,
@@ -154,13 +145,13 @@ def fabricd_config(
         "clock": dict(clock),
         "patience_ms": patience_s * 1000,
         "control": {"reaction_ns": hardware.reaction_ns},
-        "fence_tap": fence_name(fabric_id),
+        "fence_tap": FENCE_TAP,
         "switches": [
             {
                 "name": s.name,
                 "latency_ns": hardware.latency_ns(s),
                 "buffer_bytes": hardware.switch_buffer_bytes,
-                "taps": [tap_name(fabric_id, s, port) for port in range(1, s.bridge_ports + 1)],
+                "taps": [devices.tap(s, port) for port in range(1, s.bridge_ports + 1)],
                 **hardware.switch,
                 **hardware.of_switch.get(s.name, {}),
                 **_accelerator(fabric, s, hardware),

@@ -67,6 +67,7 @@ def virtual_clock(counters: Mapping[str, Any]) -> Fidelity:
             f"the controller left {timeouts} event(s) unanswered, so when its rules took effect depends on the machine",
             "see logs/controller.log",
         )
+    _rules(verdict, counters)
     _losses(verdict, counters)
     return verdict
 
@@ -120,6 +121,16 @@ def silent(verdict: Fidelity, event: Mapping[str, Any]) -> None:
     elif kind in ("holder_died", "holder_stopped"):
         how = "ended" if kind == "holder_died" else "was stopped"
         verdict.worsen("doubtful", f"the process that holds the hosts' namespaces {how}")
+
+
+def _rules(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
+    if times := counters.get("rules_unconfirmed", 0):
+        verdict.worsen(
+            "doubtful",
+            f"Open vSwitch did not confirm {times} time(s) that it had forgotten old rules: frames may have met them "
+            "for a while that depends on the machine",
+            "see logs/controller.log and logs/ovs-vswitchd.log",
+        )
 
 
 def _losses(verdict: Fidelity, counters: Mapping[str, Any]) -> None:

@@ -1,34 +1,38 @@
 """Brings a fabric up, step by step, with as much at the same time as can be.
 
-fabricd makes the TAP devices, one transaction makes the bridges on them, the controller fills their tables; meanwhile a
-helper unshares the hosts' namespaces. Each process is known by its mark from its first moment, and journaled at once.
+A helper unshares the network namespace in which all of the fabric's switches live: an Open vSwitch of its own, fabricd,
+which makes the TAP devices, and the controller. One transaction makes the bridges, the controller fills their tables;
+meanwhile the helper unshares the hosts' namespaces. Each process is known by its mark from its first moment, and
+journaled at once.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 from hardware.client import Fabricd, FabricdError
-from testbed import ovs
+from hardware.devices import FENCE_BRIDGE, FENCE_TAP
+from hardware.patience import Patience
 from testbed.errors import MachineError, UserError
+from testbed.hold import Hold
 from testbed.names import Names
-from testbed.ownership import HOST, Journal, Record, link_group, owner_tag
-from testbed.processes import MARK, Process, wait_for
+from testbed.ovs import Bridge, OpenVSwitch
+from testbed.ownership import HOST, SWITCHES, Journal, Record, control_group
+from testbed.processes import MARK, Process
 from topologies import Fabric, Nic
 
 TAP_MTU = 9216
+CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -57,42 +61,76 @@ class Bringup:
 
     # -- processes
 
-    def spawn(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Starts a process of the fabric, in a session of its own; unless persistent it dies with us."""
-        tether = [] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]
-        env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT)}
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, outlives: bool = False, **options: Any
+    ) -> subprocess.Popen[Any]:
+        """Starts a process of the fabric, in a session of its own; it dies with us, unless the fabric `outlives`."""
+        tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
+        env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
         process = subprocess.Popen([*tether, *argv], env=env, start_new_session=True, **options)
         self.children.append(process)
         return process
 
+    def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        """As `spawn`, in the fabric's network namespace."""
+        return self.spawn([*self.inside, *argv], **options)
+
+    @cached_property
+    def inside(self) -> list[str]:
+        """What a command starts with that is to run in the fabric's network namespace."""
+        return inside(Record.read(self.dir))
+
+    @cached_property
+    def ovs(self) -> OpenVSwitch:
+        return own_ovs(self.dir)
+
     def start_holder(self) -> Holder:
-        """Starts what holds the hosts' namespaces."""
-        self.journal.write("makes", what="host namespaces", hosts=len(self.fabric.hosts))
+        """Starts what holds the namespaces, the fabric's and the hosts'. `enter` waits for the fabric's."""
+        self.journal.write("makes", what="namespaces", hosts=len(self.fabric.hosts))
         process = self.spawn(
-            [sys.executable, "-I", "-S", str(_HOLDER)],
+            [sys.executable, "-I", "-S", str(_HOLDER)], outlives=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         holder = Holder(process)
         self.journal.made({"holder": Process.of(process.pid)})
-        holder.ask({"names": [h.name for h in self.fabric.hosts], "die_with_parent": not self.persistent})
         return holder
+
+    def enter(self, holder: Holder) -> None:
+        """Waits for the fabric's namespace, and has the hosts' made. Raises MachineError."""
+        _raise_for(holder.answer())
+        owned = None if self.persistent else control_group(self.record.id)
+        holder.ask({"names": [h.name for h in self.fabric.hosts], "owned": owned})
 
     def take_hosts(self, holder: Holder) -> dict[str, int]:
         """The processes that hold the hosts' namespaces, by host. Raises MachineError."""
         answer = holder.answer()
-        if errors := answer.get("errors"):
-            name, error = next(iter(errors.items()))
-            raise MachineError(f"cannot make a network namespace for {name}: {error}", hint="are you root?")
+        _raise_for(answer)
         pids: dict[str, int] = answer["pids"]
         self.journal.made({HOST + name: Process.of(pid) for name, pid in pids.items()})
         return pids
 
+    def start_database(self) -> subprocess.Popen[Any]:
+        """Starts the fabric's ovsdb-server."""
+        process = self.ovs.start_database(self.spawn_inside)
+        self.journal.made({"ovsdb-server": Process.of(process.pid)})
+        return process
+
+    def start_switch(self, database: subprocess.Popen[Any]) -> int:
+        """Starts the fabric's ovs-vswitchd; returns its pid. Raises MachineError."""
+        process = self.ovs.start_switch(self.spawn_inside, database)
+        self.journal.made({"ovs-vswitchd": Process.of(process.pid)})
+        return int(process.pid)
+
     def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool) -> Fabricd:
-        """Raises MachineError."""
-        self.journal.write("makes", what="links", prefix=f"rb{self.record.id}-", group=link_group(self.record.id))
+        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError."""
+        self.journal.write("makes", what="TAP devices")
+        command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
+        holds = [self.fabricds.fd] if self.fabricds else []
         with (self.dir / "fabricd.log").open("wb") as log:
             try:
-                fabricd = Fabricd.start(config, self.dir, fifo=fifo, log=log, env=self.mark)
+                fabricd = Fabricd.start(
+                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=holds
+                )
             except FabricdError as error:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
         assert fabricd.process is not None
@@ -100,47 +138,52 @@ class Bringup:
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 
-    def start_controller(self, control: Mapping[str, Any], port: int | None = None) -> Controller:
+    @cached_property
+    def fabricds(self) -> Hold | None:
+        """The lock of a fabric that stays: fabricd's."""
+        return Hold(self.dir / "fabricd.lock") if self.persistent else None
+
+    def hand_over(self, fabricd: Fabricd) -> None:
+        """From now on the fabric is its fabricd's."""
+        assert fabricd.process is not None
+        assert self.fabricds is not None
+        self.journal.own(Process.of(fabricd.process.pid), self.fabricds)
+        self.fabricds.release()
+
+    def start_controller(self, control: Mapping[str, Any]) -> Controller:
         """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
-        port = port or _free_port()
         log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
         argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
-        argv += ["--port", str(port), "--dpid-base", str(self.names.dpid_base)]
+        argv += ["--port", str(CONTROLLER_PORT), "--dpid-base", str(self.names.dpid_base)]
         argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
-        argv += ["--fabricd", str(self.dir / "control.sock"), "--log", str(log)]
+        argv += ["--fabricd", str(self.dir / "control.sock"), "--ovs", str(self.ovs.control), "--log", str(log)]
         argv += [word for app in control["apps"] for word in ("--app", app)]
         with out.open("wb") as stdout, log.open("ab") as stderr:
-            process = self.spawn(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+            process = self.spawn_inside(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         self.journal.made({"controller": Process.of(process.pid)})
-        return Controller(process, port, out, log)
+        return Controller(process, out, log)
 
     # -- switches
 
     def set_taps_up(self) -> None:
-        """Sets up the switches' TAP devices: jumbo frames, one link group, and nothing of IPv6's own on them."""
+        """Sets up the switches' TAP devices, for jumbo frames."""
         taps = [self.names.tap(s, p) for s in self.fabric.switches for p in range(1, s.bridge_ports + 1)]
-        taps.append(self.names.fence_tap)
-        for tap in taps:
-            with suppress(FileNotFoundError):  # a kernel without IPv6
-                Path(f"/proc/sys/net/ipv6/conf/{tap}/disable_ipv6").write_text("1")
-        group = link_group(self.record.id)
-        _ip("".join(f"link set dev {tap} mtu {TAP_MTU} group {group} up\n" for tap in taps))
+        batch = "".join(f"link set dev {tap} mtu {TAP_MTU} up\n" for tap in (*taps, FENCE_TAP))
+        command = [*self.inside, "ip", "-batch", "-"]
+        done = subprocess.run(command, input=batch, text=True, capture_output=True, check=False)
+        if done.returncode:
+            raise MachineError(f"cannot configure links: {' '.join(done.stderr.split())[:300]}", hint="are you root?")
 
-    def make_bridges(self, owner: Process) -> list[subprocess.Popen[str]]:
-        """Starts making all bridges; ovs.finish waits for them."""
-        self.journal.write("makes", what="bridges", external_ids={ovs.TAG: self.record.id})
+    def make_bridges(self) -> list[subprocess.Popen[str]]:
+        """Starts making all bridges; OpenVSwitch.finish waits for them."""
         bridges = [
-            ovs.Bridge(
+            Bridge(
                 self.names.bridge(s), self.names.dpid(s), tuple(self.names.tap(s, p + 1) for p in range(s.bridge_ports))
             )
             for s in self.fabric.switches
         ]
-        bridges.append(ovs.Bridge(self.names.fence_bridge, self.names.dpid_base, (self.names.fence_tap,)))
-        return ovs.create(bridges, self.tags(owner))
-
-    def tags(self, owner: Process) -> dict[str, str]:
-        """External ids of the fabric's bridges."""
-        return {ovs.TAG: self.record.id, ovs.OWNER_TAG: owner_tag(owner)}
+        bridges.append(Bridge(FENCE_BRIDGE, self.names.dpid_base, (FENCE_TAP,)))
+        return self.ovs.create(bridges)
 
     # -- hosts
 
@@ -159,22 +202,21 @@ class Bringup:
             raise MachineError(f"cannot configure the interfaces of {name}: {error}")
 
     def _interfaces(self, nic_names: Sequence[str], mtu: int) -> dict[str, Any]:
-        nics = [self.fabric.nic_by_name[name] for name in nic_names]
-        lines = [line for n, nic in enumerate(nics) for line in self._addresses(nic, n, len(nics), mtu)]
-        return {"ip": "\n".join(lines) + "\n", "offloads_off": [self.names.interface(nic) for nic in nics]}
-
-    def _addresses(self, nic: Nic, number: int, of: int, mtu: int) -> list[str]:
         """One NIC has all of 10/8 on its link. Of several, each has its rail, and what has its address as source."""
-        device = self.names.interface(nic)
-        up = f"link set dev {device} address {nic.mac} mtu {mtu} up"
-        if of == 1:
-            return [f"address add {nic.ip}/8 brd + dev {device}", up]
-        table = 100 + number
-        lines = [f"address add {nic.ip}/16 brd + dev {device}", up]
-        if number == 0:
-            lines.append(f"route add 10.0.0.0/8 dev {device} src {nic.ip}")
+        nics = [self.fabric.nic_by_name[name] for name in nic_names]
+        prefix = 8 if len(nics) == 1 else 16
+        links = [
+            {"name": self.names.interface(nic), "mac": nic.mac, "mtu": mtu, "ip": str(nic.ip), "prefix": prefix}
+            for nic in nics
+        ]
+        lines = [line for n, nic in enumerate(nics) for line in self._routes(nic, n)] if len(nics) > 1 else []
+        return {"links": links, "routes": "".join(line + "\n" for line in lines)}
+
+    def _routes(self, nic: Nic, number: int) -> list[str]:
+        device, table = self.names.interface(nic), 100 + number
+        first = [f"route add 10.0.0.0/8 dev {device} src {nic.ip}"] if number == 0 else []
         return [
-            *lines,
+            *first,
             f"route add 10.0.0.0/8 dev {device} src {nic.ip} table {table}",
             f"rule add from {nic.ip} lookup {table} priority {1000 + number}",
         ]
@@ -196,7 +238,7 @@ class Holder:
         """Raises MachineError if it has died."""
         line = self._stream(self.process.stdout).readline()
         if not line:
-            raise MachineError(f"the process that holds the hosts' namespaces died (code {self.process.wait()})")
+            raise MachineError(f"the process that holds the fabric's namespaces died (code {self.process.wait()})")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -216,21 +258,27 @@ class Controller:
     """A controller's process that we have started."""
 
     process: subprocess.Popen[bytes]
-    port: int
     out: Path
     log: Path
 
-    def wait_listening(self, timeout: float = 30) -> None:
-        """Waits until it listens: this very process, not another one on its port. Raises MachineError."""
-        self._await(lambda: _listens(self.process.pid, self.port), timeout, "does not listen")
+    def wait_listening(self) -> None:
+        """Waits until it listens. Raises MachineError."""
+        self._await(lambda: _listens(self.process.pid), "does not listen")
 
-    def wait_programmed(self, timeout: float = 60) -> dict[str, Any]:
+    def wait_programmed(self) -> dict[str, Any]:
         """Waits until all switches have their flows; returns what it said then. Raises MachineError."""
-        self._await(lambda: "programmed" in self._said(), timeout, "has not programmed all switches")
+        self._await(lambda: "programmed" in self._said(), "has not programmed all switches")
         return self._said()
 
-    def _await(self, condition: Any, timeout: float, complaint: str) -> None:
-        wait_for(lambda: condition() or "error" in self._said() or self.process.poll() is not None, timeout)
+    def _await(self, condition: Any, complaint: str) -> None:
+        """Waits for it, as long as the controller lives, has reported no error and patience with it lasts."""
+        patience = Patience(self.process.pid)
+
+        def over() -> bool:
+            return bool("error" in self._said() or self.process.poll() is not None or patience.look())
+
+        while not (condition() or over()):
+            time.sleep(0.005)
         if condition():
             return
         if "where" in (about := self._said()):
@@ -263,39 +311,30 @@ def _interpreter(library: str) -> str:
     return str(python)
 
 
-def _free_port() -> int:
-    """A TCP port on the loopback that nobody uses now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+def inside(record: Record) -> list[str]:
+    """What a command starts with that is to run in a fabric's network namespace. Raises MachineError."""
+    for name in SWITCHES:
+        process = record.processes.get(name)
+        if process and process.alive():
+            return ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
+    raise MachineError(f"fabric {record.id} has no process left in its network namespace", hint="testbed list")
 
 
-def _listens(pid: int, port: int) -> bool:
-    """Whether a process listens on a TCP port, by the kernel's tables: a trial connection would be a false switch."""
-    local = f":{port:04X}"
-    inodes = {
-        fields[9]
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if (fields := line.split())[1].endswith(local) and fields[3] == "0A"
-    }
-    if not inodes:
-        return False
-    links = set()
-    for fd in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            links.add(os.readlink(fd))
-    return any(f"socket:[{inode}]" in links for inode in inodes)
+def own_ovs(directory: Path) -> OpenVSwitch:
+    """The Open vSwitch of the fabric that has this directory."""
+    return OpenVSwitch(directory / "ovs")
 
 
-def _ip(batch: str) -> None:
-    done = subprocess.run(["ip", "-batch", "-"], input=batch, text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise MachineError(f"cannot configure links: {' '.join(done.stderr.split())[:300]}", hint="are you root?")
+def _raise_for(answer: Mapping[str, Any]) -> None:
+    if errors := answer.get("errors"):
+        name, error = next(iter(errors.items()))
+        raise MachineError(f"cannot make a network namespace for {name}: {error}", hint="are you root?")
 
 
-def import_in_background(name: str) -> threading.Thread:
-    """Imports a module while others work; join before using it."""
-    thread = threading.Thread(target=import_module, args=(name,), daemon=True)
-    thread.start()
-    return thread
+def _listens(pid: int) -> bool:
+    """Whether the controller listens, by the kernel's tables: a trial connection would be a false switch."""
+    local = f":{CONTROLLER_PORT:04X}"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        return any((fields := line.split())[1].endswith(local) and fields[3] == "0A" for line in lines)
+    return False

@@ -1,10 +1,14 @@
-"""Helper program: holds one network namespace per host, each by a small process, as Mininet holds them by a shell.
+"""Helper program: holds the fabric's network namespace, and one per host by a small process each, as Mininet does.
 
-Standalone, so that it starts in 15 ms. It speaks JSON lines: on stdin first {"names": [..], "die_with_parent": bool};
-it forks a process per name that unshares its network and mount namespace, and answers {"pids": {name: pid}}. After that
-any number of {"configure": {name: {"ip": "lines for ip -batch", "offloads_off": [interfaces]}}}: each is answered with
-{"errors": {name: text}}, empty if all went well. At the end of stdin it just holds on, until it is killed; its children
-die with it. A child that gets SIGTERM deletes its interfaces and ends.
+Standalone, so that it starts in 15 ms. It enters a network namespace of its own, for bridges, TAP devices and whatever
+runs on them, and then speaks JSON lines. It says {"ready": true}. The first line on stdin is {"names": [..], "owned":
+control group or null}; it forks a process per name that unshares its network and mount namespace, and answers
+{"pids": {name: pid}}. After that comes any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip",
+"prefix"}], "routes": "lines for ip -batch"}}}, each answered with {"errors": {name: text}}, empty if all went well. Its
+children die with it.
+
+At the end of stdin it just holds on, until it is killed. But if the fabric is `owned`, by the process at the other end
+of stdin, that has died: then it kills what runs in the fabric's control group, which nobody else would do, and ends.
 """
 
 import contextlib
@@ -18,15 +22,18 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from typing import Any
 
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MS_REC, _MS_SLAVE = 0x4000, 0x80000
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCETHTOOL = 0x8913, 0x8914, 0x8946
+_SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFHWADDR = 0x8916, 0x891C, 0x8922, 0x8924
+_ARPHRD_ETHER = 1
 _IFF_UP = 1
 _ETHTOOL_STXCSUM, _ETHTOOL_SSG, _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x17, 0x19, 0x1F, 0x24, 0x2C
-_RTM_DELLINK, _NLM_F_REQUEST = 17, 1
+_SWEEP_S = 2.0  # longer than a container takes to start
 _MESSAGE = 1 << 20
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,20 +50,23 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _enter_namespaces() -> None:
-    """New network and mount namespaces. Mounts still come in from outside; /sys shows this namespace's devices."""
-    _check(_libc.unshare(_CLONE_NEWNET | _CLONE_NEWNS), "unshare")
-    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount --make-rslave /")
-    _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
+def _enter_network() -> None:
+    """A new network namespace, with its loopback up."""
+    _check(_libc.unshare(_CLONE_NEWNET), "unshare")
     for scope in ("all", "default"):  # of this namespace only: no router solicitations of its interfaces
         path = f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"
         if os.path.exists(path):
             with open(path, "w") as setting:
                 setting.write("1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        request = fcntl.ioctl(s, _SIOCGIFFLAGS, struct.pack("16sH14x", b"lo", 0))
-        flags = struct.unpack_from("16xH", request)[0] | _IFF_UP
-        fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags))
+        _up(s, b"lo")
+
+
+def _own_mounts() -> None:
+    """A new mount namespace. Mounts still come in from outside; /sys shows our network namespace's devices."""
+    _check(_libc.unshare(_CLONE_NEWNS), "unshare")
+    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount --make-rslave /")
+    _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
 
 
 def _offloads_off(interface: str) -> None:
@@ -69,19 +79,37 @@ def _offloads_off(interface: str) -> None:
 
 
 def _configure(wanted: dict[str, Any]) -> str:
-    """Runs `ip -batch` here; returns what went wrong."""
-    done = subprocess.run(["ip", "-batch", "-"], input=wanted["ip"], text=True, capture_output=True, check=False)
-    for interface in wanted["offloads_off"]:
-        _offloads_off(interface)
+    """Sets up interfaces, then adds routes; returns what went wrong."""
+    for link in wanted["links"]:
+        try:
+            _set_up(link)
+        except OSError as e:
+            return f"{link['name']}: {e}"
+        _offloads_off(link["name"])
+    if not wanted["routes"]:
+        return ""
+    done = subprocess.run(["ip", "-batch", "-"], input=wanted["routes"], text=True, capture_output=True, check=False)
     return done.stderr.strip() if done.returncode else ""
 
 
-def _delete_interfaces() -> None:
-    """All hosts do it at once, which is much faster than one after the other by the devices' owner."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
-        links = [index for index, name in socket.if_nameindex() if name != "lo"]
-        header = struct.pack("IHHII", 32, _RTM_DELLINK, _NLM_F_REQUEST, 1, 0)
-        netlink.send(b"".join(header + struct.pack("BxHiII", 0, 0, index, 0, 0) for index in links))
+def _set_up(link: dict[str, Any]) -> None:
+    """By ioctl: a program per host would take longer than all the rest (netdevice(7))."""
+    name, mask = link["name"].encode(), 0xFFFFFFFF << 32 - link["prefix"] & 0xFFFFFFFF
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        mac = bytes.fromhex(link["mac"].replace(":", ""))
+        fcntl.ioctl(s, _SIOCSIFHWADDR, struct.pack("16sH6s16x", name, _ARPHRD_ETHER, mac))
+        fcntl.ioctl(s, _SIOCSIFMTU, struct.pack("16si20x", name, link["mtu"]))
+        for request, address in (
+            (_SIOCSIFADDR, socket.inet_aton(link["ip"])),
+            (_SIOCSIFNETMASK, mask.to_bytes(4, "big")),
+        ):
+            fcntl.ioctl(s, request, struct.pack("16sH2x4s16x", name, socket.AF_INET, address))
+        _up(s, name)
+
+
+def _up(s: socket.socket, name: bytes) -> None:
+    flags = struct.unpack_from("16xH", fcntl.ioctl(s, _SIOCGIFFLAGS, struct.pack("16sH14x", name, 0)))[0]
+    fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | _IFF_UP))
 
 
 def _hold(name: str, parent: int, channel: socket.socket) -> None:
@@ -90,16 +118,15 @@ def _hold(name: str, parent: int, channel: socket.socket) -> None:
     try:
         _die_with_parent(parent)
         _libc.prctl(_PR_SET_NAME, f"host {name}".encode()[:15])
-        _enter_namespaces()
+        _enter_network()
+        _own_mounts()
     except OSError as e:
         error = str(e)
     channel.send(json.dumps(error).encode())
     while message := channel.recv(_MESSAGE):
         channel.send(json.dumps(_configure(json.loads(message))).encode())
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    signal.sigwait([signal.SIGTERM])
-    _delete_interfaces()
-    os._exit(0)
+    while True:
+        signal.pause()
 
 
 def _say(answer: dict[str, Any]) -> None:
@@ -107,11 +134,33 @@ def _say(answer: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def _sweep(group: str) -> None:
+    """Kills all that is in a control group, in any hierarchy, and what is just being started there."""
+    with open("/proc/self/mountinfo") as mounts:
+        lines = [line.partition(" - ") for line in mounts]
+    roots = [before.split()[4] for before, _, after in lines if after.split()[0] in ("cgroup", "cgroup2")]
+    end = time.monotonic() + _SWEEP_S
+    while time.monotonic() < end:
+        for root in roots:
+            for folder, _, _ in os.walk(os.path.join(root, group)):
+                with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs")) as pids:
+                    for pid in pids.read().split():
+                        with contextlib.suppress(OSError):
+                            os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.02)
+
+
 def main() -> None:
     me = os.getpid()
-    first = json.loads(sys.stdin.readline())
-    if first["die_with_parent"]:
-        _die_with_parent(os.getppid())
+    try:
+        _enter_network()
+    except OSError as e:
+        _say({"errors": {"the switches": str(e)}})
+        return
+    _say({"ready": True})
+    first = json.loads(sys.stdin.readline() or "null")
+    if first is None:  # nobody is there any more
+        return
     # One channel per host; their number is not limited by the usual 1024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -136,6 +185,9 @@ def main() -> None:
             channels[name].send(json.dumps(configuration).encode())
         answers = {name: json.loads(channels[name].recv(_MESSAGE) or b'"died"') for name in wanted}
         _say({"errors": {name: error for name, error in answers.items() if error}})
+    if first["owned"]:
+        _sweep(first["owned"])
+        return
     for channel in channels.values():
         channel.close()
     null = os.open(os.devnull, os.O_RDWR)

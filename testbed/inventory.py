@@ -29,7 +29,7 @@ def clock_text(clock: dict[str, Any]) -> str:
 
 
 def inventory() -> list[dict[str, Any]]:
-    """One row per fabric: id, state (alive, starting, dead, elsewhere), name, topology, clock, ranks, owner, age."""
+    """One row per fabric: id, state (alive, starting, dead), name, topology, clock, ranks, owner, age."""
     return [_row(record) for record in ownership.fabrics()]
 
 
@@ -48,7 +48,7 @@ def _row(record: Record) -> dict[str, Any]:
         "switches": len(fabric.get("switches", ())),
         "owner": record.owner.pid if record.owner else 0,
         "owner_name": _program(record),
-        "controller_alive": bool(controller and controller.alive()),
+        "controller_alive": not record.here or bool(controller and controller.alive()),
         "age_s": _age(record.dir),
     }
 
@@ -62,7 +62,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _program(record: Record) -> str:
     with suppress(OSError):
-        if record.owner and record.owner.alive():
+        if record.owner and record.here and record.owner.alive():
             return Path(f"/proc/{record.owner.pid}/comm").read_text().strip()
     return ""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,16 +18,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
-from testbed import ovs, ownership
-from testbed.bringup import CONTROLLER_OUT, Bringup, controller_lines, import_in_background
+from hardware.devices import FENCE_BRIDGE
+from testbed import ownership
+from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, Bringup, controller_lines, inside, own_ovs
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
 from testbed.errors import MachineError, UserError
 from testbed.hardware import hardware_of
+from testbed.hold import Hold
 from testbed.image import Image, root_of
 from testbed.inventory import topology_text
 from testbed.names import Names
+from testbed.ovs import OpenVSwitch
 from testbed.ownership import HOST, Record, Removed
 from testbed.processes import MARK, Process
 from topologies import Fabric
@@ -35,7 +40,13 @@ if TYPE_CHECKING:
     from testbed.spec import Experiment
 
 _STATE = "lab.json"
-_TOOLS = {"runc": "runc", "ip": "iproute2", "ovs-vsctl": "openvswitch-switch", "mnexec": "mininet"}
+_TOOLS = {
+    "runc": "runc",
+    "ip": "iproute2",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "mnexec": "mininet",
+}
 
 
 class _Running:
@@ -64,32 +75,36 @@ class Lab:
     fabricd: Fabricd
     controller: Any
     _children: list[subprocess.Popen[Any]] = field(default_factory=list)
+    _hold: Hold | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
 
     # -- up
 
     @classmethod
-    def up(cls, experiment: Experiment, *, owner_pid: int | None = None, persistent: bool = False) -> Lab:
+    def up(cls, experiment: Experiment, *, persistent: bool = False) -> Lab:
         """Brings a fabric up.
 
-        It belongs to the process `owner_pid` (default: this one) and its processes die with this one; a `persistent`
-        one stays when this process ends, and then belongs to its fabricd. To be called in the main thread: helpers die
-        with the thread that started them. Raises UserError; nothing is left then.
+        It belongs to this process and its processes die with it; a `persistent` one stays when this process ends, and
+        then belongs to its fabricd. To be called in the main thread: helpers die with the thread that started them.
+        Raises UserError; nothing is left then.
         """
         _check_machine()
         fabric = experiment.build_fabric()
-        record, journal = ownership.create(Process.of(owner_pid or os.getpid()))
+        record, journal, hold = ownership.create()
         kernel = experiment.clock.mode == "real"
         work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
         try:
             lab = cls._up(work, experiment)
             if persistent:
-                assert lab.fabricd.process is not None
-                journal.own(Process.of(lab.fabricd.process.pid))
+                work.hand_over(lab.fabricd)
+                lab.record = Record.read(record.dir)
+                hold.release()
+            lab._hold = hold
             return lab
         except BaseException:
             ownership.undo(record)
+            hold.release()
             _reap(work.children)
             raise
         finally:
@@ -98,15 +113,17 @@ class Lab:
     @classmethod
     def _up(cls, work: Bringup, experiment: Experiment) -> Lab:
         directory, fabric = work.dir, work.fabric
+        holder = work.start_holder()
+        work.ovs.make_database()
         (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
         (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
+        work.enter(holder)
+        controller = work.start_controller(experiment.control.model_dump())
+        database = work.start_database()
         hardware = hardware_of(experiment)
         clock: dict[str, Any] = {"mode": experiment.clock.mode}
         if work.kernel:
             clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
-        mininet = import_in_background("testbed.net")
-        holder = work.start_holder()
-        controller = work.start_controller(experiment.control.model_dump())
         config = fabricd_config(
             fabric,
             hardware,
@@ -115,34 +132,35 @@ class Lab:
             seed=experiment.seed,
             patience_s=experiment.patience / 1e9,
         )
+        config["ovs_pid"] = work.start_switch(database)
         if work.kernel:
             pids = work.take_hosts(holder)
             config = work.with_kernel_interfaces(config, pids)
         fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo)
-        assert fabricd.process is not None
         work.set_taps_up()
-        bridges = work.make_bridges(Process.of(fabricd.process.pid))
+        bridges = work.make_bridges()
         if not work.kernel:
             work.take_hosts(holder)
         image = root_of(experiment.workers.image, directory, 0)
         controller.wait_listening()
-        ovs.finish(bridges)
-        ovs.return_to_sender(work.names.fence_bridge)
-        ovs.set_controller([work.names.bridge(s) for s in fabric.switches], f"tcp:127.0.0.1:{controller.port}")
+        work.ovs.finish(bridges)
+        names = [work.names.bridge(s) for s in fabric.switches]
+        commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
+        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
-        holder.let_go()
+        work.ovs.finish(commands)
+        if work.persistent:
+            holder.let_go()
         state = {
             "name": experiment.name,
             "clock": clock,
-            "controller_port": controller.port,
             "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
             "flows": controller.wait_programmed()["flows"],
         }
         (directory / (_STATE + ".new")).write_text(json.dumps(state))
         os.rename(directory / (_STATE + ".new"), directory / _STATE)
-        mininet.join()
         return cls(Record.read(directory), fabric, state, fabricd, controller.process, work.children)
 
     @classmethod
@@ -151,6 +169,8 @@ class Lab:
         record = ownership.find(fabric_id)
         if record.state == "dead":
             raise UserError(f"fabric {record.id} is dead: its owner has ended", hint=f"testbed clean {record.id}")
+        if not record.here:
+            raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:
             state = json.loads((record.dir / _STATE).read_text())
             fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))
@@ -193,24 +213,33 @@ class Lab:
         found = self.record.processes.items()
         return {name.removeprefix(HOST): process for name, process in found if name.startswith(HOST)}
 
+    @property
+    def ovs(self) -> OpenVSwitch:
+        """The fabric's own Open vSwitch."""
+        return own_ovs(self.dir)
+
+    def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """As the function of that name."""
+        return ovs_command(self.record, argv)
+
     @cached_property
     def net(self) -> FabricNet:
         """The fabric as a Mininet."""
         from testbed.net import FabricNet
 
-        fabricd = self.record.processes["fabricd"]
         net = FabricNet(
             self.fabric,
             self.names,
             {name: process.pid for name, process in self.hosts.items()},
             kernel=self.kernel,
             mark={MARK: self.record.mark},
-            tags={ovs.TAG: self.id, ovs.OWNER_TAG: ownership.owner_tag(fabricd)},
+            ovs=self.ovs,
+            inside=self.record.processes["fabricd"].pid,
             cable=self.set_cable,
             stop=self.down,
         )
         net.build()
-        net.add_controller(self.state["controller_port"], self.controller.pid)
+        net.add_controller(CONTROLLER_PORT, self.controller.pid)
         return net
 
     @property
@@ -227,7 +256,7 @@ class Lab:
         """Starts the controller anew, after it has died. Raises MachineError."""
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
-        controller = work.start_controller(experiment["control"], port=self.state["controller_port"])
+        controller = work.start_controller(experiment["control"])
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
@@ -300,6 +329,8 @@ class Lab:
             self.fabricd.request("stop", timeout=2.0)
         self.fabricd.close()
         ownership.undo(Record.read(self.dir))
+        if self._hold:
+            self._hold.release()
         _reap(self._children)
 
     def close(self) -> None:
@@ -317,26 +348,36 @@ class Lab:
         self.down()
 
 
+def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Command and environment that run `argv` where a fabric's switches are. Raises UserError."""
+    if not record.here:
+        raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
+    return [*inside(record), *argv], {**os.environ, **own_ovs(record.dir).env, MARK: record.mark}
+
+
 def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
-    """Takes note of the end of processes that were killed, and closes what led to them."""
+    """Takes note of the end of processes that were killed, in its own time, and closes what led to them."""
     for child in children:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=5)
         for stream in (child.stdin, child.stdout):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+        if child.poll() is None:
+            threading.Thread(target=child.wait, daemon=True).start()
 
 
 def take_down(record: Record) -> Removed:
     """Takes down a fabric that was left up, or what is left of a dead one. Raises UserError if it is somebody's."""
     if record.state != "dead":
-        if not record.standing or record.state == "elsewhere":
+        if not record.here:
+            raise UserError(f"fabric {record.id} lives in another pid namespace", hint="take it down from there")
+        if not record.standing:
             raise UserError(
                 f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
                 hint=f"stop that process, or testbed clean {record.id} --force",
             )
-        record.journal.own(Process.of(os.getpid()))  # ours until it is gone: nobody else begins to clean
+        hold = Hold(record.dir / f"{secrets.token_hex(4)}.lock")
+        record.journal.own(Process.of(os.getpid()), hold)  # ours until it is gone: nobody else begins to clean
         with suppress(FabricdError, OSError):
             fabricd = Fabricd(record.dir / "control.sock")
             fabricd.request("stop", timeout=2.0)
@@ -355,4 +396,3 @@ def _check_machine() -> None:
             raise MachineError(f"{tool} is not installed", hint=f"./setup.sh installs it (package {package})")
     if not os.path.exists("/dev/net/tun"):
         raise MachineError("there is no /dev/net/tun", hint="testbed doctor")
-    ovs.tagged()

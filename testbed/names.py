@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from testbed.ownership import prefix
+from hardware.devices import Devices
 from topologies import Fabric, Nic, Switch
 
 
@@ -18,19 +18,15 @@ class Names:
 
     def tap(self, switch: Switch, port: int) -> str:
         """The TAP device of a switch's port."""
-        return f"{prefix(self.id)}{switch.index}-{port}"
+        return self._devices.tap(switch, port)
 
     def bridge(self, switch: Switch) -> str:
-        return f"{prefix(self.id)}s{switch.index}"
+        """The switch's bridge in Open vSwitch."""
+        return self._devices.bridge(switch)
 
-    @property
-    def fence_tap(self) -> str:
-        return f"{prefix(self.id)}fence"
-
-    @property
-    def fence_bridge(self) -> str:
-        """Not called as its port is: a bridge has a device of its own name."""
-        return f"{prefix(self.id)}f"
+    @cached_property
+    def _devices(self) -> Devices:
+        return Devices(self.fabric)
 
     def interface_number(self, nic: Nic) -> int:
         """Which of its host's interfaces a NIC is, from 0."""

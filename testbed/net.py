@@ -2,7 +2,7 @@
 
 What differs from stock Mininet:
 - A host's namespace is held by a small process (holder.py); its shell starts with its first command.
-- A switch is a bridge `rb<id>-s<index>`, all made in one transaction, but the node keeps its topology name.
+- A switch is a bridge of the fabric's own Open vSwitch, all made in one transaction; its shell is where that runs.
 - A link is an emulated cable in fabricd between two TAP devices: `link A B down` cuts that, not an interface.
 - Nothing global is changed: no sysctls, no limits, no `killall`.
 """
@@ -22,9 +22,9 @@ from mininet.net import Mininet
 from mininet.node import Controller, Host, Node, OVSSwitch
 from mininet.topo import Topo
 
-from testbed import ovs
 from testbed.errors import MachineError
 from testbed.names import Names
+from testbed.ovs import Bridge, OpenVSwitch
 from topologies import Fabric
 
 NO_KERNEL_INTERFACE = (
@@ -86,10 +86,11 @@ class FabricHost(LazyShell, Host):
 class FabricSwitch(LazyShell, OVSSwitch):
     """A bridge of the fabric under its topology name."""
 
-    def __init__(self, name: str, bridge: str = "", tags: Mapping[str, str] | None = None, **params: Any) -> None:
+    def __init__(self, name: str, bridge: str = "", switches: OpenVSwitch | None = None, **params: Any) -> None:
         super().__init__(name, **{**params, "inNamespace": False, "datapath": "user", "protocols": "OpenFlow13"})
+        assert switches is not None
         self.bridge = bridge
-        self.tags = dict(tags or {})
+        self.switches = switches
 
     @classmethod
     def setup(cls) -> None:
@@ -99,19 +100,19 @@ class FabricSwitch(LazyShell, OVSSwitch):
     def isOldOVS(cls) -> bool:
         return False
 
-    def as_bridge(self) -> ovs.Bridge:
+    def as_bridge(self) -> Bridge:
         ports = tuple(intf.name for intf in self.intfList() if self.ports[intf])
-        return ovs.Bridge(self.bridge, int(self.dpid, 16), ports)
+        return Bridge(self.bridge, int(self.dpid, 16), ports)
 
     def start(self, controllers: Sequence[Any]) -> None:
         """Makes the bridge anew, after `stop` (a whole fabric's bridges are made by the lab, at once)."""
-        ovs.finish(ovs.create([self.as_bridge()], self.tags))
+        self.switches.finish(self.switches.create([self.as_bridge()]))
         if controllers:
-            ovs.set_controller([self.bridge], f"tcp:{controllers[0].IP()}:{controllers[0].port}")
+            self.switches.finish(self.switches.set_controller([self.bridge], f"tcp:127.0.0.1:{controllers[0].port}"))
 
     def stop(self, deleteIntfs: bool = False) -> None:
         """Removes the bridge; its TAP devices stay."""
-        ovs.finish(ovs.delete([self.bridge]))
+        self.switches.delete([self.bridge])
 
     def dpctl(self, *args: Any) -> Any:
         return self.cmd("ovs-ofctl", "-O", "OpenFlow13", args[0], self.bridge, *args[1:])
@@ -205,6 +206,8 @@ class FabricTopo(Topo):
 class FabricNet(Mininet):
     """The live fabric as a Mininet. `cable` cuts or mends a cable by name; `kernel` says whether NICs have interfaces.
 
+    `ovs` is the fabric's Open vSwitch, `inside` a process in the network namespace where that is.
+
     The lab makes namespaces, TAP devices and controller before `start`, and takes all down again.
     """
 
@@ -216,7 +219,8 @@ class FabricNet(Mininet):
         *,
         kernel: bool,
         mark: Mapping[str, str],
-        tags: Mapping[str, str],
+        ovs: OpenVSwitch,
+        inside: int,
         cable: Callable[[str, bool], Any],
         stop: Callable[[], Any],
     ) -> None:
@@ -224,7 +228,7 @@ class FabricNet(Mininet):
         self.kernel = kernel
         self._cable = cable
         self._stop = stop
-        common = {"host": {"mark": mark}, "switch": {"mark": mark, "tags": tags}}
+        common = {"host": {"mark": mark}, "switch": {"mark": {**mark, **ovs.env}, "switches": ovs, "pid": inside}}
         topo = FabricTopo(fabric=fabric, names=names, pids=pids, common=common)
         super().__init__(
             topo=topo, switch=FabricSwitch, host=FabricHost, link=FabricLink, controller=None, build=False

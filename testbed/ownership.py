@@ -1,13 +1,12 @@
 """Who owns what on the machine: each fabric writes down what it is about to make, so that all of it can be undone.
 
 A fabric has a directory /run/railbed/<id> with a journal: JSON lines, on disk before the thing they speak of is made.
-It names the owner (pid and start time); while the owner lives, nobody else touches the fabric. Once it is dead, `clean`
-removes what the journal and the tags say is the fabric's, and nothing else:
+It names the owner, and the file whose lock the owner holds as long as it lives (hold.py); so long nobody else touches
+the fabric. Once it is dead, `clean` removes what the journal says is the fabric's, and nothing else:
 
 - processes: written down after their start, and before that known by a mark in their environment; also whatever runs
-  in the fabric's control groups and in the network namespaces that its hosts hold;
-- bridges: those with the fabric's id in their external_ids;
-- links: those in the fabric's link group whose names start with its prefix;
+  in the fabric's control groups, in its own network namespace and in those that its hosts hold;
+- with them the namespaces, and all devices inside;
 - control groups, mounts below the directory, and the directory itself.
 """
 
@@ -24,25 +23,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from testbed import ovs, processes, teardown
+from testbed import processes, teardown
 from testbed.errors import MachineError, UserError
+from testbed.hold import Hold, held
 from testbed.processes import Process
 from testbed.trees import remove_tree
 
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
-_NEW = re.compile(r"\.new-([0-9a-f]{4})-(\d+)-(\d+)")
+_NEW = ".new-"
 HOST = "host "  # what the names of processes that hold a host's namespace start with
-_LINK_GROUP = 0x52420000  # "RB" and the id: links of one fabric can be deleted in one go
-
-
-def prefix(fabric_id: str) -> str:
-    """What the names of a fabric's links and bridges start with."""
-    return f"rb{fabric_id}-"
-
-
-def link_group(fabric_id: str) -> int:
-    return _LINK_GROUP | int(fabric_id, 16)
+SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
 
 
 def control_group(fabric_id: str) -> str:
@@ -65,13 +56,14 @@ class Journal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def own(self, owner: Process) -> None:
-        """From now on the fabric is this process's: it lives as long as that does."""
-        self.write("owner", **owner.to_dict(), machine=processes.machine())
+    def own(self, owner: Process, hold: Hold) -> None:
+        """From now on the fabric is this process's: it lives as long as the lock is held."""
+        self.write("owner", **owner.to_dict(), machine=processes.machine(), lock=hold.name)
 
     def made(self, started: Mapping[str, Process]) -> None:
         """Processes of the fabric have been started (they also carry the mark)."""
-        self.write("processes", processes={name: process.to_dict() for name, process in started.items()})
+        by_name = {name: process.to_dict() for name, process in started.items()}
+        self.write("processes", processes=by_name, machine=processes.machine())
 
     def close(self) -> None:
         if self._file is not None:
@@ -81,12 +73,16 @@ class Journal:
 
 @dataclass
 class Record:
-    """A fabric as its journal tells it."""
+    """A fabric as its journal tells it.
+
+    `processes` are those that were started in our pid namespace: others' pids mean nothing here.
+    """
 
     id: str
     dir: Path
     mark: str = ""
     machine: str = ""
+    lock: str = ""
     owner: Process | None = None
     processes: dict[str, Process] = field(default_factory=dict)
 
@@ -102,24 +98,24 @@ class Record:
 
     def _take(self, line: dict[str, Any]) -> None:
         if line["do"] == "owner":
-            self.owner, self.machine = Process.from_dict(line), line["machine"]
-        elif line["do"] == "processes":
+            self.owner, self.machine, self.lock = Process.from_dict(line), line["machine"], line.get("lock", "")
+        elif line["do"] == "processes" and line.get("machine", self.machine) == processes.machine():
             self.processes |= {name: Process.from_dict(d) for name, d in line["processes"].items()}
         elif line["do"] == "mark":
             self.mark = line["mark"]
 
     @property
     def state(self) -> str:
-        """`alive`; `dead`; `elsewhere`: the owner's pid means nothing in our pid namespace, so it may live."""
-        if self.owner is None:
-            return "dead"
-        boot, _, _ = self.machine.partition("/")
-        here, _, _ = processes.machine().partition("/")
-        if boot != here:
-            return "dead"
-        if self.machine != processes.machine():
-            return "elsewhere"
-        return "alive" if self.owner.alive() else "dead"
+        """`alive` or `dead`, as its owner is: in whatever pid or time namespace that lives."""
+        if self.lock:
+            return "alive" if held(self.dir / self.lock) else "dead"
+        # Of a testbed that did not use locks yet.
+        return "alive" if self.owner and (not self.here or self.owner.alive()) else "dead"
+
+    @property
+    def here(self) -> bool:
+        """Whether its owner is in our pid namespace, so that its pids mean something to us."""
+        return self.machine == processes.machine()
 
     @property
     def standing(self) -> bool:
@@ -131,44 +127,64 @@ class Record:
         return Journal(self.dir / "journal")
 
 
-def create(owner: Process) -> tuple[Record, Journal]:
-    """A new fabric's directory with its journal: a random id that nothing here uses yet. Raises MachineError."""
+def create() -> tuple[Record, Journal, Hold]:
+    """A new fabric of this process: a random id that nothing here uses yet. Raises MachineError."""
     for _ in range(1000):
         fabric_id = secrets.token_hex(2)
         if _in_use(fabric_id):
             continue
-        with suppress(FileNotFoundError, FileExistsError):  # not found: the parent went away with the last fabric
-            return _create(fabric_id, owner)
+        with suppress(FileExistsError):
+            return _create(fabric_id)
     raise MachineError("no free fabric id", hint="too many fabrics: testbed list, testbed clean")
 
 
-def _create(fabric_id: str, owner: Process) -> tuple[Record, Journal]:
-    try:
-        RUN_DIR.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        hint = "run it as root" if os.geteuid() else ""
-        raise MachineError(f"cannot write {RUN_DIR.parent}: {error.strerror}", hint=hint) from None
-    # Made under a name that tells its owner, so that there is no moment without one.
-    new = RUN_DIR / f".new-{fabric_id}-{owner.pid}-{owner.start}"
-    new.mkdir(mode=0o700)
-    journal = Journal(new / "journal")
-    mark = f"{fabric_id}-{secrets.token_hex(8)}"
-    journal.own(owner)
-    journal.write("mark", mark=mark)
-    final = RUN_DIR / fabric_id
-    try:
-        os.rename(new, final)
-    except OSError:  # somebody has taken the id meanwhile
-        remove_tree(new)
-        raise FileExistsError(final) from None
+def _create(fabric_id: str) -> tuple[Record, Journal, Hold]:
+    with _run_directory(make=True):
+        # Complete with owner and lock before it gets its name, so that there is no moment without them.
+        new, final = RUN_DIR / f"{_NEW}{fabric_id}", RUN_DIR / fabric_id
+        if new.exists():
+            remove_tree(new)
+        new.mkdir(mode=0o700)
+        hold, journal = Hold(new / "owner.lock"), Journal(new / "journal")
+        journal.own(Process.of(os.getpid()), hold)
+        journal.write("mark", mark=f"{fabric_id}-{secrets.token_hex(8)}")
+        try:
+            os.rename(new, final)
+        except OSError:  # somebody has taken the id meanwhile
+            hold.release()
+            remove_tree(new)
+            raise FileExistsError(final) from None
     journal.path = final / "journal"
-    return Record.read(final), journal
+    return Record.read(final), journal, hold
+
+
+@contextmanager
+def _run_directory(*, make: bool = False) -> Iterator[None]:
+    """Alone in RUN_DIR. Raises MachineError if it cannot be made, FileNotFoundError if it is not there."""
+    while True:
+        if make:
+            try:
+                RUN_DIR.mkdir(mode=0o700, exist_ok=True)
+            except OSError as error:
+                hint = "run it as root" if os.geteuid() else ""
+                raise MachineError(f"cannot write {RUN_DIR.parent}: {error.strerror}", hint=hint) from None
+        try:
+            fd = os.open(RUN_DIR, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # it went away with the last fabric
+            if make:
+                continue
+            raise
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:  # else it went away while we waited
+                yield
+                return
+        finally:
+            os.close(fd)
 
 
 def _in_use(fabric_id: str) -> bool:
-    if (RUN_DIR / fabric_id).exists() or any(teardown.control_group_paths(control_group(fabric_id))):
-        return True
-    return any(name.startswith(prefix(fabric_id)) for name in os.listdir("/sys/class/net"))
+    return (RUN_DIR / fabric_id).exists() or any(teardown.control_group_paths(control_group(fabric_id)))
 
 
 def fabrics() -> list[Record]:
@@ -206,8 +222,6 @@ class Removed:
 
     id: str
     processes: int = 0
-    bridges: int = 0
-    links: int = 0
     control_groups: int = 0
     mounts: int = 0
 
@@ -224,29 +238,18 @@ def undo(record: Record) -> Removed:
     removed = Removed(record.id)
     with _locked(record.dir):
         errors: list[str] = []
-        # As long as hosts are held, what runs inside them is found. Then the devices go, many at once, while fabricd
-        # still has them open: closed one by one, each takes 10 ms.
+        # As long as namespaces are held, what runs inside them is found.
         known = Record.read(record.dir).processes
-        holders = [p for name, p in known.items() if name.startswith(HOST)]
-        for_later = {p.pid for name, p in known.items() if name in ("fabricd", "holder")} | {p.pid for p in holders}
-        removed.processes += _kill(record, for_later)
-        removed.processes += _dismiss(holders)
-        mine = _bridges_of(record.id, errors)
-        with teardown.short_grace_periods(active=bool(mine)):
-            removed.links = len(teardown.links(prefix(record.id)))  # Open vSwitch is about to delete some itself
-            deletions = ovs.delete(mine)
-            teardown.delete_links(link_group(record.id), prefix(record.id), also=mine)
-            removed.processes += _kill(record, set())
-            try:
-                ovs.finish(deletions)
-                removed.bridges = len(mine)
-            except UserError as error:
-                errors.append(error.what)
+        removed.processes += _kill(record, {p.pid for name, p in known.items() if name == "holder" or HOST in name})
+        removed.processes += _kill(record, set())
+        now = Record.read(record.dir)
+        if not now.here and now.state == "alive":
+            raise MachineError(
+                f"fabric {record.id} lives in another pid namespace: its processes cannot be reached from here",
+                hint=f"testbed down {record.id} there",
+            )
         removed.control_groups = teardown.remove_control_groups(control_group(record.id), errors)
         removed.mounts = teardown.unmount_below(record.dir, errors)
-        left = teardown.wait_for_links(prefix(record.id), timeout=2)
-        if left:
-            errors.append(f"links are still there: {', '.join(left[:4])}")
         if errors:
             raise MachineError(f"fabric {record.id} is not all gone: {'; '.join(errors)}", hint="testbed clean again")
         try:
@@ -255,23 +258,8 @@ def undo(record: Record) -> Removed:
             pass
         except OSError as error:
             raise MachineError(f"fabric {record.id} is not all gone: {error.strerror}", str(error.filename)) from None
-    with suppress(OSError):
-        RUN_DIR.rmdir()  # only if this was the last one
+    _forget_run_directory()
     return removed
-
-
-def _dismiss(holders: list[Process]) -> int:
-    """Has the hosts' holders delete their interfaces, all at once, and end; returns how many did."""
-    asked = [p for p in holders if p.signal(15)]
-    return len(asked) - len(processes.wait_gone(asked, timeout=5))
-
-
-def _bridges_of(fabric_id: str, errors: list[str]) -> list[str]:
-    try:
-        return [name for name, ids in ovs.tagged().items() if ids[ovs.TAG] == fabric_id]
-    except MachineError as error:
-        errors.append(error.what)
-        return []
 
 
 def _kill(record: Record, keep: set[int]) -> int:
@@ -295,8 +283,8 @@ def _processes(record: Record) -> set[Process]:
     if record.mark:
         found |= processes.marked(record.mark)
     found |= teardown.in_control_groups(control_group(record.id))
-    holders = [p for name, p in record.processes.items() if name.startswith(HOST) and p.alive()]
-    return found | processes.in_network_namespaces(processes.network_namespace(p.pid) for p in holders)
+    inside = [p for name, p in record.processes.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
+    return found | processes.in_network_namespaces(processes.network_namespace(p.pid) for p in inside)
 
 
 @contextmanager
@@ -343,8 +331,6 @@ def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
                 removed.append(undo(record))
     with _noted(failures, str(RUN_DIR)):
         _remove_unfinished()
-    with _noted(failures, "stray bridges"):
-        removed += _remove_stray_bridges()
     if failures:
         raise CleanFailed(failures, removed)
     return removed
@@ -362,41 +348,15 @@ def _noted(failures: list[str], what: str) -> Iterator[None]:
 
 
 def _remove_unfinished() -> None:
-    """Directories of fabrics whose owner died before they had an id."""
-    with suppress(FileNotFoundError):
+    """Directories of fabrics whose maker died before they had their names."""
+    with suppress(FileNotFoundError), _run_directory():
         for name in os.listdir(RUN_DIR):
-            new = _NEW.fullmatch(name)
-            if new and not Process(int(new[2]), int(new[3])).alive():
-                with suppress(OSError):
-                    remove_tree(RUN_DIR / name)
-        with suppress(OSError):
-            RUN_DIR.rmdir()
+            if name.startswith(_NEW):
+                remove_tree(RUN_DIR / name)
+    _forget_run_directory()
 
 
-def _remove_stray_bridges() -> list[Removed]:
-    """Bridges of fabrics without a directory: Open vSwitch's data base outlives a reboot, /run does not."""
-    known = {record.id for record in fabrics()}
-    try:
-        stray = {name: ids for name, ids in ovs.tagged().items() if ids[ovs.TAG] not in known and _owner_dead(ids)}
-    except MachineError:
-        return []
-    removed: dict[str, Removed] = {}
-    for ids in stray.values():
-        removed.setdefault(ids[ovs.TAG], Removed(ids[ovs.TAG])).bridges += 1
-    ovs.finish(ovs.delete(list(stray)))
-    return list(removed.values())
-
-
-def owner_tag(owner: Process) -> str:
-    """What a bridge says of its owner."""
-    return f"{processes.machine()}/{owner.pid}/{owner.start}"
-
-
-def _owner_dead(ids: dict[str, str]) -> bool:
-    try:
-        boot, namespace, pid, start = ids.get(ovs.OWNER_TAG, "").split("/")
-        owner = Process(int(pid), int(start))
-    except ValueError:
-        return False  # not written by us
-    here = processes.machine()
-    return boot != here.partition("/")[0] or (f"{boot}/{namespace}" == here and not owner.alive())
+def _forget_run_directory() -> None:
+    """Removes it after the last fabric."""
+    with suppress(OSError), _run_directory():
+        RUN_DIR.rmdir()

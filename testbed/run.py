@@ -143,7 +143,7 @@ def run(
 def _up(experiment: Experiment) -> Lab:
     from testbed.lab import Lab
 
-    return Lab.up(experiment, owner_pid=os.getpid(), persistent=False)
+    return Lab.up(experiment)
 
 
 def _down(lab: Lab, attempt: _Attempt) -> None:
@@ -339,7 +339,7 @@ class _Attempt:
             lab.fabricd.request("sample_stop")
 
     def _keep_logs(self, lab: Lab) -> None:
-        for log in lab.dir.glob("*.log"):
+        for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
             with suppress(OSError):
                 shutil.copy(log, self.folder.logs)
         self._controller_said = lab.controller_said()

@@ -1,63 +1,15 @@
-"""Removes links, control groups and mounts of a fabric, fast.
-
-Unregistering a network device, and closing a packet socket as Open vSwitch has one on each of its ports, waits for an
-RCU grace period (10 to 20 ms). Two things make a hundred of them bearable: links that share a link group are deleted
-in one operation with one grace period, and while somebody holds the kernel's RTNL lock, grace periods are expedited.
-"""
+"""Removes control groups and mounts of a fabric. Its devices go with its network namespaces, when nobody is in them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from testbed.processes import Process, wait_for
-
-_NET = Path("/sys/class/net")
-
-
-def links(prefix: str) -> list[str]:
-    """Our links in the root namespace, by their names' prefix."""
-    return [name for name in os.listdir(_NET) if name.startswith(prefix)]
-
-
-def delete_links(group: int, prefix: str, also: Sequence[str] = ()) -> None:
-    """Deletes the links of a group (and those in `also`, which need not be there) at once, but no stranger's."""
-    present = [name for name in also if (_NET / name).exists()]
-    if present:
-        batch = "".join(f"link set dev {name} group {group}\n" for name in present)
-        _ip(["-force", "-batch", "-"], batch)
-    members = [name for name in os.listdir(_NET) if _group(name) == group]
-    if not members:
-        return
-    if all(name.startswith(prefix) for name in members):
-        _ip(["link", "delete", "group", str(group)])
-    else:  # a stranger is in our group: one by one, without it
-        _ip(["-force", "-batch", "-"], "".join(f"link delete dev {n}\n" for n in members if n.startswith(prefix)))
-
-
-def _group(link: str) -> int:
-    try:
-        return int((_NET / link / "netdev_group").read_text()) & 0xFFFFFFFF
-    except (OSError, ValueError):
-        return 0
-
-
-def _ip(args: Sequence[str], batch: str | None = None) -> None:
-    subprocess.run(["ip", *args], input=batch, text=True, capture_output=True, check=False)
-
-
-def wait_for_links(prefix: str, timeout: float) -> list[str]:
-    """Waits until none is left; returns those that are."""
-    wait_for(lambda: not links(prefix), timeout)
-    return links(prefix)
-
 
 # -- control groups
 
@@ -121,23 +73,3 @@ def unmount_below(directory: Path, errors: list[str]) -> int:
 def _mount_points() -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line.split()[4].encode().decode("unicode_escape") for line in lines]
-
-
-# -- grace periods
-
-
-@contextmanager
-def short_grace_periods(active: bool = True) -> Iterator[None]:
-    """Keeps the RTNL lock busy meanwhile (in a namespace of its own), so that everybody's grace periods are short."""
-    if not active:
-        yield
-        return
-    helper = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(Path(__file__).with_name("rtnl_busy.py"))],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield
-    finally:
-        helper.send_signal(signal.SIGKILL)
-        helper.wait()

@@ -17,6 +17,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -114,13 +115,12 @@ def costs_of_features(rounds: int = 5) -> dict[str, float]:
 
 
 def memory_mb() -> dict[str, float]:
-    """Resident memory of a fabric of 64 servers: its own processes, all of Open vSwitch, Mininet."""
+    """Resident memory of a fabric of 64 servers: its own processes, Open vSwitch among them, and Mininet."""
 
     def resident(pid: int) -> float:
         status = Path(f"/proc/{pid}/smaps_rollup").read_text()
         return int(next(line for line in status.splitlines() if line.startswith("Pss:")).split()[1]) / 1024
 
-    ovs = int(Path("/var/run/openvswitch/ovs-vswitchd.pid").read_text())
     own = resident(os.getpid())
     with Lab.up(loads(SERVERS)) as lab:
         assert lab.net.hosts  # Mininet's view of it
@@ -128,7 +128,7 @@ def memory_mb() -> dict[str, float]:
         parts = {
             "fabricd": resident(lab.fabricd.process.pid),
             "controller": resident(lab.controller.pid),
-            "ovs": resident(ovs),
+            "ovs": sum(resident(lab.record.processes[name].pid) for name in ("ovs-vswitchd", "ovsdb-server")),
             "hosts": sum(resident(p.pid) for p in lab.hosts.values()),
             "mininet": max(resident(os.getpid()) - own, 0.0),
         }
@@ -138,38 +138,59 @@ def memory_mb() -> dict[str, float]:
 # --- what one frame costs Open vSwitch alone
 
 
-def _vswitchd_cpu_s() -> float:
-    """CPU time of ovs-vswitchd's threads so far (the userspace datapath runs in its main one)."""
-    pid = int(Path("/var/run/openvswitch/ovs-vswitchd.pid").read_text())
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process's threads so far (the userspace datapath runs in ovs-vswitchd's main one)."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
-def ovs_cost_us(frames: int = 120_000, frame_bytes: int = 4170, ports: int = 8, batch: int = 16) -> tuple[float, float]:
-    """Wall time per frame through Open vSwitch alone, and its CPU time, in microseconds.
+def ovs_cost_us() -> tuple[float, float]:
+    """Wall time per frame through an Open vSwitch of its own, and its CPU time, in microseconds."""
+    wall, cpu = _beside_an_open_vswitch("_ovs_cost_us")
+    return wall, cpu
 
-    Frames of a full MTU go in by one TAP and come out by the next, in batches, and nothing else is done with them.
-    """
-    from hardware.client import BINARY
 
-    assert BINARY.exists()
-    tag = f"rbb{os.getpid() % 10000:04d}"
+def _beside_an_open_vswitch(function: str) -> list[float]:
+    """Calls one of this module's functions in a process of its own, which enters the network namespace of a switch."""
+    program = f"from tests import bench; print(*bench.{function}(bench._enter_a_switch()))"
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, stdout=subprocess.PIPE, check=True)
+    return [float(figure) for figure in done.stdout.split()]
+
+
+def _enter_a_switch() -> Any:
+    import ctypes
+
+    from own_switch import OwnSwitch
+
+    switch = OwnSwitch()
+    with open(f"/proc/{switch.holder.pid}/ns/net") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0x40000000):  # CLONE_NEWNET
+            raise OSError(ctypes.get_errno(), "setns")
+    os.environ.update(switch.env)
+    return switch
+
+
+def _ovs_cost_us(
+    switch: Any, frames: int = 120_000, frame_bytes: int = 4170, ports: int = 8, batch: int = 16
+) -> tuple[float, float]:
+    """Full frames go in by one TAP and come out by the next, in batches, and nothing else is done with them."""
+    vswitchd, tag = switch.processes[-1].pid, "bench"
     with ExitStack() as stack:
         taps = [stack.enter_context(_Tap(f"{tag}-{i}")) for i in range(ports)]
-        stack.callback(subprocess.run, ["ovs-vsctl", "--if-exists", "del-br", tag], check=True)
         command = ["ovs-vsctl", "add-br", tag, "--", "set", "bridge", tag, "datapath_type=netdev", "fail_mode=secure"]
         for i, tap in enumerate(taps):
             command += ["--", "add-port", tag, tap.name, "--", "set", "interface", tap.name, f"ofport_request={i + 1}"]
-        subprocess.run(command, check=True)
+        switch.run(*command)
         flows = "\n".join(f"in_port={i + 1},actions=output:{(i + 1) % ports + 1}" for i in range(ports))
-        subprocess.run(["ovs-ofctl", "add-flows", tag, "-"], input=flows, text=True, check=True)
+        switch.run("ovs-ofctl", "add-flows", tag, "-", input=flows)
         frame = bytes.fromhex("020000000002020000000001" + "88b5") + bytes(frame_bytes - 14)
         _through(taps, frame, batch)  # the first sets up the datapath's flows
-        cpu, wall = _vswitchd_cpu_s(), time.monotonic()
+        cpu, wall = _cpu_s(vswitchd), time.monotonic()
         sent = 0
         while sent < frames:
             sent += _through(taps, frame, batch)
-        return (time.monotonic() - wall) / sent * 1e6, (_vswitchd_cpu_s() - cpu) / sent * 1e6
+        return (time.monotonic() - wall) / sent * 1e6, (_cpu_s(vswitchd) - cpu) / sent * 1e6
 
 
 def _through(taps: list[_Tap], frame: bytes, batch: int) -> int:
@@ -196,7 +217,6 @@ class _Tap:
         self.fd = os.open("/dev/net/tun", os.O_RDWR)
         request = struct.pack("16sH22x", self.name.encode(), 0x1002)  # IFF_TAP | IFF_NO_PI
         fcntl.ioctl(self.fd, 0x400454CA, request)  # TUNSETIFF
-        Path(f"/proc/sys/net/ipv6/conf/{self.name}/disable_ipv6").write_text("1")
         subprocess.run(["ip", "link", "set", self.name, "mtu", "9300", "up"], check=True)
         return self
 
@@ -220,6 +240,11 @@ def railbed_up_down() -> tuple[float, float]:
 
 
 def mininet_up_down() -> tuple[float, float]:
+    up, down = _beside_an_open_vswitch("_mininet_up_down")
+    return up, down
+
+
+def _mininet_up_down(_switch: Any) -> tuple[float, float]:
     """Stock Mininet, the same switches, hosts and cables, switches in the userspace datapath, without a controller."""
     import mininet.net
     from mininet.net import Mininet

@@ -1,7 +1,7 @@
 """A fabric of fabricd and Open vSwitch alone, and workers that are sockets in the test's own hands.
 
-No hosts, containers or controller: bridges with one static flow per switch and destination.  Needs root and a running
-Open vSwitch.  Everything made is named rbe..., and goes when the test ends, fails or is killed.
+No hosts, containers or controller: bridges with one static flow per switch and destination.  Needs root and an
+installed Open vSwitch.  Everything made lives in a network namespace that goes with the tests' process.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import contextlib
 import fcntl
 import mmap
 import os
-import secrets
 import selectors
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+from own_switch import OwnSwitch, own_switch
 
 import topologies
-from controllers.revalidation import revalidated
+from controllers.revalidation import purge
 from hardware.build import build
 from hardware.client import Fabricd
-from hardware.config import Hardware, fabricd_config, fence_name, tap_name
+from hardware.config import Hardware, fabricd_config
+from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
 from topologies.fabric import Fabric
 from workloads import wire
 from workloads.wire import Record
@@ -201,12 +201,14 @@ class Pair:
 class BareFabric:
     """A running fabric."""
 
-    def __init__(self, fabric: Fabric, hardware: Hardware, directory: Path, fabricd: Fabricd, fabric_id: str) -> None:
+    def __init__(
+        self, fabric: Fabric, hardware: Hardware, directory: Path, fabricd: Fabricd, switch: OwnSwitch
+    ) -> None:
+        self.switch = switch
         self.fabric = fabric
         self.hardware = hardware
         self.directory = directory
         self.fabricd = fabricd
-        self.id = fabric_id
         fabricd.subscribe()
 
     @property
@@ -215,7 +217,7 @@ class BareFabric:
         return self.fabricd.process.pid
 
     def bridge(self, switch: str) -> str:
-        return f"rb{self.id}-s{self.fabric.switch_by_name[switch].index}"
+        return Devices(self.fabric).bridge(self.fabric.switch_by_name[switch])
 
     def port_to(self, switch: str, node: str) -> int:
         """The port of `switch` whose cable leads to `node`."""
@@ -223,10 +225,9 @@ class BareFabric:
         return next(ends).port
 
     def ofctl(self, *arguments: str, flows: Sequence[str] = ()) -> str:
-        command = ["ovs-ofctl", "-OOpenFlow13", *arguments]
-        done = subprocess.run(command, input="\n".join(flows) + "\n", text=True, check=True, capture_output=True)
-        revalidated()  # only then no frame meets the old flows
-        return done.stdout
+        said = self.switch.run("ovs-ofctl", "-OOpenFlow13", *arguments, input="\n".join(flows) + "\n")
+        purge(self.switch.ovs.control)  # only then no frame meets the old flows
+        return said
 
     def worker_socket(self, rank: int) -> Path:
         return self.directory / "workers" / str(rank) / "sock"
@@ -286,58 +287,44 @@ def bare_fabric(
     `change` may edit fabricd's configuration.
     """
     fabric = topologies.build(kind, params)
-    fabric_id = f"e{secrets.token_hex(2)[:3]}"
     config = fabricd_config(
-        fabric, hardware, fabric_id=fabric_id, clock=clock or {"mode": "virtual"}, patience_s=patience_s
+        fabric, hardware, fabric_id="test", clock=clock or {"mode": "virtual"}, patience_s=patience_s
     )
     change(config)
-    with tempfile.TemporaryDirectory(prefix=f"rb{fabric_id}-") as folder, open(Path(folder) / "log", "w+b") as log:
-        fabricd = Fabricd.start(config, Path(folder), binary=binary or fabricd_binary(), log=log)
-        bridges = [f"rb{fabric_id}-s{s.index}" for s in fabric.switches] + [f"rb{fabric_id}-f"]
-        with _removed_at_the_end(bridges, fabricd):
-            _bridges_up(fabric, fabric_id, bridges)
-            yield BareFabric(fabric, hardware, Path(folder), fabricd, fabric_id)
+    with (
+        tempfile.TemporaryDirectory(prefix="rbe-") as folder,
+        open(Path(folder) / "log", "w+b") as log,
+        own_switch() as switch,
+    ):
+        before = ["setpriv", "--pdeathsig", "KILL", *switch.inside]
+        fabricd = Fabricd.start(config, Path(folder), binary=binary or fabricd_binary(), log=log, before=before)
+        try:
+            _bridges_up(fabric, switch)
+            yield BareFabric(fabric, hardware, Path(folder), fabricd, switch)
+        finally:
+            fabricd.stop()
         log.seek(0)
         said = log.read().decode(errors="replace")
         assert fabricd.process is not None
         assert (fabricd.process.returncode, said) == (0, ""), said
 
 
-@contextlib.contextmanager
-def _removed_at_the_end(bridges: Sequence[str], fabricd: Fabricd) -> Iterator[None]:
-    """A shell waits for the test's end or death and then removes what is still there."""
-    assert fabricd.process is not None
-    remove = ["ovs-vsctl", "--no-wait", *(w for b in bridges for w in ("--", "--if-exists", "del-br", b))]
-    script = f"trap '' INT TERM; read -r _ && exit; kill {fabricd.process.pid}; {' '.join(remove)}"
-    guard = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, start_new_session=True)
-    try:
-        yield
-    finally:
-        subprocess.run(remove, check=True)
-        fabricd.stop()
-        guard.communicate(b"done\n")
-
-
-def _bridges_up(fabric: Fabric, fabric_id: str, bridges: Sequence[str]) -> None:
-    fence, fence_bridge = fence_name(fabric_id), bridges[-1]
-    taps = [fence]
-    command = ["ovs-vsctl", *_add_bridge(fence_bridge), *_add_port(fence_bridge, fence, 1)]
-    for bridge, switch in zip(bridges, fabric.switches, strict=False):
-        command += _add_bridge(bridge)
-        for port in range(1, switch.ports + 1):
-            taps.append(tap_name(fabric_id, switch, port))
-            command += _add_port(bridge, taps[-1], port)
-    for tap in taps:
-        Path(f"/proc/sys/net/ipv6/conf/{tap}/disable_ipv6").write_text("1")  # no frames of the kernel's own
-    links = "".join(f"link set {tap} mtu 9216 up\n" for tap in taps)
-    subprocess.run(["ip", "-batch", "-"], input=links, text=True, check=True)
-    subprocess.run(command, check=True)
-    _add_flows(fence_bridge, ["in_port=1,actions=in_port"])
+def _bridges_up(fabric: Fabric, switch: OwnSwitch) -> None:
+    devices, taps = Devices(fabric), [FENCE_TAP]
+    command = ["ovs-vsctl", *_add_bridge(FENCE_BRIDGE), *_add_port(FENCE_BRIDGE, FENCE_TAP, 1)]
+    for s in fabric.switches:
+        command += _add_bridge(devices.bridge(s))
+        for port in range(1, s.ports + 1):
+            taps.append(devices.tap(s, port))
+            command += _add_port(devices.bridge(s), taps[-1], port)
+    switch.run("ip", "-batch", "-", input="".join(f"link set {tap} mtu 9216 up\n" for tap in taps))
+    switch.run(*command)
+    _add_flows(switch, FENCE_BRIDGE, ["in_port=1,actions=in_port"])
     paths = dict(nx.all_pairs_shortest_path(fabric.graph))
-    for bridge, switch in zip(bridges, fabric.switches, strict=False):
-        ports = {e.other(switch.name).node: e.end(switch.name).port for e in _cables(fabric, switch.name)}
-        flows = [f"dl_dst={n.mac},actions=output:{ports[paths[switch.name][n.name][1]]}" for n in fabric.nics]
-        _add_flows(bridge, flows)
+    for s in fabric.switches:
+        ports = {e.other(s.name).node: e.end(s.name).port for e in _cables(fabric, s.name)}
+        flows = [f"dl_dst={n.mac},actions=output:{ports[paths[s.name][n.name][1]]}" for n in fabric.nics]
+        _add_flows(switch, devices.bridge(s), flows)
 
 
 def _cables(fabric: Fabric, node: str) -> list[Any]:
@@ -353,5 +340,5 @@ def _add_port(bridge: str, tap: str, number: int) -> list[str]:
     return ["--", "add-port", bridge, tap, "--", "set", "interface", tap, f"ofport_request={number}"]
 
 
-def _add_flows(bridge: str, flows: Sequence[str]) -> None:
-    subprocess.run(["ovs-ofctl", "add-flows", bridge, "-"], input="\n".join(flows) + "\n", text=True, check=True)
+def _add_flows(switch: OwnSwitch, bridge: str, flows: Sequence[str]) -> None:
+    switch.run("ovs-ofctl", "add-flows", bridge, "-", input="\n".join(flows) + "\n")

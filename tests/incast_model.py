@@ -85,6 +85,9 @@ class Control:
     telemetry = (0, 0)
     """Bytes that it puts behind each packet, and behind each acknowledgement."""
 
+    clock_ns = 0.0
+    """How exactly its clock tells what is a round trip ago."""
+
     def __init__(self, net: Net) -> None:
         self.net = net
         self.rate_bps = self.line_bps = net.rate_bps

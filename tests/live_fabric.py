@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from own_switch import OwnSwitch, shared
+
 from topologies import Fabric, Switch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +25,8 @@ DEADLINE_S = 20.0
 
 
 def run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    """Runs a command where the tests' shared Open vSwitch is."""
+    return shared().run(*command)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
@@ -36,8 +39,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 class LiveFabric:
     """The bridges of a fabric; cables between switches are patch ports, NICs' ports lead nowhere unless plugged."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: Fabric, switch: OwnSwitch | None = None) -> None:
         self.fabric = fabric
+        self.switch = switch or shared()
         self.prefix = f"rbt{secrets.token_hex(2)}"
         self.dpid_base = int.from_bytes(secrets.token_bytes(4), "big") << 32
         self._names = {f"{self.prefix}-{s.index}": s.name for s in fabric.switches}
@@ -59,7 +63,7 @@ class LiveFabric:
                 device = taps(s, number) if taps else self.port(s.name, number)
                 command += ["--", "add-port", name, device, "--", "set", "Interface", device]
                 command += [f"ofport_request={number}", *([] if taps else self._patch(s.name, number))]
-        run(*command)
+        self.switch.run(*command)
 
     def _patch(self, switch: str, number: int) -> list[str]:
         end = self.fabric.cable_at[switch, number].other(switch)
@@ -68,26 +72,24 @@ class LiveFabric:
         return ["type=patch", f"options:peer={peer}"]
 
     def down(self) -> None:
-        subprocess.run(
-            ["ovs-vsctl", *(w for b in self._names for w in ("--", "--if-exists", "del-br", b))], check=False
-        )
+        self.switch.run("ovs-vsctl", *(w for b in self._names for w in ("--", "--if-exists", "del-br", b)))
 
     def plug(self, switch: str, number: int, device: str) -> None:
         """Put a network device in place of a port."""
         bridge, name = self.bridge(switch), self.port(switch, number)
-        run("ovs-vsctl", "del-port", bridge, name, "--", "add-port", bridge, device,
-            "--", "set", "Interface", device, f"ofport_request={number}")  # fmt: skip
+        self.switch.run("ovs-vsctl", "del-port", bridge, name, "--", "add-port", bridge, device,
+                        "--", "set", "Interface", device, f"ofport_request={number}")  # fmt: skip
 
     def connect(self, tcp_port: int) -> None:
         command = ["ovs-vsctl"]
         for bridge in self._names:
             command += ["--", "set-controller", bridge, f"tcp:127.0.0.1:{tcp_port}"]
             command += ["--", "set", "Controller", bridge, "max_backoff=1000"]
-        run(*command)
+        self.switch.run(*command)
 
     def flows(self, switch: str) -> str:
         """The flow table as ovs-ofctl prints it, sorted, without what changes from one moment to the next."""
-        text = run("ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", self.bridge(switch))
+        text = self.switch.run("ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", self.bridge(switch))
         return "".join(sorted(text.splitlines(keepends=True)))
 
     def all_flows(self) -> dict[str, str]:
@@ -99,7 +101,7 @@ class LiveFabric:
         end = self.fabric.cable_at[source, 1].other(source)
         packet = f"in_port={end.port},udp,dl_src={nics[source].mac},dl_dst={nics[destination].mac}"
         packet += f",nw_src={nics[source].ip},nw_dst={nics[destination].ip},udp_src={udp_source},udp_dst=4791"
-        text = run("ovs-appctl", "ofproto/trace", self.bridge(end.node), packet)
+        text = self.switch.run("ovs-appctl", "ofproto/trace", self.bridge(end.node), packet)
         parts = re.split(r'bridge\("([^"]+)"\)', text)[1:]
         hops = zip(parts[::2], parts[1::2], strict=True)
         return [(self._names[name], int(m[1]) if (m := re.search(r"output:(\d+)", what)) else 0) for name, what in hops]
@@ -118,16 +120,22 @@ class ControllerProcess:
         file = folder / "fabric.json"
         file.write_text(json.dumps(live.fabric.to_dict()))
         command = [python, "-m", "controllers.main", "--fabric", str(file), "--port", str(self.port)]
-        command += ["--dpid-base", hex(live.dpid_base), "--log", str(self.log), *arguments]
+        command += ["--dpid-base", hex(live.dpid_base), "--log", str(self.log)]
+        command += ["--ovs", str(live.switch.ovs.control), *arguments]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "ignore"}
+            [*live.switch.inside, *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
         )
         wait_until(self._listens, "the controller to listen")
 
     def _listens(self) -> bool:
         assert self.process.poll() is None, "the controller ended"
-        with socket.socket() as s:
-            return s.connect_ex(("127.0.0.1", self.port)) == 0
+        lines = Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]
+        sockets = [line.split() for line in lines]
+        return any(fields[1].endswith(f":{self.port:04X}") and fields[3] == "0A" for fields in sockets)
 
     def said(self) -> Any:
         """The next line on standard output."""

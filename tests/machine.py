@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from own_switch import shared
+
 ROOT = Path(__file__).resolve().parents[1]
 TESTBED = [sys.executable, "-m", "testbed"]
 DEADLINE_S = 20.0
@@ -52,7 +54,6 @@ def traces(fabric_id: str) -> list[str]:
     """Everything on this machine that is the fabric's: empty after it is gone."""
     prefix = f"rb{fabric_id}-"
     found = [f"link {name}" for name in os.listdir("/sys/class/net") if name.startswith(prefix)]
-    found += [f"bridge {name}" for name in run("ovs-vsctl", "list-br").split() if name.startswith(prefix)]
     found += [f"process {pid}" for pid in marked(fabric_id)]
     for hierarchy in Path("/sys/fs/cgroup").iterdir():
         found += [f"cgroup {p}" for p in (hierarchy, *hierarchy.glob("*")) if p.name == f"railbed-{fabric_id}"]
@@ -105,7 +106,7 @@ def addresses() -> str:
 def strangers() -> Iterator[Callable[[], None]]:
     """Somebody else's bridge, link, network namespace and process; gives a function that checks that all are there."""
     name = f"rbm{secrets.token_hex(3)}"
-    run("ovs-vsctl", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev", "external_ids:someone=else")
+    shared().run("ovs-vsctl", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev")
     run("ip", "link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")
     run("ip", "netns", "add", name)
     environment = {**os.environ, "RAILBED_FABRIC": "0000-somebody-else"}
@@ -113,7 +114,7 @@ def strangers() -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         assert process.poll() is None
-        assert name in run("ovs-vsctl", "list-br").split()
+        assert name in shared().run("ovs-vsctl", "list-br").split()
         assert run("ip", "-o", "link", "show", f"{name}a")
         assert name in run("ip", "netns", "list")
 
@@ -124,4 +125,4 @@ def strangers() -> Iterator[Callable[[], None]]:
         process.wait()
         subprocess.run(["ip", "netns", "delete", name], check=False)
         subprocess.run(["ip", "link", "delete", f"{name}a"], check=False)
-        subprocess.run(["ovs-vsctl", "--if-exists", "del-br", name], check=False)
+        shared().run("ovs-vsctl", "--if-exists", "del-br", name)

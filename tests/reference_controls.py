@@ -123,7 +123,7 @@ class Swift(Telemetry):
         p, rtt, target, before = self.p, ack.rtt_ns, self.target(), self.w
         if rtt < target:
             self.w += ack.packets * p["ai_packets"] / (self.w if self.w >= 1 else 1)
-        elif now - self.cut >= rtt:
+        elif now - self.cut >= rtt - self.clock_ns:
             self.w *= max(1 - p["beta"] * (rtt - target) / rtt, 1 - p["max_decrease"])
         self.w = max(min(self.w, p["window"] / self.net.mtu), p["min_window"])
         if self.w < before:

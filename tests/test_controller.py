@@ -17,11 +17,13 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from live_fabric import ROOT, ControllerProcess, FakeFabricd, LiveFabric, controller, live_fabric, run, wait_until
+from own_switch import own_switch, shared
 
 from controllers.routes import routes
 from hardware.build import build as build_fabricd
 from hardware.client import Fabricd
-from hardware.config import Hardware, fabricd_config, fence_name, tap_name
+from hardware.config import Hardware, fabricd_config
+from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
 from topologies import Fabric, build
 
 pytestmark = pytest.mark.skipif(
@@ -252,36 +254,33 @@ def test_arp_is_answered_by_the_switch(tmp_path: Path) -> None:
 
 
 def test_the_real_fabricd_waits_for_the_new_routes(tmp_path: Path) -> None:
-    cable = RING.cable("sw0-sw1")
-    live = LiveFabric(RING)
-    fabric_id = live.prefix.removeprefix("rbt")
+    cable, devices = RING.cable("sw0-sw1"), Devices(RING)
     build_fabricd()
-    config = fabricd_config(RING, Hardware(), fabric_id=fabric_id, clock={"mode": "virtual"})
-    fabricd = Fabricd.start(config, tmp_path)
-    fence = f"{live.prefix}-f"
-    try:
-        taps = [tap_name(fabric_id, s, number) for s in RING.switches for number in range(1, s.ports + 1)]
-        for tap in (*taps, fence_name(fabric_id)):
-            run("ip", "link", "set", tap, "up")
-        live.up(taps=lambda switch, number: tap_name(fabric_id, switch, number))
-        run("ovs-vsctl", "add-br", fence, "--", "set", "Bridge", fence, "datapath_type=netdev", "fail_mode=secure",
-            "--", "add-port", fence, fence_name(fabric_id), "--", "set", "Interface", fence_name(fabric_id),
-            "ofport_request=1")  # fmt: skip
-        run("ovs-ofctl", "add-flow", fence, "in_port=1,actions=in_port")
-        with controller(live, tmp_path, "--fabricd", str(fabricd.control)) as process:
-            assert process.said() == programmed(RING)
-            fabricd.request("start", ranks=[])
-            fabricd.request("cable", cable=cable.name, up=False)
-            fabricd.request("quiesce")
-            around = routes(RING, frozenset({(cable.a.node, cable.a.port)}))
-            for switch in RING.switches:
-                found = re.findall("cookie=(0x[0-9a-f]+)", live.flows(switch.name))
-                assert sorted(found) == sorted(f"{f.cookie:#x}" for f in around[switch.name])
-            assert fabricd.request("counters")["fidelity"]["controller_timeouts"] == 0
-    finally:
-        fabricd.stop()
-        live.down()
-        run("ovs-vsctl", "--if-exists", "del-br", fence)
+    config = fabricd_config(RING, Hardware(), fabric_id="test", clock={"mode": "virtual"})
+    with own_switch() as switch:
+        live = LiveFabric(RING, switch)
+        fabricd = Fabricd.start(config, tmp_path, before=switch.inside)
+        try:
+            taps = [devices.tap(s, number) for s in RING.switches for number in range(1, s.ports + 1)]
+            for tap in (*taps, FENCE_TAP):
+                switch.run("ip", "link", "set", tap, "up")
+            live.up(taps=devices.tap)
+            fence = ["--", "set", "Bridge", FENCE_BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
+            fence += ["--", "add-port", FENCE_BRIDGE, FENCE_TAP]
+            switch.run("ovs-vsctl", "add-br", FENCE_BRIDGE, *fence)
+            switch.run("ovs-ofctl", "add-flow", FENCE_BRIDGE, "in_port=1,actions=in_port")
+            with controller(live, tmp_path, "--fabricd", str(fabricd.control)) as process:
+                assert process.said() == programmed(RING)
+                fabricd.request("start", ranks=[])
+                fabricd.request("cable", cable=cable.name, up=False)
+                fabricd.request("quiesce")
+                around = routes(RING, frozenset({(cable.a.node, cable.a.port)}))
+                for s in RING.switches:
+                    found = re.findall("cookie=(0x[0-9a-f]+)", live.flows(s.name))
+                    assert sorted(found) == sorted(f"{f.cookie:#x}" for f in around[s.name])
+                assert fabricd.request("counters")["fidelity"]["controller_timeouts"] == 0
+        finally:
+            fabricd.stop()
 
 
 def test_hosts_reach_each_other_and_nobody_else(tmp_path: Path) -> None:
@@ -336,7 +335,8 @@ def start_and_end(
     file: Path, port: int, *arguments: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
     command = [python, "-m", "controllers.main", "--fabric", str(file), "--port", str(port), "--dpid-base", "0"]
-    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    command = [*shared().inside, *command, "--ovs", str(shared().ovs.control), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
 
 
 def connected(live: LiveFabric) -> bool:

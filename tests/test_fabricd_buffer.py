@@ -58,6 +58,30 @@ def test_headroom_is_needed_to_the_last_frame() -> None:
             assert port(f, "sw0", 2)["priorities"]["headroom_max_prio3_bytes"] == room * FRAME
 
 
+@pytest.mark.parametrize("headroom", [0, 1000])
+def test_xoff_comes_at_the_threshold_without_headroom(headroom: int) -> None:
+    """The frame that crosses the threshold finds no room and is lost, and so is what is on its way; then all wait."""
+    part = switch(headroom=headroom)
+    h = Hardware(switch_buffer_bytes=2_000_000, switch=part, nic=nic(), timeout_ns=50_000, retry=100)
+    with star(3, h) as f:
+        send(f, [(1, 0, 2_000_000, 0), (2, 0, 2_000_000, 0)])
+        pauses = sum(port(f, "sw0", n)["priorities"].get("tx_prio3_pause", 0) for n in (2, 3))
+        # for each pause: the frame that crosses, and what comes until it is heeded
+        most = pauses * bounds.headroom_frames(400e9, 500, FRAME, FRAME)
+        assert pauses > 0 and 0 < drops(f).get("headroom", 0) <= most
+
+
+def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
+    """Others hold the shared part: the first frame of a newcomer is refused, and XON comes when they have left."""
+    part = switch(headroom=0, reserve_bytes=100, alpha=1)
+    h = Hardware(switch_buffer_bytes=60_000, switch=part, nic=nic(), timeout_ns=50_000, retry=100)
+    with star(4, h) as f:
+        f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=60_000)
+        send(f, [(1, 0, 100_000, 1000), (2, 0, 100_000, 1000), (3, 0, 100_000, 20_000)])
+        paused = port(f, "sw0", 4)["priorities"]
+        assert paused["tx_prio3_pause"] > 0 and f.counters()["switches"][0]["buffer_used_bytes"] == 0
+
+
 def test_a_queue_drains_at_the_rate_of_its_cable() -> None:
     """n flows that come in at once leave one after the other: the last is done n serializations of its bytes later."""
     h = Hardware(

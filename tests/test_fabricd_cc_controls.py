@@ -35,7 +35,7 @@ def hardware(control: str, **values: float) -> Hardware:
 def follow(model: Control, frames: list[Seen]) -> Iterator[tuple[float, Control]]:
     """Feeds a model with what came in; after each acknowledgement, its time."""
     built = [(fr.sent_ns, fr.psn + 1) for fr in frames if fr.out and fr.sent_ns is not None and fr.opcode != ACK]
-    slack = isinstance(model, reference_controls.Swift)  # captures tell whole ns: just a round trip later counts as one
+    model.clock_ns = 1.0  # captures tell whole ns
     acked = 0
     for fr in frames:
         if fr.out or fr.opcode != ACK or fr.syndrome & 0x60:
@@ -44,7 +44,7 @@ def follow(model: Control, frames: list[Seen]) -> Iterator[tuple[float, Control]
         stamps = [Stamp(h.seconds * 1e9, h.tx_bytes, h.queue_bytes) for h in fr.hops]
         following = max((psn for sent, psn in built if sent < fr.time_ns - 1), default=0)
         stamp, now = (stamps or [Stamp(0, 0, 0)])[0], fr.time_ns + 0.5
-        rtt = fr.time_ns - int(fr.sent_ns or 0) - slack
+        rtt = now - (fr.sent_ns or 0)
         model.acked(now, Ack(packets, acked, following, rtt, fr.seen, fr.marked, stamp))
         yield fr.time_ns, model
 
@@ -52,7 +52,7 @@ def follow(model: Control, frames: list[Seen]) -> Iterator[tuple[float, Control]
 CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = {
     "timely": (reference_controls.Timely, {"t_low": 4e3, "t_high": 12e3, "min_rtt": 8e3}),
     "swift": (reference_controls.Swift, {}),
-    "swift below one packet": (reference_controls.Swift, {"base_target": 3.4e3, "flow_range": 0, "hop_scale": 100}),
+    "swift below one packet": (reference_controls.Swift, {"base_target": 2e3, "flow_range": 0, "hop_scale": 100}),
     "nscc": (reference_controls.Nscc, {}),
     "dctcp": (reference_controls.Dctcp, {}),
     "hpcc": (reference_controls.Hpcc, {}),

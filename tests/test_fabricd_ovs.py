@@ -10,7 +10,8 @@ import pytest
 from fabricd_fixture import BareFabric, bare_fabric, wait_until
 from test_fabricd_timing import RETH, Model, one, timed_write
 
-from hardware.config import Hardware, tap_name
+from hardware.config import Hardware
+from hardware.devices import Devices
 from workloads import wire
 
 FABRIC_H = Path(__file__).parents[1] / "hardware/fabricd/fabric.h"
@@ -53,8 +54,8 @@ def test_all_that_is_pending_may_come_out_of_one_port() -> None:
     pending_max = int(re.search(r"#define PENDING_MAX (\d+)", FABRIC_H.read_text())[1])  # type: ignore[index]
     with bare_fabric("star", {"hosts": 3}) as f:
         for port in (1, 2, 3):
-            tap = tap_name(f.id, f.fabric.switches[0], port)
-            assert int(Path(f"/sys/class/net/{tap}/tx_queue_len").read_text()) >= pending_max
+            shown = f.switch.run("ip", "link", "show", Devices(f.fabric).tap(f.fabric.switches[0], port))
+            assert int(re.search(r"qlen (\d+)", shown)[1]) >= pending_max  # type: ignore[index]
 
 
 def test_the_rule_comes_back() -> None:

@@ -38,11 +38,11 @@ def hosts(f: BareFabric) -> Iterator[list[Host]]:
     made: list[Host] = []
     try:
         for nic in f.fabric.nics:
-            host = Host(f"rb{f.id}-{nic.name}", str(nic.ip))
+            host = Host(f"{f.directory.name}-{nic.name}", str(nic.ip))
             subprocess.run(["ip", "netns", "add", host.name], check=True)
             made.append(host)
-            device = netdev_name(f.id, nic)
-            subprocess.run(["ip", "link", "set", device, "netns", host.name], check=True)
+            device = netdev_name("test", nic)
+            f.switch.run("ip", "link", "set", device, "netns", host.name)
             settings = [f"link set {device} mtu 4096 address {nic.mac} up", f"addr add {nic.ip}/8 dev {device}"]
             others = [n for n in f.fabric.nics if n is not nic]
             settings += [f"neigh add {n.ip} lladdr {n.mac} dev {device} nud permanent" for n in others]

@@ -34,10 +34,11 @@ def tables(f: FaultyFabric) -> dict[str, list[str]]:
     """What Open vSwitch really holds."""
     found = {}
     for switch in f.lab.fabric.switches:
-        command = ["ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", f.lab.names.bridge(switch)]
-        found[switch.name] = sorted(
-            subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+        command, env = f.lab.ovs_command(
+            ["ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", f.lab.names.bridge(switch)]
         )
+        done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+        found[switch.name] = sorted(done.stdout.split("\n"))
     return found
 
 

@@ -17,7 +17,7 @@ from testbed import ownership
 from testbed.lab import Lab
 from testbed.processes import Process
 
-pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and a running Open vSwitch")
+pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 EXPERIMENT = "name: live\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}}\n"
 
 

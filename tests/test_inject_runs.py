@@ -15,7 +15,7 @@ from testbed import run as running
 from testbed.run import RunFailed, RunResult
 from testbed.spec import loads
 
-pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and a running Open vSwitch")
+pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 EXPERIMENT = """
 name: faulty
 fabric: {topology: {star: {hosts: 3}}}

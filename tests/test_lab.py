@@ -31,10 +31,12 @@ from hardware.client import BINARY
 from testbed import bringup
 from testbed.errors import UserError
 from testbed.lab import Lab
-from testbed.processes import Process
 from testbed.spec import loads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
+
+
+PARTS = ("fabricd", "controller", "holder", "ovsdb-server", "ovs-vswitchd")
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_its_processes_are_not_our_terminals(standing: str) -> None:
 def test_all_processes_carry_the_mark_and_are_journaled() -> None:
     with Lab.up(loads(STAR, "star.yaml")) as lab:
         journaled = {p.pid for p in lab.record.processes.values()}
-        assert set(lab.record.processes) == {"fabricd", "controller", "holder", "host h0", "host h1", "host h2"}
+        assert set(lab.record.processes) == {*PARTS, "host h0", "host h1", "host h2"}
         assert set(marked(lab.id)) == journaled
         assert all(p.alive() for p in lab.record.processes.values())
 
@@ -247,7 +249,7 @@ def test_a_machine_that_cannot(lack: str, star: str, tmp_path: Path) -> None:
         command = [*TESTBED, "up", str(readable), "--json"]
         command = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=-all", *command]
     else:
-        for tool in ("ip", "mnexec", "ovs-vsctl", "runc"):
+        for tool in ("ip", "mnexec", "ovs-vsctl", "ovs-vswitchd", "runc"):
             if not tool.startswith(lack):
                 (tmp_path / tool).symlink_to(str(shutil.which(tool)))
         env["PATH"] = str(tmp_path)
@@ -289,7 +291,7 @@ def test_kill_the_command_line_at_any_moment(moment: int, star: str, tmp_path: P
         all_there()
 
 
-@pytest.mark.parametrize("victim", ["fabricd", "controller", "holder", "host h1", "everything"])
+@pytest.mark.parametrize("victim", [*PARTS, "host h1", "everything"])
 def test_kill_a_part_of_a_standing_fabric(victim: str, standing: str) -> None:
     cli("exec", "--fabric", standing, "0", "--", "true")  # with a container
     lab = Lab.attach(standing)
@@ -326,8 +328,7 @@ def test_kill_the_owner_of_a_run() -> None:
         lab = Lab.attach(fabric_id)
         lab.close()
         owner.kill()
-    for name in ("controller", "holder", "host h0", "host h1"):
-        wait_until(lambda name=name: not lab.record.processes[name].alive(), f"{name} dies with its owner")  # type: ignore[misc]
+    wait_until(lambda: marked(fabric_id) == [], "everything that runs dies with its owner, workers too")
     with strangers() as all_there:
         assert f"removed fabric {fabric_id}" in cli("clean")
         assert traces(fabric_id) == []
@@ -347,20 +348,6 @@ def test_kill_clean_itself(standing: str) -> None:
     if standing in fabric_ids():
         cli("clean", standing, "--force")
     assert traces(standing) == []
-
-
-def test_a_run_is_alive_as_long_as_its_owner() -> None:
-    with subprocess.Popen(["sleep", "600"]) as owner:
-        lab = Lab.up(loads(STAR, "star.yaml"), owner_pid=owner.pid)
-        try:
-            assert lab.record.owner == Process.of(owner.pid)
-            assert lab.record.state == "alive"
-            owner.kill()
-            owner.wait()
-            assert lab.record.state == "dead"
-        finally:
-            lab.down()
-    assert traces(lab.id) == []
 
 
 def test_fabricd_is_the_one_that_was_built() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from machine import ROOT, TESTBED, addresses, cli, run, traces, wait_until
 
 from hardware.config import Hardware
+from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.dilation import automatic
 from testbed.lab import Lab
 from testbed.names import Names
@@ -30,6 +32,12 @@ fabric:
 """
 # One way over one switch: two cables, the switch, and a short frame twice on the wire.
 _RTT_MS = 2 * (2 * 2000 + 500 + 2 * (98 + 24) * 8 / 40) * 1000 / 1e6
+
+
+def inside(lab: Lab, *argv: str) -> str:
+    """Runs a command where the fabric's switches are."""
+    command, env = lab.ovs_command(argv)
+    return run(*command, env=env)
 
 
 def sysctls() -> str:
@@ -84,18 +92,16 @@ def test_mininet_does_not_raise_limits(lab: Lab, monkeypatch: pytest.MonkeyPatch
 
 
 def test_devices_of_switches_say_nothing_by_themselves(lab: Lab) -> None:
-    links = [name for name in os.listdir("/sys/class/net") if name.startswith(f"rb{lab.id}-")]
-    bridges = {lab.names.bridge(s) for s in lab.fabric.switches} | {lab.names.fence_bridge}
-    taps = {lab.names.tap(s, p) for s in lab.fabric.switches for p in range(1, s.ports + 1)} | {lab.names.fence_tap}
-    assert set(links) == bridges | taps
+    bridges = {lab.names.bridge(s) for s in lab.fabric.switches} | {FENCE_BRIDGE}
+    taps = {lab.names.tap(s, p) for s in lab.fabric.switches for p in range(1, s.ports + 1)} | {FENCE_TAP}
+    links = {link["ifname"]: link for link in json.loads(inside(lab, "ip", "-j", "-s", "link"))}
+    assert set(links) - {"lo", "ovs-netdev"} == bridges | taps
     for tap in taps:
-        assert Path(f"/proc/sys/net/ipv6/conf/{tap}/disable_ipv6").read_text() == "1\n"
-        assert int(Path(f"/sys/class/net/{tap}/mtu").read_text()) >= 9216
-        assert int(Path(f"/sys/class/net/{tap}/flags").read_text(), 16) & 1
-    for bridge in bridges:
-        assert not int(Path(f"/sys/class/net/{bridge}/flags").read_text(), 16) & 1
-    sent = [int(Path(f"/sys/class/net/{tap}/statistics/tx_packets").read_text()) for tap in taps]
-    assert max(sent) < 1000
+        assert inside(lab, "cat", f"/proc/sys/net/ipv6/conf/{tap}/disable_ipv6") == "1\n"
+        assert links[tap]["mtu"] >= 9216 and "UP" in links[tap]["flags"]
+    assert all("UP" not in links[bridge]["flags"] for bridge in bridges)
+    assert max(links[tap]["stats64"]["tx"]["packets"] for tap in taps) < 1000
+    assert not {*bridges, *taps} & set(os.listdir("/sys/class/net")), "nothing of it is in the root namespace"
 
 
 # -- bridges
@@ -103,24 +109,26 @@ def test_devices_of_switches_say_nothing_by_themselves(lab: Lab) -> None:
 
 def test_ports_have_the_numbers_of_the_topology(lab: Lab) -> None:
     for switch in lab.fabric.switches:
-        shown = run("ovs-ofctl", "-O", "OpenFlow13", "show", lab.names.bridge(switch))
+        shown = inside(lab, "ovs-ofctl", "-O", "OpenFlow13", "show", lab.names.bridge(switch))
         numbers = {name: int(n) for n, name in re.findall(r"^ (\d+)\((\S+)\)", shown, re.M)}
         assert numbers == {lab.names.tap(switch, p): p for p in range(1, switch.ports + 1)}
         assert f"dpid:{lab.names.dpid(switch):016x}" in shown
 
 
-def test_bridges_are_secure_tagged_and_have_a_controller(lab: Lab) -> None:
+def test_bridges_are_secure_and_have_a_controller(lab: Lab) -> None:
     for switch in lab.fabric.switches:
         bridge = lab.names.bridge(switch)
-        assert run("ovs-vsctl", "get", "Bridge", bridge, "fail_mode", "datapath_type").split() == ["secure", "netdev"]
-        assert lab.id in run("ovs-vsctl", "get", "Bridge", bridge, "external_ids:railbed")
-        assert run("ovs-vsctl", "get-controller", bridge).startswith("tcp:127.0.0.1:")
+        assert inside(lab, "ovs-vsctl", "get", "Bridge", bridge, "fail_mode", "datapath_type").split() == [
+            "secure",
+            "netdev",
+        ]
+        assert inside(lab, "ovs-vsctl", "get-controller", bridge) == "tcp:127.0.0.1:6653\n"
     # Open vSwitch says so only every few seconds.
     wait_until(lambda: all(s.connected() for s in lab.net.switches), "all switches are connected")
 
 
 def test_the_fence_bridge_returns_what_it_gets(lab: Lab) -> None:
-    flows = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", lab.names.fence_bridge)
+    flows = inside(lab, "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", FENCE_BRIDGE)
     assert [line.split(",")[-1].strip() for line in flows.splitlines() if "actions" in line] == [
         "in_port=1 actions=IN_PORT"
     ]
@@ -131,7 +139,7 @@ def test_names_fit_the_kernel() -> None:
     names = Names("ffff", fabric)
     used = [names.tap(s, s.ports) for s in fabric.switches] + [names.bridge(s) for s in fabric.switches]
     used += [names.interface(n) for n in fabric.nics]
-    assert max(map(len, [*used, names.fence_bridge, names.fence_tap])) <= 15
+    assert max(map(len, [*used, FENCE_BRIDGE, FENCE_TAP])) <= 15
     assert len(set(used)) == len(used)
     assert len({names.dpid(s) for s in fabric.switches} | {names.dpid_base}) == len(fabric.switches) + 1
 

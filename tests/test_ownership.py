@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -18,10 +16,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine import fabric_ids, marked, run, strangers, traces, wait_until
+from machine import marked, run, strangers, traces, wait_until
 
-from testbed import ovs, ownership, processes
+from testbed import ownership, processes
 from testbed.errors import UserError
+from testbed.hold import Hold
 from testbed.ownership import Journal, Record
 from testbed.processes import Process
 
@@ -38,10 +37,13 @@ def running(*command: str, **more: object) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def dead() -> Process:
-    """The owner of a fabric that has died."""
-    with running() as process:
-        return Process.of(process.pid)
+def create(alive: bool) -> Record:
+    """A fabric of ours, or one whose owner has died."""
+    record, journal, hold = ownership.create()
+    journal.close()
+    if not alive:
+        hold.release()
+    return record
 
 
 # -- processes
@@ -58,7 +60,7 @@ def test_a_process_is_alive_until_it_ends_also_as_a_zombie() -> None:
 
 def test_a_later_process_of_the_same_pid_is_another_one() -> None:
     with running() as child:
-        before = Process(child.pid, Process.of(child.pid).start - 1)
+        before = Process(child.pid, Process.of(child.pid).start - 5)
         assert not before.alive()
         assert not before.signal(signal.SIGKILL)
         assert child.poll() is None
@@ -83,23 +85,26 @@ def record_at(directory: Path, *lines: object) -> Record:
 
 
 def test_a_journal_tells_owner_mark_and_processes(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal")
+    journal, hold = Journal(tmp_path / "journal"), Hold(tmp_path / "lock")
     me, other = Process.of(os.getpid()), Process(1, 2)
-    journal.own(other)
+    journal.own(other, hold)
     journal.write("mark", mark="abcd-1")
     journal.made({"fabricd": other, "host h0": me})
-    journal.own(me)
+    journal.own(me, hold)
     record = Record.read(tmp_path)
     assert (record.owner, record.mark, record.processes) == (me, "abcd-1", {"fabricd": other, "host h0": me})
     assert record.state == "alive"
     assert not record.standing
+    hold.release()
+    assert record.state == "dead"
 
 
 @given(cut=st.integers(min_value=0))
 def test_a_journal_that_is_cut_off_tells_what_it_had(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     directory = tmp_path_factory.mktemp("journal")
     journal = Journal(directory / "journal")
-    journal.own(Process.of(os.getpid()))
+    hold = Hold(directory / "lock")
+    journal.own(Process.of(os.getpid()), hold)
     whole_lines = journal.path.stat().st_size
     journal.made({"fabricd": Process(7, 8)})
     text = journal.path.read_bytes()
@@ -107,6 +112,7 @@ def test_a_journal_that_is_cut_off_tells_what_it_had(tmp_path_factory: pytest.Te
     record = Record.read(directory)
     assert record.state == "alive"
     assert record.processes in ({}, {"fabricd": Process(7, 8)})
+    hold.release()
 
 
 def test_lines_are_on_disk_when_write_returns(tmp_path: Path) -> None:
@@ -120,19 +126,6 @@ def test_lines_are_on_disk_when_write_returns(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "journal").read_text()) == {"do": "makes", "what": "links"}
 
 
-def test_liveness(tmp_path: Path) -> None:
-    me, here = Process.of(os.getpid()).to_dict(), processes.machine()
-    boot, namespace = here.split("/")
-    assert record_at(tmp_path, {"do": "owner", **me, "machine": here}).state == "alive"
-    assert record_at(tmp_path, {"do": "owner", **dead().to_dict(), "machine": here}).state == "dead"
-    assert record_at(tmp_path, {"do": "owner", **me, "machine": f"before/{namespace}"}).state == "dead"
-    assert record_at(tmp_path, {"do": "owner", **me, "machine": f"{boot}/1"}).state == "elsewhere"
-    assert record_at(tmp_path, "", "not json", {"do": "owner"}).state == "dead"
-
-
-# -- fabrics
-
-
 @pytest.fixture
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "run"
@@ -140,28 +133,98 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+_OWNER = """
+import os, sys, time
+from pathlib import Path
+from testbed import ownership
+ownership.RUN_DIR = Path(sys.argv[1])
+record, journal, hold = ownership.create()
+print(record.id, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    "namespaces",
+    [
+        [],
+        ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"],
+        ["unshare", "--time", "--fork", "--kill-child", "--boottime", "100000", "--monotonic", "100000"],
+    ],
+    ids=["here", "pid namespace", "time namespace"],
+)
+def test_an_owner_is_known_to_live_from_wherever_one_looks(run_dir: Path, namespaces: list[str]) -> None:
+    """Pids and start times differ between namespaces; its lock does not."""
+    look = (
+        "import sys; from pathlib import Path; from testbed import ownership\n"
+        "ownership.RUN_DIR = Path(sys.argv[1]); print(ownership.fabrics()[0].state, len(ownership.clean()))"
+    )
+    root = Path(__file__).parents[1]
+    begin = [*namespaces, sys.executable, "-c", _OWNER, str(run_dir)]
+    with running(*begin, stdout=subprocess.PIPE, cwd=root) as owner:
+        assert owner.stdout is not None
+        fabric_id = owner.stdout.readline().decode().strip()
+        (record,) = ownership.fabrics()
+        assert (record.id, record.state) == (fabric_id, "alive")
+        others = [["unshare", "--pid", "--fork", "--mount-proc"]]
+        others.append(["unshare", "--time", "--fork", "--boottime", "70000", "--monotonic", "70000"])
+        for other in others:
+            assert run(*other, sys.executable, "-c", look, str(run_dir), cwd=root) == "alive 0\n"
+    wait_until(lambda: record.state == "dead", "its owner's end is seen")
+    (removed,) = ownership.clean()
+    assert removed.id == fabric_id
+
+
+def test_a_process_is_the_same_in_another_time_namespace() -> None:
+    me = Process.of(os.getpid())
+    program = (
+        "import sys; from testbed.processes import Process\n"
+        "print(Process(int(sys.argv[1]), int(sys.argv[2])).alive(), Process.of(int(sys.argv[1])).start)"
+    )
+    for shift in ("86400", "-100"):
+        said = run(
+            "unshare", "--time", "--fork", "--boottime", shift,
+            sys.executable, "-c", program, str(me.pid), str(me.start), cwd=Path(__file__).parents[1],
+        )  # fmt: skip
+        alive, start = said.split()
+        assert alive == "True" and abs(int(start) - me.start) <= 1
+
+
+def test_a_fabric_of_a_testbed_without_locks_is_judged_by_its_owners_pid(tmp_path: Path) -> None:
+    me, here = Process.of(os.getpid()).to_dict(), processes.machine()
+    boot = here.partition("/")[0]
+    assert record_at(tmp_path, {"do": "owner", **me, "machine": here}).state == "alive"
+    assert record_at(tmp_path, {"do": "owner", "pid": me["pid"], "start": 1, "machine": here}).state == "dead"
+    assert record_at(tmp_path, {"do": "owner", **me, "machine": f"{boot}/1"}).state == "alive"
+    assert record_at(tmp_path, "", "not json", {"do": "owner"}).state == "dead"
+
+
+# -- fabrics
+
+
 def test_ids_are_four_hexadecimal_digits_that_nothing_uses(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offered = iter(["ab12", "ab12", "cd34", "ef56"])
     monkeypatch.setattr(secrets, "token_hex", lambda n: next(offered) if n == 2 else "0" * 16)
-    run("ip", "link", "add", "rbcd34-n0", "type", "veth", "peer", "name", "rbcd34-n1")
+    used = next(Path("/sys/fs/cgroup").glob("*/cgroup.procs")).parent / "railbed-cd34"
+    used.mkdir()
     try:
-        owner = Process.of(os.getpid())
-        assert [ownership.create(owner)[0].id for _ in range(2)] == ["ab12", "ef56"]
+        assert [create(alive=True).id for _ in range(2)] == ["ab12", "ef56"]
     finally:
-        run("ip", "link", "delete", "rbcd34-n0")
+        used.rmdir()
     assert (run_dir / "ab12").stat().st_mode & 0o777 == 0o700
 
 
 def test_many_fabrics_at_once_get_different_ids(run_dir: Path) -> None:
     ids: list[str] = []
-    owner = Process.of(os.getpid())
 
     def make() -> None:
         for _ in range(10):
-            record, journal = ownership.create(owner)
+            record, journal, hold = ownership.create()
+            holds.append(hold)
             journal.close()
             ids.append(record.id)
 
+    holds: list[Hold] = []
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -169,15 +232,17 @@ def test_many_fabrics_at_once_get_different_ids(run_dir: Path) -> None:
         thread.join()
     assert len(set(ids)) == 40
     assert {r.id for r in ownership.fabrics() if r.state == "alive"} == set(ids)
+    for hold in holds:
+        hold.release()
 
 
 def test_find(run_dir: Path) -> None:
     with pytest.raises(UserError, match="no fabric is up"):
         ownership.find(None)
-    first, _ = ownership.create(Process.of(os.getpid()))
-    ownership.create(dead())
+    first = create(alive=True)
+    create(alive=False)
     assert ownership.find(None).id == ownership.find(first.id).id == first.id
-    second, _ = ownership.create(Process.of(os.getpid()))
+    second = create(alive=True)
     with pytest.raises(UserError, match="several") as error:
         ownership.find(None)
     assert first.id in error.value.hint
@@ -189,40 +254,29 @@ def test_find(run_dir: Path) -> None:
 # -- cleaning
 
 
-def open_tap(name: str) -> int:
-    fd = os.open("/dev/net/tun", os.O_RDWR)
-    fcntl.ioctl(fd, 0x400454CA, struct.pack("16sH14x", name.encode(), 0x1002))
-    return fd
+def namespace(process: subprocess.Popen[bytes]) -> int:
+    return processes.network_namespace(process.pid)
 
 
 @contextmanager
-def leftovers(owner: Process) -> Iterator[Record]:
-    """A fabric with one of everything: links, bridges, marked and grouped processes, a held namespace, a mount."""
-    record, journal = ownership.create(owner)
+def leftovers(alive: bool = False) -> Iterator[Record]:
+    """A fabric with one of everything: marked and grouped processes, a held namespace, a mount."""
+    record, journal, hold = ownership.create()
     fabric_id = record.id
-    taps = [f"rb{fabric_id}-0-1", f"rb{fabric_id}-0-2"]
-    program = (
-        "import os, sys, time, fcntl, struct\n"
-        f"for name in {taps!r}:\n"
-        "    fcntl.ioctl(os.open('/dev/net/tun', 2), 0x400454CA, struct.pack('16sH14x', name.encode(), 0x1002))\n"
-        "print('open', flush=True)\ntime.sleep(600)"
-    )
     own_mark = {**os.environ, processes.MARK: record.mark}
     started: list[subprocess.Popen[bytes]] = []
-    fabricd = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    fabricd = subprocess.Popen(["unshare", "--net", "sleep", "600"])
     started.append(fabricd)
-    assert fabricd.stdout is not None
-    assert fabricd.stdout.readline() == b"open\n"
     holder = subprocess.Popen(["unshare", "--net", "sleep", "600"])
     started.append(holder)
-    wait_until(lambda: processes.network_namespace(holder.pid) != processes.network_namespace(os.getpid()), "namespace")
+    for each in (holder, fabricd):
+        wait_until(lambda each=each: namespace(each) != processes.network_namespace(os.getpid()), "namespace")  # type: ignore[misc]
     journal.made({"fabricd": Process.of(fabricd.pid), "host h0": Process.of(holder.pid)})
     journal.close()
     started.append(subprocess.Popen(["sleep", "600"], env=own_mark))
-    started.append(subprocess.Popen(["nsenter", f"--net=/proc/{holder.pid}/ns/net", "sleep", "600"]))
-    wait_until(
-        lambda: processes.network_namespace(started[-1].pid) == processes.network_namespace(holder.pid), "nsenter"
-    )
+    for each in (holder, fabricd):
+        started.append(subprocess.Popen(["nsenter", f"--net=/proc/{each.pid}/ns/net", "sleep", "600"]))
+        wait_until(lambda each=each: namespace(started[-1]) == namespace(each), "nsenter")  # type: ignore[misc]
     grouped = subprocess.Popen(["sleep", "600"])
     started.append(grouped)
     for hierarchy in ("cpu", "memory", "unified"):
@@ -230,12 +284,10 @@ def leftovers(owner: Process) -> Iterator[Record]:
         if group.parent.parent.is_dir():
             group.mkdir(parents=True)
             (group / "cgroup.procs").write_text(str(grouped.pid))
-    for tap in taps:
-        run("ip", "link", "set", tap, "group", str(ownership.link_group(fabric_id)), "up")
-    bridge = ovs.Bridge(f"rb{fabric_id}-s0", 0x99, tuple(taps))
-    ovs.finish(ovs.create([bridge], {ovs.TAG: fabric_id, ovs.OWNER_TAG: ownership.owner_tag(owner)}))
     (record.dir / "mounted").mkdir()
     run("mount", "-t", "tmpfs", "tmpfs", str(record.dir / "mounted"))
+    if not alive:
+        hold.release()
     try:
         yield record
         assert all(p.poll() is not None or p.wait(5) for p in started), "processes are left"
@@ -243,7 +295,7 @@ def leftovers(owner: Process) -> Iterator[Record]:
         for process in started:
             process.kill()
             process.wait()
-        subprocess.run(["ovs-vsctl", "--if-exists", "del-br", bridge.name], check=False)
+        hold.release()
         subprocess.run(["umount", str(record.dir / "mounted")], capture_output=True, check=False)
         for path in Path("/sys/fs/cgroup").glob(f"*/railbed-{fabric_id}"):
             for group in (*path.glob("*/"), path):
@@ -252,29 +304,28 @@ def leftovers(owner: Process) -> Iterator[Record]:
 
 
 def test_clean_removes_all_of_a_dead_fabric_and_nothing_of_others() -> None:
-    with strangers() as all_there, leftovers(dead()) as record:
+    with strangers() as all_there, leftovers() as record:
         (removed,) = ownership.clean(record.id)
         assert traces(record.id) == []
         assert removed.to_dict() | {"control_groups": 0} == {
-            "id": record.id, "processes": 5, "bridges": 1, "links": 3, "control_groups": 0, "mounts": 1,
+            "id": record.id, "processes": 6, "control_groups": 0, "mounts": 1,
         }  # fmt: skip
         all_there()
 
 
 def test_a_fabric_in_use_is_cleaned_only_by_force() -> None:
-    with running() as owner, leftovers(Process.of(owner.pid)) as record:
+    with leftovers(alive=True) as record:
         before = traces(record.id)
-        with pytest.raises(UserError, match=f"in use by process {owner.pid}"):
+        with pytest.raises(UserError, match=f"in use by process {os.getpid()}"):
             ownership.clean(record.id)
         assert record.id not in [r.id for r in ownership.clean()]
         assert traces(record.id) == before
         ownership.clean(record.id, force=True)
         assert traces(record.id) == []
-        assert owner.poll() is None, "the owner itself is not the fabric's"
 
 
 def test_two_cleans_at_once() -> None:
-    with leftovers(dead()) as record:
+    with leftovers() as record:
         threads = [threading.Thread(target=ownership.undo, args=(record,)) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -283,65 +334,17 @@ def test_two_cleans_at_once() -> None:
         assert traces(record.id) == []
 
 
-def test_a_strangers_bridge_with_our_name_stays() -> None:
-    record, _ = ownership.create(dead())
-    name = f"rb{record.id}-s0"
-    run("ovs-vsctl", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev")
-    try:
-        with pytest.raises(UserError, match="links are still there"):
-            ownership.clean(record.id)  # it says so: it cannot know whose that is
-        assert name in run("ovs-vsctl", "list-br").split()
-    finally:
-        run("ovs-vsctl", "del-br", name)
-        ownership.clean(record.id)
-    assert traces(record.id) == []
-
-
-def test_a_strangers_link_in_our_group_stays() -> None:
-    name = f"rbm{secrets.token_hex(3)}"
-    with leftovers(dead()) as record:
-        run("ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}b")
-        try:
-            run("ip", "link", "set", name, "group", str(ownership.link_group(record.id)))
-            ownership.clean(record.id)
-            assert run("ip", "-o", "link", "show", name)
-            assert traces(record.id) == []
-        finally:
-            run("ip", "link", "delete", name)
-
-
-@pytest.mark.parametrize(("owner", "stays"), [("dead", False), ("alive", True), ("elsewhere", True), ("", True)])
-def test_bridges_that_outlived_their_directory(owner: str, stays: bool) -> None:
-    """As after a reboot: Open vSwitch's data base is kept, /run is not."""
-    fabric_id = next(i for i in iter(lambda: secrets.token_hex(2), "") if i not in fabric_ids())
-    boot, namespace = processes.machine().split("/")
-    tag = {
-        "dead": ownership.owner_tag(dead()),
-        "alive": ownership.owner_tag(Process.of(os.getpid())),
-        "elsewhere": f"{boot}/1{namespace}/1/1",
-        "": "",
-    }[owner]
-    name = f"rb{fabric_id}-s0"
-    ovs.finish(ovs.create([ovs.Bridge(name, 0x77, ())], {ovs.TAG: fabric_id, ovs.OWNER_TAG: tag}))
-    try:
-        ownership.clean()
-        assert (name in run("ovs-vsctl", "list-br").split()) == stays
-    finally:
-        run("ovs-vsctl", "--if-exists", "del-br", name)
-
-
 def test_a_directory_whose_maker_died_before_it_had_an_id(run_dir: Path) -> None:
-    gone, me = dead(), Process.of(os.getpid())
-    for owner in (gone, me):
-        (run_dir / f".new-ab12-{owner.pid}-{owner.start}").mkdir(parents=True)
+    (run_dir / ".new-ab12").mkdir(parents=True)
+    alive = create(alive=True)
     ownership.clean()
-    assert os.listdir(run_dir) == [f".new-ab12-{me.pid}-{me.start}"]
+    assert os.listdir(run_dir) == [alive.id]
 
 
 def test_clean_removes_folders_however_deep_and_goes_on_past_what_it_cannot_remove(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fabrics = sorted((ownership.create(dead())[0] for _ in range(3)), key=lambda record: record.id)
+    fabrics = sorted((create(alive=False) for _ in range(3)), key=lambda record: record.id)
     at = fabrics[0].dir
     for _ in range(1100):
         at = at / "d"
@@ -362,7 +365,7 @@ def test_clean_removes_folders_however_deep_and_goes_on_past_what_it_cannot_remo
 
 def test_clean_inside_a_fabric_does_not_kill_itself() -> None:
     """A `testbed clean` started from a host's shell carries the fabric's mark."""
-    record, _ = ownership.create(dead())
+    record = create(alive=False)
     environment = {**os.environ, processes.MARK: record.mark}
     command = [sys.executable, "-m", "testbed", "clean", record.id]
     done = subprocess.run(command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, check=False)

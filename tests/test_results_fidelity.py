@@ -21,6 +21,7 @@ LATE = {"what": "late copy", "switch": "leaf0", "port": 3, "time_ns": 5.0, "head
         ({"flagged": 100}, "doubtful", "100 of 100000"),
         ({"flagged": 101}, "invalid", "101 of 100000"),
         ({"controller_timeouts": 1}, "doubtful", "controller"),
+        ({"rules_unconfirmed": 1}, "doubtful", "forgotten old rules"),
         ({"unmodelled_losses": 1}, "doubtful", "lost in Open vSwitch"),
         ({"unmodelled_losses": 101}, "invalid", "lost in Open vSwitch"),
         ({"forwarding_drops": 5}, "exact", ""),  # a missing flow is the experiment's, not the emulation's

@@ -12,9 +12,11 @@
  *
  * A lossless group may hold its reserve and, of the shared part, up to the dynamic
  * threshold: alpha x (shared part - what is occupied of it).  What comes in beyond
- * that goes into the headroom, and XOFF is sent; when the headroom is full the
- * frame is dropped.  XON follows when the headroom is empty and the group is
- * xon_offset below the threshold, or holds nothing of the shared part.  This is
+ * that goes into the headroom, and XOFF is sent; when the headroom has no room the
+ * frame is dropped, and XOFF is sent all the same: it is the threshold that asserts
+ * it.  XON follows when the headroom is empty and the group is xon_offset below the
+ * threshold, or holds nothing of the shared part; and when a frame that was dropped
+ * would find room now, which may be due to what other groups let go.  This is
  * the memory management of the HPCC paper's simulator (Li et al., SIGCOMM 2019).
  *
  * A lossy frame needs room in the shared part when it comes in (else: tail), and
@@ -78,10 +80,38 @@ static void xon(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 	if (!g->xoff)
 		return;
 	if (in->p.pfc_tx && lossless(s, class) &&
-	    (g->headroom || (shared && shared + s->p.xon_offset_bytes > buffer_threshold(s))))
+	    (g->headroom || g->refused > buffer_threshold(s) || (shared && shared + s->p.xon_offset_bytes > buffer_threshold(s))))
 		return;
 	g->xoff = false;
+	s->refusing -= g->refused > 0;
+	g->refused = 0;
 	pfc_say(f, in, (uint8_t)(1u << class), false);
+}
+
+/* A frame crosses the threshold and finds no headroom: XOFF, unless the buffer could never hold it */
+static void refuse(struct fabric *f, struct sw *s, struct port *in, unsigned class, uint32_t bytes)
+{
+	struct priority_group *g = &in->lane[class].in;
+	uint64_t needs = bytes > s->p.reserve_bytes ? bytes - s->p.reserve_bytes : 1;
+
+	if (!in->p.pfc_tx || s->p.buffer_bytes < s->set_aside ||
+	    needs > (s->p.buffer_bytes - s->set_aside) * s->p.alpha_1024 / 1024)
+		return;
+	s->refusing += !g->refused;
+	g->refused = needs > g->refused ? needs : g->refused;
+	if (g->xoff)
+		return;
+	g->xoff = true;
+	pfc_say(f, in, (uint8_t)(1u << class), true);
+}
+
+/* Groups that wait for what others let go */
+static void look_at_refused(struct fabric *f, struct sw *s)
+{
+	for (uint16_t i = 0; i < s->n.port_count; i++)
+		for (unsigned c = 0; c < CLASSES; c++)
+			if (s->n.ports[i].lane[c].in.refused)
+				xon(f, s, &s->n.ports[i], c);
 }
 
 /* buffer_changed() - Parameters are new: split the buffer anew, and pause who is over now and whom nothing holds */
@@ -127,6 +157,7 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop
 		uint64_t fill = g->bytes + bytes, over = fill > s->p.reserve_bytes ? fill - s->p.reserve_bytes : 0;
 		if (over && over > buffer_threshold(s)) {
 			if (g->headroom + bytes > in->p.headroom_bytes) {
+				refuse(f, s, in, way->class, bytes);
 				*why = DROP_HEADROOM;
 				return false;
 			}
@@ -160,6 +191,8 @@ void buffer_release(struct fabric *f, struct sw *s, struct passage *way)
 	s->shared -= before - shared_part(s, g, way->class);
 	s->used -= way->bytes;
 	xon(f, s, way->in, way->class);
+	if (s->refusing)
+		look_at_refused(f, s);
 }
 
 /* buffer_queue_full() - Is a lossy class's output queue too long for one more frame? */

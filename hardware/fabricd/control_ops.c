@@ -187,6 +187,11 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 	if (!json_is_integer(event))
 		return "settled: event: the id of an event is needed";
 	bool waited = clock_answered(f, (uint64_t)json_integer_value(event));
+	const char *unconfirmed = json_string_value(json_object_get(request, "unconfirmed"));
+	if (unconfirmed) { /* old rules may still meet frames */
+		f->ovs.unconfirmed++;
+		fprintf(stderr, "fabricd: the controller's rules are not known to be in force: %.200s\n", unconfirmed);
+	}
 	const json_t *job = json_object_get(request, "job");
 	/* the real clock waits for nobody: there, who does is known by the job alone */
 	return job && (waited || f->clock.mode == CLOCK_REAL) ? offload_answered(f, (uint64_t)json_integer_value(event), job) : NULL;

@@ -182,6 +182,7 @@ static json_t *fidelity_json(const struct fabric *f)
 	json_object_set(o, "flagged_examples", f->ovs.flagged_examples);
 	COUNT(o, "controller_timeouts", c->controller_timeouts);
 	COUNT(o, "controller_silent", c->controller_silent);
+	COUNT(o, "rules_unconfirmed", f->ovs.unconfirmed);
 	COUNT(o, "fences", f->ovs.fences);
 	COUNT(o, "events", c->events);
 	COUNT(o, "netdev_drops", netdev);

@@ -159,6 +159,7 @@ struct priority_group {
 	uint64_t bytes;	   /* in the reserve and the shared part */
 	uint64_t headroom; /* beyond: what still came in after XOFF */
 	uint64_t max_bytes, headroom_max;
+	uint64_t refused; /* what a frame that was dropped needs of the shared part: no XON before there is that much */
 	bool xoff;
 };
 
@@ -217,6 +218,7 @@ struct sw {
 	ps_t latency;
 	struct switch_params base, p;
 	uint64_t set_aside; /* of the buffer: reserves and headrooms of all groups in use */
+	uint32_t refusing;  /* groups that have refused a frame and not said XON since */
 	uint64_t shared;    /* of the rest: occupied */
 	uint64_t used, used_max;
 	uint64_t frames_in, forwarding_drops;
@@ -252,6 +254,7 @@ struct ovs {
 	struct patience patience; /* with the fence under way */
 	int64_t settled_ns;	  /* wall time when one was settled last, or the first of them handed over */
 	uint64_t fences, flagged, hops, write_errors;
+	uint64_t unconfirmed; /* times that the controller was not sure that its rules are in force */
 	int64_t first_ns, last_ns; /* wall time of the first hand-over, and of the last look at what came out */
 	json_t *flagged_examples;
 };
@@ -737,7 +740,7 @@ ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
 ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes);
 
 /* nic_pressure.c */
-bool nic_rx_room(const struct fabric *f, const struct nic *n, uint32_t bytes);
+bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes);
 void nic_pressure(struct fabric *f, struct nic *n);
 void nic_drained(struct fabric *f, struct nic *n);
 void nic_params_changed(struct fabric *f, struct nic *n);

@@ -19,12 +19,6 @@ static uint64_t backlog_bytes(const struct fabric *f, const struct nic *n)
 	return left > 0 ? (uint64_t)((__int128)left * n->p.pcie_bps / 8 / PS_PER_S) : 0;
 }
 
-/* nic_rx_room() - Does the receive buffer have room for so much more? */
-bool nic_rx_room(const struct fabric *f, const struct nic *n, uint32_t bytes)
-{
-	return !n->p.rx_buffer_bytes || backlog_bytes(f, n) + bytes <= n->p.rx_buffer_bytes;
-}
-
 /* What should be paused is, and nothing else */
 static void say(struct fabric *f, struct nic *n)
 {
@@ -48,14 +42,28 @@ static void drained_later(struct fabric *f, struct nic *n)
 	event_add(f, n->pressure_event, EV_RX_DRAINED, n->n.index, 0, 0, 0, n, 0);
 }
 
-/* nic_pressure() - Something has come in */
-void nic_pressure(struct fabric *f, struct nic *n)
+static void press(struct fabric *f, struct nic *n)
 {
-	if (n->pressed || !n->p.rx_buffer_bytes || backlog_bytes(f, n) < n->p.rx_xoff_bytes)
-		return;
 	n->pressed = true;
 	say(f, n);
 	drained_later(f, n);
+}
+
+/* nic_rx_room() - Does the receive buffer have room for so much more?  If not, it is pressed, wherever its threshold is */
+bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes)
+{
+	if (!n->p.rx_buffer_bytes || backlog_bytes(f, n) + bytes <= n->p.rx_buffer_bytes)
+		return true;
+	if (!n->pressed)
+		press(f, n);
+	return false;
+}
+
+/* nic_pressure() - Something has come in */
+void nic_pressure(struct fabric *f, struct nic *n)
+{
+	if (!n->pressed && n->p.rx_buffer_bytes && backlog_bytes(f, n) >= n->p.rx_xoff_bytes)
+		press(f, n);
 }
 
 /* nic_drained() - By what was known when it was asked for, the backlog is down to rx_xon */

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "bytes.h"
@@ -40,18 +41,25 @@ static uint32_t truesize(uint32_t len)
 	return (len + TRAILER_BYTES + 512 + 4095) / 4096 * 4096;
 }
 
+/* What a new socket has: net.core.rmem_default, which not every network namespace shows in /proc */
+static int receive_buffer(void)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), bytes = 0;
+	socklen_t size = sizeof bytes;
+
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size) || bytes <= 0)
+		bytes = 212992;
+	if (fd >= 0)
+		close(fd);
+	return bytes;
+}
+
 bool ovs_open(struct fabric *f, const char *fence_tap)
 {
 	struct ovs *o = &f->ovs;
-	FILE *file = fopen("/proc/sys/net/core/rmem_default", "r");
-	unsigned long room = 212992;
+	int room = receive_buffer();
 	char error[256];
 
-	if (file) {
-		if (fscanf(file, "%lu", &room) != 1)
-			room = 212992;
-		fclose(file);
-	}
 	o->room_bytes = (uint32_t)(room > 65536 ? room - 16384 : room / 2);
 	if (getrandom(&o->nonce, sizeof o->nonce, 0) != sizeof o->nonce)
 		return config_fail(f, "no random numbers: %s", strerror(errno));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -30,6 +31,8 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
     lab = Lab.attach(fabric)
     try:
         from testbed.shell import interact, run_commands
+
+        os.environ.update(lab.ovs.env)  # so that `sh ovs-vsctl show` asks the fabric's
 
         if not commands and sys.stdin.isatty():
             interact(lab.net)
