@@ -866,6 +866,13 @@ const char *capture_stop(struct fabric *f, const char *path);
 void capture_frame(struct fabric *f, struct port *p, const uint8_t *data, uint32_t len, bool outgoing);
 void captures_close(struct fabric *f);
 
+/* closer.c */
+#define CLOSER_MAX 256
+bool closer_start(void);
+void close_later(int fd);
+void unmap_later(void *base, size_t bytes);
+bool closer_full(void);
+
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
 void port_init(struct port *p, struct node *n, uint16_t number);
@@ -879,6 +886,7 @@ void fabric_free(struct fabric *f);
 enum watch { WATCH_TAP, WATCH_FENCE, WATCH_NETDEV, WATCH_WORKER_LISTEN, WATCH_WORKER, WATCH_CONTROL_LISTEN, WATCH_CONTROL };
 bool watch_add(struct fabric *f, int fd, enum watch what, void *object);
 void watch_set(struct fabric *f, int fd, enum watch what, void *object, uint32_t events);
+void watch_remove(struct fabric *f, int fd);
 int watch_dispatch(struct fabric *f, int64_t timeout_ns);
 
 #endif
