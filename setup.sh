@@ -167,7 +167,9 @@ case "$verb" in
         build_ryu
         build_fabricd --sanitize
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
-        as_root .venv/bin/python -m pytest "$@" || exit
+        processes=$(nproc)
+        [ "$processes" -le 4 ] || processes=4
+        as_root .venv/bin/python -m pytest -n "$processes" --dist loadgroup "$@" || exit
         exit "$linted"
         ;;
     explore)

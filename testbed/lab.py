@@ -224,6 +224,7 @@ class Lab:
     @cached_property
     def net(self) -> FabricNet:
         """The fabric as a Mininet."""
+        from testbed.inject.links import Links
         from testbed.net import FabricNet
 
         net = FabricNet(
@@ -234,7 +235,7 @@ class Lab:
             mark={MARK: self.record.mark},
             ovs=self.ovs,
             inside=self.record.processes["fabricd"].pid,
-            cable=self.set_cable,
+            cables=Links(self),
             stop=self.down,
         )
         net.build()
