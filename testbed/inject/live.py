@@ -18,27 +18,32 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
     """Puts a fault in; returns its id. Raises CannotInject, UserError."""
     lab = Lab.attach(fabric)
     try:
-        experiment = json.loads((lab.dir / "experiment.json").read_text())
-        if injection.fault.only_real_clock and not lab.kernel:
-            raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-        if injection.fault.needs_agent and (injection.at or injection.lasts is not None):
-            raise CannotInject(
-                f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
-                "leave --at, --for and --every out, or put it into an experiment",
-            )
-        line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
-        cc = experiment["transport"]["cc"]
-        name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
-        place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
         name = _free_name(lab)
-        status = lab.fabricd.request("status")
-        requests = injection.requests(place, name, now_ns=status["time_ns"])
-        _with_agent(lab, injection.fault.needs_agent, lambda: _all(lab, requests))
+        put(lab, injection, name)
         return name
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
     finally:
         lab.close()
+
+
+def put(lab: Lab, injection: Injection, name: str) -> None:
+    """Puts a fault of that name into a live fabric. Raises CannotInject, FabricdError."""
+    experiment = json.loads((lab.dir / "experiment.json").read_text())
+    if injection.fault.only_real_clock and not lab.kernel:
+        raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
+    if injection.fault.needs_agent and (injection.at or injection.lasts is not None):
+        raise CannotInject(
+            f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
+            "leave --at, --for and --every out, or put it into an experiment",
+        )
+    line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
+    cc = experiment["transport"]["cc"]
+    name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
+    place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
+    status = lab.fabricd.request("status")
+    requests = injection.requests(place, name, now_ns=status["time_ns"])
+    _with_agent(lab, injection.fault.needs_agent, lambda: _all(lab, requests))
 
 
 def heal(name: str, fabric: str | None = None) -> list[str]:
