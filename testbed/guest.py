@@ -141,7 +141,7 @@ class Guest:
             return
 
     def _leave_hardware(self, agent: Agent | None) -> None:
-        from testbed.inject.live import put
+        from testbed.inject.live import put_in
 
         fabricd = self.lab.fabricd
         fabricd.request("sample_stop")
@@ -152,7 +152,7 @@ class Guest:
         self._heal([f["fault"] for f in here if base(f["fault"]) in self._ours], agent)
         for name, injection in self._aside:
             if injection.lasts is None:
-                put(self.lab, injection, name)
+                put_in(self.lab, injection, name)
         self._answer(agent)
         self.note(faults=[], aside=[])
 

@@ -80,6 +80,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 
 	if (refused && closer_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
 		watch_remove(f, w->listen_fd);
+		shutdown(w->listen_fd, SHUT_RDWR);
 		close_later(w->listen_fd);
 		w->listen_fd = -1;
 		return;
