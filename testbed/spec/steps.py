@@ -137,7 +137,7 @@ class FlowsStep(Model):
 class Load(Model):
     pattern: Literal["random", "permutation", "incast", "burst"] = Field(
         default="random",
-        description="who sends to whom: any rank to any other, each rank to one other, all to one, or all to one at once",
+        description="who sends to whom: any to any other, each to one other, all to one, or all to one at once",
     )
     to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
     senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
