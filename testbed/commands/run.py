@@ -40,8 +40,9 @@ def command(
     \b
     Examples:
       testbed run experiments/quickstart.yaml
-      testbed run experiments/quickstart.yaml --set workload.0.iterations=10 --out /tmp/quick
-      testbed run experiments/quickstart.yaml --json | jq .results
+      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed run experiments/quickstart.yaml --set workload.0.sizes=[64KiB] --set workload.0.iterations=10
+      testbed run experiments/quickstart.yaml --json > quickstart.json
       testbed run experiments/quickstart.yaml --fabric 3f2a
 
     With --fabric the workload runs on a fabric that `testbed up` has brought up, as often as you like; what the file
