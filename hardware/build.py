@@ -22,7 +22,7 @@ SOURCES = HERE / "fabricd"
 FABRICD = HERE / "bin" / "fabricd"
 SANITIZED = HERE / "bin" / "fabricd-sanitized"
 
-CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
+CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 LIBRARIES = ["-ljansson", "-ldeflate", "-lm"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,14 @@ def show(renderable: RenderableType, console: Console | None = None, *, wide: bo
     """Prints it on stdout; `wide`: without regard to the width of the terminal."""
     console = console or Console(highlight=False, width=10_000 if wide else None)
     console.print(renderable, crop=False)
+
+
+def lines(renderable: RenderableType) -> list[str]:
+    """What `show` would print, as wide as it is, line by line."""
+    console = Console(highlight=False, width=10_000, color_system=None, file=StringIO())
+    with console.capture() as captured:
+        console.print(renderable, crop=False)
+    return [line.rstrip() for line in captured.get().splitlines()]
 
 
 def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[RenderableType]:

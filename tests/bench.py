@@ -7,6 +7,7 @@
   and with samples each 10 us over that without; neighbours in time
 - offload: wall time of an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network, and that of a
   whole run of 64 ranks x 1 MiB on a clos, by `auto`
+- help: `testbed --help` against a Python that imports click alone
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
 
@@ -267,6 +268,20 @@ def _mininet_up_down(_switch: Any) -> tuple[float, float]:
     return up, down
 
 
+# --- the command line
+
+
+def help_s() -> dict[str, float]:
+    """`testbed --help`, and over a Python that imports click and ends."""
+
+    def quickest(*arguments: str) -> float:
+        command = [sys.executable, *arguments]
+        return min(_timed(lambda: subprocess.run(command, check=True, capture_output=True))[0] for _ in range(5))
+
+    ours, bare = quickest("-m", "testbed", "--help"), quickest("-c", "import click")
+    return {"help_s": ours, "help_over_click": ours / bare}
+
+
 # --- all
 
 
@@ -291,6 +306,7 @@ def measure() -> dict[str, Any]:
         "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
         **offload(),
         **costs_of_features(),
+        **help_s(),
         **memory_mb(),
     }
 

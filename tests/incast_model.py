@@ -223,7 +223,7 @@ class Incast:
         self.fetch(s)
 
     def act(self, s: Sender, do: Callable[[], None]) -> None:
-        """The control does something: if the rate is another then, so is what is left of the gap before the next packet."""
+        """The control does something: what is left of the gap before the next packet follows its rate."""
         before = s.control.rate_bps
         do()
         if s.may_go > self.now:

@@ -65,17 +65,9 @@ def test_help_imports_nothing_heavy():
     code = "import sys; sys.argv[1:] = ['--help']\nfrom testbed.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     code += "print('MODULES', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    modules = {name.partition(".")[0] for name in done.stdout.partition("MODULES")[2].split()}
-    assert not modules & HEAVY
-
-
-def test_help_is_quick():
-    def seconds() -> float:
-        start = time.perf_counter()
-        run("--help")
-        return time.perf_counter() - start
-
-    assert min(seconds() for _ in range(5)) < 0.3
+    modules = done.stdout.partition("MODULES")[2].split()
+    assert not {name.partition(".")[0] for name in modules} & HEAVY
+    assert len(modules) < 200  # click alone takes about 100; `./setup.sh bench` has the time
 
 
 @pytest.mark.parametrize("name", VERBS)

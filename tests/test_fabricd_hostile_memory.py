@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
+import signal
 import socket
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 
 import pytest
-from fabricd_fixture import SessionOver, bare_fabric, sealed_memfd
-from test_fabricd_hostile import BIG, beside_honest_ones, descriptors
+from fabricd_fixture import BareFabric, SessionOver, bare_fabric, sealed_memfd, wait_until
+from test_fabricd_hostile import BIG, MODEL, beside_honest_ones, raw
+from test_fabricd_timing import RETH, timed_write
 
 from workloads import wire
 
@@ -109,15 +113,10 @@ def test_too_many_files_and_regions() -> None:
 
 
 def test_files_where_none_belong() -> None:
-    """A file with another command is closed and otherwise ignored; two with REGISTER are too many."""
+    """A file with another command, a second command beside REGISTER, and two files."""
     with beside_honest_ones() as f:
         w = f.worker(0)
         fds = (sealed_memfd(4096), sealed_memfd(4096))
-        before = descriptors(f.pid)
-        for _ in range(200):
-            w.send(wire.command(wire.PROGRESS), fds=fds[:1])
-        w.wait(0)
-        assert descriptors(f.pid) == before
         w.send(register(4096), wire.command(wire.PROGRESS), fds=fds[:1])
         assert "alone" in w.reason()
         three = f.worker(3)
@@ -125,3 +124,99 @@ def test_files_where_none_belong() -> None:
         assert "more than one file" in three.reason()
         for fd in fds:
             os.close(fd)
+
+
+def test_a_file_with_a_command_that_takes_none() -> None:
+    with beside_honest_ones() as f:
+        w = f.worker(0)
+        fd = sealed_memfd(4096)
+        w.send(wire.command(wire.PROGRESS), fds=(fd,))
+        assert "takes none" in w.reason()
+        os.close(fd)
+
+
+# -- descriptors that are slow to close
+
+
+@contextlib.contextmanager
+def lingering() -> Iterator[int]:
+    """A connection whose last close() waits for two minutes: nobody takes what it has still to send."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        taker, _ = server.accept()
+        sender.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sender.send(bytes(1 << 16))
+        sender.setblocking(True)  # one that does not block does not linger
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 120))
+        yield sender.detach()
+        taker.close()
+
+
+def with_a_command(f: BareFabric, fd: int) -> None:
+    f.worker(0).send(wire.command(wire.PROGRESS), fds=(fd,))
+
+
+def instead_of_memory(f: BareFabric, fd: int) -> None:
+    f.worker(0).send(register(4096), fds=(fd,))
+
+
+def many_at_once(f: BareFabric, fd: int) -> None:
+    f.worker(0).send(register(4096), fds=(fd,) * 253)
+
+
+def behind_the_end(f: BareFabric, fd: int) -> None:
+    """Never read: it lies in the queue of the session's socket when that is closed."""
+    w = f.worker(0)
+    os.kill(f.pid, signal.SIGSTOP)
+    w.send(raw(99))
+    for _ in range(8):
+        w.send(wire.command(wire.PROGRESS), fds=(fd,))
+    os.kill(f.pid, signal.SIGCONT)
+
+
+def by_one_who_is_sent_away(f: BareFabric, fd: int) -> None:
+    """The first one still has its session, or had one."""
+    f.worker(3)
+    again = f.worker(3, hello=False)
+    again.send(wire.command(wire.PROGRESS), fds=(fd,))
+
+
+@pytest.mark.parametrize(
+    "how", [with_a_command, instead_of_memory, many_at_once, behind_the_end, by_one_who_is_sent_away]
+)
+def test_a_socket_that_lingers_holds_nobody_up(how: Callable[[BareFabric, int], None]) -> None:
+    with bare_fabric("star", {"hosts": 4}) as f, lingering() as fd:
+        f.start(1, 2)
+        pair = f.pair(1, 2)
+        how(f, fd)
+        os.close(fd)
+        for _ in range(3):
+            f.fabricd.request("status", timeout=10)
+            took, record = timed_write(pair, 4096)
+            assert (took, record.status) == (MODEL.sent(4096, RETH), 0)
+        pair.done()
+
+
+def test_who_comes_again_and_again_is_let_in_no_more() -> None:
+    """A socket inside a socket lingers where nobody can tell it not to; what piles up behind it is bounded."""
+    with bare_fabric("star", {"hosts": 4}) as f, lingering() as fd:
+        f.start(1, 2)
+        pair = f.pair(1, 2)
+        inner, outer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        socket.send_fds(inner, [b"x"], [fd])
+        by_one_who_is_sent_away(f, outer.fileno())
+        inner.close()
+        outer.close()
+        os.close(fd)
+
+        def refused() -> bool:
+            with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as s:
+                s.setblocking(False)
+                return s.connect_ex(str(f.worker_socket(3))) == errno.ECONNREFUSED
+
+        wait_until(refused, "the rank's socket to be closed")
+        took, record = timed_write(pair, 4096)
+        assert (took, record.status) == (MODEL.sent(4096, RETH), 0)
+        pair.done()

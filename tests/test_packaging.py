@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -212,7 +211,5 @@ def test_setup_refuses_what_it_does_not_know():
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="only where setup.sh has set up this tree")
 def test_second_set_up_finds_everything_done():
     setup("build")
-    start = time.perf_counter()
     done = setup("build")
-    assert time.perf_counter() - start < 3
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -325,6 +325,7 @@ struct nic {
 	struct worker *worker;
 	struct qp **qps;
 	uint32_t qp_count, qp_room;
+	uint32_t qp_first; /* numbers before the first one's that are taken (worker_again.c) */
 	int netdev;
 	char netdev_name[16];
 	bool netdev_paused;
@@ -447,6 +448,7 @@ enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, 
 #define REGIONS_MAX 256
 #define REGION_BYTES_MAX (64ull << 30)
 #define QPS_MAX 4096
+#define QP_NUMBERS (1u << 24)
 #define WRS_MAX 16384
 #define POSTS_MAX 65536
 #define SYNCS_MAX 256
@@ -598,7 +600,7 @@ struct fabric {
 	uint64_t deadlocks;
 	struct sampler *sampler; /* NULL: no time series */
 	struct fault *faults, *healed;
-	uint64_t last_fault, last_fault_order;
+	uint64_t last_fault_order;
 	uint32_t port_count;
 	ps_t reaction, reaction_base;
 	bool stamps; /* some control asks switches for telemetry */
@@ -627,6 +629,7 @@ void frames_close(struct fabric *f);
 /* event.c */
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b);
+void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context);
 bool event_pop(struct heap *h, struct event *e);
 enum event_kind event_kind(const struct event *e);
 
@@ -804,7 +807,7 @@ void *ring_at(const struct ring *r, size_t size, uint32_t index);
 bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr);
 void qp_recv_usable(struct qp *q, uint32_t count);
 
-/* worker.c, worker_message.c */
+/* worker.c, worker_message.c, worker_again.c */
 bool workers_open(struct fabric *f, const char *dir);
 void worker_accept(struct fabric *f, struct worker *w);
 void worker_readable(struct fabric *f, struct worker *w);
@@ -826,6 +829,8 @@ void post_free(struct post *p);
 void worker_doorbell(struct fabric *f, struct post *p);
 void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
 void workers_close(struct fabric *f);
+void regions_unmap(struct worker *w);
+const char *workers_again(struct fabric *f);
 
 /* control.c, control_ops.c, counters.c */
 bool control_open(struct fabric *f, const char *path);
@@ -879,6 +884,13 @@ const char *capture_stop(struct fabric *f, const char *path);
 void capture_frame(struct fabric *f, struct port *p, const uint8_t *data, uint32_t len, bool outgoing);
 void captures_close(struct fabric *f);
 
+/* closer.c */
+#define CLOSER_MAX 256
+bool closer_start(void);
+void close_later(int fd);
+void unmap_later(void *base, size_t bytes);
+bool closer_full(void);
+
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
 void port_init(struct port *p, struct node *n, uint16_t number);
@@ -892,6 +904,7 @@ void fabric_free(struct fabric *f);
 enum watch { WATCH_TAP, WATCH_FENCE, WATCH_NETDEV, WATCH_WORKER_LISTEN, WATCH_WORKER, WATCH_CONTROL_LISTEN, WATCH_CONTROL };
 bool watch_add(struct fabric *f, int fd, enum watch what, void *object);
 void watch_set(struct fabric *f, int fd, enum watch what, void *object, uint32_t events);
+void watch_remove(struct fabric *f, int fd);
 int watch_dispatch(struct fabric *f, int64_t timeout_ns);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "fabric.h"
@@ -57,6 +58,11 @@ int main(int argc, char **argv)
 	if (!config || !control || !workers || optind != argc)
 		usage();
 
+	struct rlimit files;
+	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* TAP devices, workers, and what those send us */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	struct sigaction act = {.sa_handler = on_signal};
 	sigaction(SIGTERM, &act, NULL);
 	sigaction(SIGINT, &act, NULL);
@@ -74,6 +80,8 @@ int main(int argc, char **argv)
 	}
 	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
+	if (!closer_start())
+		fputs("fabricd: no thread to close files in: a worker may hold up the fabric\n", stderr);
 	clock_workers_changed(f);
 	if (f->clock.mode == CLOCK_REAL)
 		clock_start_real(f);

@@ -28,6 +28,12 @@ void watch_set(struct fabric *f, int fd, enum watch what, void *object, uint32_t
 	epoll_ctl(f->epoll_fd, EPOLL_CTL_MOD, fd, &ev);
 }
 
+/* watch_remove() - Hear no more of a descriptor that is not closed yet */
+void watch_remove(struct fabric *f, int fd)
+{
+	epoll_ctl(f->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static void dispatch(struct fabric *f, const struct epoll_event *ev)
 {
 	void *object = (void *)(uintptr_t)(ev->data.u64 & ~7ull);

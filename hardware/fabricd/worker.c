@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -71,35 +70,48 @@ void worker_send(struct fabric *f, struct worker *w, const void *data, size_t le
 		worker_end(f, w, WORKER_LOST, errno == EAGAIN ? "does not read its answers" : strerror(errno));
 }
 
-/* worker_accept() - A worker connects; a rank that has a session already refuses a second */
+/* worker_accept() - A worker connects; a rank that has a session already refuses a second
+ *
+ * Its socket's queue may hold descriptors already, so even a refused one is closed elsewhere.
+ */
 void worker_accept(struct fabric *f, struct worker *w)
 {
+	bool refused = w->fd >= 0 || w->state != WORKER_ABSENT;
+
+	if (refused && closer_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
+		watch_remove(f, w->listen_fd);
+		shutdown(w->listen_fd, SHUT_RDWR);
+		close_later(w->listen_fd);
+		w->listen_fd = -1;
+		return;
+	}
 	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd < 0)
 		return;
-	if (w->fd >= 0 || w->state != WORKER_ABSENT) {
+	if (refused) {
 		static const char text[] = "rank has a session already, or had one";
-		uint8_t reply[8 + sizeof text];
+		uint8_t reply[8 + sizeof text - 1];
 		put_le32(put_le16(put_le16(reply, 4), 0), sizeof reply);
-		memcpy(reply + 8, text, sizeof text);
+		memcpy(reply + 8, text, sizeof text - 1);
 		send(fd, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
-		close(fd);
+		close_later(fd);
 		return;
 	}
 	w->fd = fd;
 	patience_of(&w->patience, fd);
 	if (!watch_add(f, fd, WATCH_WORKER, w)) {
-		close(fd);
+		close_later(fd);
 		w->fd = -1;
 	}
 }
 
-static void regions_unmap(struct worker *w)
+/* regions_unmap() - A worker's memory is no longer ours */
+void regions_unmap(struct worker *w)
 {
 	while (w->region_count) {
 		struct region *r = &w->region[--w->region_count];
-		munmap(r->base, r->bytes);
+		unmap_later(r->base, r->bytes);
 	}
 	w->region_bytes = 0;
 }
@@ -121,7 +133,9 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		memcpy(reply + 8, w->reason, n);
 		send(w->fd, reply, 8 + n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
-	close(w->fd); /* takes it out of epoll as well */
+	watch_remove(f, w->fd);
+	shutdown(w->fd, SHUT_RDWR); /* the worker hears at once */
+	close_later(w->fd);
 	w->fd = -1;
 	if (w->state == WORKER_DONE)
 		return;
@@ -134,7 +148,8 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		return;
 	}
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
-		w->nic->qps[i]->state = QP_ERROR;
+		if (!w->nic->qps[i]->generated) /* those are the NIC's own */
+			w->nic->qps[i]->state = QP_ERROR;
 	offload_lost(f, w);
 	regions_unmap(w);
 	control_event(f, "worker_lost",
@@ -146,9 +161,9 @@ void workers_close(struct fabric *f)
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		struct worker *w = &f->workers[i];
 		if (w->fd >= 0)
-			close(w->fd);
+			close_later(w->fd);
 		if (w->listen_fd >= 0)
-			close(w->listen_fd);
+			close_later(w->listen_fd);
 		regions_unmap(w);
 		free(w->records);
 	}

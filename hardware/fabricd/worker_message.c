@@ -22,6 +22,7 @@
 #include "offload.h"
 
 #define MAGIC 0x31574252u
+#define FILES_MAX 253 /* SCM_MAX_FD of the kernel's */
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */
 #define DURATION_MAX (1ull << 60) /* ps: thirteen days */
 
@@ -37,6 +38,7 @@ struct message {
 	int memfd;     /* came with the packet, or -1 */
 	bool alone;    /* the command is the whole packet */
 	bool last;
+	bool took; /* the memfd */
 };
 
 /* Each command's handler returns NULL, or what is wrong with it */
@@ -90,6 +92,7 @@ static const char *register_region(struct message *m)
 		return "REGISTER: memfd cannot be mapped for reading and writing";
 	w->region[w->region_count++] = (struct region){.base = base, .bytes = length};
 	w->region_bytes += length;
+	m->took = true;
 
 	uint8_t reply[16];
 	uint8_t *p = put_le32(put_le16(put_le16(reply, 2), 0), sizeof reply);
@@ -403,6 +406,8 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 		wrong = "an empty packet";
 	while (!wrong && packet.left && w->fd >= 0)
 		wrong = command(&m, &packet, len);
+	if (!wrong && memfd >= 0 && !m.took)
+		wrong = "a file with a command that takes none";
 	if (wrong)
 		worker_end(f, w, WORKER_LOST, wrong);
 	clock_workers_changed(f);
@@ -430,29 +435,42 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	post_free(p);
 }
 
-/* worker_readable() - Take in what a worker has sent */
+/* Take the descriptors out of a message's control part; returns how many */
+static int descriptors(struct msghdr *msg, int fds[FILES_MAX])
+{
+	int count = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			size_t bytes = c->cmsg_len - CMSG_LEN(0);
+			for (size_t k = 0; k < bytes / sizeof(int) && count < FILES_MAX; k++)
+				memcpy(&fds[count++], CMSG_DATA(c) + k * sizeof(int), sizeof(int));
+		}
+	return count;
+}
+
+/* worker_readable() - Take in what a worker has sent
+ *
+ * There is room for all the descriptors that a packet can carry: those that the kernel finds no room for it closes
+ * itself, here and now.
+ */
 void worker_readable(struct fabric *f, struct worker *w)
 {
 	static _Alignas(8) uint8_t data[MESSAGE_MAX];
+	static _Alignas(struct cmsghdr) uint8_t ancillary[CMSG_SPACE(FILES_MAX * sizeof(int))];
 
 	for (int i = 0; i < 16 && w->fd >= 0; i++) {
-		_Alignas(struct cmsghdr) uint8_t ancillary[CMSG_SPACE(8 * sizeof(int))];
 		struct iovec iov = {.iov_base = data, .iov_len = sizeof data};
 		struct msghdr msg = {
 			.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ancillary, .msg_controllen = sizeof ancillary};
-		int fds[8], count = 0;
+		int fds[FILES_MAX];
 		ssize_t n = recvmsg(w->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
 			return;
-		for (struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
-			if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-				size_t bytes = c->cmsg_len - CMSG_LEN(0);
-				for (size_t k = 0; k < bytes / sizeof(int) && count < 8; k++)
-					memcpy(&fds[count++], CMSG_DATA(c) + k * sizeof(int), sizeof(int));
-			}
+		int count = n < 0 ? 0 : descriptors(&msg, fds);
 		if (n <= 0)
 			worker_end(f, w, WORKER_LOST, n ? strerror(errno) : "its process has ended");
 		else if (count > 1 || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
@@ -460,6 +478,6 @@ void worker_readable(struct fabric *f, struct worker *w)
 		else
 			worker_message(f, w, data, (size_t)n, count ? fds[0] : -1);
 		while (count)
-			close(fds[--count]);
+			close_later(fds[--count]);
 	}
 }

@@ -161,7 +161,9 @@ def preamble(experiment: Experiment) -> list[str]:
     first = plan["steps"][0]
     sizes = first["sizes"]
     topology = experiment.fabric.topology
-    of = ", ".join(f"{key} {value}" for key, value in topology.params.items())
+    of = ", ".join(
+        key if value is True else f"{key} {value}" for key, value in topology.params.items() if value is not False
+    )
     ranks = planning.steps(plan)[0]["ranks"]
     idle = "" if ranks == plan["ranks"] else f" of {plan['ranks']}"
     return [

@@ -188,24 +188,40 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 @command.command("experiment")
 @click.argument("file", shell_complete=FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, without the thresholds.")
 def show_experiment(file: str, as_json: bool) -> None:
     """Show the experiment in FILE with every default written out, as it goes into a run's folder.
+
+    Below it, as comments, the thresholds that follow from it: headroom, XOFF, XON, Kmin and Kmax of each kind of port.
+    XOFF is where a port is paused that alone holds frames in a switch (xoff_alone), and where all are equally full
+    (xoff_all). A warning on stderr says where ECN would mark only above PFC.
 
     \b
     Examples:
       testbed show experiment experiments/quickstart.yaml
+      testbed show experiment experiments/quickstart.yaml --json
     """
     import sys
 
+    from testbed import thresholds
     from testbed.spec import load
+    from testbed.table import counters, lines
     from testbed.yaml import dump
 
-    resolved = load(file).resolved()
+    experiment = load(file)
     if as_json:
-        click.echo(json.dumps(resolved))
+        click.echo(json.dumps(experiment.resolved()))
     else:
-        dump(resolved, sys.stdout)
+        dump(experiment.resolved(), sys.stdout)
+        for title, rows in (
+            ("Thresholds of switches", thresholds.rows(experiment)),
+            ("Receive buffers of NICs", thresholds.nic_rows(experiment)),
+        ):
+            click.echo(f"\n# {title}")
+            for line in lines(counters("thresholds", [thresholds.readable(row) for row in rows])):
+                click.echo(f"# {line}")
+    for warning in thresholds.warnings(experiment):
+        click.echo(f"warning: {warning}", err=True)
 
 
 _views.add(command)
