@@ -653,6 +653,7 @@ void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *w
 void clock_look_after(struct fabric *f);
 void controllers_ping(struct fabric *f);
 json_t *clock_waits_json(const struct fabric *f);
+json_t *controllers_json(const struct fabric *f);
 
 /* port.c */
 ps_t port_serialization(struct port *p, uint32_t len);
