@@ -15,6 +15,7 @@ from rich.text import Text
 
 from results import Run
 from results.report import gigabytes
+from topologies import in_words
 from workloads.registry import DTYPES
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _title(run: Run) -> str:
     experiment = run.experiment
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
-    of = ", ".join(f"{key} {value}" for key, value in params.items())
+    of = ", ".join(key if value is True else f"{key} {value}" for key, value in in_words(kind, params).items())
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 
