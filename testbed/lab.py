@@ -108,6 +108,7 @@ class Lab:
             _reap(work.children)
             raise
         finally:
+            work.living.release()
             journal.close()
 
     @classmethod
@@ -150,8 +151,6 @@ class Lab:
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
         work.ovs.finish(commands)
-        if work.persistent:
-            holder.let_go()
         state = {
             "name": experiment.name,
             "clock": clock,
@@ -225,6 +224,7 @@ class Lab:
     @cached_property
     def net(self) -> FabricNet:
         """The fabric as a Mininet."""
+        from testbed.inject.links import Links
         from testbed.net import FabricNet
 
         net = FabricNet(
@@ -235,7 +235,7 @@ class Lab:
             mark={MARK: self.record.mark},
             ovs=self.ovs,
             inside=self.record.processes["fabricd"].pid,
-            cable=self.set_cable,
+            cables=Links(self),
             stop=self.down,
         )
         net.build()
@@ -257,6 +257,7 @@ class Lab:
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
         controller = work.start_controller(experiment["control"])
+        work.living.release()
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process

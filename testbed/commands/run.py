@@ -28,8 +28,9 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
     \b
     Examples:
       testbed run experiments/quickstart.yaml
-      testbed run experiments/quickstart.yaml --set workload.0.iterations=10 --out /tmp/quick
-      testbed run experiments/quickstart.yaml --json | jq .results
+      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed run experiments/quickstart.yaml --set workload.0.sizes=[64KiB] --set workload.0.iterations=10
+      testbed run experiments/quickstart.yaml --json > quickstart.json
 
     With `sweep:` in the file it runs every point, says how far it is, and goes on after a point that failed. Ctrl-C
     ends it; what was measured until then is kept.
