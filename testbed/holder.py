@@ -2,14 +2,14 @@
 
 Standalone, so that it starts in 15 ms. It enters a network namespace of its own, for bridges, TAP devices and whatever
 runs on them, and then speaks JSON lines. It says {"ready": true}. The first line on stdin is {"names": [..], "ids":
-first user id of the ranks' or null, "owned": control group or null}; it forks a process per name that unshares its
-network and mount namespace, and answers {"pids": {name: pid}, "users": bool}. With `ids` each host's network belongs to
-a user namespace of its own, which the process holds as descriptor USERS; `users` says whether that could be. After that
-comes any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip", "prefix"}], "routes": "lines for
+first user id of the ranks' or null, "group": control group}; it forks a process per name that unshares its network and
+mount namespace, and answers {"pids": {name: pid}, "users": bool}. With `ids` each host's network belongs to a user
+namespace of its own, which the process holds as descriptor USERS; `users` says whether that could be. After that comes
+any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip", "prefix"}], "routes": "lines for
 ip -batch"}}}, each answered with {"errors": {name: text}}, empty if all went well. Its children die with it.
 
-At the end of stdin it just holds on, until it is killed. But if the fabric is `owned`, by the process at the other end
-of stdin, that has died: then it kills what runs in the fabric's control group, which nobody else would do, and ends.
+The end of stdin is the death of the fabric's owner. Then it kills what is left of the fabric, which nobody else would
+do, and ends. But after {"stays": true} it just holds on, until it is killed.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 USERS = 100  # a host process's descriptor of its user namespace
@@ -38,6 +39,7 @@ _IFF_UP = 1
 _ETHTOOL_STXCSUM, _ETHTOOL_SSG, _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x17, 0x19, 0x1F, 0x24, 0x2C
 _SWEEP_S = 2.0  # longer than a container takes to start
 _MESSAGE = 1 << 20
+_MARK = b"RAILBED_FABRIC="  # testbed.processes.MARK
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -179,19 +181,43 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 def _sweep(group: str) -> None:
-    """Kills all that is in a control group, in any hierarchy, and what is just being started there."""
+    """Kills what is the fabric's: in its control group, in its network namespace, or marked as its own.
+
+    Until nothing has turned up for a while: something may just be starting.
+    """
     with open("/proc/self/mountinfo") as mounts:
         lines = [line.partition(" - ") for line in mounts]
     roots = [before.split()[4] for before, _, after in lines if after.split()[0] in ("cgroup", "cgroup2")]
     end = time.monotonic() + _SWEEP_S
     while time.monotonic() < end:
-        for root in roots:
-            for folder, _, _ in os.walk(os.path.join(root, group)):
-                with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs")) as pids:
-                    for pid in pids.read().split():
-                        with contextlib.suppress(OSError):
-                            os.kill(int(pid), signal.SIGKILL)
-        time.sleep(0.02)
+        for pid in {*_grouped(roots, group), *_ours()} - {os.getpid()}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                end = time.monotonic() + _SWEEP_S
+        time.sleep(0.05)
+
+
+def _grouped(roots: list[str], group: str) -> Iterator[int]:
+    for root in roots:
+        for folder, _, _ in os.walk(os.path.join(root, group)):
+            with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs")) as pids:
+                yield from (int(pid) for pid in pids.read().split() if int(pid))  # 0: of another pid namespace
+
+
+def _ours() -> Iterator[int]:
+    """Those in our network namespace, which is the fabric's and nobody else's, and those with our mark."""
+    namespace = os.stat("/proc/self/ns/net").st_ino
+    mark = next((entry for entry in _environment("self") if entry.startswith(_MARK)), None)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}/ns/net").st_ino == namespace or (mark and mark in _environment(name)):
+                    yield int(name)
+
+
+def _environment(process: str) -> list[bytes]:
+    with open(f"/proc/{process}/environ", "rb") as file:
+        return file.read().split(b"\0")
 
 
 def main() -> None:
@@ -224,14 +250,19 @@ def main() -> None:
     answers = {name: json.loads(c.recv(_MESSAGE) or b'"died"') for name, c in channels.items()}
     errors = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
     _say({"errors": errors} if errors else {"pids": pids, "users": all(answers.values())})
+    stays = False
     for line in sys.stdin:
-        wanted = json.loads(line)["configure"]
+        said = json.loads(line)
+        if said.get("stays"):
+            stays = True
+            continue
+        wanted = said["configure"]
         for name, configuration in wanted.items():
             channels[name].send(json.dumps(configuration).encode())
         answers = {name: json.loads(channels[name].recv(_MESSAGE) or b'"died"') for name in wanted}
         _say({"errors": {name: error for name, error in answers.items() if error}})
-    if first["owned"]:
-        _sweep(first["owned"])
+    if not stays:
+        _sweep(first["group"])
         return
     for channel in channels.values():
         channel.close()
