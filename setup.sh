@@ -16,6 +16,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
   test    set up, lint, build with and without sanitizers, run the tests (arguments go to pytest)
   explore set up, run the property tests on cases drawn afresh until one fails: explore [MINUTES], default 10
   fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
+  prove   set up, then prove on this machine: prove load (the same figures beside other fabrics and CPU hogs),
+          prove kills (whatever is killed, nothing is left and nothing else is touched); --help says more
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
@@ -165,7 +167,9 @@ case "$verb" in
         build_ryu
         build_fabricd --sanitize
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
-        as_root .venv/bin/python -m pytest "$@" || exit
+        processes=$(nproc)
+        [ "$processes" -le 4 ] || processes=4
+        as_root .venv/bin/python -m pytest -n "$processes" --dist loadgroup "$@" || exit
         exit "$linted"
         ;;
     explore)
@@ -181,6 +185,16 @@ case "$verb" in
     bench)
         set_up
         as_root .venv/bin/python -m tests.bench "$@"
+        ;;
+    prove)
+        case "${1:-}" in
+            load | kills) ;;
+            *) usage >&2; say "prove what? load or kills"; exit 2 ;;
+        esac
+        proof=tests/prove_$1.py
+        shift
+        set_up
+        as_root .venv/bin/python "$proof" "$@"
         ;;
     lint)
         set_up

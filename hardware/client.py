@@ -158,6 +158,26 @@ class Fabricd:
             if self._pulsed is not None:
                 raise FabricdSilent(f"fabricd does not answer: {why}")
 
+    def workers_again(self, deadline_s: float = 20.0) -> float:
+        """Lets every rank's worker connect once more, after those of a job have gone; returns the emulated time (ns).
+
+        With the virtual clock, time then stands still until `start`.  Raises FabricdError if they are not gone, or what
+        they have left under way does not end.
+        """
+        status = self.request("status")
+        if status["clock"] == "virtual" and status["running"]:
+            self.request("quiesce")
+        deadline = time.monotonic() + deadline_s
+        while True:
+            try:
+                return float(self.request("workers_again")["time_ns"])
+            except FabricdSilent:
+                raise
+            except FabricdError:  # it may not have seen yet that they are gone
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
     def subscribe(self, *, settles: bool = False, acts: str | None = None) -> None:
         """Have events sent here.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ from testbed.errors import MachineError, UserError
 from testbed.hold import Hold
 from testbed.names import Names
 from testbed.ovs import Bridge, OpenVSwitch
-from testbed.ownership import HOST, SWITCHES, Journal, Record, control_group
+from testbed.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
 from testbed.processes import MARK, Process
 from topologies import Fabric, Nic
 
@@ -50,6 +51,7 @@ class Bringup:
     persistent: bool
     kernel: bool  # NICs have kernel interfaces
     children: list[subprocess.Popen[Any]] = field(default_factory=list)
+    holder: Holder | None = None
 
     @property
     def dir(self) -> Path:
@@ -67,9 +69,15 @@ class Bringup:
         """Starts a process of the fabric, in a session of its own; it dies with us, unless the fabric `outlives`."""
         tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
         env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
-        process = subprocess.Popen([*tether, *argv], env=env, start_new_session=True, **options)
+        command = [*tether, *argv]
+        process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.living.fd], **options)
         self.children.append(process)
         return process
+
+    @cached_property
+    def living(self) -> Hold:
+        """A lock that all processes started from here hold: it tells of them where their pids mean nothing."""
+        return Hold(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
 
     def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """As `spawn`, in the fabric's network namespace."""
@@ -91,15 +99,14 @@ class Bringup:
             [sys.executable, "-I", "-S", str(_HOLDER)], outlives=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
-        holder = Holder(process)
+        self.holder = Holder(process)
         self.journal.made({"holder": Process.of(process.pid)})
-        return holder
+        return self.holder
 
     def enter(self, holder: Holder) -> None:
         """Waits for the fabric's namespace, and has the hosts' made. Raises MachineError."""
         _raise_for(holder.answer())
-        owned = None if self.persistent else control_group(self.record.id)
-        holder.ask({"names": [h.name for h in self.fabric.hosts], "owned": owned})
+        holder.ask({"names": [h.name for h in self.fabric.hosts], "group": control_group(self.record.id)})
 
     def take_hosts(self, holder: Holder) -> dict[str, int]:
         """The processes that hold the hosts' namespaces, by host. Raises MachineError."""
@@ -125,7 +132,7 @@ class Bringup:
         """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError."""
         self.journal.write("makes", what="TAP devices")
         command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
-        holds = [self.fabricds.fd] if self.fabricds else []
+        holds = [self.living.fd, *([self.fabricds.fd] if self.fabricds else [])]
         with (self.dir / "fabricd.log").open("wb") as log:
             try:
                 fabricd = Fabricd.start(
@@ -147,7 +154,9 @@ class Bringup:
         """From now on the fabric is its fabricd's."""
         assert fabricd.process is not None
         assert self.fabricds is not None
+        assert self.holder is not None
         self.journal.own(Process.of(fabricd.process.pid), self.fabricds)
+        self.holder.let_go()
         self.fabricds.release()
 
     def start_controller(self, control: Mapping[str, Any]) -> Controller:
@@ -243,7 +252,8 @@ class Holder:
         return answer
 
     def let_go(self) -> None:
-        """Ends the conversation; it holds on."""
+        """Ends the conversation; the fabric stays, and so does it."""
+        self.ask({"stays": True})
         for stream in (self.process.stdin, self.process.stdout):
             self._stream(stream).close()
 

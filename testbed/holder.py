@@ -1,14 +1,13 @@
 """Helper program: holds the fabric's network namespace, and one per host by a small process each, as Mininet does.
 
 Standalone, so that it starts in 15 ms. It enters a network namespace of its own, for bridges, TAP devices and whatever
-runs on them, and then speaks JSON lines. It says {"ready": true}. The first line on stdin is {"names": [..], "owned":
-control group or null}; it forks a process per name that unshares its network and mount namespace, and answers
-{"pids": {name: pid}}. After that comes any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip",
-"prefix"}], "routes": "lines for ip -batch"}}}, each answered with {"errors": {name: text}}, empty if all went well. Its
-children die with it.
+runs on them, and then speaks JSON lines. It says {"ready": true}. The first line on stdin is {"names": [..], "group":
+control group}; it forks a process per name that unshares its network and mount namespace, and answers {"pids": {name:
+pid}}. After that comes any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip", "prefix"}], "routes":
+"lines for ip -batch"}}}, each answered with {"errors": {name: text}}, empty if all went well. Its children die with it.
 
-At the end of stdin it just holds on, until it is killed. But if the fabric is `owned`, by the process at the other end
-of stdin, that has died: then it kills what runs in the fabric's control group, which nobody else would do, and ends.
+The end of stdin is the death of the fabric's owner. Then it kills what is left of the fabric, which nobody else would
+do, and ends. But after {"stays": true} it just holds on, until it is killed.
 """
 
 import contextlib
@@ -23,6 +22,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
@@ -35,6 +35,7 @@ _IFF_UP = 1
 _ETHTOOL_STXCSUM, _ETHTOOL_SSG, _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x17, 0x19, 0x1F, 0x24, 0x2C
 _SWEEP_S = 2.0  # longer than a container takes to start
 _MESSAGE = 1 << 20
+_MARK = b"RAILBED_FABRIC="  # testbed.processes.MARK
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -135,19 +136,43 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 def _sweep(group: str) -> None:
-    """Kills all that is in a control group, in any hierarchy, and what is just being started there."""
+    """Kills what is the fabric's: in its control group, in its network namespace, or marked as its own.
+
+    Until nothing has turned up for a while: something may just be starting.
+    """
     with open("/proc/self/mountinfo") as mounts:
         lines = [line.partition(" - ") for line in mounts]
     roots = [before.split()[4] for before, _, after in lines if after.split()[0] in ("cgroup", "cgroup2")]
     end = time.monotonic() + _SWEEP_S
     while time.monotonic() < end:
-        for root in roots:
-            for folder, _, _ in os.walk(os.path.join(root, group)):
-                with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs")) as pids:
-                    for pid in pids.read().split():
-                        with contextlib.suppress(OSError):
-                            os.kill(int(pid), signal.SIGKILL)
-        time.sleep(0.02)
+        for pid in {*_grouped(roots, group), *_ours()} - {os.getpid()}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                end = time.monotonic() + _SWEEP_S
+        time.sleep(0.05)
+
+
+def _grouped(roots: list[str], group: str) -> Iterator[int]:
+    for root in roots:
+        for folder, _, _ in os.walk(os.path.join(root, group)):
+            with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs")) as pids:
+                yield from (int(pid) for pid in pids.read().split() if int(pid))  # 0: of another pid namespace
+
+
+def _ours() -> Iterator[int]:
+    """Those in our network namespace, which is the fabric's and nobody else's, and those with our mark."""
+    namespace = os.stat("/proc/self/ns/net").st_ino
+    mark = next((entry for entry in _environment("self") if entry.startswith(_MARK)), None)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}/ns/net").st_ino == namespace or (mark and mark in _environment(name)):
+                    yield int(name)
+
+
+def _environment(process: str) -> list[bytes]:
+    with open(f"/proc/{process}/environ", "rb") as file:
+        return file.read().split(b"\0")
 
 
 def main() -> None:
@@ -179,14 +204,19 @@ def main() -> None:
         pids[name], channels[name] = pid, ours
     errors = {name: error for name, c in channels.items() if (error := json.loads(c.recv(_MESSAGE) or b'"died"'))}
     _say({"errors": errors} if errors else {"pids": pids})
+    stays = False
     for line in sys.stdin:
-        wanted = json.loads(line)["configure"]
+        said = json.loads(line)
+        if said.get("stays"):
+            stays = True
+            continue
+        wanted = said["configure"]
         for name, configuration in wanted.items():
             channels[name].send(json.dumps(configuration).encode())
         answers = {name: json.loads(channels[name].recv(_MESSAGE) or b'"died"') for name in wanted}
         _say({"errors": {name: error for name, error in answers.items() if error}})
-    if first["owned"]:
-        _sweep(first["owned"])
+    if not stays:
+        _sweep(first["group"])
         return
     for channel in channels.values():
         channel.close()

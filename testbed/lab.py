@@ -78,6 +78,7 @@ class Lab:
     _hold: Hold | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
+    job: str = ""  # what runs here now: its workers have containers of their own
 
     # -- up
 
@@ -108,6 +109,7 @@ class Lab:
             _reap(work.children)
             raise
         finally:
+            work.living.release()
             journal.close()
 
     @classmethod
@@ -150,8 +152,6 @@ class Lab:
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
         work.ovs.finish(commands)
-        if work.persistent:
-            holder.let_go()
         state = {
             "name": experiment.name,
             "clock": clock,
@@ -225,6 +225,7 @@ class Lab:
     @cached_property
     def net(self) -> FabricNet:
         """The fabric as a Mininet."""
+        from testbed.inject.links import Links
         from testbed.net import FabricNet
 
         net = FabricNet(
@@ -235,12 +236,17 @@ class Lab:
             mark={MARK: self.record.mark},
             ovs=self.ovs,
             inside=self.record.processes["fabricd"].pid,
-            cable=self.set_cable,
+            cables=Links(self),
             stop=self.down,
         )
         net.build()
         net.add_controller(CONTROLLER_PORT, self.controller.pid)
         return net
+
+    @property
+    def hardware(self) -> Any:
+        """fabricd's process (`pid`, `poll()`)."""
+        return self.fabricd.process or _Running(self.record.processes["fabricd"])
 
     @property
     def helpers(self) -> dict[str, _Running]:
@@ -257,6 +263,7 @@ class Lab:
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
         controller = work.start_controller(experiment["control"])
+        work.living.release()
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
@@ -294,6 +301,7 @@ class Lab:
             {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
+            f"-{self.job}" if self.job else "",
         )
 
     def worker_dir(self, rank: int) -> Path:

@@ -9,15 +9,18 @@ What differs from stock Mininet:
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mininet.link import Intf, Link
-from mininet.log import error, output
+from mininet.log import StreamHandlerNoNewline, error, lg, output
 from mininet.net import Mininet
 from mininet.node import Controller, Host, Node, OVSSwitch
 from mininet.topo import Topo
@@ -27,6 +30,10 @@ from testbed.names import Names
 from testbed.ovs import Bridge, OpenVSwitch
 from topologies import Fabric
 
+if TYPE_CHECKING:
+    from testbed.inject.links import Links
+
+MOST_NAMES = 16
 NO_KERNEL_INTERFACE = (
     "With the virtual clock hosts have no kernel interface: only RDMA workloads run on it. Use the real clock."
 )
@@ -204,7 +211,7 @@ class FabricTopo(Topo):
 
 
 class FabricNet(Mininet):
-    """The live fabric as a Mininet. `cable` cuts or mends a cable by name; `kernel` says whether NICs have interfaces.
+    """The live fabric as a Mininet. `cables` cuts and mends them by name; `kernel` says whether NICs have interfaces.
 
     `ovs` is the fabric's Open vSwitch, `inside` a process in the network namespace where that is.
 
@@ -221,12 +228,12 @@ class FabricNet(Mininet):
         mark: Mapping[str, str],
         ovs: OpenVSwitch,
         inside: int,
-        cable: Callable[[str, bool], Any],
+        cables: Links,
         stop: Callable[[], Any],
     ) -> None:
         self.fabric = fabric
         self.kernel = kernel
-        self._cable = cable
+        self.cables = cables
         self._stop = stop
         common = {"host": {"mark": mark}, "switch": {"mark": {**mark, **ovs.env}, "switches": ovs, "pid": inside}}
         topo = FabricTopo(fabric=fabric, names=names, pids=pids, common=common)
@@ -260,17 +267,53 @@ class FabricNet(Mininet):
 
     # -- cables
 
-    def configLinkStatus(self, src: str, dst: str, status: str) -> None:
-        """Cuts (`down`) or mends (`up`) the cables between two nodes."""
-        for name in (src, dst):
+    def configLinkStatus(self, src: str, dst: str, status: str) -> bool:
+        """Cuts (`down`) or mends (`up`) the cables between two nodes, by the fault that this is. False: it cannot."""
+        cables = self._between(src, dst) if self.knows(src, dst) else []
+        done = [self._cut(cable) if status == "down" else self._mend(cable) for cable in cables]
+        return bool(done) and all(done)
+
+    def knows(self, *names: str) -> bool:
+        """Whether these are nodes; says which one is not, and what there is."""
+        for name in names:
             if name not in self.nameToNode:
-                error(f"{name} is not in this fabric\n")
-                return
+                near = get_close_matches(name, list(self.nameToNode), n=1)
+                meant = f"did you mean {near[0]}? " if near else ""
+                there = listed([*self.nameToNode], MOST_NAMES)
+                error(f"there is no node {name!r}: {meant}there are {there}\n")
+                return False
+        return True
+
+    def _between(self, src: str, dst: str) -> list[str]:
+        """The cables between two nodes, by name."""
         links = self.linksBetween(self.nameToNode[src], self.nameToNode[dst])
-        if not links:
-            error(f"there is no cable between {src} and {dst}\n")
-        for link in links:
-            self._cable(link.cable, status == "up")
+        found = [link.cable for link in links]
+        if not found and f"{src}-{dst}" in self.fabric.cable_by_name:  # at a bridge in a NIC, called as its host is
+            found = [self.fabric.cable(f"{src}-{dst}").name]
+        if not found:
+            ends = [link.intf2 if link.intf1.node.name == src else link.intf1 for link in self.links]
+            far = [end.node.name for end, link in zip(ends, self.links, strict=True) if self._ends_at(link, src)]
+            error(f"there is no cable between {src} and {dst}: from {src} cables go to {listed(far, MOST_NAMES)}\n")
+        return found
+
+    @staticmethod
+    def _ends_at(link: Any, node: str) -> bool:
+        return node in (link.intf1.node.name, link.intf2.node.name)
+
+    def _cut(self, cable: str) -> bool:
+        before = self.cables.down().get(cable)
+        fault = self.cables.cut(cable)
+        output(f"{cable} is down{' already' if before else ''}: fault {fault}\n")
+        return True
+
+    def _mend(self, cable: str) -> bool:
+        healed, wider = self.cables.mend(cable)
+        if wider:
+            faults = listed([f"{fault} (testbed heal {fault})" for fault in wider], MOST_NAMES)
+            error(f"{cable} is still down: other cables, too, are by {faults}\n")
+            return False
+        output(f"{cable} is up{': healed ' + ', '.join(healed) if healed else ' already'}\n")
+        return True
 
     # -- tests
 
@@ -336,16 +379,37 @@ class FabricNet(Mininet):
         return result
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """`h0, h1 and 14 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+class _Output(StreamHandlerNoNewline):
+    """Ends with whoever read what it writes (`testbed shell -c net | head -1`), without a traceback for each line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            nobody_reads()
+        super().handleError(record)
+
+
+def nobody_reads() -> NoReturn:
+    """Ends the program as one whose reader has gone: quietly, with what SIGPIPE gives."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):  # what they still hold is written when Python ends
+        os.dup2(nowhere, stream.fileno())
+    raise SystemExit(128 + signal.SIGPIPE)  # an OSError would be caught by Mininet, which would go on
+
+
 def log_to_stdout() -> None:
     """Mininet writes everything to stderr; a script wants results on stdout, errors on stderr."""
-    import logging
-
-    from mininet.log import StreamHandlerNoNewline, lg
-
-    (handler,) = lg.handlers[:1]
-    handler.setStream(sys.stdout)
-    handler.addFilter(lambda record: record.levelno < logging.WARNING)
-    errors = StreamHandlerNoNewline(sys.stderr)
-    errors.setFormatter(handler.formatter)
+    results, errors = _Output(sys.stdout), _Output(sys.stderr)
+    results.addFilter(lambda record: record.levelno < logging.WARNING)
     errors.setLevel(logging.WARNING)
+    for old in lg.handlers[:]:
+        results.setFormatter(old.formatter)
+        errors.setFormatter(old.formatter)
+        lg.removeHandler(old)
+    lg.addHandler(results)
     lg.addHandler(errors)

@@ -8,6 +8,9 @@ the fabric. Once it is dead, `clean` removes what the journal says is the fabric
   in the fabric's control groups, in its own network namespace and in those that its hosts hold;
 - with them the namespaces, and all devices inside;
 - control groups, mounts below the directory, and the directory itself.
+
+From another pid namespace not all of them can be seen. They hold a lock, too: as long as one is left that cannot be
+killed from here, the directory stays, for a `clean` that can.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ from testbed.trees import remove_tree
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
 _NEW = ".new-"
+_GONE_S = 5.0  # for killed processes to be gone: Open vSwitch closes a socket for each port then
+PROCESSES = ".processes"  # what the names of the locks end with that a fabric's processes hold
 HOST = "host "  # what the names of processes that hold a host's namespace start with
 SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
 
@@ -111,6 +116,11 @@ class Record:
             return "alive" if held(self.dir / self.lock) else "dead"
         # Of a testbed that did not use locks yet.
         return "alive" if self.owner and (not self.here or self.owner.alive()) else "dead"
+
+    @property
+    def running(self) -> bool:
+        """Whether any of its own processes is left, in whatever pid namespace (workers: see their control groups)."""
+        return any(held(lock) for lock in self.dir.glob("*" + PROCESSES))
 
     @property
     def here(self) -> bool:
@@ -247,6 +257,11 @@ def undo(record: Record) -> Removed:
             raise MachineError(
                 f"fabric {record.id} lives in another pid namespace: its processes cannot be reached from here",
                 hint=f"testbed down {record.id} there",
+            )
+        if not now.here and not processes.wait_for(lambda: not now.running, _GONE_S):
+            raise MachineError(
+                f"fabric {record.id} still has processes in another pid namespace, out of reach from here",
+                hint=f"testbed clean {record.id} there",
             )
         removed.control_groups = teardown.remove_control_groups(control_group(record.id), errors)
         removed.mounts = teardown.unmount_below(record.dir, errors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import prove_kills
 import pytest
 from machine import (
     RAIL_REAL,
@@ -163,7 +163,12 @@ def _remember(made: list[str]) -> object:
 
 def test_up_list_down(standing: str) -> None:
     (row,) = [f for f in json.loads(cli("list", "--json"))["fabrics"] if f["id"] == standing]
-    assert (row["state"], row["standing"], row["name"], row["topology"]) == ("alive", True, "star", "star hosts=3")
+    assert (row["state"], row["standing"], row["name"], row["topology"]) == (
+        "alive",
+        True,
+        "star",
+        "star hosts=3 links=1",
+    )
     assert (row["ranks"], row["switches"], row["controller_alive"]) == (3, 1, True)
     assert row["owner_name"] == "fabricd"
     text = cli("list")
@@ -275,20 +280,23 @@ def test_a_stopped_up_leaves_nothing(number: int, star: str) -> None:
 # -- killed
 
 
-@pytest.mark.parametrize("moment", range(8))
-def test_kill_the_command_line_at_any_moment(moment: int, star: str, tmp_path: Path) -> None:
-    """`up` is killed at a random moment of its life; what it had made by then goes, what is somebody else's stays."""
-    delay = random.Random(f"{moment}-{os.getpid()}").uniform(0.0, 1.2)
-    (tmp_path / "rail.yaml").write_text(RAIL_REAL)
-    with strangers() as all_there:
-        with subprocess.Popen([*TESTBED, "up", str(tmp_path / "rail.yaml")], cwd=ROOT, stdout=subprocess.DEVNULL) as up:
-            time.sleep(delay)
-            up.kill()
-        for fabric_id in fabrics_begun_by(up.pid):
-            (state,) = [f["state"] for f in json.loads(cli("list", "--json"))["fabrics"] if f["id"] == fabric_id]
-            cli("down" if state == "alive" else "clean", fabric_id)
-            assert traces(fabric_id) == [], f"killed after {delay} s"
-        all_there()
+def test_killed_at_random_nothing_is_left_and_nothing_else_touched() -> None:
+    """A short piece of what `./setup.sh prove kills` does at length."""
+    count = prove_kills.prove(kills=4, seed=1)
+    assert count.total() == 4
+
+
+def test_an_up_that_is_killed_half_way_dies_whole(tmp_path: Path) -> None:
+    up = prove_kills.begin(tmp_path, "up", prove_kills.UP)
+
+    def begun() -> bool:
+        return any("controller" in prove_kills.record_of(i).processes for i in fabrics_begun_by(up.pid))
+
+    wait_until(begun, "it has begun")
+    (fabric_id,) = prove_kills.dies(up)
+    assert prove_kills.record_of(fabric_id).state == "dead"
+    assert f"removed fabric {fabric_id}" in cli("clean", fabric_id)
+    assert traces(fabric_id) == []
 
 
 @pytest.mark.parametrize("victim", [*PARTS, "host h1", "everything"])

@@ -252,8 +252,8 @@ def test_commands_from_arguments_and_standard_input(lab: Lab) -> None:
 
 
 def test_link_and_switch_commands(lab: Lab) -> None:
-    ping = "h0 ping -c1 -W1 h1"
-    out = cli("shell", lab.id, "-c", "link h0 rail0 down", "-c", ping, "-c", "link h0 rail0 up", "-c", ping, code=1)
+    ping, patient = "h0 ping -c1 -W1 h1", "h0 ping -c1 -W20 h1"
+    out = cli("shell", lab.id, "-c", "link h0 rail0 down", "-c", ping, "-c", "link h0 rail0 up", "-c", patient, code=1)
     assert re.findall(r"(\d) received", out) == ["0", "1"]
     out = cli("shell", lab.id, "-c", "switch rail0 stop", "-c", ping, "-c", "switch rail0 start", code=1)
     assert re.findall(r"(\d) received", out) == ["0"]
@@ -270,11 +270,49 @@ def test_exit_codes(lab: Lab) -> None:
 
 
 def test_errors_are_said_on_stderr(lab: Lab) -> None:
-    command = [*TESTBED, "shell", lab.id, "-c", "nonsense", "-c", "link h0 spine0 down"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.stdout == ""
-    assert "Unknown command: nonsense" in done.stderr
-    assert "no cable between h0 and spine0" in done.stderr
+    nodes = "h0, h1, rail0, rail1, spine0, c0"
+    said = {
+        "nonsense": f"there is no command and no node 'nonsense': `help` lists the commands; nodes: {nodes}",
+        "link h0 spine0 down": "there is no cable between h0 and spine0: from h0 cables go to rail0, rail1",
+        "link rail7 h0 down": f"there is no node 'rail7': did you mean rail1? there are {nodes}",
+        "link h0 rail0": "usage: link NODE NODE down|up",
+        "switch rail7 stop": "there is no switch 'rail7': there are rail0, rail1, spine0",
+        "iperf h0 rail0": "rail0 is no host: there are h0, h1",
+        "x abc": f"there is no node 'abc': there are {nodes}",
+        "source /nowhere": "/nowhere cannot be read: No such file or directory",
+        "h0": "what is h0 to do? Such as: h0 hostname",
+    }
+    arguments = [word for command in said for word in ("-c", command)]
+    done = subprocess.run([*TESTBED, "shell", lab.id, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr.splitlines() == list(said.values())
+
+
+def test_a_link_that_is_down_is_a_fault(lab: Lab) -> None:
+    """`show faults` has it, `link up` and `heal` undo it, a second `down` adds nothing; a wider fault stays."""
+    cli("heal", "all", "--fabric", lab.id)
+    commands = ("link h0 rail0 down", "link h0 rail0 down", "links", "link rail0 h0 up", "link h0 rail0 down")
+    down, again, *links, up, _ = cli("shell", lab.id, *(word for c in commands for word in ("-c", c))).splitlines()
+    name = down.removeprefix("h0.0-rail0 is down: fault ")
+    assert (again, up) == (f"h0.0-rail0 is down already: fault {name}", f"h0.0-rail0 is up: healed {name}")
+    assert [line for line in links if "down" in line] == [f"h0-eth0<->rail0-eth1 (down: fault {name})"]
+    (fault,) = json.loads(cli("show", "faults", lab.id, "--json"))
+    assert (fault["fault"], fault["on"], fault["state"]) == ("cable_down", "cable:h0.0-rail0", "on")
+    cli("heal", fault["id"], "--fabric", lab.id)
+    cli("inject", "cable_down", "--on", "switch:rail0", "--fabric", lab.id)
+    cli("shell", lab.id, "-c", "link h0 rail0 up", code=1)
+    assert len(json.loads(cli("show", "faults", lab.id, "--json"))) == 1
+    cli("heal", "all", "--fabric", lab.id)
+
+
+def test_a_reader_that_goes_away_ends_the_shell_quietly(lab: Lab) -> None:
+    for command in ("h0 seq 100000", "net"):
+        argv = [*TESTBED, "shell", lab.id, "-c", command, "-c", "sh sleep 0.1", "-c", "dump"]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as shell:
+            assert shell.stdout and shell.stderr and shell.stdout.read(1)
+            shell.stdout.close()
+            assert shell.stderr.read() == b""
+            assert shell.wait(20) == 141
 
 
 def test_a_terminal_gets_the_prompt(lab: Lab) -> None:

@@ -372,3 +372,25 @@ def test_clean_inside_a_fabric_does_not_kill_itself() -> None:
     assert done.returncode == 0, done.stderr
     assert traces(record.id) == []
     assert marked(record.id) == []
+
+
+def test_clean_in_another_pid_namespace_leaves_what_it_cannot_reach(run_dir: Path) -> None:
+    """A fabric whose owner is dead, but not all of its processes: their pids mean nothing there."""
+    clean = (
+        "import sys; from pathlib import Path; from testbed import ownership\n"
+        "ownership.RUN_DIR, ownership._GONE_S = Path(sys.argv[1]), 0.2\n"
+        "try: print(len(ownership.clean()))\n"
+        "except ownership.CleanFailed as failed: print(failed.what)"
+    )
+    there = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", clean, str(run_dir)]
+    record = create(alive=False)
+    living = Hold(record.dir / f"1{ownership.PROCESSES}")
+    with running(env={**os.environ, processes.MARK: record.mark}, pass_fds=[living.fd]) as left:
+        living.release()
+        said = run(*there, cwd=Path(__file__).parents[1])
+        assert said == f"fabric {record.id} still has processes in another pid namespace, out of reach from here\n"
+        assert record.dir.exists()
+        left.kill()
+        wait_until(lambda: not record.running, "its end is seen by the lock")
+        assert run(*there, cwd=Path(__file__).parents[1]) == "1\n"
+    assert not record.dir.exists()

@@ -84,3 +84,12 @@ def test_long_lists_are_cut() -> None:
     wide = build("clos", {"leaves": 40, "spines": 2, "hosts_per_leaf": 1})
     with pytest.raises(TopologyError, match="leaf0, leaf1, .* and 34 more"):
         resolve(wide, "switch:zzz")
+
+
+def test_the_cable_of_a_nic_with_a_bridge_has_its_hosts_name_too() -> None:
+    nodes = {"a": "host", "b": "host", "s": "switch", "t": "switch"}
+    fabric = build("custom", {"nodes": nodes, "cables": ["a-s", "b-s", "t-a", "s-t"]})
+    for text in ("cable:nic0-t", "cable:a-t", "cable:t-a", "cable:t-nic0"):
+        assert str(resolve(fabric, text)) == "cable:t-nic0"
+    assert [fabric.named_backwards(name) for name in ("t-a", "t-nic0", "a-t", "nic0-t")] == [False, False, True, True]
+    assert str(resolve(build("ring", {"nodes": 3, "direct": True}), "cable:h1-h0")) == "cable:nic0-nic1"

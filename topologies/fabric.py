@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -170,8 +171,31 @@ class Fabric:
 
     @cached_property
     def cable_by_name(self) -> dict[str, Cable]:
-        """Every cable under both of its names, `A-B` and `B-A`."""
-        return {f"{c.b.node}-{c.a.node}": c for c in self.cables} | {c.name: c for c in self.cables}
+        """Every cable under both of its names, `A-B` and `B-A`; a NIC's bridge may be called as its host is."""
+        found = {f"{c.b.node}-{c.a.node}": c for c in self.cables} | {c.name: c for c in self.cables}
+        for cable in self.cables:
+            for a, b in self._called(cable):
+                if a != b:
+                    found.setdefault(f"{a}-{b}", cable)
+                    found.setdefault(f"{b}-{a}", cable)
+        return found
+
+    def named_backwards(self, name: str) -> bool:
+        """Whether this name of a cable says its second end first."""
+        return name not in [f"{a}-{b}" for a, b in self._called(self.cable(name))]
+
+    def _called(self, cable: Cable) -> list[tuple[str, str]]:
+        a, b = ([end.node, *self._hosts_of.get(end.node, ())] for end in (cable.a, cable.b))
+        return list(product(a, b))
+
+    @cached_property
+    def _hosts_of(self) -> dict[str, tuple[str, ...]]:
+        """Bridge in a NIC -> that NIC (not a compute complex behind it)."""
+        found: dict[str, tuple[str, ...]] = {}
+        for nic in self.nics[: self.ranks]:
+            if (bridge := self.bridge_of(nic.name)) is not None:
+                found[bridge.name] = (nic.name,)
+        return found
 
     @cached_property
     def graph(self) -> nx.Graph[str]:

@@ -380,6 +380,13 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 	frame_free(f, fr);
 }
 
+/* accelerator_watermarks_clear() - The most in use so far is now what is in use */
+void accelerator_watermarks_clear(struct accelerator *a)
+{
+	a->slots_used_max = a->slots - pool_slots(a) - a->slots_free;
+	pool_watermarks_clear(a);
+}
+
 /* accelerator_json() - What it has, and what it has done */
 json_t *accelerator_json(const struct accelerator *a)
 {

@@ -26,6 +26,7 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 const char *accelerator_program(struct fabric *f, const json_t *request);
 void accelerators_release(struct fabric *f, uint32_t job);
 json_t *accelerator_json(const struct accelerator *a);
+void accelerator_watermarks_clear(struct accelerator *a);
 void accelerator_free(struct accelerator *a);
 
 void accelerator_send(struct fabric *f, struct accelerator *a, const struct roce_packet *pkt, uint8_t class);
@@ -37,6 +38,7 @@ const char *pool_program(struct accelerator *a, uint32_t job, const json_t *requ
 void pool_release(struct accelerator *a, uint32_t job);
 bool pool_receive(struct fabric *f, struct accelerator *a, const struct roce_packet *pkt, uint8_t class);
 json_t *pool_json(const struct accelerator *a);
+void pool_watermarks_clear(struct accelerator *a);
 void pool_free(struct accelerator *a);
 
 void mac_of(uint32_t ip, uint8_t mac[6]);

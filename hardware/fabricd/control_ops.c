@@ -84,6 +84,16 @@ static const char *start(struct fabric *f, struct control_conn *c, const json_t 
 	return NULL;
 }
 
+static const char *again(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	const char *wrong = workers_again(f);
+	if (!wrong)
+		json_object_set_new(answer, "time_ns", ns_json(f->clock.mode == CLOCK_REAL ? clock_real_now(f) : f->clock.now));
+	return wrong;
+}
+
 static const char *counters(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	json_t *all = counters_json(f);
@@ -295,7 +305,7 @@ static const struct {
 	{"ask_controller", ask_controller},
 	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
 	{"sample", sample},   {"sample_stop", sample_end},    {"stop", stop},
-	{"accelerator_program", program},
+	{"accelerator_program", program}, {"workers_again", again},
 };
 
 /* control_line() - Answer one request */

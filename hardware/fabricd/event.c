@@ -30,6 +30,28 @@ static bool background(enum event_kind kind)
 	return kind == EV_PAUSE_AGAIN || kind == EV_PAUSE_END || kind == EV_WATCHDOG || kind == EV_FAULT;
 }
 
+static void push(struct heap *h, const struct event *e)
+{
+	if (h->n == h->room) {
+		size_t room = h->room ? 2 * h->room : 4096;
+		struct event *ev = realloc(h->ev, room * sizeof *ev);
+		if (!ev)
+			abort();
+		h->ev = ev;
+		h->room = room;
+	}
+	h->background += background(event_kind(e));
+	size_t i = h->n++;
+	while (i) {
+		size_t up = (i - 1) / 4;
+		if (!before(e, &h->ev[up]))
+			break;
+		h->ev[i] = h->ev[up];
+		i = up;
+	}
+	h->ev[i] = *e;
+}
+
 /* event_add() - Enter an event
  * @f:		Fabric
  * @t:		When
@@ -41,34 +63,28 @@ static bool background(enum event_kind kind)
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b)
 {
-	struct heap *h = &f->heap;
-	struct event e = {
+	push(&f->heap, &(struct event){
 		.t = t,
 		.key = (uint64_t)kind << 56 | (uint64_t)(node & 0xffffff) << 32 | (uint64_t)(port & 0xffff) << 16 |
 		       (other & 0xffff),
 		.seq = seq,
 		.a = a,
 		.b = b,
-	};
+	});
+}
 
-	if (h->n == h->room) {
-		size_t room = h->room ? 2 * h->room : 4096;
-		struct event *ev = realloc(h->ev, room * sizeof *ev);
-		if (!ev)
-			abort();
-		h->ev = ev;
-		h->room = room;
-	}
-	h->background += background(kind);
-	size_t i = h->n++;
-	while (i) {
-		size_t up = (i - 1) / 4;
-		if (!before(&e, &h->ev[up]))
-			break;
-		h->ev[i] = h->ev[up];
-		i = up;
-	}
-	h->ev[i] = e;
+/* event_forget() - Take events out that are not to happen
+ * @over:	Which; what they own it frees
+ */
+void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context)
+{
+	struct heap old = f->heap;
+
+	f->heap = (struct heap){0};
+	for (size_t i = 0; i < old.n; i++)
+		if (!over(&old.ev[i], context))
+			push(&f->heap, &old.ev[i]);
+	free(old.ev);
 }
 
 /* event_pop() - Take the first event out

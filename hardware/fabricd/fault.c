@@ -239,20 +239,23 @@ const char *fault_inject(struct fabric *f, const json_t *request)
 	const char *id = json_string_value(json_object_get(request, "fault"));
 	struct fault **at = &f->faults;
 	unsigned count = 0;
+	uint64_t last = 0; /* of those that are there: what has come and gone changes no draw */
 
 	if (!id || !*id || strlen(id) >= sizeof((struct fault *)0)->id)
 		return "inject: fault: an id of up to 63 characters is needed";
 	if (find(f, id))
 		return "inject: fault: there is one of that id";
-	for (; *at; at = &(*at)->next)
+	for (; *at; at = &(*at)->next) {
+		last = (*at)->number > last ? (*at)->number : last;
 		if (++count == FAULTS_MAX)
 			return "inject: more than 1024 faults";
+	}
 	struct fault *x = calloc(1, sizeof *x);
 	if (!x)
 		abort();
 	strcpy(x->id, id);
 	x->request = json_deep_copy(request);
-	x->number = ++f->last_fault;
+	x->number = last + 1;
 	const char *wrong = load(f, x, x->request);
 	if (wrong) {
 		fault_free(x);

@@ -52,7 +52,7 @@ struct fault {
 	struct fault *next;
 	char id[64];
 	enum fault_kind kind;
-	uint64_t number; /* in order of injection: tells random draws apart */
+	uint64_t number; /* in order of injection, of those not healed: tells random draws apart */
 	uint64_t order;	 /* of being switched on: overlays are laid in that order */
 	ps_t at, length, every;
 	bool on, healed;

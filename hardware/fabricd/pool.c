@@ -312,6 +312,13 @@ bool pool_receive(struct fabric *f, struct accelerator *a, const struct roce_pac
 	return true;
 }
 
+/* pool_watermarks_clear() - As of the accelerator */
+void pool_watermarks_clear(struct accelerator *a)
+{
+	if (a->pool)
+		a->pool->used_max = a->pool->used;
+}
+
 /* pool_json() - How the pool is used */
 json_t *pool_json(const struct accelerator *a)
 {

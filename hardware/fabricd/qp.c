@@ -8,9 +8,9 @@
 /* qp_find() - The queue pair of that number, or NULL */
 struct qp *qp_find(struct nic *n, uint32_t number)
 {
-	uint32_t i = number - FIRST_QP_NUMBER;
+	uint32_t i = number - FIRST_QP_NUMBER - n->qp_first;
 
-	return number >= FIRST_QP_NUMBER && i < n->qp_count ? n->qps[i] : NULL;
+	return number >= FIRST_QP_NUMBER + n->qp_first && i < n->qp_count ? n->qps[i] : NULL;
 }
 
 /* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already */
@@ -31,7 +31,7 @@ struct qp *qp_new(struct nic *n)
 		return NULL;
 	q->source.ops = &qp_tx_ops;
 	q->nic = n;
-	q->number = FIRST_QP_NUMBER + n->qp_count;
+	q->number = FIRST_QP_NUMBER + n->qp_first + n->qp_count;
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;
 	q->cnp_sent = -PS_PER_S;
 	q->cc = &cc_none;
@@ -75,5 +75,6 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 void cc_restart(struct fabric *f, struct qp *q)
 {
 	cc_start(f, q);
-	q->cc_state.window_end = q->sent_max;
+	q->cc_state.window_end = q->left;
+	pacer_kick(f, q);
 }

@@ -32,12 +32,13 @@ enum record_of {
 struct sampler {
 	FILE *file;
 	char *path;
-	ps_t period, next;
+	ps_t period, next, began; /* the grid's first point */
 	uint32_t qps;	  /* numbered so far */
 	uint64_t *buffer; /* by switch: what was written last */
-	uint64_t *cnps;	  /* by NIC */
+	uint64_t *cnps, *first_cnps; /* by NIC */
 	struct port_sample {
 		uint64_t queue[CLASSES], marked[CLASSES], sent;
+		uint64_t first_marked[CLASSES], first_sent; /* counted before */
 		uint8_t used;
 	} *port;
 };
@@ -62,11 +63,11 @@ static void sample_port(struct sampler *s, ps_t t, const struct port *p)
 		if (p->queue[c].bytes != last->queue[c])
 			put(s, t, SAMPLE_QUEUE, c, p->index, last->queue[c] = p->queue[c].bytes);
 		if (p->lane[c].marked != last->marked[c])
-			put(s, t, SAMPLE_MARKED, c, p->index, last->marked[c] = p->lane[c].marked);
+			put(s, t, SAMPLE_MARKED, c, p->index, (last->marked[c] = p->lane[c].marked) - last->first_marked[c]);
 	}
 	last->used = p->classes_used;
 	if (p->tx_bytes != last->sent)
-		put(s, t, SAMPLE_PORT_SENT, 0, p->index, last->sent = p->tx_bytes);
+		put(s, t, SAMPLE_PORT_SENT, 0, p->index, (last->sent = p->tx_bytes) - last->first_sent);
 }
 
 static void sample_qp(struct fabric *f, struct sampler *s, ps_t t, struct qp *q)
@@ -105,7 +106,7 @@ static void sample(struct fabric *f, struct sampler *s, ps_t t)
 		for (uint32_t i = 0; i < n->qp_count; i++)
 			sample_qp(f, s, t, n->qps[i]);
 		if (n->np_cnps != s->cnps[k])
-			put(s, t, SAMPLE_CNPS, 0, k, s->cnps[k] = n->np_cnps);
+			put(s, t, SAMPLE_CNPS, 0, k, (s->cnps[k] = n->np_cnps) - s->first_cnps[k]);
 	}
 }
 
@@ -118,7 +119,7 @@ void sample_before(struct fabric *f, ps_t t)
 		return;
 	f->clock.now = f->clock.now > s->next ? f->clock.now : s->next;
 	sample(f, s, s->next);
-	s->next = (t - 1) / s->period * s->period; /* the last one before it: nothing changes in between */
+	s->next = s->began + (t - 1 - s->began) / s->period * s->period; /* the last one before it: nothing changes in between */
 	if (s->next < t && s->next > f->clock.now) {
 		f->clock.now = s->next;
 		sample(f, s, s->next);
@@ -133,8 +134,22 @@ void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool o
 		put(f->sampler, f->clock.now, SAMPLE_PAUSE, class, p->index, on);
 }
 
+static void count_from_now(const struct fabric *f, struct sampler *s)
+{
+	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++)
+		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++) {
+			const struct port *p = &f->nodes[k]->ports[i];
+			struct port_sample *first = &s->port[p->index];
+			first->sent = first->first_sent = p->tx_bytes;
+			for (unsigned c = 0; c < CLASSES; c++)
+				first->marked[c] = first->first_marked[c] = p->lane[c].marked;
+		}
+	for (uint32_t k = 0; k < f->nic_count; k++)
+		s->cnps[k] = s->first_cnps[k] = f->nics[k].np_cnps;
+}
+
 /* sample_start() - Begin to write samples
- * @period:	Of the grid, which begins at 0
+ * @period:	Of the grid, which begins now; so does what is counted
  *
  * Return: NULL, or what is wrong
  */
@@ -148,14 +163,17 @@ const char *sample_start(struct fabric *f, const char *path, ps_t period)
 	if (!s)
 		abort();
 	*s = (struct sampler){.period = period,
-			      .next = (f->clock.now / period + 1) * period,
+			      .next = f->clock.now + period,
+			      .began = f->clock.now,
 			      .path = strdup(path),
 			      .buffer = calloc(f->switch_count + 1, sizeof(uint64_t)),
 			      .cnps = calloc(f->nic_count + 1, sizeof(uint64_t)),
+			      .first_cnps = calloc(f->nic_count + 1, sizeof(uint64_t)),
 			      .port = calloc(f->port_count + 1, sizeof(struct port_sample)),
 			      .file = fopen(path, "wb")};
-	if (!s->path || !s->buffer || !s->cnps || !s->port)
+	if (!s->path || !s->buffer || !s->cnps || !s->first_cnps || !s->port)
 		abort();
+	count_from_now(f, s);
 	f->sampler = s;
 	if (!s->file) {
 		sample_stop(f);
@@ -182,6 +200,7 @@ void sample_stop(struct fabric *f)
 	free(s->path);
 	free(s->buffer);
 	free(s->cnps);
+	free(s->first_cnps);
 	free(s->port);
 	free(s);
 	f->sampler = NULL;

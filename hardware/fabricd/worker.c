@@ -80,6 +80,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 
 	if (refused && closer_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
 		watch_remove(f, w->listen_fd);
+		shutdown(w->listen_fd, SHUT_RDWR);
 		close_later(w->listen_fd);
 		w->listen_fd = -1;
 		return;
@@ -90,9 +91,9 @@ void worker_accept(struct fabric *f, struct worker *w)
 		return;
 	if (refused) {
 		static const char text[] = "rank has a session already, or had one";
-		uint8_t reply[8 + sizeof text];
+		uint8_t reply[8 + sizeof text - 1];
 		put_le32(put_le16(put_le16(reply, 4), 0), sizeof reply);
-		memcpy(reply + 8, text, sizeof text);
+		memcpy(reply + 8, text, sizeof text - 1);
 		send(fd, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
 		close_later(fd);
 		return;
@@ -105,7 +106,8 @@ void worker_accept(struct fabric *f, struct worker *w)
 	}
 }
 
-static void regions_unmap(struct worker *w)
+/* regions_unmap() - A worker's memory is no longer ours */
+void regions_unmap(struct worker *w)
 {
 	while (w->region_count) {
 		struct region *r = &w->region[--w->region_count];
@@ -146,7 +148,8 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		return;
 	}
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
-		w->nic->qps[i]->state = QP_ERROR;
+		if (!w->nic->qps[i]->generated) /* those are the NIC's own */
+			w->nic->qps[i]->state = QP_ERROR;
 	offload_lost(f, w);
 	regions_unmap(w);
 	control_event(f, "worker_lost",

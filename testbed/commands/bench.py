@@ -87,7 +87,7 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     \b
     Examples:
       testbed bench all_reduce -b 1K -e 16M -f 4 -g 8
-      testbed bench all_gather -b 1M -e 1M -g 16 --topology clos --cc dcqcn --json | jq .rows
+      testbed bench all_gather -b 1M -e 1M -g 16 --topology clos --cc dcqcn --json > bench.json
       testbed bench all_reduce --topology '{torus: {dims: [2, 2, 2]}}' -b 64K -e 1M -f 4
       testbed bench all_reduce -d all -o max -b 64K -e 64K --topology experiments/quickstart.yaml
 

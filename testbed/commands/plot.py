@@ -47,9 +47,12 @@ def command(
 
     \b
     Examples:
-      testbed plot results/runs/20260101-120000-fairness rate -o rate.png
-      testbed plot results/runs/20260101-120000-incast sweep --figure goodput_Gbps --figure slowdown_p99
-      testbed plot results/runs/*-ring-* speedup --baseline ring --over ranks
+      testbed run experiments/congestion/fairness.yaml --out results/runs/fairness
+      testbed plot fairness rate -o rate.png
+      testbed run experiments/congestion/incast.yaml --out results/runs/incast
+      testbed plot incast sweep --figure goodput_Gbps --figure slowdown_p99
+      testbed bench all_reduce -b 64K -e 1M -f 4 -g 4 --algorithm ring,in_network --out results/runs/algorithms
+      testbed plot algorithms speedup --baseline ring
     """
     from results import StoreError
     from results.drawing import PlotError, save

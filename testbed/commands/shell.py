@@ -17,14 +17,15 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
     """Talk to the fabric ID (default: the only one that is up) on Mininet's command line.
 
     Commands can also come from standard input. Then, and with -c, the exit code is that of the last command that
-    failed. A link that is set down is an emulated cable that is cut.
+    failed. `link A B down` is the fault cable_down: `testbed show faults` lists it, and `link A B up` or `testbed heal`
+    ends it.
 
     \b
     Examples:
       testbed shell
       testbed shell -c 'h0 ping -c1 h1'
-      testbed shell 3f2a -c pingall -c 'link leaf0 spine0 down' -c pingall
-      echo 'iperf h0 h1' | testbed shell
+      testbed shell 3f2a -c 'link rail0 spine0 down' -c 'h0 ping -c1 h1'
+      echo 'h0 ping -c1 h1' | testbed shell
     """
     from testbed.lab import Lab
 

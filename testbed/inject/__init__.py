@@ -98,7 +98,7 @@ class Injection:
             target = resolve(fabric, self.on)
         except TopologyError as error:
             raise CannotInject(f"{error.key}: {error.what}", error.hint) from None
-        backwards = isinstance(target, CableTarget) and self.on != f"cable:{target.cable.name}"
+        backwards = isinstance(target, CableTarget) and fabric.named_backwards(self.on.partition(":")[2].strip())
         place = Place(fabric, target, line_rate_bps, seed, cc, backwards)
         if place.kind not in self.fault.on:
             raise CannotInject(

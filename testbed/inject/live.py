@@ -18,43 +18,54 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
     """Puts a fault in; returns its id. Raises CannotInject, UserError."""
     lab = Lab.attach(fabric)
     try:
-        experiment = json.loads((lab.dir / "experiment.json").read_text())
-        if injection.fault.only_real_clock and not lab.kernel:
-            raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-        if injection.fault.needs_agent and (injection.at or injection.lasts is not None):
-            raise CannotInject(
-                f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
-                "leave --at, --for and --every out, or put it into an experiment",
-            )
-        line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
-        cc = experiment["transport"]["cc"]
-        name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
-        place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
-        name = _free_name(lab)
+        return put_in(lab, injection)
+    finally:
+        lab.close()
+
+
+def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
+    """As `inject`; `name` is to be its id (default: the next free one)."""
+    experiment = json.loads((lab.dir / "experiment.json").read_text())
+    if injection.fault.only_real_clock and not lab.kernel:
+        raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
+    if injection.fault.needs_agent and (injection.at or injection.lasts is not None):
+        raise CannotInject(
+            f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
+            "leave --at, --for and --every out, or put it into an experiment",
+        )
+    line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
+    cc = experiment["transport"]["cc"]
+    name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
+    place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
+    name = name or _free_name(lab)
+    try:
         status = lab.fabricd.request("status")
         requests = injection.requests(place, name, now_ns=status["time_ns"])
         _with_agent(lab, injection.fault.needs_agent, lambda: _all(lab, requests))
-        return name
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
-    finally:
-        lab.close()
+    return name
 
 
 def heal(name: str, fabric: str | None = None) -> list[str]:
     """Heals one fault, or all; returns the ids. Raises InputError for an unknown one."""
     lab = Lab.attach(fabric)
     try:
-        here = lab.fabricd.request("faults")["faults"]
-        chosen = [f for f in here if name in ("all", f["fault"].partition(".")[0])]
-        if not chosen and name != "all":
-            known = ", ".join(dict.fromkeys(f["fault"].partition(".")[0] for f in here))
-            raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
-        agent = any(f["request"].get("to") == NAME for f in chosen)
-        _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
-        return list(dict.fromkeys(f["fault"].partition(".")[0] for f in chosen))
+        return take_out(lab, name)
     finally:
         lab.close()
+
+
+def take_out(lab: Lab, name: str) -> list[str]:
+    """As `heal`."""
+    here = lab.fabricd.request("faults")["faults"]
+    chosen = [f for f in here if name in ("all", f["fault"].partition(".")[0])]
+    if not chosen and name != "all":
+        known = ", ".join(dict.fromkeys(f["fault"].partition(".")[0] for f in here))
+        raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
+    agent = any(f["request"].get("to") == NAME for f in chosen)
+    _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
+    return list(dict.fromkeys(f["fault"].partition(".")[0] for f in chosen))
 
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ def tables() -> str:
     parts += ["### Step of a workload: a collective", *table(rows(defs["CollectiveStep"], defs))]
     parts += ["### Step of a workload: flows", *table(rows(defs["FlowsStep"], defs))]
     parts += ["### A flow", *table(rows(defs["Flow"], defs))]
+    parts += ["### Step of a workload: a load", *table(rows(defs["LoadStep"], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")
 
 
@@ -115,6 +116,8 @@ def _plural(items: dict[str, Any]) -> str:
         return f"{items['$ref'].rpartition('/')[2].lower()}s"
     if not items:
         return "mappings"
+    if items.get("type") == "array":
+        return f"lists of {_plural(items.get('items', {}))}"
     return _takes(items).replace("integer", "integers").replace("text", "texts").replace("size", "sizes")
 
 

@@ -1,0 +1,53 @@
+"""Cables of a live fabric that are set down and up by name, as Mininet's `link` does: by the fault that it is.
+
+So it stands in `testbed show faults`, `testbed heal` mends it too, and nothing else changes what the cable is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from testbed.inject import Injection, live
+from testbed.inject.cable import CableDown
+
+if TYPE_CHECKING:
+    from testbed.lab import Lab
+
+
+class Links:
+    """The cables of a live fabric by name."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def down(self) -> dict[str, str]:
+        """Cables that faults have down, with the fault's id (of several one that strikes nothing else, if there is)."""
+        faults = self._faults()
+        cables: dict[str, list[str]] = {}
+        for fault in faults:
+            cables.setdefault(_id(fault), []).append(fault["request"]["cable"])
+        found = sorted(faults, key=lambda fault: len(cables[_id(fault)]), reverse=True)
+        return {fault["request"]["cable"]: _id(fault) for fault in found if fault["on"]}
+
+    def cut(self, cable: str) -> str:
+        """Sets a cable down, if no fault has; returns the fault's id. Raises UserError."""
+        return self.down().get(cable) or live.put_in(self._lab, Injection(CableDown(), f"cable:{cable}"))
+
+    def mend(self, cable: str) -> tuple[list[str], list[str]]:
+        """Heals the faults that have only this cable down; returns their ids, and those that have others down, too."""
+        faults = self._faults()
+        here = {_id(f) for f in faults if f["request"]["cable"] == cable}
+        wider = sorted({_id(f) for f in faults if f["request"]["cable"] != cable} & here)
+        healed = sorted(here - set(wider))
+        for name in healed:
+            live.take_out(self._lab, name)
+        return healed, wider
+
+    def _faults(self) -> list[dict[str, Any]]:
+        """The parts of all faults that take cables down."""
+        every: list[dict[str, Any]] = self._lab.fabricd.request("faults")["faults"]
+        return [f for f in every if f["request"].get("about", {}).get("fault") == CableDown.name]
+
+
+def _id(fault: dict[str, Any]) -> str:
+    return str(fault["fault"]).partition(".")[0]
