@@ -34,8 +34,4 @@ def in_words(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
     if kind != Custom.name:
         return {key: value for key, value in params.items() if value is not False}
     kinds = [told["kind"] if isinstance(told, Mapping) else told for told in params["nodes"].values()]
-    return {
-        "hosts": kinds.count("host"),
-        "switches": kinds.count("switch"),
-        "cables": len(params["cables"]),
-    }
+    return {"hosts": kinds.count("host"), "switches": kinds.count("switch"), "cables": len(params["cables"])}
