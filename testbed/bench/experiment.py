@@ -28,7 +28,10 @@ ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the g
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
-_TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
+_TYPES = {  # nccl-tests' names
+    **{"float": "float32", "half": "float16", "double": "float64"},
+    **{"f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"},
+}
 
 
 _NAMED = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")

@@ -100,7 +100,8 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     from testbed.run import RunFailed, run
 
     named = [name.strip() for name in re.split(r",(?![^\[]*\])", algorithms)] if algorithms is not None else []
-    chosen, left_out = Options(algorithms=named, **options), {}
+    chosen = Options(algorithms=named, **options)
+    left_out: dict[str, str] = {}
     if named == ["all"]:
         chosen, left_out = everything(chosen)
     asked = experiment(chosen)
