@@ -35,6 +35,7 @@ from testbed.hardware import line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
+from testbed.thresholds import marking
 from testbed.units import format_size
 from testbed.verdict import judged
 from testbed.watch import Watch
@@ -352,6 +353,7 @@ class _Attempt:
         places = lab.fabricd.request("sample", path=str(self.folder.path / SAMPLES), period_ns=period)
         began = {"began_ns": self.guest.began_ns if self.guest else 0}
         self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")} | began)
+        self.folder.write_json("thresholds.json", {"ecn": marking(self.experiment)})
 
     def _settle(self, lab: Lab, captures: Sequence[str]) -> None:
         """All workers are done: lets the fabric run empty, and takes the counters."""
