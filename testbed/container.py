@@ -26,6 +26,7 @@ from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, configuration
 from testbed.errors import MachineError
 from testbed.image import Image
 from testbed.processes import MARK, Process
+from testbed.trees import remove_tree
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
@@ -46,13 +47,14 @@ class Containers:
     networks: Mapping[int, int]
     limits: Limits
     image: Image | None = None
+    suffix: str = ""  # tells the containers of a job from those that stay
 
     def name(self, rank: int) -> str:
-        return f"rb{self.fabric_id}-r{rank}"
+        return f"rb{self.fabric_id}-r{rank}{self.suffix}"
 
     def prepare(self, rank: int, argv: Sequence[str]) -> Path:
         """Writes the bundle of a rank's container; returns its directory."""
-        bundle = self.dir / "containers" / str(rank)
+        bundle = self.dir / "containers" / f"{rank}{self.suffix}"
         (bundle / "rootfs").mkdir(parents=True, exist_ok=True)
         plan = self.plan_path(rank)
         config = configuration(
@@ -60,7 +62,7 @@ class Containers:
             argv=self._argv(argv),
             env=self.environment(rank),
             network_namespace=f"/proc/{self.networks[rank]}/ns/net",
-            control_group=f"/{self.control_group}/r{rank}",
+            control_group=f"/{self.control_group}/r{rank}{self.suffix}",
             limits=self.limits,
             binds=Binds(
                 self.worker_dir(rank) / "sock",
@@ -150,6 +152,13 @@ class Containers:
         """Removes what is left of a container that has ended."""
         if (self.dir / "runc" / self.name(rank)).exists():
             subprocess.run(self.runc("delete", "--force", self.name(rank)), capture_output=True, check=False)
+
+    def discard(self, rank: int) -> None:
+        """Ends a job's container, if it runs, and removes what was made for it."""
+        self.remove(rank)
+        with suppress(FileNotFoundError):
+            remove_tree(self.dir / "containers" / f"{rank}{self.suffix}")
+        self.plan_path(rank).unlink(missing_ok=True)
 
     def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/") -> list[str]:
         """The command that runs `argv` in a rank's running container, with our standard streams and its exit code."""

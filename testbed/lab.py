@@ -78,6 +78,7 @@ class Lab:
     _hold: Hold | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
+    job: str = ""  # what runs here now: its workers have containers of their own
 
     # -- up
 
@@ -243,6 +244,11 @@ class Lab:
         return net
 
     @property
+    def hardware(self) -> Any:
+        """fabricd's process (`pid`, `poll()`)."""
+        return self.fabricd.process or _Running(self.record.processes["fabricd"])
+
+    @property
     def helpers(self) -> dict[str, _Running]:
         """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
@@ -295,6 +301,7 @@ class Lab:
             {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
+            f"-{self.job}" if self.job else "",
         )
 
     def worker_dir(self, rank: int) -> Path:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from results import Run
 from results.report import gigabytes
+from results.values import full
 from workloads.registry import DTYPES
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ def of_sweep(sweep: Sweep) -> RenderableType:
 
 
 def _short(value: Any) -> Any:
-    return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, int | None) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    plain = isinstance(value, int | str | None) and not isinstance(value, bool)
+    return value if plain else full(value)
 
 
 def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:

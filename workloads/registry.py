@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from workloads.closed_form import Costs, Path
+    from workloads.collectives.schedule import Schedule
     from workloads.collectives.times.case import Case
     from workloads.context import Part
 
@@ -101,7 +102,12 @@ class Collective:
         return self.expected_ns(Case.of(self, ranks, size_bytes, 4, {}, 1, costs, Uniform(path)))
 
     def expected_ns(self, case: Case) -> float:
-        """Time in ns of a collective with a schedule, by its closed form."""
+        """Time in ns of a collective with a schedule: message by message, or, where they are many, by its formula."""
+        from workloads.collectives.times.replay import replayed
+
+        followed = replayed(case, cast("Schedule", _import(self.schedule)))
+        if followed is not None:
+            return followed
         return cast("Callable[[Case], float]", _import(self.time))(case)
 
 
