@@ -20,6 +20,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE
 from testbed import ownership
+from testbed.autopsy import why_dead
 from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, Bringup, controller_lines, inside, own_ovs
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
@@ -78,6 +79,7 @@ class Lab:
     _hold: Hold | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
+    job: str = ""  # what runs here now: its workers have containers of their own
 
     # -- up
 
@@ -142,7 +144,7 @@ class Lab:
         bridges = work.make_bridges()
         if not work.kernel:
             work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory, 0)
+        image = root_of(experiment.workers.image, directory, work.ids or 0)
         controller.wait_listening()
         work.ovs.finish(bridges)
         names = [work.names.bridge(s) for s in fabric.switches]
@@ -155,6 +157,7 @@ class Lab:
             "name": experiment.name,
             "clock": clock,
             "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
+            "ids": work.ids,
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
             "flows": controller.wait_programmed()["flows"],
         }
@@ -167,7 +170,7 @@ class Lab:
         """The live fabric of this id, or the only one there is. Raises UserError."""
         record = ownership.find(fabric_id)
         if record.state == "dead":
-            raise UserError(f"fabric {record.id} is dead: its owner has ended", hint=f"testbed clean {record.id}")
+            raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:
@@ -243,6 +246,11 @@ class Lab:
         return net
 
     @property
+    def hardware(self) -> Any:
+        """fabricd's process (`pid`, `poll()`)."""
+        return self.fabricd.process or _Running(self.record.processes["fabricd"])
+
+    @property
     def helpers(self) -> dict[str, _Running]:
         """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
@@ -295,6 +303,8 @@ class Lab:
             {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
+            self.state["ids"],
+            f"-{self.job}" if self.job else "",
         )
 
     def worker_dir(self, rank: int) -> Path:

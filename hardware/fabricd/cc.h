@@ -52,7 +52,9 @@ struct cc_state {
 	double target_rate, alpha, reference;
 	double rtt_diff, utilization;
 	ps_t previous_rtt, last_decrease;
-	ps_t alpha_timer, rate_timer; /* when they run out next; PS_NEVER: off */
+	ps_t alpha_timer, rate_timer, cut_timer; /* when they run out next; PS_NEVER: off */
+	ps_t armed;	     /* DCQCN's ticks began; PS_NEVER: not yet */
+	bool told;	     /* by a CNP since alpha's last tick */
 	uint64_t byte_counter, timer_events, byte_events;
 	uint64_t window_end; /* packet number that ends the round trip under way */
 	uint64_t recover;    /* no second cut before this many packets are acknowledged */
@@ -89,7 +91,7 @@ void cc_notified(struct fabric *f, struct qp *q);
 bool cc_window_open(const struct qp *q, uint64_t under_way);
 bool cc_round_over(struct qp *q, const struct cc_ack *ack);
 void cc_restart(struct fabric *f, struct qp *q);
-void cc_set_rate(struct qp *q, double bps);
+void cc_set_rate(struct qp *q, double bps, ps_t t);
 void cc_set_window(struct qp *q, double bytes);
 
 extern const struct cc_algorithm cc_none, cc_dcqcn, cc_dctcp, cc_timely, cc_swift, cc_hpcc, cc_nscc;
