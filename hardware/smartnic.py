@@ -20,12 +20,13 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """A SmartNIC.  `kind` is on_path or off_path; `figures` has every key of that kind."""
+    """A SmartNIC.  `kind` is on_path or off_path; `figures` has every key of that kind; `pcie` is its host's link."""
 
     name: str
     kind: str
     summary: str
     figures: Mapping[str, Figure]
+    pcie: Figure | None = None
 
     @property
     def values(self) -> dict[str, str | float]:
@@ -33,6 +34,7 @@ class Profile:
 
 
 _BF2_MANUAL = "[P] BlueField-2 DPU user manual, docs.nvidia.com/networking/display/bluefield2dpuenug/introduction"
+_BF3_PAGE = "[P] yobitel.com/knowledge-base/bluefield-3-dpu"
 _FPGA_PAPER = "[P] FPGA-based AI Smart NICs, arXiv 2204.10943 (CAL 2022), implementation"
 
 PROFILES: dict[str, Profile] = {
@@ -53,7 +55,8 @@ PROFILES: dict[str, Profile] = {
             "off_path",
             "NVIDIA BlueField-2: eight Cortex-A72, one channel of DDR4",
             {
-                "rate": Figure("200Gbps", f"{_BF2_MANUAL}: adapter up to 200 Gb/s"),
+                "port": Figure("200Gbps", f"{_BF2_MANUAL}: an adapter of up to 200 Gb/s; cards with 100 Gb/s: say so"),
+                "rate": Figure("200Gbps", f"[D] ({_BF2_MANUAL[4:]}) what the adapter carries"),
                 "delay": Figure("150ns", "[E] once through the card's PCIe switch"),
                 "bridge_latency": Figure("300ns", "[E] a flow-table pipeline, as in a small switch"),
                 "dma_latency": Figure("300ns", "[E] cores' memory is nearer than the host's (500 ns)"),
@@ -65,13 +68,15 @@ PROFILES: dict[str, Profile] = {
                     "68Gbps", f"[D] 25.6 GB/s ({_BF2_MANUAL[4:]}: DDR4-3200, 64 bit) in three streams"
                 ),
             },
+            Figure("252Gbps", f"[D] {_BF2_MANUAL[4:]}: PCIe 4.0, 16 lanes of 16 GT/s, in 128b/130b"),
         ),
         Profile(
             "bluefield3",
             "off_path",
             "NVIDIA BlueField-3: sixteen Cortex-A78, DDR5",
             {
-                "rate": Figure("400Gbps", "[P] yobitel.com/knowledge-base/bluefield-3-dpu: a port of 400 Gb/s"),
+                "port": Figure("400Gbps", f"{_BF3_PAGE}: a port of 400 Gb/s"),
+                "rate": Figure("400Gbps", f"[D] ({_BF3_PAGE[4:]}) what the port carries"),
                 "delay": Figure("150ns", "[E] once through the card's PCIe switch"),
                 "bridge_latency": Figure("300ns", "[E] a flow-table pipeline, as in a small switch"),
                 "dma_latency": Figure("250ns", "[E] cores' memory is nearer than the host's (500 ns)"),
@@ -83,6 +88,7 @@ PROFILES: dict[str, Profile] = {
                 "cache": Figure("16MiB", "[P] emergentmind.com/topics/nvidia-bluefield-3-bf3: 16 MB of shared L3"),
                 "memory_reduce": Figure("239Gbps", "[?] DDR5-5600 in 128 bits, 89.6 GB/s, in three streams"),
             },
+            Figure("504Gbps", "[D] PCIe 5.0, 16 lanes of 32 GT/s, in 128b/130b"),
         ),
     )
 }
@@ -107,7 +113,8 @@ def _table(profile: Profile) -> Iterator[str]:
     yield ""
     yield "| key | value | source |"
     yield "|---|---|---|"
-    for key, (value, source) in profile.figures.items():
+    of_host = {"fabric.nic.pcie.rate": profile.pcie} if profile.pcie else {}
+    for key, (value, source) in {**profile.figures, **of_host}.items():
         written = value if isinstance(value, str) else f"{value:g}"
         yield f"| `{key}` | {written} | {source} |"
     yield ""

@@ -56,6 +56,21 @@ class Run:
         """What each step of the workload is, as results.metrics.result_rows takes it."""
         return list(self._json("steps.json").get("steps", []))
 
+    @property
+    def name(self) -> str:
+        """What the experiment is called."""
+        return str(self.experiment.get("name", self.path.name))
+
+    @cached_property
+    def thresholds(self) -> dict[str, Any]:
+        """`ecn`: where marking begins and ends, by port and class; of runs with time series."""
+        return self._json("thresholds.json")
+
+    @cached_property
+    def fastest_bps(self) -> float:
+        """Rate of the fastest cable; 0 if no counters were kept."""
+        return max((link["rate_bps"] for link in self._json("counters.json").get("links", ())), default=0)
+
     @cached_property
     def results(self) -> pd.DataFrame:
         """One row per finished operation."""

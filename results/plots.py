@@ -1,16 +1,16 @@
-"""Pictures of a run or a sweep, as SVG or PNG: one function for each kind, in PLOTS.
-
-The colours are Okabe and Ito's, which all kinds of colour vision tell apart.
-"""
+"""Pictures of one run: one function for each kind, in PLOTS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.drawing import COLOURS, PlotError, legend, log_axis, new_figure
 from results.summary import jain, percentile
+from results.values import amount
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,93 +19,119 @@ if TYPE_CHECKING:
 
     from results.load import Run
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 MOST_LINES = 12
-SIZES = ((0, 10e3), (10e3, 100e3), (100e3, 1e6), (1e6, 10e6), (10e6, float("inf")))
+MOST_QUEUES = 8
+MOST_PAUSED = 40
+WINDOWS = 200
+FRAMES = 20
+"""That fit into a window in which rates are taken, at the least: one more or less is then a twentieth."""
+SIZES = ((0, 10e3), (10e3, 100e3), (100e3, 1e6), (1e6, 10e6), (10e6, math.inf))
 
 
-class PlotError(ValueError):
-    """There is nothing to draw: the text says why."""
+def _end_us(run: Run, data: pd.DataFrame) -> float:
+    ended = float(run.results["end_ns"].max()) if len(run.results) else 0.0
+    return max(ended, float(data["time_ns"].max())) / 1000
 
 
-def new_figure(title: str, rows: int = 1, height: float = 3.6, grid: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure of `rows` axes, one below the other, in the style of all of them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from cycler import cycler
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["axes.prop_cycle"] = cycler(color=COLOURS)
-    matplotlib.rcParams["svg.hashsalt"] = "railbed"  # the same picture from the same run
-    figure, axes = pyplot.subplots(rows, 1, figsize=(8, height * rows), sharex=rows > 1, squeeze=False)
-    figure.suptitle(title, fontsize=11)
-    found = [a[0] for a in axes]
-    for one in found:
-        if grid:
-            one.grid(True, linewidth=0.4, alpha=0.5)
-        for side in ("top", "right"):
-            one.spines[side].set_visible(False)
-    return figure, found
-
-
-def _steps(axes: Axes, data: pd.DataFrame, value: str, scale: float, end_us: float, **style: Any) -> None:
-    times = [*(data["time_ns"] / 1000), end_us]
-    values = [*(data[value] / scale), data[value].iloc[-1] / scale]
-    axes.plot(times, values, drawstyle="steps-post", linewidth=1.2, **style)
-
-
-def _end_us(run: Run) -> float:
-    return float(run.results["end_ns"].max()) / 1000 if len(run.results) else 0.0
+def _emulated_time(axes: Axes, end_us: float) -> None:
+    axes.set_xlim(0, end_us * 1.01 or 1)
+    axes.set_xlabel("emulated time (us)")
 
 
 def queue(run: Run) -> Figure:
-    """Output queues over time: the ports with the longest ones."""
+    """Output queues over time: the ports with the longest ones, and where ECN begins and ends in them."""
     depths = run.series("queue_depth")
-    if depths.empty:
-        raise PlotError("no queue ever had a frame in it when it was sampled")
     depths = depths[depths["node"].isin(run.switches["switch"])]
-    figure, (axes,) = new_figure(f"{run.experiment['name']}: output queues of switches")
+    if depths.empty:
+        raise PlotError("no queue of a switch ever had a frame in it when it was sampled")
     longest = depths.groupby(["node", "port", "priority"])["bytes"].max().sort_values(ascending=False)
-    end = max(_end_us(run), float(depths["time_ns"].max()) / 1000)
-    for node, port, priority in longest.index[:8]:
+    drawn = list(longest.index[:MOST_QUEUES])
+    some = f": the {len(drawn)} longest of {len(longest)}" if len(drawn) < len(longest) else ""
+    figure, (axes,) = new_figure(f"{run.name}: output queues of switches{some}")
+    end = _end_us(run, depths)
+    for k, (node, port, priority) in enumerate(drawn):
         one = depths[(depths["node"] == node) & (depths["port"] == port) & (depths["priority"] == priority)]
-        _steps(axes, one, "bytes", 1000, end, label=f"{node} port {port} class {priority}")
-    ecn = run.experiment["fabric"]["switch"].get("ecn")
-    if ecn and ecn.get("kmin"):
-        axes.set_title(f"ECN from {ecn['kmin']} to {ecn['kmax']}", fontsize=9)
-    axes.set_xlabel("emulated time (us)")
+        times = [0.0, *(one["time_ns"] / 1000), end]
+        values = [0.0, *(one["bytes"] / 1000), one["bytes"].iloc[-1] / 1000]
+        axes.plot(times, values, drawstyle="steps-post", linewidth=1.2, color=COLOURS[k % len(COLOURS)],
+                  label=f"{node}:{port} class {priority}")  # fmt: skip
+    _ecn(axes, run, set(drawn))
+    axes.set_ylim(bottom=0)
     axes.set_ylabel("queue (KB)")
-    axes.legend(fontsize=8)
+    _emulated_time(axes, end)
+    legend(figure)
     return figure
 
 
+def _ecn(axes: Axes, run: Run, drawn: set[tuple[str, int, int]]) -> None:
+    """Thresholds of the queues that are drawn, as lines."""
+    here = [m for m in run.thresholds.get("ecn", ()) if (m["node"], m["port"], m["priority"]) in drawn]
+    for name, dashes in (("kmin", (6, 3)), ("kmax", (2, 2))):
+        for at in sorted({m[f"{name}_bytes"] / 1000 for m in here}):
+            both = all(m["kmin_bytes"] == m["kmax_bytes"] for m in here)
+            if both and name == "kmax":
+                continue
+            called = "ECN threshold" if both else f"ECN {name.capitalize()}"
+            axes.axhline(at, color=COLOURS[7], linewidth=1, dashes=dashes, label=f"{called} {at:g} KB")
+
+
 def rate(run: Run) -> Figure:
-    """What every queue pair really sends, over time, and how fair that is."""
+    """What every queue pair really sends, over time, and how fair that is among those that are under way."""
     import numpy as np
 
     sent = run.series("qp_sent")
     if sent.empty:
         raise PlotError("no queue pair has sent anything")
-    period = float(np.diff(np.unique(sent["time_ns"])).min())
-    window = max(period, (sent["time_ns"].max() - sent["time_ns"].min()) / 200)
-    edges = np.arange(sent["time_ns"].min() - window, sent["time_ns"].max() + window, window)
-    figure, (axes, fair) = new_figure(f"{run.experiment['name']}: rates of queue pairs", rows=2, height=2.8)
-    rates = []
-    for (rank, qp, peer), one in sent.groupby(["rank", "qp", "peer"]):
-        at = np.interp(edges, one["time_ns"], one["bytes"], left=0)
-        rates.append(np.diff(at) * 8 / window)
-        if len(rates) <= MOST_LINES:
-            axes.plot(edges[1:] / 1000, rates[-1], linewidth=1.1, label=f"{rank} -> {peer} (QP {qp})")
-    index = [jain([r for r in column if r > 0]) if (column > 0).any() else np.nan for column in np.array(rates).T]
-    fair.plot(edges[1:] / 1000, index, color=COLOURS[7], linewidth=1.1)
+    window = _window_ns(run, float(sent["time_ns"].max()))
+    edges = np.arange(0, sent["time_ns"].max() + window, window)
+    pairs = list(sent.groupby(["rank", "qp", "peer"]))
+    rates = {who: _rates(one, edges) * 8 / window for who, one in pairs}
+    most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
+    some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
+    figure, (axes, fair) = new_figure(f"{run.name}: rates of queue pairs{some}", rows=2, height=2.8)
+    for k, who in enumerate(sorted(most)):
+        rank, qp, peer = who
+        axes.plot(edges / 1000, [*rates[who], rates[who][-1]], drawstyle="steps-post", linewidth=1.1,
+                  color=COLOURS[k % len(COLOURS)], linestyle="-" if k < len(COLOURS) else "--",
+                  label=f"{rank} -> {peer} (QP {qp})")  # fmt: skip
+    index = _fairness([rates[who] for who in rates])
+    fair.plot(edges / 1000, [*index, index[-1]], drawstyle="steps-post", color=COLOURS[7], linewidth=1.1)
+    axes.set_ylim(bottom=0)
     axes.set_ylabel("payload rate (Gb/s)")
-    fair.set_ylabel("Jain's index\nof those that send")
+    axes.set_title(f"over {window / 1000:g} us each", fontsize=8, loc="right")
+    fair.set_ylabel("Jain's index of\nthose under way")
     fair.set_ylim(0, 1.05)
-    fair.set_xlabel("emulated time (us)")
-    if len(rates) <= MOST_LINES:
-        axes.legend(fontsize=7, ncols=2)
+    _emulated_time(fair, float(edges[-1]) / 1000)
+    legend(figure)
     return figure
+
+
+def _window_ns(run: Run, end_ns: float) -> float:
+    """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw."""
+    period, _ = amount(run.experiment["measure"]["sample"]) or (1.0, "ns")
+    frame_ns = run.experiment["fabric"]["nic"]["mtu"] * 8e9 / run.fastest_bps if run.fastest_bps else 0
+    return period * max(1, math.ceil(FRAMES * frame_ns / period), math.ceil(end_ns / WINDOWS / period))
+
+
+def _rates(sent: pd.DataFrame, edges: Any) -> Any:
+    """Bytes in each window: between two rows the count is what the earlier one says."""
+    import numpy as np
+
+    counts = np.concatenate(([0], sent["bytes"].to_numpy()))
+    return np.diff(counts[np.searchsorted(sent["time_ns"].to_numpy(), edges, side="right")])
+
+
+def _fairness(rates: list[Any]) -> list[float]:
+    """Jain's index in each window, of the pairs between their first and last byte: one that must wait counts, too."""
+    import numpy as np
+
+    under_way = []
+    for one in rates:
+        (some,) = np.nonzero(one)
+        under_way.append((some[0], some[-1]) if len(some) else (1, 0))
+    columns = range(len(rates[0]))
+    here = [[r[k] for r, (first, last) in zip(rates, under_way, strict=True) if first <= k <= last] for k in columns]
+    return [jain(column) if any(column) else math.nan for column in here]
 
 
 def pauses(run: Run) -> Figure:
@@ -113,27 +139,42 @@ def pauses(run: Run) -> Figure:
     edges = run.series("pauses")
     if edges.empty:
         raise PlotError("nobody was ever paused")
-    figure, (axes,) = new_figure(
-        f"{run.experiment['name']}: pauses", height=1.2 + 0.28 * edges.groupby(["node", "port"]).ngroups
-    )
-    end = max(_end_us(run) * 1000, float(edges["time_ns"].max()))
-    names: list[str] = []
+    end_us = _end_us(run, edges)
+    rows = []
     for (node, port, by, priority), one in edges.groupby(["node", "port", "by", "priority"], sort=False):
-        begun, spans = None, []
-        for time_ns, on in zip(one["time_ns"], one["on"], strict=True):
-            if on and begun is None:
-                begun = time_ns
-            elif not on and begun is not None:
-                spans.append((begun / 1000, (time_ns - begun) / 1000))
-                begun = None
-        if begun is not None:
-            spans.append((begun / 1000, (end - begun) / 1000))
-        axes.broken_barh(spans, (len(names) - 0.4, 0.8), color=COLOURS[int(str(priority)) % len(COLOURS)])
-        names.append(f"{node}:{port} paused by {by} (class {priority})")
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("emulated time (us)")
+        spans = _spans(one, end_us)
+        rows.append((f"{node}:{port} by {by}", int(str(priority)), spans))
+    longest = sorted(rows, key=lambda row: -sum(length for _, length in row[2]))[:MOST_PAUSED]
+    some = f": the {MOST_PAUSED} of {len(rows)} that waited longest" if len(longest) < len(rows) else ""
+    rows = sorted((row for row in rows if row in longest), key=lambda row: _natural(row[0]))
+    figure, (axes,) = new_figure(f"{run.name}: who was paused, by whom{some}", 1, 1.2 + 0.28 * len(rows), "x")
+    named: set[int] = set()
+    for k, (_, priority, spans) in enumerate(rows):
+        label = None if priority in named else f"class {priority}"
+        named.add(priority)
+        axes.broken_barh(spans, (k - 0.4, 0.8), color=COLOURS[priority % len(COLOURS)], label=label)
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    _emulated_time(axes, end_us)
+    legend(figure)
     return figure
+
+
+def _spans(edges: pd.DataFrame, end_us: float) -> list[tuple[float, float]]:
+    """Begin and length of each pause, in us; one that has no end lasts until the run's."""
+    begun, spans = None, []
+    for time_ns, on in zip(edges["time_ns"], edges["on"], strict=True):
+        if on and begun is None:
+            begun = time_ns / 1000
+        elif not on and begun is not None:
+            spans.append((begun, time_ns / 1000 - begun))
+            begun = None
+    return [*spans, (begun, end_us - begun)] if begun is not None else spans
+
+
+def _natural(text: str) -> list[Any]:
+    """h2 before h10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def fct(run: Run) -> Figure:
@@ -141,28 +182,42 @@ def fct(run: Run) -> Figure:
     flows = run.results[run.results["kind"] == "flow"].dropna(subset=["slowdown"])
     if flows.empty:
         raise PlotError("this run has no flows")
-    figure, (axes,) = new_figure(f"{run.experiment['name']}: slowdown of {len(flows)} flows by size")
+    figure, (axes,) = new_figure(f"{run.name}: slowdown of {len(flows)} flows by size")
     labels, columns = [], []
     for low, high in SIZES:
         inside = flows[(flows["size_bytes"] >= low) & (flows["size_bytes"] < high)]
         if len(inside):
-            labels.append(f"{_bytes(low)} .. {_bytes(high)}\n{len(inside)} flows")
+            labels.append(f"{_bin(low, high)}\n{len(inside)} flow{'s' * (len(inside) > 1)}")
             columns.append([percentile(list(inside["slowdown"]), share) for share in (0.5, 0.95, 0.99)])
-    for k, name in enumerate(("median", "95 %", "99 %")):
-        axes.plot(labels, [c[k] for c in columns], marker="os^"[k], label=name)
-    axes.set_yscale("log")
-    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        formatter("{x:g}")
+    for k, column in enumerate(columns):
+        axes.plot([k, k], [column[0], column[2]], color="0.7", linewidth=1, zorder=1)
+    for k, name in enumerate(("median", "95th percentile", "99th percentile")):
+        axes.plot(range(len(columns)), [c[k] for c in columns], linestyle="", marker="os^"[k], markersize=9 - 1.5 * k,
+                  color=COLOURS[k], label=name)  # fmt: skip
+    low, high = min(c[0] for c in columns), max(c[2] for c in columns)
+    if high / min(low, 1) >= 30:
+        axes.set_ylim(min(low, 1) / 1.1, high * 1.3)
+        log_axis(axes)
+    else:
+        axes.set_ylim(0, high * 1.1)
+    axes.axhline(1, color=COLOURS[7], linewidth=0.8, linestyle="--", label="as fast as alone")
+    axes.set_xticks(range(len(columns)), labels, fontsize=8)
+    axes.set_xlim(-0.6, len(columns) - 0.4)
+    axes.grid(False, axis="x")
     axes.set_ylabel("slowdown (time / time alone)")
     axes.set_xlabel("payload of the flow")
-    axes.legend(fontsize=8)
+    legend(figure)
     return figure
 
 
+def _bin(low: float, high: float) -> str:
+    if high == math.inf:
+        return f"{_bytes(low)} and more"
+    return f"{_bytes(low)} to {_bytes(high)}" if low else f"below {_bytes(high)}"
+
+
 def _bytes(n: float) -> str:
-    if n == float("inf"):
-        return "more"
-    return f"{n / 1e6:g} MB" if n >= 1e6 else f"{n / 1e3:g} KB" if n else "0"
+    return f"{n / 1e6:g} MB" if n >= 1e6 else f"{n / 1e3:g} KB"
 
 
 @dataclass(frozen=True)
@@ -184,50 +239,3 @@ PLOTS = {
         Plot("fct", "slowdown of flows by size", fct, False),
     )
 }
-
-
-def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> Figure:
-    """Figures of a sweep over its first key, a line for each value of the others; failed points are crosses at 0."""
-    figure, every = new_figure(name, rows=len(figures), height=2.8)
-    x_key, others = keys[0], keys[1:]
-    xs = list(dict.fromkeys(str(p[x_key]) for p in points))
-    numbers = all(isinstance(p[x_key], int | float) for p in points)
-    for axes, what in zip(every, figures, strict=True):
-        lines: dict[str, list[tuple[Any, Any]]] = {}
-        for p in points:
-            label = ", ".join(f"{k.rpartition('.')[2]} {short(p[k])}" for k in others)
-            place = p[x_key] if numbers else str(p[x_key])
-            if "error" in p:
-                axes.plot([place], [0], marker="x", color=COLOURS[3], markersize=9)
-                axes.annotate(
-                    str(p["error"]).partition(":")[0], (place, 0), fontsize=7, xytext=(4, 6), textcoords="offset points"
-                )
-            elif p.get(what) is not None:
-                lines.setdefault(label, []).append((place, p[what]))
-        for label, values in lines.items():
-            axes.plot([v[0] for v in values], [v[1] for v in values], marker="o", markersize=4, label=label or None)
-        axes.set_ylabel(what)
-        if others and lines:
-            axes.legend(fontsize=7, ncols=2)
-    places = [p[x_key] for p in points]
-    if numbers and min(places) > 0 and max(places) / min(places) >= 30:
-        every[-1].set_xscale("log")
-    every[-1].set_xlabel(x_key)
-    if not numbers:
-        every[-1].set_xticks(range(len(xs)), [short(x) for x in xs], rotation=20, fontsize=8)
-    return figure
-
-
-def short(value: Any) -> str:
-    """A value of the experiment as it fits a label."""
-    text = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else str(value)
-    return text if len(text) <= 28 else text[:27] + ".."
-
-
-def save(figure: Figure, path: Path) -> None:
-    """As the ending of `path` says: .svg or .png."""
-    from matplotlib import pyplot
-
-    figure.tight_layout()
-    figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)

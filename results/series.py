@@ -65,7 +65,8 @@ def read(samples: Path, places: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
 
     raw = samples.read_bytes()
     width = np.dtype(_RECORD).itemsize
-    records = np.frombuffer(raw[: len(raw) // width * width], dtype=_RECORD)
+    records = np.frombuffer(raw[: len(raw) // width * width], dtype=_RECORD).copy()
+    records["t"] -= round(places.get("began_ns", 0) * 1000)
     ports = places["ports"]
     qps = {int(r["index"]): (int(r["cls"]), int(r["value"]) & 0xFFFFFFFF, int(r["value"]) >> 32)
            for r in records[records["kind"] == _QP]}  # fmt: skip

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.values import size_label
+
 
 def jain(rates: Sequence[float]) -> float:
     """Jain's fairness index: 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe 1984)."""
@@ -52,6 +54,27 @@ def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
     busbw = [r["busbw_Bps"] for r in rows if r["busbw_Bps"]]
     times = {f"time_us_{size}{suffix}": sum(of) / len(of) / 1000 for size, of in sorted(by_size.items())}
     return {**times, f"busbw_GBps{suffix}": sum(busbw) / len(busbw) / 1e9 if busbw else math.nan}
+
+
+_FIGURES = {
+    "flows": "flows", "last_us": "last flow done (us)", "time_p50_us": "time of a flow, median (us)",
+    "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
+    "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
+    "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
+    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded",
+}  # fmt: skip
+
+
+def figure_label(name: str) -> str:
+    """What a figure of `summarize` is, with its unit."""
+    if name.startswith("time_us_"):
+        size, _, algorithm = name.removeprefix("time_us_").partition("_")
+        return f"time (us), {size_label(int(size)) if size.isdecimal() else size}" + (
+            f", {algorithm}" * bool(algorithm)
+        )
+    if name.startswith("busbw_GBps"):
+        return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
+    return _FIGURES.get(name, name)
 
 
 def summarize(

@@ -7,11 +7,12 @@ the lines of `points.jsonl`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from results.load import Run, find
+from results.values import full
 
 SWEEP = "sweep.json"
 POINTS = "points.jsonl"
@@ -65,11 +66,15 @@ def sweep(run: str | Path) -> Sweep | None:
     return Sweep(path) if (path / SWEEP).exists() else None
 
 
+def key_names(keys: Iterable[str]) -> dict[str, str]:
+    """What to call swept keys: by their last part, where that says which."""
+    last = {key: key.rpartition(".")[2] for key in keys}
+    return {key: one if list(last.values()).count(one) == 1 and "," not in key else key for key, one in last.items()}
+
+
 def described(values: Mapping[str, Any]) -> str:
-    """`hosts = 4, cc = dcqcn`: a point's values, keys by their last part where that says which."""
-    last = [key.rpartition(".")[2] for key in values]
-    names = [one if last.count(one) == 1 and "," not in key else key for key, one in zip(values, last, strict=True)]
-    return ", ".join(f"{name} = {value}" for name, value in zip(names, values.values(), strict=True))
+    """`hosts = 4, cc = dcqcn`: a point's values."""
+    return ", ".join(f"{name} = {full(values[key])}" for key, name in key_names(values).items())
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

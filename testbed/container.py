@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from testbed import idle
-from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, configuration
+from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, Users, configuration
 from testbed.errors import MachineError
+from testbed.holder import USERS
 from testbed.image import Image
 from testbed.processes import MARK, Process
+from testbed.trees import remove_tree
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
@@ -46,24 +48,32 @@ class Containers:
     networks: Mapping[int, int]
     limits: Limits
     image: Image | None = None
+    ids: int | None = None  # the first of the users inside, as seen from outside; None: they are our own
+    suffix: str = ""  # tells the containers of a job from those that stay
 
     def name(self, rank: int) -> str:
-        return f"rb{self.fabric_id}-r{rank}"
+        return f"rb{self.fabric_id}-r{rank}{self.suffix}"
 
     def prepare(self, rank: int, argv: Sequence[str]) -> Path:
         """Writes the bundle of a rank's container; returns its directory."""
-        bundle = self.dir / "containers" / str(rank)
+        bundle = self.dir / "containers" / f"{rank}{self.suffix}"
         (bundle / "rootfs").mkdir(parents=True, exist_ok=True)
         plan = self.plan_path(rank)
+        host = self.networks[rank]
+        users = None if self.ids is None else Users(Path(f"/proc/{host}/fd/{USERS}"), self.ids)
+        socket = self.worker_dir(rank) / "sock"
+        if users:
+            os.chown(socket, users.first, users.first)
         config = configuration(
             hostname=self.names[rank].replace(".", "-"),
             argv=self._argv(argv),
             env=self.environment(rank),
-            network_namespace=f"/proc/{self.networks[rank]}/ns/net",
-            control_group=f"/{self.control_group}/r{rank}",
+            network_namespace=f"/proc/{host}/ns/net",
+            users=users,
+            control_group=f"/{self.control_group}/r{rank}{self.suffix}",
             limits=self.limits,
             binds=Binds(
-                self.worker_dir(rank) / "sock",
+                socket,
                 plan if plan.exists() else None,
                 idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
             ),
@@ -150,6 +160,13 @@ class Containers:
         """Removes what is left of a container that has ended."""
         if (self.dir / "runc" / self.name(rank)).exists():
             subprocess.run(self.runc("delete", "--force", self.name(rank)), capture_output=True, check=False)
+
+    def discard(self, rank: int) -> None:
+        """Ends a job's container, if it runs, and removes what was made for it."""
+        self.remove(rank)
+        with suppress(FileNotFoundError):
+            remove_tree(self.dir / "containers" / f"{rank}{self.suffix}")
+        self.plan_path(rank).unlink(missing_ok=True)
 
     def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/") -> list[str]:
         """The command that runs `argv` in a rank's running container, with our standard streams and its exit code."""

@@ -25,6 +25,7 @@ def costs_of(experiment: Experiment) -> Costs:
         pcie_rate_bps=nic.pcie.rate,
         pcie_latency_ns=nic.pcie.latency,
         ack_every=nic.ack_every,
+        tx_buffer_bytes=nic.tx_buffer,
         wake_ns=costs.wake,
         reduce_bps=costs.reduce,
     )

@@ -78,6 +78,7 @@ class Lab:
     _hold: Hold | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
+    job: str = ""  # what runs here now: its workers have containers of their own
 
     # -- up
 
@@ -142,7 +143,7 @@ class Lab:
         bridges = work.make_bridges()
         if not work.kernel:
             work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory, 0)
+        image = root_of(experiment.workers.image, directory, work.ids or 0)
         controller.wait_listening()
         work.ovs.finish(bridges)
         names = [work.names.bridge(s) for s in fabric.switches]
@@ -155,6 +156,7 @@ class Lab:
             "name": experiment.name,
             "clock": clock,
             "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
+            "ids": work.ids,
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
             "flows": controller.wait_programmed()["flows"],
         }
@@ -243,6 +245,11 @@ class Lab:
         return net
 
     @property
+    def hardware(self) -> Any:
+        """fabricd's process (`pid`, `poll()`)."""
+        return self.fabricd.process or _Running(self.record.processes["fabricd"])
+
+    @property
     def helpers(self) -> dict[str, _Running]:
         """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
@@ -295,6 +302,8 @@ class Lab:
             {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
+            self.state["ids"],
+            f"-{self.job}" if self.job else "",
         )
 
     def worker_dir(self, rank: int) -> Path:

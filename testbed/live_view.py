@@ -48,8 +48,19 @@ class Seen:
 
 
 # What tells a row of one moment from the others, and what in it does not count up.
-_KEYS = {"ports": ("node", "port"), "nics": ("rank",), "qps": ("rank", "qp"), "drops": ("node", "port", "reason")}
-_STATES = ("port", "rank", "qp", "peer", "peer_qp", "rate_bps", "window_bytes", "udp_src_port", "engine_used_bytes")
+_KEYS = {
+    "ports": ("node", "port"),
+    "nics": ("rank",),
+    "qps": ("rank", "qp"),
+    "drops": ("node", "port", "reason"),
+    "switches": ("switch",),
+    "accelerators": ("switch",),
+}
+_STATES = {
+    *("port", "rank", "qp", "peer", "peer_qp", "rate_bps", "window_bytes", "udp_src_port", "engine_used_bytes"),
+    *("buffer_bytes", "buffer_used_bytes"),
+    *("ip", "slots", "slots_free", "elements", "fan_in", "shared_slots", "shared_used"),
+}
 
 
 def since(now: Counters, then: Counters | None) -> Counters:

@@ -35,10 +35,12 @@ from testbed.hardware import hardware_of, line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
+from testbed.thresholds import marking
 from testbed.units import format_size
 from testbed.watch import Watch
 
 if TYPE_CHECKING:
+    from testbed.guest import Guest
     from testbed.lab import Lab
     from testbed.spec import Experiment
 
@@ -103,11 +105,12 @@ def run(
     progress: Progress | None = None,
     *,
     up: Callable[[Experiment], Lab] | None = None,
+    on: Guest | None = None,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
-    `up` brings the fabric up (default: Lab.up). Raises RunFailed, InputError for a folder that cannot be written, and
-    what `up` raises; in the last two cases there is no run folder.
+    `up` brings the fabric up (default: Lab.up); or it is up already, and stays (`on`). Raises RunFailed, InputError for
+    a folder that cannot be written, and what `up` raises; in the last two cases there is no run folder.
     """
     progress = progress or Progress()
     try:
@@ -115,9 +118,13 @@ def run(
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
     try:
-        attempt = _Attempt(experiment, folder, progress)
-        progress.stage("building the fabric")
-        lab = (up or _up)(experiment)
+        attempt = _Attempt(experiment, folder, progress, guest=on)
+        if on is None:
+            progress.stage("building the fabric")
+            lab = (up or _up)(experiment)
+        else:
+            lab = on.lab
+            on.begin(experiment.inject, planning.endpoints(attempt.plan))
     except BaseException:
         folder.discard()
         raise
@@ -147,10 +154,10 @@ def _up(experiment: Experiment) -> Lab:
 
 
 def _down(lab: Lab, attempt: _Attempt) -> None:
-    """Takes the fabric down; a Ctrl-C meanwhile would only leave half of it behind, and is noted for afterwards."""
-    attempt.progress.stage("taking the fabric down")
+    """Takes the fabric down, or only leaves it; a Ctrl-C meanwhile would leave half of it, and is noted for later."""
+    attempt.progress.stage("leaving the fabric" if attempt.guest else "taking the fabric down")
     if threading.current_thread() is not threading.main_thread():
-        lab.down()
+        attempt.leave(lab)
         return
 
     def note(number: int, _frame: object) -> None:
@@ -158,7 +165,7 @@ def _down(lab: Lab, attempt: _Attempt) -> None:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        lab.down()
+        attempt.leave(lab)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -171,6 +178,7 @@ class _Attempt:
     experiment: Experiment
     folder: RunFolder
     progress: Progress
+    guest: Guest | None = None  # of a fabric that was up before, and stays
     problem: Problem | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     fidelity: Fidelity = field(
@@ -191,6 +199,16 @@ class _Attempt:
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
 
+    def leave(self, lab: Lab) -> None:
+        """Takes the fabric down, or, if it was up before, leaves it as it was."""
+        if self.guest:
+            self.guest.leave(planning.endpoints(self.plan), self._agent)
+        else:
+            lab.down()
+
+    def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
+        return self.guest.counters(counters) if self.guest else counters
+
     # -- while the fabric is up
 
     def measure(self, lab: Lab) -> None:
@@ -204,7 +222,7 @@ class _Attempt:
                 evidence = watch.run()
             if evidence.failed:
                 with suppress(Exception):  # fabricd may be what failed
-                    self.counters = lab.fabricd.request("counters", timeout=2.0)
+                    self.counters = self._counted(lab.fabricd.request("counters", timeout=2.0))
                 evidence.counters = self.counters
                 self._keep_logs(lab)
                 self.problem = diagnose(evidence, lab.fabric, self.folder.logs)
@@ -228,12 +246,11 @@ class _Attempt:
                 with os.fdopen(write, "wb") as output, (self.folder.logs / f"rank{rank}.log").open("ab") as log:
                     workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
             unread.pop_all()
-        assert lab.fabricd.process is not None  # it is ours, not one that was attached to
         watch = Watch(
             workers,
             pipes,
             lab.fabricd,
-            {"fabricd": lab.fabricd.process, "controller": lab.controller, **lab.helpers},
+            {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
             patience_s=self.experiment.patience / 1e9,
             on_line=self._on_line,
@@ -254,6 +271,10 @@ class _Attempt:
     def _inject(self, lab: Lab, workers: Mapping[int, Any]) -> None:
         """Hands fabricd the experiment's faults; what they do to processes is done here."""
         self._agent = Agent(lab, lambda rank: workers[rank].kill())
+        names = [f"f{k + 1}" for k in range(len(self.experiment.inject))]
+        began_ns = 0.0
+        if self.guest:
+            names, began_ns = self.guest.fault_names(len(names)), self.guest.began_ns
         for k, injection in enumerate(self.experiment.inject):
             place = injection.place(
                 lab.fabric,
@@ -261,7 +282,7 @@ class _Attempt:
                 self.experiment.seed + k,
                 self.experiment.transport.cc.name,
             )
-            for request in injection.requests(place, f"f{k + 1}"):
+            for request in injection.requests(place, names[k], now_ns=began_ns):
                 lab.fabricd.request("inject", **request)
 
     def _hand_plan(self, lab: Lab, rank: int) -> None:
@@ -272,6 +293,7 @@ class _Attempt:
         return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
 
     def _on_line(self, line: dict[str, Any]) -> None:
+        line = self.guest.line(line) if self.guest else line
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
@@ -293,6 +315,7 @@ class _Attempt:
     def _on_event(self, event: dict[str, Any]) -> None:
         if event["event"] == "act" and self._agent is not None:
             self._agent.act(event)
+        event = self.guest.event(event) if self.guest else event
         self._events.append(event)
         self.folder.append("events.jsonl", event)
         if note := self._noteworthy(event):
@@ -318,6 +341,8 @@ class _Attempt:
         files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
         for port, path in files.items():
             lab.fabricd.request("capture", port=port, path=path)
+        if self.guest:
+            self.guest.captures = list(files.values())
         return list(files.values())
 
     def _sample(self, lab: Lab) -> None:
@@ -325,14 +350,16 @@ class _Attempt:
         if (period := self.experiment.measure.sample) is None:
             return
         places = lab.fabricd.request("sample", path=str(self.folder.path / SAMPLES), period_ns=period)
-        self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")})
+        began = {"began_ns": self.guest.began_ns if self.guest else 0}
+        self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")} | began)
+        self.folder.write_json("thresholds.json", {"ecn": marking(self.experiment)})
 
     def _settle(self, lab: Lab, captures: Sequence[str]) -> None:
         """All workers are done: lets the fabric run empty, and takes the counters."""
         self.progress.stage("reading the counters")
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("quiesce")
-        self.counters = lab.fabricd.request("counters")
+        self.counters = self._counted(lab.fabricd.request("counters"))
         for path in captures:
             lab.fabricd.request("capture_stop", path=path)
         if self.experiment.measure.sample is not None:
@@ -342,7 +369,7 @@ class _Attempt:
         for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
             with suppress(OSError):
                 shutil.copy(log, self.folder.logs)
-        self._controller_said = lab.controller_said()
+        self._controller_said = (self.guest or lab).controller_said()
 
     def _judge(self, steal: float | None) -> Fidelity:
         seen = self.counters.get("fidelity", {})

@@ -15,6 +15,8 @@ from rich.text import Text
 
 from results import Run
 from results.report import gigabytes
+from results.values import full
+from topologies import in_words
 from workloads.registry import DTYPES
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _title(run: Run) -> str:
     experiment = run.experiment
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
-    of = ", ".join(f"{key} {value}" for key, value in params.items())
+    of = ", ".join(key if value is True else f"{key} {value}" for key, value in in_words(kind, params).items())
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 
@@ -72,7 +74,10 @@ def of_sweep(sweep: Sweep) -> RenderableType:
 
 
 def _short(value: Any) -> Any:
-    return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, int | None) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    plain = isinstance(value, int | str | None) and not isinstance(value, bool)
+    return value if plain else full(value)
 
 
 def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:

@@ -75,6 +75,22 @@ def nic_rows(experiment: Experiment) -> list[dict[str, Any]]:
     ]
 
 
+def marking(experiment: Experiment) -> list[dict[str, Any]]:
+    """Where ECN begins and ends, by switch, port and class."""
+    _, config = _configured(experiment)
+    return [
+        {
+            "node": switch["name"],
+            "port": port,
+            "priority": int(one),
+            **{k: ecn[k] for k in ("kmin_bytes", "kmax_bytes")},
+        }
+        for switch in config["switches"]
+        for port in range(1, len(switch["taps"]) + 1)
+        for one, ecn in _ecn(switch, port).items()
+    ]
+
+
 def warnings(experiment: Experiment) -> Iterator[str]:
     """Where the thresholds are in each other's way."""
     _, config = _configured(experiment)

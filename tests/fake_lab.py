@@ -112,6 +112,7 @@ class FakeLab:
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self.downs = 0
         self.dilation = 100_000
+        self.hardware = self.fabricd.process
         self._script = script
 
     def worker_dir(self, rank: int) -> Path:

@@ -141,8 +141,8 @@ class Sender:
     acked: int = 0
     waiting: deque[Packet] = field(default_factory=deque)  # fetched
     cable_free: float = 0.0
-    last_ns: float = -NEVER  # when the last packet went, and its bytes on the wire
-    last_bytes: float = 0.0
+    left: int = 0  # on the cable
+    may_go: float = 0.0  # by its rate
     wake: float = NEVER
     end_ns: float = NEVER
     # the receiving side
@@ -191,7 +191,7 @@ class Incast:
         frame = net.mtu + HEADERS + c.telemetry[0]
         while s.next < s.packets and len(s.waiting) * frame < net.fetched and c.may_send((s.next - s.acked) * net.mtu):
             last = s.next == s.packets - 1 or not c.may_send((s.next + 1 - s.acked) * net.mtu)
-            asks = last or (s.next + 1) % net.ack_every == 0 or s.next == c.round_end
+            asks = last or (s.next + 1) % net.ack_every == 0
             p = Packet(s, s.next, frame, asks)
             s.next += 1
             s.waiting.append(p)
@@ -203,8 +203,8 @@ class Incast:
         if not s.waiting:
             return
         c = s.control
-        c.advance(self.now)
-        paced = s.last_ns + s.last_bytes * 8e9 / c.rate_bps if c.rate_bps < c.line_bps else 0.0
+        self.act(s, lambda: c.advance(self.now))
+        paced = s.may_go if c.rate_bps < c.line_bps else 0.0
         ready = max(s.waiting[0].left_ns, s.cable_free, paced)
         if ready > self.now + 1e-6:
             when = min(ready, max(c.next_timer_ns(), self.now + 1))
@@ -213,12 +213,21 @@ class Incast:
                 self.at(when, lambda: self.woken(s, when))
             return
         p = s.waiting.popleft()
-        p.left_ns = s.last_ns = self.now
-        s.last_bytes = p.frame + GAP
+        p.left_ns = self.now
+        p.asks |= p.number == c.round_end
+        s.left = p.number + 1
         s.cable_free = self.now + self.net.wire_ns(p.frame)
-        c.sent(self.now, s.last_bytes)
+        s.may_go = self.now + (p.frame + GAP) * 8e9 / c.rate_bps
+        self.act(s, lambda: c.sent(self.now, p.frame + GAP))
         self.at(s.cable_free + self.net.delay_ns + self.net.latency_ns, lambda: self.queued(p))
         self.fetch(s)
+
+    def act(self, s: Sender, do: Callable[[], None]) -> None:
+        """The control does something: what is left of the gap before the next packet follows its rate."""
+        before = s.control.rate_bps
+        do()
+        if s.may_go > self.now:
+            s.may_go = self.now + (s.may_go - self.now) * before / s.control.rate_bps
 
     def woken(self, s: Sender, when: float) -> None:
         if when == s.wake:
@@ -274,16 +283,17 @@ class Incast:
         self.at(self.answer_free + back, do)
 
     def notify(self, s: Sender) -> None:
-        s.control.advance(self.now)
-        s.control.notified(self.now)
+        self.act(s, lambda: s.control.advance(self.now))
+        self.act(s, lambda: s.control.notified(self.now))
         s.wake = NEVER
         self.pump(s)
 
     def acknowledged(self, p: Packet, came: int, seen: int, marked: int) -> None:
         s = p.sender
         packets, s.acked = came - s.acked, came
-        s.control.advance(self.now)
-        s.control.acked(self.now, Ack(packets, came, s.next, self.now - p.left_ns, seen, marked, p.stamp))
+        ack = Ack(packets, came, s.left, self.now - p.left_ns, seen, marked, p.stamp)
+        self.act(s, lambda: s.control.advance(self.now))
+        self.act(s, lambda: s.control.acked(self.now, ack))
         if came == s.packets:
             s.end_ns = self.now
         s.wake = NEVER

@@ -11,10 +11,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.comparison import COMPARISONS, Data, collect, size_label
-from results.plots import PLOTS, PlotError, save
+from results.comparison import Data, collect
+from results.comparison_plots import COMPARISONS
+from results.drawing import PlotError, save
+from results.plots import PLOTS
 from results.store import RunFolder
 from results.sweeps import SWEEP
+from results.values import size_label
 from testbed.cli import cli
 from testbed.commands.plot import KINDS
 from testbed.yaml import dump
@@ -30,10 +33,10 @@ def result(algorithm: str, ranks: int, size: int, time_ns: float, iteration: int
     }  # fmt: skip
 
 
-def a_run(folder: Path, rows: list[dict[str, Any]], name: str = "some") -> Path:
+def a_run(folder: Path, rows: list[dict[str, Any]], name: str = "some", **experiment: Any) -> Path:
     made = RunFolder.create(name, folder)
     with (made.path / "experiment.yaml").open("w") as file:
-        dump({"name": name}, file)
+        dump({"name": name, **experiment}, file)
     made.write_frame("results", rows)
     return made.complete()
 
@@ -120,11 +123,75 @@ def test_times_over_a_loss_rate() -> None:
     assert lines(COMPARISONS["times"].draw(data, None, "rate")) == lines(figure)
 
 
-@pytest.mark.parametrize(("kind", "heights"), [("host", [0.4096, 419.4304]), ("sent", [0.002048, 2.097152])])
-def test_bars_are_of_a_rank(kind: str, heights: list[float], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "values"), [("host", [0.4096, 419.4304]), ("sent", [0.002048, 2.097152])])
+def test_what_a_rank_takes_is_drawn_by_size(kind: str, values: list[float], tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", [result("ring", 4, size, size * 4.0) for size in SIZES])
-    (axes,) = COMPARISONS[kind].draw(collect([run]), None, None).axes
-    assert [bar.get_height() for bar in axes.patches] == pytest.approx(heights)
+    (line,) = COMPARISONS[kind].draw(collect([run]), None, None).axes[0].get_lines()
+    assert list(line.get_xdata()) == list(SIZES) and list(line.get_ydata()) == pytest.approx(values)
+
+
+def topology(kind: str, **params: Any) -> dict[str, Any]:
+    return {"fabric": {"topology": {kind: params}, "scale_up": {"rate": "1Gbps"} if kind == "rail" else None}}
+
+
+def test_runs_on_different_topologies_are_not_averaged(tmp_path: Path) -> None:
+    runs = [
+        a_run(tmp_path / str(k), [result("ring", 4, 1024, t)], **topology(kind, **params))
+        for k, (t, kind, params) in enumerate([
+            (1000.0, "star", {"hosts": 4}), (3000.0, "torus", {"dims": [2, 2]}), (5000.0, "rail", {"servers": 4}),
+            (7000.0, "torus", {"dims": [4, 1]}),
+        ])
+    ]  # fmt: skip
+    data = collect(runs)
+    assert data.dimensions() == ["fabric.topology"]
+    assert lines(COMPARISONS["times"].draw(data, None, None)) == {
+        "star": [(1024, 1.0)], "torus dims=2x2": [(1024, 3.0)], "rail": [(1024, 5.0)], "torus dims=4x1": [(1024, 7.0)],
+    }  # fmt: skip
+    (axes,) = COMPARISONS["times"].draw(data, None, "topology").axes
+    assert [bar.get_height() for bar in axes.patches] == [1, 3, 5, 7]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["star", "torus dims=2x2", "rail", "torus dims=4x1"]
+
+
+def test_swept_topologies_of_one_kind_are_not_averaged(tmp_path: Path) -> None:
+    folder, key = tmp_path / "sweep", "fabric.topology"
+    points = []
+    for k, dims in enumerate(([2, 4], [4, 2])):
+        a_run(folder / f"point-{k}", [result("ring", 8, 1024, 1000.0 * (k + 1))], **topology("torus", dims=dims))
+        points.append({key: {"torus": {"dims": dims}}, "run": f"point-{k}"})
+    (folder / "state.json").write_text('{"state": "complete"}')
+    (folder / SWEEP).write_text(json.dumps({"name": "some", "keys": [key], "points": points}))
+    assert lines(COMPARISONS["times"].draw(collect([folder]), None, None)) == {
+        "torus dims=2x4": [(1024, 1.0)], "torus dims=4x2": [(1024, 2.0)],
+    }  # fmt: skip
+
+
+def test_runs_that_differ_in_any_other_key_are_told_apart_by_it(tmp_path: Path) -> None:
+    runs = []
+    for k, rate in enumerate(("100Gbps", "400Gbps")):
+        fabric = {"topology": {"star": {"hosts": 4}}, "cable": {"rate": rate, "delay": "1us"}}
+        runs.append(a_run(tmp_path / str(k), [result("ring", 4, 1024, 1000.0 * (k + 1))], fabric=fabric, seed=1))
+    data = collect(runs)
+    assert data.keys == ("fabric.cable.rate",)
+    figure = COMPARISONS["times"].draw(data, None, None)
+    (line,) = figure.axes[0].get_lines()
+    assert [tuple(p) for p in line.get_xydata()] == [(1e11, 1.0), (4e11, 2.0)]
+    assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == ["100Gbps", "400Gbps"]
+
+
+def test_steps_of_one_algorithm_in_several_runs_are_told_apart_by_their_options(tmp_path: Path) -> None:
+    runs = [
+        a_run(tmp_path / chunk, [result("ring", 4, 1024, 1000.0)],
+              workload=[{"collective": "all_reduce", "algorithm": "ring", "sizes": ["1KiB"], "chunk": chunk}])
+        for chunk in ("1KiB", "4KiB")
+    ]  # fmt: skip
+    assert list(collect(runs).means["algorithm"]) == ["ring[chunk=1KiB]", "ring[chunk=4KiB]"]
+
+
+def test_a_name_that_two_keys_end_in_is_not_guessed_at() -> None:
+    rows = [{**result("ring", 8, 1024, 1.0), "inject.0.rate": 0.1, "fabric.cable.rate": "1Gbps"}]
+    data = Data("some", ("inject.0.rate", "fabric.cable.rate"), pd.DataFrame(rows))
+    with pytest.raises(PlotError, match="'rate' may be inject.0.rate or fabric.cable.rate"):
+        data.column("rate")
 
 
 @pytest.mark.parametrize("kind", COMPARISONS)
@@ -139,7 +206,7 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     data = collect([a_sweep(tmp_path)])
     with pytest.raises(PlotError, match="rnig was not run; there is ring, tree"):
         COMPARISONS["speedup"].draw(data, "rnig", None)
-    with pytest.raises(PlotError, match="nothing called 'rate'.*size, ranks, hosts"):
+    with pytest.raises(PlotError, match="nothing called 'rate'.*size, ranks, algorithm, hosts"):
         COMPARISONS["times"].draw(data, None, "rate")
     alone = collect([a_run(tmp_path / "alone", [result("ring", 4, 1024, 100.0)])])
     with pytest.raises(PlotError, match="only ring was run"):
@@ -170,6 +237,20 @@ def test_plot_takes_several_runs_where_they_are_compared(tmp_path: Path, capsys:
     assert "queue draws one run" in capsys.readouterr().err
     assert plot(*runs, "speedup", "--baseline", "rnig") == 2
     assert plot(str(tmp_path / "nothing"), "heat") == 2
+    for wrong, says in (
+        (("times", "--baseline", "ring"), "times takes no --baseline; it goes with speedup, heat"),
+        (("queue", "--over", "ranks"), "queue takes no --over"),
+        (("speedup", "--figure", "drops"), "speedup takes no --figure"),
+        (("times", "--out", ""), "the name of the picture is empty"),
+        (("times", "--out", str(tmp_path / "no/p.png")), "there is no folder"),
+        (("times", "--out", "p.gif"), "pictures are .svg or .png"),
+    ):
+        assert plot(*runs, *wrong) == 2
+        assert says in " ".join(capsys.readouterr().err.replace("hint:", ";").split()).replace(" ; ", "; ").replace(
+            " at: command line;", ";"
+        )
+    assert plot(str(a_sweep(tmp_path / "swept")), "queue") == 2
+    assert "draw one of its points, such as" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(

@@ -23,13 +23,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def ran(folder: Path, steps: list[str], topology: str = "star: {hosts: 4}", more: str = "") -> RunResult:
+def ran(
+    folder: Path, steps: list[str], topology: str = "star: {hosts: 4}", more: str = "", rate: str = "100Gbps"
+) -> RunResult:
     lines = "\n".join(f"  - {step}" for step in steps)
     text = f"""
 name: smartnics
 fabric:
   topology: {{{topology}}}
-  cable: {{rate: 100Gbps}}
+  cable: {{rate: {rate}}}
   nic: {{kind: off_path, profile: bluefield2, timeout: 100us}}
 workload:
 {lines}
@@ -70,7 +72,14 @@ def test_dense_omniccl_takes_about_what_the_formula_says(tmp_path: Path) -> None
     steps = [omniccl("4MiB", ranks=list(range(n))) for n in (2, 4)]
     way = Way((Link(100e9, 0), Link(100e9, 500), Link(100e9, 500), Link(200e9, 150)), (300, 500, 300))
     for n, row in zip((2, 4), ran(tmp_path / "run", steps).results, strict=True):
-        assert row["time_ns"] == pytest.approx(omniccl_ns(n, 4 * MIB, way, Costs()), rel=0.1), n
+        assert row["time_ns"] == pytest.approx(omniccl_ns(n, 4 * MIB, way, Costs(pcie_rate_bps=252e9)), rel=0.1), n
+
+
+def test_a_cable_faster_than_the_port_carries_what_the_port_does(tmp_path: Path) -> None:
+    """Two BlueField-2 on cables of 400 Gb/s: payload at 200 Gb/s, less headers."""
+    flow = "{flows: [{from: 0, to: 1, size: 16MiB}]}"
+    (row,) = ran(tmp_path / "run", [flow], "star: {hosts: 2}", rate="400Gbps").results
+    assert 0.98 < row["algbw_Bps"] * 8 / (200e9 * 4096 / 4178) < 1
 
 
 def test_a_working_set_beyond_the_cache_is_slower(tmp_path: Path) -> None:

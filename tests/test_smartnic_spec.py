@@ -73,7 +73,7 @@ def test_an_off_path_nic_is_a_bridge_and_an_endpoint() -> None:
     made = config(e)
     assert [s["latency_ns"] for s in made["switches"]] == [500, 300, 300, 300]
     host, complex_ = made["nics"][0], made["nics"][3]
-    assert (host["pcie_latency_ns"], host["pcie_rate_bps"], host["post_ns"]) == (500, 512e9, 100)
+    assert (host["pcie_latency_ns"], host["pcie_rate_bps"], host["post_ns"]) == (500, 252e9, 100)
     assert (complex_["pcie_latency_ns"], complex_["pcie_rate_bps"], complex_["post_ns"]) == (300, 200e9, 123)
     assert (complex_["name"], complex_["rank"], complex_["ip"]) == ("arm0", 3, "10.128.0.1")
     cables = {c["name"]: (c["rate_bps"], c["delay_ns"]) for c in made["cables"]}
@@ -104,7 +104,27 @@ def test_the_ideal_time_of_a_flow_goes_through_both_bridges() -> None:
     inside, outside = Link(100e9, 0), Link(100e9, 500)
     way = Way((inside, outside, outside, inside), (300, 500, 300))
     ideal = Ideal(experiment("{kind: off_path, profile: bluefield2}"))
-    assert ideal.time_ns(0, 1, 10**6) == pytest.approx(flow_ns(10**6, way, Costs()))
+    assert ideal.time_ns(0, 1, 10**6) == pytest.approx(flow_ns(10**6, way, Costs(pcie_rate_bps=252e9)))
+
+
+def test_a_card_carries_no_more_than_its_port_and_its_host_link() -> None:
+    """On cables of 400 Gb/s: BlueField-2's port has 200, its PCIe 4.0 x16 252, unless the file says otherwise."""
+    text = TEXT.replace("100Gbps", "400Gbps").replace("STEP", "").replace("TOPOLOGY", "star: {hosts: 2}")
+
+    def of(nic: str) -> tuple[dict[str, float], float, float | None]:
+        e = loads(text.replace("NIC", nic))
+        assert loads(json.dumps(e.resolved())) == e
+        made = config(e)
+        flow = Ideal(e).time_ns(0, 1, 10**8)
+        return {c["name"]: c["rate_bps"] for c in made["cables"]}, made["nics"][0]["pcie_rate_bps"], flow
+
+    cables, pcie, flow = of("{kind: off_path, profile: bluefield2}")
+    assert (cables["nic0-sw0"], cables["h0-nic0"], pcie) == (200e9, 200e9, 252e9)
+    assert flow is not None and 10**8 * 8e9 / flow == pytest.approx(200e9 * 4096 / 4178, rel=0.005)
+    cables, pcie, _ = of("{kind: off_path, profile: bluefield2, complex: {port: 100Gbps}, pcie: {rate: 64Gbps}}")
+    assert (cables["nic0-sw0"], cables["h0-nic0"], pcie) == (100e9, 100e9, 64e9)
+    cables, pcie, _ = of("{kind: off_path, profile: bluefield3}")
+    assert (cables["nic0-sw0"], cables["h0-nic0"], pcie) == (400e9, 400e9, 504e9)
 
 
 @pytest.mark.parametrize(

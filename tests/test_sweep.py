@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import results
-from results.plots import PLOTS, PlotError, save
+from results.drawing import PlotError, save
+from results.plots import PLOTS
 from results.summary import jain, labels, percentile, summarize
 from testbed.errors import InputError
 from testbed.progress import Progress
@@ -135,6 +136,9 @@ def test_pictures_are_drawn(kind: str, sampled: tuple[results.Run, str], tmp_pat
     save(PLOTS[kind].draw(sampled[0]), picture)
     text = picture.read_text()
     assert text.startswith("<?xml") and len(text) > 10_000
+    if kind == "rate":
+        (top, _) = PLOTS[kind].draw(sampled[0]).axes
+        assert 300 < max(max(line.get_ydata()) for line in top.get_lines()) <= 400
     again = tmp_path / "again.svg"
     save(PLOTS[kind].draw(sampled[0]), again)
     assert again.read_text() == text

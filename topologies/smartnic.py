@@ -57,6 +57,18 @@ def with_complexes(fabric: Fabric) -> Fabric:
     )
 
 
+def capped(fabric: Fabric, port_bps: float, cable_bps: float) -> Fabric:
+    """The same with no cable into a SmartNIC faster than its port.  `cable_bps`: of cables without their own rate."""
+    bridges = {s.name for s in fabric.switches if s.role == ROLE}
+
+    def cap(cable: Cable) -> Cable:
+        rate = cable_bps if cable.rate_bps is None else cable.rate_bps
+        return replace(cable, rate_bps=port_bps) if _uplink(cable, bridges) and rate > port_bps else cable
+
+    cables = tuple(map(cap, fabric.cables))
+    return fabric if cables == fabric.cables else replace(fabric, cables=cables)
+
+
 def without_complexes(fabric: Fabric) -> Fabric:
     """The inverse: NICs on their switches."""
     if not fabric.complexes:

@@ -73,6 +73,7 @@ class Costs:
     pcie_rate_bps: float = 512e9
     pcie_latency_ns: float = 500.0
     ack_every: int = 16
+    tx_buffer_bytes: int = 128 << 10
     wake_ns: float = 0.0
     reduce_bps: float | None = None
     engine_reduce_bps: float = 400e9

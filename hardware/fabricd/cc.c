@@ -113,16 +113,10 @@ void cc_catch_up(struct fabric *f, struct qp *q)
 		q->cc->catch_up(f, q);
 }
 
-/* cc_sent() - A frame of that length leaves; when may the next? */
+/* cc_sent() - A frame of that length starts on the cable; when may the next? */
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes)
 {
-	const struct cc_state *s = &q->cc_state;
-
-	cc_catch_up(f, q);
-	if (s->rate < s->line_rate) {
-		ps_t from = q->next_send > f->clock.now ? q->next_send : f->clock.now;
-		q->next_send = from + (ps_t)((double)wire_bytes(frame_bytes) * 8 * (double)PS_PER_S / s->rate + 0.5);
-	}
+	q->next_send = f->clock.now + (ps_t)((double)wire_bytes(frame_bytes) * 8 * (double)PS_PER_S / q->cc_state.rate + 0.5);
 	if (q->cc->sent)
 		q->cc->sent(f, q, frame_bytes);
 }
@@ -133,6 +127,7 @@ void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		return;
 	cc_catch_up(f, q);
 	q->cc->acked(f, q, ack);
+	pacer_kick(f, q);
 }
 
 /* cc_notified() - A congestion notification has come in */
@@ -146,13 +141,16 @@ void cc_notified(struct fabric *f, struct qp *q)
 		q->nic->rp_ignored++;
 }
 
-/* cc_set_rate() - Between the least rate and the cable's */
-void cc_set_rate(struct qp *q, double bps)
+/* cc_set_rate() - From @t on, between the least rate and the cable's; what was left to wait changes with it */
+void cc_set_rate(struct qp *q, double bps, ps_t t)
 {
 	struct cc_state *s = &q->cc_state;
+	double before = s->rate;
 	double least = cc_param(q, CC_MIN_RATE) > LEAST_RATE ? cc_param(q, CC_MIN_RATE) : LEAST_RATE;
 
 	s->rate = bps > s->line_rate ? s->line_rate : bps < least ? least : bps;
+	if (q->next_send > t)
+		q->next_send = t + (ps_t)((double)(q->next_send - t) * before / s->rate + 0.5);
 }
 
 /* cc_window_open() - May one more packet go, with so many under way?
@@ -172,13 +170,13 @@ bool cc_window_open(const struct qp *q, uint64_t under_way)
 /* cc_round_over() - Does this acknowledgement end the round trip under way?  The next then begins
  *
  * It ends with the first packet that was sent after it began, which therefore asks to be
- * acknowledged: so what is done once a round trip does not depend on nic.ack_every.
+ * acknowledged (pacer.c): so what is done once a round trip does not depend on nic.ack_every.
  */
 bool cc_round_over(struct qp *q, const struct cc_ack *ack)
 {
 	if (ack->acked <= q->cc_state.window_end)
 		return false;
-	q->cc_state.window_end = q->sent_max;
+	q->cc_state.window_end = q->left;
 	return true;
 }
 

@@ -89,7 +89,7 @@ void cc_notified(struct fabric *f, struct qp *q);
 bool cc_window_open(const struct qp *q, uint64_t under_way);
 bool cc_round_over(struct qp *q, const struct cc_ack *ack);
 void cc_restart(struct fabric *f, struct qp *q);
-void cc_set_rate(struct qp *q, double bps);
+void cc_set_rate(struct qp *q, double bps, ps_t t);
 void cc_set_window(struct qp *q, double bytes);
 
 extern const struct cc_algorithm cc_none, cc_dcqcn, cc_dctcp, cc_timely, cc_swift, cc_hpcc, cc_nscc;

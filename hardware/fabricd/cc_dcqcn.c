@@ -43,11 +43,11 @@ static void start(struct fabric *f, struct qp *q)
 	q->cc_state.last_decrease = -PS_PER_S;
 }
 
-static void increase(struct qp *q)
+static void increase(struct qp *q, ps_t t)
 {
 	struct cc_state *s = &q->cc_state;
-	uint64_t t = s->timer_events, b = cc_param(q, CC_BYTE_COUNTER) >= 1 ? s->byte_events : t;
-	uint64_t most = t > b ? t : b, least = t < b ? t : b;
+	uint64_t timer = s->timer_events, bytes = cc_param(q, CC_BYTE_COUNTER) >= 1 ? s->byte_events : timer;
+	uint64_t most = timer > bytes ? timer : bytes, least = timer < bytes ? timer : bytes;
 	double stages = cc_param(q, CC_FAST_RECOVERY);
 
 	if ((double)least > stages)
@@ -56,9 +56,8 @@ static void increase(struct qp *q)
 		s->target_rate += cc_param(q, CC_AI);
 	if (s->target_rate > s->line_rate)
 		s->target_rate = s->line_rate;
-	cc_set_rate(q, (s->target_rate + s->rate) / 2);
-	if (s->line_rate - s->rate < 1) /* bits/s: halving the gap would never end */
-		s->rate = s->line_rate;
+	double rate = (s->target_rate + s->rate) / 2;
+	cc_set_rate(q, s->line_rate - rate < 1 ? s->line_rate : rate, t); /* bits/s: halving the gap would never end */
 }
 
 static void catch_up(struct fabric *f, struct qp *q)
@@ -71,7 +70,7 @@ static void catch_up(struct fabric *f, struct qp *q)
 			s->alpha_timer += period(q, CC_ALPHA_TIMER);
 		} else {
 			s->timer_events++;
-			increase(q);
+			increase(q, s->rate_timer);
 			s->rate_timer += period(q, CC_RATE_TIMER);
 		}
 		if (s->rate >= s->line_rate)
@@ -86,14 +85,13 @@ static void sent(struct fabric *f, struct qp *q, uint32_t bytes)
 	struct cc_state *s = &q->cc_state;
 	uint64_t each = (uint64_t)cc_param(q, CC_BYTE_COUNTER);
 
-	(void)f;
 	if (s->rate >= s->line_rate || !each)
 		return;
 	s->byte_counter += bytes;
 	while (s->byte_counter >= each) {
 		s->byte_counter -= each;
 		s->byte_events++;
-		increase(q);
+		increase(q, f->clock.now);
 	}
 }
 
@@ -105,7 +103,7 @@ static bool notified(struct fabric *f, struct qp *q)
 
 	if (again) {
 		s->target_rate = s->rate;
-		cc_set_rate(q, s->rate * (1 - s->alpha / 2));
+		cc_set_rate(q, s->rate * (1 - s->alpha / 2), f->clock.now);
 		s->last_decrease = f->clock.now;
 		s->timer_events = s->byte_events = s->byte_counter = 0;
 		s->rate_timer = f->clock.now + period(q, CC_RATE_TIMER);

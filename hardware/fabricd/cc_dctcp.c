@@ -37,7 +37,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		return;
 	if (ack->t->marked) {
 		cc_set_window(q, s->window * (1 - s->alpha / 2));
-		s->recover = q->sent_max;
+		s->recover = q->left;
 	} else {
 		cc_set_window(q, s->window + cc_param(q, CC_AI_PACKETS) * mtu * (double)ack->bytes / s->window);
 	}

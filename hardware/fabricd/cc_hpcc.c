@@ -56,7 +56,6 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	struct cc_state *s = &q->cc_state;
 	double base = cc_param(q, CC_BASE_RTT) * 1e-9, eta = cc_param(q, CC_ETA);
 
-	(void)f;
 	if (!ack->t->present || !ack->t->hops)
 		return;
 	bool round = cc_round_over(q, ack);
@@ -64,7 +63,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		double u = measure(q, ack->t), step = cc_param(q, CC_AI) / 8 * base;
 		bool multiply = u >= eta || s->stage >= cc_param(q, CC_MAX_STAGE);
 		double w = multiply ? s->reference / (u / eta) + step : s->reference + step;
-		cc_set_rate(q, w * 8 / base);
+		cc_set_rate(q, w * 8 / base, f->clock.now);
 		w = s->rate / 8 * base;
 		cc_set_window(q, w);
 		if (round) {

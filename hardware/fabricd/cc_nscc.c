@@ -60,7 +60,7 @@ static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 		return false;
 	if (s->adapt_at && delay > cc_param(q, CC_QUICK_ADAPT) && s->achieved < cc_param(q, CC_WINDOW) / ADAPT_SHARE) {
 		cc_set_window(q, s->achieved);
-		s->to_ignore = (double)((q->send - q->acked) * q->mtu);
+		s->to_ignore = (double)((q->left - q->acked) * q->mtu);
 		s->ignored = 0;
 		acted = true;
 	}

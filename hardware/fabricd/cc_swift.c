@@ -63,7 +63,8 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	w = most > 0 && w > most ? most : w;
 	s->reference = w < least ? least : w;
 	cc_set_window(q, s->reference * q->mtu);
-	cc_set_rate(q, s->reference < 1 ? s->reference * packet_bits(q) * PS_PER_S / (double)ack->rtt : s->line_rate);
+	double rate = s->reference < 1 ? s->reference * packet_bits(q) * PS_PER_S / (double)ack->rtt : s->line_rate;
+	cc_set_rate(q, rate, f->clock.now);
 }
 
 const struct cc_algorithm cc_swift = {.name = "swift", .telemetry = true, .start = start, .acked = acked};

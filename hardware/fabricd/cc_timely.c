@@ -29,7 +29,6 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	double rtt = (double)ack->rtt / PS_PER_NS, ewma = cc_param(q, CC_EWMA), high = cc_param(q, CC_T_HIGH),
 	       beta = cc_param(q, CC_BETA), ai = cc_param(q, CC_AI), least = s->rate * (1 - cc_param(q, CC_MAX_DECREASE));
 
-	(void)f;
 	if (!ack->rtt || !cc_round_over(q, ack))
 		return;
 	if (!s->previous_rtt)
@@ -46,7 +45,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		rate += ((double)s->falling >= cc_param(q, CC_HAI_AFTER) ? 5 : 1) * ai;
 	else
 		rate *= 1 - beta * gradient;
-	cc_set_rate(q, rate > least ? rate : least);
+	cc_set_rate(q, rate > least ? rate : least, f->clock.now);
 }
 
 const struct cc_algorithm cc_timely = {

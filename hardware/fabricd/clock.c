@@ -171,7 +171,7 @@ static void event_run(struct fabric *f, const struct event *e)
 	case EV_GROUP: offload_ask(f, e->a); break;
 	case EV_GROUP_OPEN: offload_open(f, e->a); break;
 	case EV_GROUP_LEFT: offload_left(f, e->a); break;
-	case EV_QP_SEND: qp_paced(f, e->a, e->t); break;
+	case EV_QP_SEND: pacer_event(f, e->a, e->t); break;
 	case EV_RX_DRAINED: nic_drained(f, e->a); break;
 	case EV_RECV_USABLE: qp_recv_usable(e->a, (uint32_t)e->b); break;
 	case EV_FAULT_NOW:

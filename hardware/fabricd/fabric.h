@@ -45,6 +45,8 @@ struct frame {
 	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
 	struct qp *from;   /* queue pair that sends it, or NULL: it counts the frame when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
+	uint64_t number;   /* likewise: which of its packets it is */
+	bool asks;	   /* likewise: to be acknowledged */
 	struct nic *to;	   /* scale-up domain: destination */
 	struct passage *way; /* through the switch that it is in, or on its way to */
 	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
@@ -86,7 +88,7 @@ enum event_kind {
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */
-	EV_QP_SEND,   /* a paced queue pair may send: a = qp */
+	EV_QP_SEND,   /* the pacer looks at a queue pair again: a = qp */
 	EV_OFFLOAD,   /* what an offload has set for itself: a = its nic, b = group */
 	EV_RX_DRAINED, /* a NIC's receive buffer may have room: a = nic */
 	EV_RECV_USABLE, /* a slow receiver's receives become usable: a = qp, b = how many */
@@ -288,7 +290,7 @@ struct tx_ops {
 struct tx {
 	struct nic *nic;
 	struct port *port;
-	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued */
+	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued, not what the pacer holds */
 	struct tx_source *ready_head, *ready_tail; /* that have something to send, round robin */
 };
 
@@ -425,8 +427,13 @@ struct qp {
 	/* congestion control */
 	const struct cc_algorithm *cc;
 	struct cc_state cc_state;
-	ps_t next_send;	  /* pacing: not before */
-	ps_t pace_event;  /* the earliest EV_QP_SEND that is due, or PS_NEVER */
+	/* pacer.c */
+	ps_t next_send;	      /* not before, if it is paced */
+	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
+	struct fifo held;     /* fetched, and not due */
+	struct frame *due;    /* one that was held and has joined the port's queue again, or NULL */
+	uint64_t fetched_bytes; /* in the NIC: being fetched, held or queued */
+	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
 	uint64_t sent_bytes_acked;
 	struct repeat *repeat; /* selective repeat: what is to be sent again */
 	struct generated *generated; /* a flow of the traffic generator, or NULL */
@@ -722,7 +729,7 @@ void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
 
 /* sent.c */
-void nic_on_wire(struct frame *fr);
+void nic_on_wire(struct fabric *f, struct frame *fr);
 void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
 uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
 
@@ -737,6 +744,16 @@ void nic_netdev_resume(struct fabric *f, struct nic *n);
 void scale_up_arrive(struct fabric *f, struct frame *fr);
 ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
 ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes);
+ps_t pcie_read_time(const struct nic *n, ps_t now, uint32_t bytes);
+
+/* pacer.c */
+void pacer_kick(struct fabric *f, struct qp *q);
+void pacer_event(struct fabric *f, struct qp *q, ps_t t);
+bool pacer_full(const struct fabric *f, const struct qp *q);
+bool pacer_passes(struct fabric *f, struct frame *fr);
+void pacer_sent(struct fabric *f, struct frame *fr);
+void pacer_gone(struct fabric *f, struct frame *fr);
+void pacer_flush(struct fabric *f, struct qp *q);
 
 /* nic_pressure.c */
 bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes);
@@ -746,6 +763,7 @@ void nic_params_changed(struct fabric *f, struct nic *n);
 
 /* telemetry.c */
 uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t);
+void telemetry_sent(uint8_t *frame, size_t len, uint64_t sent_ps);
 void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t);
 void telemetry_stamp(struct fabric *f, const struct port *p, unsigned class, struct frame *fr);
 #define TELEMETRY_BYTES(hops) (16 + 16 * (hops))
@@ -772,7 +790,7 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
-void qp_paced(struct fabric *f, struct qp *q, ps_t t);
+bool qp_slow(const struct qp *q, uint32_t frame_bytes);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);

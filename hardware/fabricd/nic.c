@@ -38,6 +38,14 @@ ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes)
 	return n->pcie_rx_free + n->p.pcie_latency;
 }
 
+/* pcie_read_time() - How long @bytes would take that the NIC asked for now */
+ps_t pcie_read_time(const struct nic *n, ps_t now, uint32_t bytes)
+{
+	ps_t backlog = n->pcie_tx_free > now ? n->pcie_tx_free - now : 0;
+
+	return backlog + transfer(bytes, n->p.pcie_bps) + n->p.pcie_latency;
+}
+
 /* pcie_read() - When @bytes that the NIC asks for now are there */
 ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
 {
@@ -107,6 +115,8 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		fr->id = ++f->last_frame_id;
 		fr->credit = tx;
 		tx->used_bytes += fr->len;
+		if (fr->from)
+			fr->from->fetched_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
 		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);

@@ -68,6 +68,8 @@ static void credit_back(struct fabric *f, struct frame *fr)
 		return;
 	fr->credit = NULL;
 	tx->used_bytes -= fr->len;
+	if (fr->from)
+		pacer_gone(f, fr);
 	nic_tx_kick(f, tx);
 }
 
@@ -187,7 +189,7 @@ static void send(struct fabric *f, struct port *p, struct frame *fr)
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
 	if (fr->credit)
-		nic_on_wire(fr);
+		nic_on_wire(f, fr);
 	credit_back(f, fr);
 	if (fate.dropped) {
 		port_drop(f, to, fr, DROP_FAULT);
@@ -203,13 +205,25 @@ static void send(struct fabric *f, struct port *p, struct frame *fr)
 	on_its_way(f, p, to, fr, arrives);
 }
 
+/* The next frame of a class that may send, or NULL: the pacer has held all that there were */
+static struct frame *data_pop(struct fabric *f, struct port *p)
+{
+	while (p->classes_used & ~p->paused) {
+		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused)));
+		if (pacer_passes(f, fr))
+			return fr;
+	}
+	return NULL;
+}
+
 static void port_start(struct fabric *f, struct port *p)
 {
+	struct frame *fr;
+
 	if (p->control.head) {
 		send(f, p, control_pop(p));
-	} else {
-		unsigned class = scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused));
-		struct frame *fr = fifo_pop(p, class);
+	} else if ((fr = data_pop(f, p))) {
+		unsigned class = fr->class;
 		struct lane *l = &p->lane[class];
 		l->tx_frames++;
 		l->tx_bytes += fr->len + FCS_BYTES;

@@ -75,5 +75,6 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 void cc_restart(struct fabric *f, struct qp *q)
 {
 	cc_start(f, q);
-	q->cc_state.window_end = q->sent_max;
+	q->cc_state.window_end = q->left;
+	pacer_kick(f, q);
 }

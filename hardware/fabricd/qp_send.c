@@ -18,7 +18,7 @@
  *
  * With selective repeat (reorder.c), `send` never goes back; what was lost is sent
  * again in between.  Congestion control (cc.h) may hold back the next packet by a
- * rate, then an event wakes the queue pair in time, or by a window.  Whoever may
+ * window; its rate counts later, at the cable (pacer.c).  Whoever may
  * send no more until it hears something asks for an acknowledgement.
  *
  * Packets of an engine (struct qp_engine) become available one by one, up to `made`,
@@ -122,7 +122,7 @@ static bool window_open(const struct qp *q)
 	return cc_window_open(q, under_way);
 }
 
-/* Is there something to send, if only the rate allowed it? */
+/* Is there something to send? */
 static bool has_work(const struct fabric *f, const struct qp *q)
 {
 	uint64_t n;
@@ -137,26 +137,14 @@ static bool has_packet(const struct fabric *f, const struct tx_source *s)
 {
 	const struct qp *q = (const struct qp *)s;
 
-	return f->clock.now >= q->next_send && has_work(f, q);
+	return has_work(f, q) && !pacer_full(f, q);
 }
 
-/* If only its rate keeps a queue pair from sending, wake it in time */
-static void pace(struct fabric *f, struct tx_source *s)
+/* Who has nothing to send is ready again when it has, or when something fetched for it has left */
+static void held(struct fabric *f, struct tx_source *s)
 {
-	struct qp *q = (struct qp *)s;
-
-	if (q->next_send <= f->clock.now || q->next_send >= q->pace_event || !has_work(f, q))
-		return;
-	q->pace_event = q->next_send;
-	event_add(f, q->next_send, EV_QP_SEND, q->nic->n.index, 0, 0, q->number, q, 0);
-}
-
-/* qp_paced() - An EV_QP_SEND of time @t has come */
-void qp_paced(struct fabric *f, struct qp *q, ps_t t)
-{
-	if (t == q->pace_event)
-		q->pace_event = PS_NEVER;
-	qp_ready(f, q);
+	(void)f;
+	(void)s;
 }
 
 static void set_timer(struct fabric *f, struct qp *q, ps_t t)
@@ -190,15 +178,22 @@ static uint32_t request_of(const struct qp *q, uint64_t n)
 	return i;
 }
 
+/* qp_slow() - Would the timer run out before every ack_every-th packet has left? */
+bool qp_slow(const struct qp *q, uint32_t frame_bytes)
+{
+	const struct cc_state *s = &q->cc_state;
+	const struct nic_params *p = &q->nic->p;
+
+	return s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
+}
+
 /* Must the receiver answer this packet, or nothing would go on? */
 static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
 {
 	const struct nic_params *p = &q->nic->p;
-	const struct cc_state *s = &q->cc_state;
-	bool slow = s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
 
-	return last || (n + 1) % p->ack_every == 0 || slow || (q->retries && n == q->acked) || (p->selective && n < q->sent_max) ||
-	       !cc_window_open(q, n + 1 - q->acked) || (q->cc->rounds && n == s->window_end) ||
+	return last || (n + 1) % p->ack_every == 0 || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
+	       (p->selective && n < q->sent_max) || !cc_window_open(q, n + 1 - q->acked) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
@@ -251,8 +246,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, &pkt);
 	if (q->cc->telemetry)
-		fr->len = telemetry_append(fr->data, fr->len,
-					   &(struct telemetry){.room = q->cc->hops, .sent_ps = (uint64_t)f->clock.now});
+		fr->len = telemetry_append(fr->data, fr->len, &(struct telemetry){.room = q->cc->hops});
 
 	fr->class = (uint8_t)n->p.data_class;
 	fr->to = q->peer;
@@ -260,6 +254,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		q->asked = number + 1;
 	fr->from = q;
 	fr->payload = pkt.payload_bytes;
+	fr->number = number;
+	fr->asks = pkt.ack_request;
 	if (q->tx == &n->tx[0] && !q->generated)
 		nic_sent(f, n, fr->len);
 	if (number < q->sent_max) {
@@ -275,16 +271,16 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		if (last)
 			q->send_wr_index++;
 	}
-	cc_sent(f, q, fr->len);
 	if (q->timer == PS_NEVER)
 		set_timer(f, q, f->clock.now + n->p.timeout);
 	return q->engine ? IN_NIC : pkt.payload_bytes;
 }
 
-const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .held = pace};
+const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .held = held};
 
-static void go_back(struct qp *q)
+static void go_back(struct fabric *f, struct qp *q)
 {
+	pacer_flush(f, q);
 	q->asked = q->acked;
 	q->send = q->acked;
 	q->send_wr_index = q->sq.head;
@@ -310,7 +306,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		q->sq.head++;
 	}
 	if (q->send < q->acked)
-		go_back(q); /* had gone back further than was needed */
+		go_back(f, q); /* had gone back further than was needed */
 	if (q->acked == q->send)
 		q->timer = PS_NEVER;
 	else
@@ -327,6 +323,7 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 	q->state = QP_ERROR;
 	q->error = why;
 	q->timer = PS_NEVER;
+	pacer_flush(f, q);
 	if (!q->generated)
 		control_event(f, "qp_error",
 		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
@@ -361,7 +358,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	bool ack = (syndrome & 0x60) == 0;
 	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack), before = q->acked;
 
-	if (ahead + ack < 0 || n > q->sent_max)
+	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
 	advance(f, q, n);
 	tell_cc(f, q, before, pkt, fr);
@@ -376,7 +373,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		if (q->nic->p.selective)
 			repeat_came(q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
 		else
-			go_back(q);
+			go_back(f, q);
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 		qp_ready(f, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
@@ -388,7 +385,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 			return;
 		}
 		repeat_forget(q);
-		go_back(q);
+		go_back(f, q);
 		q->rnr_until = f->clock.now + q->nic->p.rnr_timeout;
 		set_timer(f, q, q->rnr_until);
 	}
@@ -410,6 +407,10 @@ void qp_timer(struct fabric *f, struct qp *q)
 		set_timer(f, q, q->timer);
 		return;
 	}
+	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
+		set_timer(f, q, q->next_send + q->nic->p.timeout); /* the pacer holds what would be answered */
+		return;
+	}
 	q->timer = PS_NEVER;
 	if (q->rnr_until && q->rnr_until <= f->clock.now) {
 		q->rnr_until = 0;
@@ -424,7 +425,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 	if (q->nic->p.selective)
 		repeat_timeout(q);
 	else
-		go_back(q);
+		go_back(f, q);
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);

@@ -197,6 +197,15 @@ uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
 	return len;
 }
 
+/* roce_ask() - Let a packet of roce_build() ask to be acknowledged */
+void roce_ask(uint8_t *frame)
+{
+	const uint8_t *ip = frame + ETH_BYTES;
+
+	frame[ETH_BYTES + IPV4_BYTES + UDP_BYTES + 8] |= 0x80;
+	roce_set_icrc(frame, ETH_BYTES + (size_t)(ip[2] << 8 | ip[3]));
+}
+
 /* roce_parse() - Take a frame apart
  * @frame:	Ethernet frame without FCS
  * @len:	Its length; bytes behind the IP packet (padding) are ignored

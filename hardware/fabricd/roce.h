@@ -108,5 +108,6 @@ enum roce_verdict { ROCE_OK, ROCE_NOT_ROCE, ROCE_MALFORMED, ROCE_BAD_ICRC };
 enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt);
 uint32_t roce_icrc(const uint8_t *ip, size_t len);
 bool roce_set_icrc(uint8_t *frame, size_t len);
+void roce_ask(uint8_t *frame);
 
 #endif

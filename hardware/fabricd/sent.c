@@ -10,7 +10,7 @@
 #include "fabric.h"
 
 /* nic_on_wire() - A frame that one of a NIC's sources has built begins to leave: only now has it been sent */
-void nic_on_wire(struct frame *fr)
+void nic_on_wire(struct fabric *f, struct frame *fr)
 {
 	struct nic *n = fr->credit->nic;
 
@@ -23,6 +23,7 @@ void nic_on_wire(struct frame *fr)
 	if (fr->from) {
 		fr->from->tx_packets++;
 		fr->from->tx_bytes += fr->payload;
+		pacer_sent(f, fr);
 	}
 }
 

@@ -54,6 +54,15 @@ static struct view behind_ip(const uint8_t *frame, size_t len)
 	return v;
 }
 
+/* telemetry_sent() - A frame starts on its NIC's cable: say when */
+void telemetry_sent(uint8_t *frame, size_t len, uint64_t sent_ps)
+{
+	struct view v = behind_ip(frame, len);
+
+	if (!v.bad && v.left >= HEAD_BYTES && v.p[0] == MARK)
+		put_be64(frame + (v.p - frame) + 8, sent_ps);
+}
+
 /* telemetry_read() - Take a frame's block in; `present` says whether there was one */
 void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t)
 {

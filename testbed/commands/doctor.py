@@ -26,7 +26,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     \b
     Examples:
       testbed doctor
-      testbed doctor --json | jq '.checks[] | select(.status != "ok")'
+      testbed doctor --json
     """
     from testbed import doctor
 

@@ -29,7 +29,7 @@ def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ..
     \b
     Examples:
       testbed exec 0 -- id
-      testbed exec 1 -- ping -c3 10.0.0.1
+      testbed exec 2 -- ping -c3 10.0.0.1
       testbed exec --fabric 3f2a 0 -- bash
     """
     from testbed.lab import Lab

@@ -133,8 +133,8 @@ def command(ctx: click.Context, listing: bool, as_json: bool) -> None:
     Examples:
       testbed inject --list
       testbed inject loss --help
-      testbed inject loss --on cable:h0-leaf0 --rate 0.01
-      testbed inject cable_down --on port:leaf0:3 --for 2ms --every 10ms
+      testbed inject loss --on cable:h0.0-rail0 --rate 0.01
+      testbed inject cable_down --on port:rail0:3 --for 2ms --every 10ms
       testbed inject straggler --on nic:3 --factor 2
     """
     fault = ctx.invoked_subcommand

@@ -15,7 +15,7 @@ def command(as_json: bool) -> None:
     \b
     Examples:
       testbed list
-      testbed list --json | jq -r '.fabrics[].id'
+      testbed list --json
     """
     from testbed.inventory import inventory
 

@@ -16,14 +16,14 @@ def command(words: tuple[str, ...]) -> None:
     """Run CMD in the network namespace of the fabric ID (default: the only one that is up), among its switches.
 
     Each fabric has an Open vSwitch of its own; there ovs-vsctl, ovs-ofctl and ovs-appctl find it. Bridges have their
-    switches' names, and port 1 of leaf0 is the device leaf0-eth1. The exit code is that of CMD.
+    switches' names, and port 1 of rail0 is the device rail0-eth1. The exit code is that of CMD.
 
     \b
     Examples:
       testbed ovs ovs-vsctl show
-      testbed ovs 3f2a ovs-ofctl -O OpenFlow13 dump-flows leaf0
+      testbed ovs 3f2a ovs-ofctl -O OpenFlow13 dump-flows rail0
       testbed ovs ovs-appctl dpctl/dump-flows
-      testbed ovs tcpdump -ni leaf0-eth1
+      testbed ovs tcpdump -ni rail0-eth1
     """
     from testbed.errors import InputError, UserError
     from testbed.lab import ovs_command

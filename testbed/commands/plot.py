@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 KINDS = ("queue", "rate", "pauses", "fct", "sweep", "speedup", "heat", "times", "host", "sent")
 _PICTURES = (".svg", ".png")
+MOST = 4
+"""Figures that are drawn unasked."""
 
 
 @click.command()
@@ -22,7 +24,13 @@ _PICTURES = (".svg", ".png")
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: KIND.svg)."
 )
-@click.option("--figure", "figures", multiple=True, metavar="NAME", help="sweep: a figure of the table; may repeat.")
+@click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar="NAME",
+    help="sweep: a figure of the table; may repeat (goodput_Gbps, or busbw_GBps).",
+)
 @click.option("--baseline", metavar="ALGORITHM", help="speedup, heat: what the others are compared with (the first).")
 @click.option("--over", metavar="KEY", help="speedup .. sent: size, ranks, or a swept key, such as rate.")
 def command(
@@ -39,33 +47,65 @@ def command(
 
     \b
     Examples:
-      testbed plot results/runs/20260101-120000-fairness rate -o rate.png
-      testbed plot results/runs/20260101-120000-incast sweep --figure goodput_Gbps --figure slowdown_p99
-      testbed plot results/runs/*-ring-* speedup --baseline ring --over ranks
+      testbed run experiments/congestion/fairness.yaml --out results/runs/fairness
+      testbed plot fairness rate -o rate.png
+      testbed run experiments/congestion/incast.yaml --out results/runs/incast
+      testbed plot incast sweep --figure goodput_Gbps --figure slowdown_p99
+      testbed bench all_reduce -b 64K -e 1M -f 4 -g 4 --algorithm ring,in_network --out results/runs/algorithms
+      testbed plot algorithms speedup --baseline ring
     """
     from results import StoreError
-    from results import plots as drawing
+    from results.drawing import PlotError, save
     from testbed.errors import InputError
 
-    out = out or Path(f"{kind}.svg")
-    if out.suffix not in _PICTURES:
-        raise InputError(f"{out}: pictures are .svg or .png", "command line: --out")
+    out = _checked(out or Path(f"{kind}.svg"))
+    _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over})
     try:
         picture = _picture(runs, kind, figures, baseline, over)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
-    except drawing.PlotError as error:
+    except PlotError as error:
         raise InputError(str(error), " ".join(runs)) from None
-    drawing.save(picture, out)
+    save(picture, out)
     click.echo(str(out))
+
+
+def _checked(out: Path) -> Path:
+    """Where the picture goes, before anything is drawn."""
+    from testbed.errors import InputError
+
+    if out == Path():
+        raise InputError("the name of the picture is empty", "command line: --out", "such as --out rate.png")
+    if out.suffix.lower() not in _PICTURES:
+        raise InputError(f"{out}: pictures are .svg or .png", "command line: --out")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {str(out.parent)!r}", "command line: --out")
+    return out
+
+
+def _refuse_unused(kind: str, given: dict[str, object]) -> None:
+    """An option that this kind of picture does not look at is a mistake."""
+    from results.comparison_plots import COMPARISONS
+    from testbed.errors import InputError
+
+    takers = {
+        "--figure": ["sweep"],
+        "--baseline": [c.name for c in COMPARISONS.values() if c.baseline],
+        "--over": list(COMPARISONS),
+    }
+    for option, kinds in takers.items():
+        if given[option] and kind not in kinds:
+            raise InputError(f"{kind} takes no {option}", "command line", f"it goes with {', '.join(kinds)}")
 
 
 def _picture(
     runs: tuple[str, ...], kind: str, figures: tuple[str, ...], baseline: str | None, over: str | None
 ) -> Figure:
     from results import load
-    from results.comparison import COMPARISONS, collect
+    from results.comparison import collect
+    from results.comparison_plots import COMPARISONS
     from results.plots import PLOTS
+    from results.sweeps import sweep
     from testbed.errors import InputError
 
     if kind in COMPARISONS:
@@ -75,23 +115,41 @@ def _picture(
         raise InputError(f"{kind} draws one run", "command line", f"several go with {', '.join(COMPARISONS)}")
     if kind == "sweep":
         return _sweep(Path(runs[0]), figures)
+    if (swept := sweep(runs[0])) is not None:
+        points = [p["run"] for p in swept.points if "run" in p]
+        hint = f"draw one of its points, such as {swept.path / points[0]}" if points else ""
+        raise InputError(f"{kind} draws one run, and this is a sweep", runs[0], hint)
     picture: Figure = PLOTS[kind].draw(load(runs[0]))
     return picture
 
 
 def _sweep(folder: Path, figures: tuple[str, ...]) -> Figure:
-    from results import plots, sweeps
+    from results import sweeps
+    from results.drawing import PlotError
+    from results.sweep_plot import sweep
     from testbed.errors import InputError
 
     swept = sweeps.sweep(folder)
     if swept is None:
         raise InputError("this is no sweep's folder", str(folder), "a sweep is an experiment with `sweep:`")
-    names = list(figures) or ["goodput_Gbps"]
-    known = sorted(
-        {k for p in swept.points for k, v in p.items() if isinstance(v, int | float) and k not in swept.keys}
-    )
-    if unknown := [n for n in names if n not in known]:
-        raise InputError(
-            f"no point has a figure called {unknown[0]!r}", "command line", f"there are {', '.join(known)}"
+    if not swept.points:
+        raise PlotError("no point of this sweep is done")
+    known = list(
+        dict.fromkeys(
+            k for p in swept.points for k, v in p.items() if isinstance(v, int | float) and k not in swept.keys
         )
-    return plots.sweep(swept.name, swept.keys, swept.points, names)
+    )
+    if unknown := [n for n in figures if n not in known]:
+        hint = f"there are {', '.join(known)}" if known else "all of its points have failed"
+        raise InputError(f"no point has a figure called {unknown[0]!r}", "command line", hint)
+    return sweep(swept.name, swept.keys, swept.points, list(figures) or _usual(known))
+
+
+def _usual(known: list[str]) -> list[str]:
+    """What is drawn if nothing is asked for: goodput, or the bus bandwidth of each algorithm."""
+    from results.drawing import PlotError
+
+    usual = ["goodput_Gbps"] if "goodput_Gbps" in known else [k for k in known if k.startswith("busbw_GBps")][:MOST]
+    if not usual and not known:
+        raise PlotError("all points of this sweep have failed")
+    return usual or known[:1]

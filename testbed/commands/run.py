@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from testbed.commands._complete import FILE
+from testbed.commands._complete import FABRIC, FILE
 
 if TYPE_CHECKING:
+    from testbed.progress import Progress
+    from testbed.run import RunResult
     from testbed.spec import Experiment
 
 
@@ -20,16 +23,30 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed, instead of the experiment's.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+@click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="Run on this fabric, which is up; it stays up.")
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
-def command(file: str, out: str | None, seed: int | None, settings: tuple[str, ...], host: bool, as_json: bool) -> None:
+def command(
+    file: str,
+    out: str | None,
+    seed: int | None,
+    settings: tuple[str, ...],
+    fabric: str | None,
+    host: bool,
+    as_json: bool,
+) -> None:
     """Run the experiment in FILE: build its fabric, run its workload, store and show what was measured.
 
     \b
     Examples:
       testbed run experiments/quickstart.yaml
-      testbed run experiments/quickstart.yaml --set workload.0.iterations=10 --out /tmp/quick
-      testbed run experiments/quickstart.yaml --json | jq .results
+      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed run experiments/quickstart.yaml --set workload.0.sizes=[64KiB] --set workload.0.iterations=10
+      testbed run experiments/quickstart.yaml --json > quickstart.json
+      testbed run experiments/quickstart.yaml --fabric 3f2a
+
+    With --fabric the workload runs on a fabric that `testbed up` has brought up, as often as you like; what the file
+    says of the fabric must be as it is there, or be left out. `testbed job` does the same in the background.
 
     With `sweep:` in the file it runs every point, says how far it is, and goes on after a point that failed. Ctrl-C
     ends it; what was measured until then is kept.
@@ -37,18 +54,29 @@ def command(file: str, out: str | None, seed: int | None, settings: tuple[str, .
     Exit codes: 0 done, 1 the run or a point of the sweep failed, 2 bad input, 3 the machine cannot (see `testbed
     doctor`).
     """
+    from testbed.job import run_on
     from testbed.overrides import override
-    from testbed.progress import for_stderr
-    from testbed.run import RunFailed, run
+    from testbed.run import run
     from testbed.spec import load
 
-    experiment = override(load(file), [*settings, *([f"seed={seed}"] if seed is not None else [])])
+    settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
+    if fabric is not None:
+        _run(lambda progress: run_on(fabric, file, settings, out, progress), host, as_json)
+        return
+    experiment = override(load(file), settings)
     if experiment.sweep:
         _sweep(experiment, out, as_json)
         return
+    _run(lambda progress: run(experiment, out, progress), host, as_json)
+
+
+def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None:
+    from testbed.progress import for_stderr
+    from testbed.run import RunFailed
+
     try:
         with for_stderr() as progress:
-            result = run(experiment, out, progress)
+            result = do(progress)
     except RunFailed as failure:
         if as_json:
             click.echo(json.dumps({"error": failure.to_dict(), "run": str(failure.folder)}))

@@ -24,8 +24,8 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
     Examples:
       testbed shell
       testbed shell -c 'h0 ping -c1 h1'
-      testbed shell 3f2a -c pingall -c 'link leaf0 spine0 down' -c pingall
-      echo 'iperf h0 h1' | testbed shell
+      testbed shell 3f2a -c 'link rail0 spine0 down' -c 'h0 ping -c1 h1'
+      echo 'h0 ping -c1 h1' | testbed shell
     """
     from testbed.lab import Lab
 

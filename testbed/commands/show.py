@@ -25,8 +25,8 @@ def command() -> None:
 
     \b
     Examples:
-      testbed show run results/runs/20260101-120000-quickstart
-      testbed show counters results/runs/20260101-120000-quickstart nics
+      testbed show run quickstart
+      testbed show counters quickstart nics
       testbed show topology torus dims=4,4 --svg torus.svg
       testbed show experiment experiments/quickstart.yaml
     """
@@ -62,8 +62,9 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
 
     \b
     Examples:
-      testbed show run results/runs/20260101-120000-quickstart
-      testbed show run 20260101-120000-quickstart --json
+      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed show run quickstart
+      testbed show run results/runs/quickstart --json
     """
     from testbed.table import of_run, of_sweep, show
 
@@ -92,8 +93,9 @@ def show_counters(run: str | None, frame: str, as_json: bool, **chosen: Any) -> 
 
     \b
     Examples:
-      testbed show counters 20260101-120000-quickstart
-      testbed show counters 20260101-120000-quickstart drops
+      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed show counters quickstart
+      testbed show counters quickstart nics
       testbed show counters --watch
     """
     from testbed.table import counters, show

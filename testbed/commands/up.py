@@ -24,7 +24,7 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) 
     Examples:
       testbed up experiments/quickstart.yaml
       testbed up experiments/quickstart.yaml --set 'fabric.topology={star: {hosts: 4}}'
-      testbed up experiments/quickstart.yaml --json | jq -r .id
+      testbed up experiments/quickstart.yaml --json
     """
     from testbed.inventory import clock_text
     from testbed.lab import Lab

@@ -23,8 +23,8 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
         lab.close()
 
 
-def put_in(lab: Lab, injection: Injection) -> str:
-    """As `inject`."""
+def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
+    """As `inject`; `name` is to be its id (default: the next free one)."""
     experiment = json.loads((lab.dir / "experiment.json").read_text())
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
@@ -37,7 +37,7 @@ def put_in(lab: Lab, injection: Injection) -> str:
     cc = experiment["transport"]["cc"]
     name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
     place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
-    name = _free_name(lab)
+    name = name or _free_name(lab)
     try:
         status = lab.fabricd.request("status")
         requests = injection.requests(place, name, now_ns=status["time_ns"])

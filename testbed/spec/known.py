@@ -201,7 +201,9 @@ def smartnic(value: dict[str, Any]) -> dict[str, Any]:
     given = value.get(part[kind]) or {}
     if not isinstance(given, dict):
         return value
-    return {**value, "profile": name, part[kind]: {**PROFILES[name].values, **given}}
+    filled = {**value, "profile": name, part[kind]: {**PROFILES[name].values, **given}}
+    own, pcie = PROFILES[name].pcie, value.get("pcie", {})
+    return {**filled, "pcie": {"rate": own.value, **pcie}} if own and isinstance(pcie, dict) else filled
 
 
 def congestion_control(value: Any) -> dict[str, Any]:

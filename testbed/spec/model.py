@@ -32,7 +32,7 @@ from testbed.spec.checks import cross_check
 from testbed.spec.steps import Step
 from testbed.spec.types import Model, Rate, Size, Time, default, fault, faults, names, unknown
 from topologies.fabric import EMBEDDED, Fabric, TopologyError
-from topologies.smartnic import with_complexes
+from topologies.smartnic import capped, with_complexes
 
 
 class Topology(Model):
@@ -224,6 +224,7 @@ class Complex(Model):
 
     model_config = ConfigDict(json_schema_extra=_left_to_the_profile)
 
+    port: Rate = Field(gt=0, le=MAX_RATE, description="of the NIC's port: a faster cable runs at this rate")
     rate: Rate = Field(gt=0, le=MAX_RATE, description="between the embedded bridge and the complex, each direction")
     delay: Time = Field(le=MAX_TIME, description="likewise, one way")
     bridge_latency: Time = Field(le=MAX_TIME, description="of the embedded bridge, as `fabric.switch.latency`")
@@ -589,7 +590,9 @@ class Experiment(Model):
         if self.fabric.switch.accelerator:
             switches = tuple(replace(s, accelerator=s.role not in EMBEDDED) for s in fabric.switches)
             fabric = replace(fabric, switches=switches)
-        return laid(fabric, self.fabric.host_cable, self.fabric.cables)
+        fabric = laid(fabric, self.fabric.host_cable, self.fabric.cables)
+        inside = self.fabric.nic.complex
+        return capped(fabric, inside.port, self.fabric.cable.rate) if inside else fabric
 
     def __eq__(self, other: object) -> bool:
         """Whether they say the same, however it was written."""

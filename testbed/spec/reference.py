@@ -42,6 +42,7 @@ def tables() -> str:
     parts += ["### Step of a workload: a collective", *table(rows(defs["CollectiveStep"], defs))]
     parts += ["### Step of a workload: flows", *table(rows(defs["FlowsStep"], defs))]
     parts += ["### A flow", *table(rows(defs["Flow"], defs))]
+    parts += ["### Step of a workload: a load", *table(rows(defs["LoadStep"], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")
 
 
@@ -59,12 +60,12 @@ def rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Itera
     """Key, what it takes, default and meaning of each key of a JSON schema, those of inner mappings too."""
     for key, described in model["properties"].items():
         inner = _mapping_behind(described, defs)
-        default = "required" if key in model.get("required", ()) else "all of its own"
+        default = "required" if key in model.get("required", ()) else "its keys' own"
         if "default" in described:
             written = described["default"]
             default = f"`{written if isinstance(written, str) else json.dumps(written)}`"
         elif not inner and default != "required":
-            default = "none" if described.get("type") == "array" else "see there"
+            default = "none" if described.get("type") in ("array", "object") else "depends"
         yield f"`{prefix}{key}`", "mapping" if inner else _takes(described), default, described.get("description", "")
         if inner:
             yield from rows(inner, defs, f"{prefix}{key}.")
@@ -115,6 +116,8 @@ def _plural(items: dict[str, Any]) -> str:
         return f"{items['$ref'].rpartition('/')[2].lower()}s"
     if not items:
         return "mappings"
+    if items.get("type") == "array":
+        return f"lists of {_plural(items.get('items', {}))}"
     return _takes(items).replace("integer", "integers").replace("text", "texts").replace("size", "sizes")
 
 

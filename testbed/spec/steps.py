@@ -137,7 +137,7 @@ class FlowsStep(Model):
 class Load(Model):
     pattern: Literal["random", "permutation", "incast", "burst"] = Field(
         default="random",
-        description="who sends to whom: anybody to anybody, each to one other, all to one, or all to one at one time",
+        description="who sends to whom: any to any other, each to one other, all to one, or all to one at once",
     )
     to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
     senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
@@ -147,8 +147,9 @@ class Load(Model):
     size: BufferSize = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0)
     most: BufferSize = default("30MB", "largest flow of a measured distribution: larger ones are cut", gt=0)
     load: float = Field(
-        default=0.5, gt=0, le=1, allow_inf_nan=False, description="share of its line rate that each sender offers"
-    )
+        default=0.5, gt=0, le=1, allow_inf_nan=False,
+        description="share of its line rate that each sender offers; incast: of the receiver's, all senders together",
+    )  # fmt: skip
     flows: int = Field(default=100, ge=1, le=100_000, description="how many (burst: from each sender)")
 
 

@@ -5,7 +5,7 @@ Several messages at a time divide the rate of the cable that they have in common
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -16,8 +16,25 @@ from workloads.closed_form import Link, Path
 Pair = tuple[int, int]  # indices in the group: from, to
 
 
+@dataclass(frozen=True)
+class Route:
+    """A way by itself: its links in order, each with a key that tells who shares it."""
+
+    keys: tuple[Hashable, ...]
+    links: tuple[Link, ...]
+    path: Path
+
+    @property
+    def scale_up(self) -> bool:
+        """Out of one GPU and into the other, at the same time."""
+        return self.path.scale_up
+
+
 class Ways(Protocol):
     """How the ranks of a group reach each other."""
+
+    def route(self, pair: Pair) -> Route:
+        """What a message takes, whoever else does."""
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         """What each of these messages sees when all are under way together."""
@@ -34,6 +51,11 @@ class Uniform:
     """Every rank reaches every other over an equal path; only the ranks' own cables are shared."""
 
     way: Path
+
+    def route(self, pair: Pair) -> Route:
+        ends = {0: ("out", pair[0]), len(self.way.links) - 1: ("into", pair[1])}
+        keys = tuple(ends.get(k, (*pair, k)) for k in range(len(self.way.links)))
+        return Route(keys, self.way.links, self.way)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         out, into = _count(a for a, _ in pairs), _count(b for _, b in pairs)
@@ -64,6 +86,10 @@ class Routed:
     links: Mapping[tuple[str, str], Link]
     latency_ns: Mapping[str, float]
     scale_up: Link | None = None
+
+    def route(self, pair: Pair) -> Route:
+        keys = tuple(self._way(pair))
+        return Route(keys, tuple(self._link(key) for key in keys), self._path(pair, dict.fromkeys(keys, 1.0)))
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         loads = self._loads(dict.fromkeys(pairs, 1.0))

@@ -1,0 +1,169 @@
+"""Workloads on a fabric that is up: the figures of a plain run, as often as one likes, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine import ROOT, TESTBED, cli, fabric_ids, traces, wait_until
+
+from testbed import ownership, seat
+from testbed.errors import InputError, UserError
+from testbed.job import run_on
+from testbed.lab import Lab
+from testbed.progress import Progress
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
+
+# Random draws (loss, marks), offloads with slots and trees of the controller's, a cut that it routes around, samples.
+FABRIC = """
+fabric:
+  topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}
+  switch: {accelerator: {}}
+control: {reaction: 20us}
+transport: {cc: dcqcn}
+"""
+JOB = """
+name: job
+workload:
+  - {collective: all_reduce, algorithm: in_network, sizes: [64KiB], iterations: 2}
+  - {flows: [{from: 3, to: 0, size: 1MB}, {from: 2, to: 0, size: 1MB, start: 1us}]}
+inject:
+  - {fault: loss, on: "cable:h0-leaf0", rate: 0.02, at: 30us, for: 2ms}
+  - {fault: cable_down, on: "cable:leaf0-spine0", at: 30us, for: 60us}
+measure: {sample: 1us}
+"""
+ENDLESS = "name: endless\nworkload: [{collective: all_reduce, sizes: [4KiB], iterations: 1000000}]\n"
+
+
+def up(text: str, folder: Path, *more: str) -> str:
+    file = folder / "up.yaml"
+    file.write_text(text)
+    return str(json.loads(cli("up", str(file), "--json", *more))["id"])
+
+
+def gone(fabric_id: str) -> None:
+    if fabric_id in fabric_ids():
+        cli("clean", fabric_id, "--force")
+    assert traces(fabric_id) == []
+
+
+@pytest.fixture(scope="module")
+def virtual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    fabric_id = up(f"name: live\n{FABRIC}", tmp_path_factory.mktemp("up"), "--virtual")
+    yield fabric_id
+    gone(fabric_id)
+
+
+@pytest.fixture
+def run(virtual: str, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs a text on the live fabric; returns what `--json` prints."""
+
+    def do(text: str, *settings: str) -> dict[str, Any]:
+        (tmp_path / "job.yaml").write_text(text)
+        out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        return run_on(virtual, tmp_path / "job.yaml", settings, out, Progress()).to_dict()
+
+    return do
+
+
+def left_on(fabric_id: str) -> list[str]:
+    """What a job has brought to a fabric."""
+    directory = ownership.RUN_DIR / fabric_id
+    found = [str(p) for p in (*directory.glob("containers/*-j*"), *directory.glob("runc/*-j*"))]
+    found += [str(p) for p in Path("/sys/fs/cgroup").glob(f"**/railbed-{fabric_id}/r*-j*")]
+    lab = Lab.attach(fabric_id)
+    try:
+        return found + [f["fault"] for f in lab.fabricd.request("faults")["faults"]]
+    finally:
+        lab.close()
+
+
+def test_a_job_gives_the_figures_of_a_plain_run_each_time(
+    run: Callable[..., dict[str, Any]], virtual: str, tmp_path: Path
+) -> None:
+    (tmp_path / "plain.yaml").write_text(JOB + FABRIC)
+    plain = json.loads(cli("run", str(tmp_path / "plain.yaml"), "--out", str(tmp_path / "plain"), "--json"))
+    assert plain["counters"]["drops"]["fault"] > 0
+    for _ in range(2):
+        said = run(JOB + FABRIC)
+        assert said["results"] == plain["results"]
+        assert said["counters"] == plain["counters"]
+        assert said["metrics_sha256"] == plain["metrics_sha256"]
+        assert said["fidelity"]["verdict"] == "exact"
+        for series in (tmp_path / "plain" / "metrics").glob("*_*.parquet"):  # queue_depth, port_sent ..
+            assert series.read_bytes() == (Path(said["run"]) / "metrics" / series.name).read_bytes()
+    assert left_on(virtual) == []
+
+
+def test_what_stands_there_stays_and_is_no_part_of_the_figures(
+    run: Callable[..., dict[str, Any]], virtual: str
+) -> None:
+    fault = cli("inject", "straggler", "--on", "nic:1", "--factor", "2", "--fabric", virtual).strip()
+    try:
+        first, second = run(JOB), run(JOB)
+        assert first["metrics_sha256"] == second["metrics_sha256"]
+        assert left_on(virtual) == [fault]
+    finally:
+        cli("heal", "all", "--fabric", virtual)
+
+
+def test_what_the_file_says_of_the_fabric_must_be_as_it_is(run: Callable[..., dict[str, Any]], virtual: str) -> None:
+    with pytest.raises(InputError) as error:
+        run(JOB + FABRIC, "fabric.cable.rate=100Gbps")
+    assert error.value.what == f"it is 100Gbps here, and 400Gbps on fabric {virtual}"
+    assert error.value.where.endswith("job.yaml: fabric.cable.rate")
+    with pytest.raises(InputError, match="it is 2 here, and 1 on") as error:
+        run(JOB, "seed=2")
+    assert error.value.where.endswith("job.yaml: seed")
+    with pytest.raises(InputError, match="a sweep"):
+        run(JOB + "sweep: {workload.0.iterations: [1, 2]}\n")
+
+
+def begun(virtual: str, folder: Path) -> subprocess.Popen[str]:
+    """A run on the live fabric that does not end by itself, at work."""
+    (folder / "endless.yaml").write_text(ENDLESS + JOB[JOB.index("inject:") : JOB.index("measure:")])
+    out = folder / "endless"
+    command = [*TESTBED, "run", str(folder / "endless.yaml"), "--fabric", virtual, "--out", str(out)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = out.with_name("endless.partial") / "measurements.jsonl"
+    wait_until(lambda: lines.exists() and lines.stat().st_size, "the first measurement")
+    return process
+
+
+def test_one_job_at_a_time_and_one_that_is_killed_leaves_nothing(
+    run: Callable[..., dict[str, Any]], virtual: str, tmp_path: Path
+) -> None:
+    before = run(JOB)["metrics_sha256"]
+    process = begun(virtual, tmp_path)
+    try:
+        (job,) = [j for j in seat.jobs(ownership.find(virtual)) if j.said["state"] == seat.RUNNING]
+        with pytest.raises(UserError) as error:
+            run(JOB)
+        assert error.value.what == f"job {job.id} (endless) runs on fabric {virtual}"
+        assert f"testbed job stop {job.id}" in error.value.hint
+        assert left_on(virtual)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert run(JOB)["metrics_sha256"] == before
+    assert seat.find(ownership.find(virtual), job.id).said["state"] == seat.KILLED
+    assert left_on(virtual) == []
+
+
+def test_one_that_is_interrupted_leaves_nothing_and_keeps_what_it_measured(
+    run: Callable[..., dict[str, Any]], virtual: str, tmp_path: Path
+) -> None:
+    process = begun(virtual, tmp_path)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert left_on(virtual) == []
+    assert (tmp_path / "endless.failed" / "measurements.jsonl").stat().st_size
+    assert run(JOB)["fidelity"]["verdict"] == "exact"
