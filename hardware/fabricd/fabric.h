@@ -871,7 +871,7 @@ struct sampler;
 void sample_before(struct fabric *f, ps_t t);
 void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
 const char *sample_start(struct fabric *f, const char *path, ps_t period);
-void sample_stop(struct fabric *f);
+const char *sample_stop(struct fabric *f);
 void sample_places(const struct fabric *f, json_t *answer);
 
 /* capture.c */
