@@ -136,7 +136,10 @@ class Bringup:
         return int(process.pid)
 
     def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool, workers_bytes: int) -> Fabricd:
-        """Starts it, with memory for itself and what each worker may share with it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError."""
+        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError.
+
+        It gets memory for itself and for what each worker may share with it.
+        """
         self.journal.write("makes", what="TAP devices")
         command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
         holds = [self.living.fd, *([self.fabricds.fd] if self.fabricds else [])]

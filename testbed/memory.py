@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def limit(name: str, pid: int, limit_bytes: int) -> bool:
-    """Moves the process into the group `name` (two levels) with that limit; False where the machine has no such thing."""
+    """Moves the process into the group `name` (two levels) with that limit; False where the machine has none."""
     for root, version in _hierarchies():
         try:
             _enable(root, version)

@@ -343,7 +343,7 @@ def test_memory_is_limited(lab: Lab) -> None:
 def test_fabricd_has_a_limit_of_its_own(lab: Lab) -> None:
     """Not the machine's memory, but its own and the workers'."""
     pid = lab.record.processes["fabricd"].pid
-    group = next(Path("/sys/fs/cgroup").glob(f"*/railbed-{lab.id}/fabricd/memory.*limit_in_bytes"), None) or next(
+    group = next(Path("/sys/fs/cgroup").glob(f"*/railbed-{lab.id}/fabricd/memory.limit_in_bytes"), None) or next(
         Path("/sys/fs/cgroup").glob(f"railbed-{lab.id}/fabricd/memory.max")
     )
     assert int(group.read_text()) == FABRICD_BYTES + 4 * (256 << 20)
