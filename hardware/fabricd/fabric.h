@@ -892,6 +892,9 @@ void close_later(int fd);
 void unmap_later(void *base, size_t bytes);
 bool closer_full(void);
 
+/* privileges.c */
+bool privileges_drop(struct fabric *f);
+
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
 void port_init(struct port *p, struct node *n, uint16_t number);
