@@ -26,7 +26,8 @@ INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "run", "bench", "show", "plot"),
-    *("up", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down", "clean", "completion"),
+    *("up", "status", "inspect", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down"),
+    *("clean", "completion"),
 )
 
 

@@ -20,6 +20,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE
 from testbed import ownership
+from testbed.autopsy import why_dead
 from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, Bringup, controller_lines, inside, own_ovs
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
@@ -170,7 +171,7 @@ class Lab:
         """The live fabric of this id, or the only one there is. Raises UserError."""
         record = ownership.find(fabric_id)
         if record.state == "dead":
-            raise UserError(f"fabric {record.id} is dead: its owner has ended", hint=f"testbed clean {record.id}")
+            raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:

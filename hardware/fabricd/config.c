@@ -15,7 +15,6 @@
 
 #define PORTS_MAX 1024
 #define SWITCHES_MAX 4096
-#define NICS_MAX 8192
 
 /* config_fail() - Keep the first error
  * Return: false
@@ -453,12 +452,7 @@ void fabric_free(struct fabric *f)
 		f->changes = c->next;
 		free(c);
 	}
-	while (f->syncs) {
-		struct sync *s = f->syncs;
-		f->syncs = s->next;
-		free(s->ranks);
-		free(s);
-	}
+	syncs_forget(f);
 	free(f->heap.ev);
 	free(f->nodes);
 	free(f->accelerators);
