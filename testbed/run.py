@@ -36,6 +36,7 @@ from testbed.hardware import line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
+from testbed.said import Sayings
 from testbed.thresholds import marking
 from testbed.units import format_size
 from testbed.verdict import judged
@@ -258,18 +259,23 @@ class _Attempt:
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        workers, pipes = {}, {}
+        workers, pipes, errors = {}, {}, {}
         with ExitStack() as unread:
             for rank in planning.endpoints(self.plan):
                 pipes[rank], write = os.pipe()
                 unread.callback(os.close, pipes[rank])
+                errors[rank], write_errors = os.pipe()
+                unread.callback(os.close, errors[rank])
                 self._hand_plan(lab, rank)
-                with os.fdopen(write, "wb") as output, (self.folder.logs / f"rank{rank}.log").open("ab") as log:
+                (self.folder.logs / f"rank{rank}.log").touch()
+                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
                     workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
             unread.pop_all()
         watch = Watch(
             workers,
             pipes,
+            errors,
+            Sayings(self.plan),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),

@@ -598,6 +598,7 @@ struct fabric {
 	bool stamps; /* some control asks switches for telemetry */
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change, last_port_event;
+	uint64_t worker_bytes; /* that a worker may register: what nobody has touched yet is charged to us */
 	int64_t patience_ns;
 	int epoll_fd, control_fd;
 	struct control_conn *conns;
@@ -886,6 +887,9 @@ bool closer_start(void);
 void close_later(int fd);
 void unmap_later(void *base, size_t bytes);
 bool closer_full(void);
+
+/* privileges.c */
+bool privileges_drop(struct fabric *f);
 
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
