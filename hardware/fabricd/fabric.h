@@ -304,12 +304,15 @@ struct sent { /* sent.c: the last changes of a count, oldest overwritten */
 	uint64_t bytes[SENT_KEPT];
 };
 
+#define MEMBER_CHAINS 256 /* a power of two: jobs' numbers follow each other, so that few are in one */
+
 struct nic {
 	struct node n;
 	struct port port[2]; /* 0: cable, 1: scale-up */
 	struct tx tx[2];
 	struct scale_up *scale_up;
 	ps_t scale_rx_free;
+	struct member *members[MEMBER_CHAINS]; /* of open groups, by the last bits of the job's number */
 	uint32_t rank;
 	uint8_t mac[6];
 	uint32_t ip;

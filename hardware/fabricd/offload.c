@@ -240,6 +240,31 @@ void offload_unanswered(struct fabric *f)
 
 static void ended(struct fabric *f, struct group *g);
 
+static struct member **chain(struct nic *n, uint32_t id)
+{
+	return &n->members[id % MEMBER_CHAINS];
+}
+
+/* Packets find an open group's members from here on */
+static void link_members(struct group *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct member **at = chain(g->member[i].nic, g->id);
+		g->member[i].next = *at;
+		*at = &g->member[i];
+	}
+}
+
+static void unlink_members(struct group *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct member **at = chain(g->member[i].nic, g->id);
+		while (*at != &g->member[i])
+			at = &(*at)->next;
+		*at = g->member[i].next;
+	}
+}
+
 /* offload_open() - Tell the members that their group is open, or was refused */
 void offload_open(struct fabric *f, struct group *g)
 {
@@ -248,6 +273,8 @@ void offload_open(struct fabric *f, struct group *g)
 	if (wrong && wrong != g->reason)
 		snprintf(g->reason, sizeof g->reason, "%s", wrong);
 	g->state = wrong ? GROUP_REFUSED : GROUP_OPEN;
+	if (!wrong)
+		link_members(g);
 	json_t *said = g->granted ? json_copy(g->granted) : json_object();
 	json_object_del(said, "parents"); /* as long as the list of ranks */
 	json_object_del(said, "hops");
@@ -284,8 +311,10 @@ static void group_free(struct fabric *f, struct group *g)
 	for (uint32_t i = 0; i < g->count && g->ops->tx; i++)
 		for (int k = 0; k < 2; k++)
 			nic_tx_forget(&g->member[i].nic->tx[k], &g->member[i].source);
-	if (g->state == GROUP_OPEN)
+	if (g->state == GROUP_OPEN) {
 		g->ops->close(f, g);
+		unlink_members(g);
+	}
 	json_decref(g->granted);
 	free(g);
 }
@@ -336,12 +365,13 @@ const char *offload_reason(struct fabric *f, uint32_t id)
 }
 
 /* offload_member() - The NIC's part of an open group, or NULL */
-struct member *offload_member(struct fabric *f, const struct nic *n, uint32_t id)
+struct member *offload_member(const struct nic *n, uint32_t id)
 {
-	for (struct group *g = f->groups; g; g = g->next)
-		if (g->id == id && g->state == GROUP_OPEN)
-			return mine(g, n);
-	return NULL;
+	struct member *m = n->members[id % MEMBER_CHAINS];
+
+	while (m && m->group->id != id)
+		m = m->next;
+	return m;
 }
 
 /* offload_leave() - A rank leaves a group
@@ -380,9 +410,9 @@ void offload_lost(struct fabric *f, struct worker *w)
 }
 
 /* offload_check() - Return: NULL, or what is wrong with a request to a group */
-const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
+const char *offload_check(struct worker *w, uint32_t id, const struct offload_wr *wr)
 {
-	struct member *m = offload_member(f, w->nic, id);
+	struct member *m = offload_member(w->nic, id);
 
 	if (!m || m->left)
 		return "POST_OFFLOAD: no such group, or not open";
@@ -392,7 +422,7 @@ const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const
 /* offload_post() - A request has reached the NIC */
 void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
 {
-	struct member *m = offload_member(f, w->nic, id);
+	struct member *m = offload_member(w->nic, id);
 
 	if (m && !m->left)
 		m->group->ops->post(f, m, wr);
@@ -403,7 +433,7 @@ void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct 
  */
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr)
 {
-	struct member *m = offload_member(f, n, pkt->dst_qp);
+	struct member *m = offload_member(n, pkt->dst_qp);
 
 	return m && !m->left && m->group->ops->receive(f, m, pkt, fr);
 }
@@ -417,9 +447,9 @@ void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 }
 
 /* offload_due() - Has what a NIC's part of a group has set for itself still to happen? */
-bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t what)
+bool offload_due(const struct nic *n, uint64_t id, uint64_t what)
 {
-	const struct member *m = offload_member(f, n, (uint32_t)id);
+	const struct member *m = offload_member(n, (uint32_t)id);
 
 	return m && m->group->ops->due(m, what);
 }
@@ -427,7 +457,7 @@ bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t wh
 /* offload_event() - Its time has come */
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what)
 {
-	struct member *m = offload_member(f, n, (uint32_t)id);
+	struct member *m = offload_member(n, (uint32_t)id);
 
 	m->group->ops->event(f, m, t, what);
 }

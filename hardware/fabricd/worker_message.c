@@ -214,7 +214,7 @@ static const char *post_offload(struct message *m)
 	wr.count = get_le64(&m->v);
 	for (int i = 0; i < 4; i++)
 		wr.args[i] = get_le64(&m->v);
-	const char *wrong = offload_check(m->f, m->w, p.qp, &wr);
+	const char *wrong = offload_check(m->w, p.qp, &wr);
 	if (wrong)
 		return wrong;
 	p.offload = malloc(sizeof wr);
