@@ -126,22 +126,25 @@ def test_any_two_numbers_of_eight_bits(fabric: Callable[[int], Fabric], dtype: s
 def test_groups_that_hang_cost_packets_nothing() -> None:
     """Four thousand groups for which one member never calls: packets of another find theirs without a look at them."""
     with ranks(2, 1 << 22) as (f, members):
-        ring = Ring(members, "int8", 1 << 22)
 
         def cpu_ns() -> int:
-            before = f.cpu_ns()
-            check(ring, 1 << 22, ALL_REDUCE, "sum", 1)
-            return f.cpu_ns() - before
+            ring = Ring(members, "int8", 1 << 22)
+            found = []
+            for _ in range(3):
+                before = f.cpu_ns()
+                check(ring, 1 << 22, ALL_REDUCE, "sum", 1)
+                found.append(f.cpu_ns() - before)
+            ring.leave()
+            return min(found)
 
-        alone = min(cpu_ns() for _ in range(3))
+        alone = cpu_ns()
         data = array("I", [0, 1]).tobytes()
         args = (64, wire.ELEMENTS["int8"], 0, NONE, 0, 0, 0, 0)
         calls = [wire.command(wire.GROUP, wire.RING, 10_000 + k, k, 2, *args, data=data) for k in range(4000)]
         for at in range(0, len(calls), 400):
             members[0].send(*calls[at : at + 400])
-        beside = min(cpu_ns() for _ in range(3))
+        beside = cpu_ns()
         assert beside < 1.5 * alone, (beside, alone)
-        ring.leave()
 
 
 @FEW
