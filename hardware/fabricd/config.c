@@ -303,6 +303,7 @@ bool config_load(struct fabric *f, json_t *config)
 		return false;
 	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
 	f->patience_ns = (int64_t)(number(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
+	f->worker_bytes = (uint64_t)number(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
 	f->ovs.patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
 	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);

@@ -598,6 +598,7 @@ struct fabric {
 	bool stamps; /* some control asks switches for telemetry */
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change, last_port_event;
+	uint64_t worker_bytes; /* that a worker may register: what nobody has touched yet is charged to us */
 	int64_t patience_ns;
 	int epoll_fd, control_fd;
 	struct control_conn *conns;
@@ -871,7 +872,7 @@ struct sampler;
 void sample_before(struct fabric *f, ps_t t);
 void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
 const char *sample_start(struct fabric *f, const char *path, ps_t period);
-void sample_stop(struct fabric *f);
+const char *sample_stop(struct fabric *f);
 void sample_places(const struct fabric *f, json_t *answer);
 
 /* capture.c */
@@ -886,6 +887,9 @@ bool closer_start(void);
 void close_later(int fd);
 void unmap_later(void *base, size_t bytes);
 bool closer_full(void);
+
+/* privileges.c */
+bool privileges_drop(struct fabric *f);
 
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);
