@@ -10,21 +10,19 @@ from typing import Any
 
 from testbed import ownership
 from testbed.ownership import Record
-from topologies.registry import KINDS
+from topologies import KINDS, in_words
 
 
 def topology_text(kind: str, params: dict[str, Any]) -> str:
     """`rail servers=4 gpus=2`: what was chosen; what is as it is by default is left out."""
     default = {p.name: p.default for p in KINDS[kind].parameters()}
-    chosen = {key: value for key, value in params.items() if value != default.get(key)}
+    chosen = {key: value for key, value in in_words(kind, params).items() if value != default.get(key)}
     return " ".join([kind, *(f"{key}={_plain(value)}" for key, value in chosen.items())])
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, dict) or (
-        isinstance(value, (list, tuple)) and not all(isinstance(item, int) for item in value)
-    ):
-        return str(len(value))  # a custom network's nodes and cables
+    if value is True:
+        return "true"
     return "x".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
@@ -37,10 +35,10 @@ def clock_text(clock: dict[str, Any]) -> str:
 
 def inventory() -> list[dict[str, Any]]:
     """One row per fabric: id, state (alive, starting, dead), name, topology, clock, ranks, owner, age."""
-    return [_row(record) for record in ownership.fabrics()]
+    return [row(record) for record in ownership.fabrics()]
 
 
-def _row(record: Record) -> dict[str, Any]:
+def row(record: Record) -> dict[str, Any]:
     state, fabric = _json(record.dir / "lab.json"), _json(record.dir / "fabric.json")
     controller = record.processes.get("controller")
     alive = record.state

@@ -16,6 +16,7 @@ from rich.text import Text
 from results import Run
 from results.report import gigabytes
 from results.values import full
+from topologies import in_words
 from workloads.registry import DTYPES
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _title(run: Run) -> str:
     experiment = run.experiment
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
-    of = ", ".join(f"{key} {value}" for key, value in params.items())
+    of = ", ".join(key if value is True else f"{key} {value}" for key, value in in_words(kind, params).items())
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 

@@ -25,11 +25,11 @@ struct member {
 	struct tx_source source;
 	struct group *group;
 	struct nic *nic;
+	struct member *next; /* of the NIC's, with the same hash of the group's number */
 	uint32_t index, cookie;
 	bool called, left;
 	bool failed; /* its work cannot be done by the offload any more: the workers have been told */
 	void *state; /* the kind's */
-	struct member *next; /* of the NIC's open ones whose numbers end alike */
 };
 
 enum group_state { GROUP_GATHERING, GROUP_ASKING, GROUP_OPENING, GROUP_OPEN, GROUP_REFUSED };
@@ -87,9 +87,9 @@ void offload_open(struct fabric *f, struct group *g);
 const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id);
 void offload_lost(struct fabric *f, struct worker *w);
 void offload_left(struct fabric *f, struct member *m);
-const char *offload_reason(struct fabric *f, uint32_t id);
+const char *offload_reason(const struct nic *n, uint32_t id);
 struct member *offload_member(const struct nic *n, uint32_t id);
-const char *offload_check(struct worker *w, uint32_t id, const struct offload_wr *wr);
+const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr);
 void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
 void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what);
 bool offload_due(const struct nic *n, uint64_t id, uint64_t what);
