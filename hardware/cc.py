@@ -15,11 +15,16 @@ SUFFIX = {"rate": "_bps", "time": "_ns", "size": "_bytes", "number": "", "choice
 
 @dataclass(frozen=True)
 class Setting:
-    """What defaults may depend on: the NICs' line rate in bit/s, the longest path's idle round trip in ns, the MTU."""
+    """What defaults may depend on: the NICs' line rate in bit/s, the longest path's idle round trip in ns, the MTU.
+
+    The round trip begins with the fetch of a packet, as windows count; `fetch_ns` of it pass before the packet is on
+    the cable, where measured round trips begin.
+    """
 
     line_rate_bps: float
     base_rtt_ns: float
     mtu: int
+    fetch_ns: float = 0.0
 
     @property
     def bdp_bytes(self) -> float:
@@ -191,7 +196,9 @@ CONTROLS: dict[str, Control] = {
             "a window by queueing delay and ECN (Ultra Ethernet)",
             "UEC 1.0, 3.6.13, as in htsim's uec.cpp",
             (
-                _BASE_RTT, replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
+                replace(_BASE_RTT, default=lambda s: s.base_rtt_ns - s.fetch_ns,
+                        about="round-trip time of the idle fabric (longest path), from the cable on"),
+                replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
                 Parameter("target_queue", "time", lambda s: s.base_rtt_ns, "queueing delay aimed at", least=1),
                 Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
                 Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.base_rtt_ns / 12e3,

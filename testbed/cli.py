@@ -20,6 +20,7 @@ import click
 
 from testbed import __version__, commands
 from testbed.errors import BAD_INPUT, RUN_FAILED, MachineError, Problem, UserError
+from testbed.said import printable
 
 INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
@@ -110,11 +111,16 @@ def _show(error: UserError, as_json: bool) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for number, problem in enumerate((Problem(error.what, error.where, error.hint), *error.also)):
-        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), problem.what))
+        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), _shown(problem.what)))
         if problem.where:
-            console.print(Text.assemble(("  at: ", "dim"), problem.where))
+            console.print(Text.assemble(("  at: ", "dim"), _shown(problem.where)))
         if problem.hint:
-            console.print(Text.assemble(("  hint: ", "cyan"), problem.hint))
+            console.print(Text.assemble(("  hint: ", "cyan"), _shown(problem.hint)))
+
+
+def _shown(text: str) -> str:
+    """As a terminal may have it, whoever wrote it."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _traceback_if_asked() -> None:

@@ -136,10 +136,11 @@ class Lab:
             patience_s=experiment.patience / 1e9,
         )
         config["ovs_pid"] = work.start_switch(database)
+        config["worker_memory_bytes"] = experiment.workers.memory
         if work.kernel:
             pids = work.take_hosts(holder)
             config = work.with_kernel_interfaces(config, pids)
-        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo)
+        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
         work.set_taps_up()
         bridges = work.make_bridges()
         if not work.kernel:

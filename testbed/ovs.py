@@ -125,11 +125,6 @@ class OpenVSwitch:
         """Starts giving the fence bridge its only flow: what comes in on the port goes out on it."""
         return self._start(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", name, f"in_port={port},actions=in_port"])
 
-    def connected(self) -> int:
-        """How many bridges have their controller's connection. Raises MachineError."""
-        said = self._check([*_VSCTL, "--format=csv", "--no-headings", "--columns=is_connected", "list", "Controller"])
-        return said.split().count("true")
-
     def delete(self, names: Sequence[str]) -> None:
         """Deletes bridges, and waits until Open vSwitch has let go of their ports. Raises MachineError."""
         commands = (["--", "--if-exists", "del-br", name] for name in names)

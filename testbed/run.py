@@ -6,6 +6,7 @@ the fabric is taken down whatever happens.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -35,6 +36,7 @@ from testbed.hardware import line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
+from testbed.said import Sayings
 from testbed.thresholds import marking
 from testbed.units import format_size
 from testbed.verdict import judged
@@ -141,11 +143,30 @@ def run(
     except (KeyboardInterrupt, SystemExit) as stop:
         code = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
         attempt.problem = Problem("the run was interrupted", "", "what was measured until then is kept")
+    except OSError as error:
+        attempt.problem = _no_room(error, folder)
+        if attempt.problem is None:
+            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+            raise
     except BaseException as error:
         folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
         raise
     progress.stage("storing the run")
-    return attempt.store(code)
+    try:
+        return attempt.store(code)
+    except OSError as error:
+        problem = attempt.problem or _no_room(error, folder)
+        if problem is None:
+            raise
+        raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+
+
+def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
+    """What to say if the disk is full: that is nobody's mistake, and what is there stays."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    where = str(error.filename or folder.path)
+    return Problem(f"the run cannot be written: {os.strerror(error.errno)}", where, "make room, or use --out")
 
 
 def _up(experiment: Experiment) -> Lab:
@@ -238,18 +259,23 @@ class _Attempt:
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        workers, pipes = {}, {}
+        workers, pipes, errors = {}, {}, {}
         with ExitStack() as unread:
             for rank in planning.endpoints(self.plan):
                 pipes[rank], write = os.pipe()
                 unread.callback(os.close, pipes[rank])
+                errors[rank], write_errors = os.pipe()
+                unread.callback(os.close, errors[rank])
                 self._hand_plan(lab, rank)
-                with os.fdopen(write, "wb") as output, (self.folder.logs / f"rank{rank}.log").open("ab") as log:
+                (self.folder.logs / f"rank{rank}.log").touch()
+                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
                     workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
             unread.pop_all()
         watch = Watch(
             workers,
             pipes,
+            errors,
+            Sayings(self.plan),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),

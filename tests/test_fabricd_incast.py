@@ -42,13 +42,15 @@ class Outcome:
 
 def mean(changes: list[tuple[float, int]], end: float) -> float:
     """Of a queue over time, from its changes."""
+    if not changes:
+        return 0.0
     ends = [t for t, _ in changes[1:]] + [end]
     return sum(q * (b - a) for (a, q), b in zip(changes, ends, strict=True)) / end
 
 
 def values(control: str, net: Net, given: Mapping[str, float]) -> dict[str, float]:
     name, _, named_set = control.partition(" ")
-    setting = cc.Setting(net.rate_bps, net.base_rtt_ns, net.mtu)
+    setting = cc.Setting(net.rate_bps, net.base_rtt_ns, net.mtu, net.fetch_ns)
     return cc.CONTROLS[name].values(setting, given, named_set or None)
 
 
@@ -92,6 +94,13 @@ def test_an_incast_takes_as_long_as_in_the_model(control: str, senders: int) -> 
     assert ours.mean_ns == pytest.approx(theirs.mean_ns, rel=0.05)
     assert ours.queue_max == pytest.approx(theirs.queue_max, rel=0.1)
     assert ours.queue_mean == pytest.approx(theirs.queue_mean, rel=0.15)
+
+
+def test_without_a_control_a_window_bounds_what_is_under_way() -> None:
+    window = 0.25 * NET.rate_bps / 8 * NET.base_rtt_ns * 1e-9
+    ours, theirs = (of("none", NET, 1, 500_000, window=window) for of in (measured, modelled))
+    assert ours.mean_ns == pytest.approx(theirs.mean_ns, rel=0.02)
+    assert ours.mean_ns > 3.5 * measured("none", NET, 1, 500_000).mean_ns
 
 
 def test_timely_does_not_depend_on_how_often_is_acknowledged() -> None:

@@ -16,7 +16,8 @@ from testbed.commands._complete import FABRIC
 def command(fabric: str | None, as_json: bool) -> None:
     """Show how the fabric ID (default: the only one that is up) is: clock, fidelity, controller, faults, job.
 
-    The verdict counts from when the fabric came up. Of a fabric that is dead it says why.
+    The verdict is of all that was since the fabric came up; lateness counts from when its last job began. Of a fabric
+    that is dead it says why.
 
     \b
     Examples:
