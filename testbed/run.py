@@ -6,6 +6,7 @@ the fabric is taken down whatever happens.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -142,11 +143,30 @@ def run(
     except (KeyboardInterrupt, SystemExit) as stop:
         code = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
         attempt.problem = Problem("the run was interrupted", "", "what was measured until then is kept")
+    except OSError as error:
+        attempt.problem = _no_room(error, folder)
+        if attempt.problem is None:
+            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+            raise
     except BaseException as error:
         folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
         raise
     progress.stage("storing the run")
-    return attempt.store(code)
+    try:
+        return attempt.store(code)
+    except OSError as error:
+        problem = attempt.problem or _no_room(error, folder)
+        if problem is None:
+            raise
+        raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+
+
+def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
+    """What to say if the disk is full: that is nobody's mistake, and what is there stays."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    where = str(error.filename or folder.path)
+    return Problem(f"the run cannot be written: {os.strerror(error.errno)}", where, "make room, or use --out")
 
 
 def _up(experiment: Experiment) -> Lab:

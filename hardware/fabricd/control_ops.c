@@ -273,8 +273,7 @@ static const char *sample_end(struct fabric *f, struct control_conn *c, const js
 	(void)c;
 	(void)request;
 	(void)answer;
-	sample_stop(f);
-	return NULL;
+	return sample_stop(f);
 }
 
 static const char *program(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
