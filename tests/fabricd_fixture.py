@@ -32,7 +32,7 @@ from topologies.fabric import Fabric
 from workloads import wire
 from workloads.wire import Record
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 SIZED = 1 << 20
 PARKED_UNTIL_PS = 10**15
 DEFAULTS = Hardware()
