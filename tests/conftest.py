@@ -25,6 +25,7 @@ settings.load_profile("explore" if os.environ.get("RAILBED_EXPLORE") else "fixed
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the one that reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = "machine" if item.path.stem in MACHINE else item.path.stem
