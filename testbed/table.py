@@ -15,6 +15,7 @@ from rich.text import Text
 
 from results import Run
 from results.report import gigabytes
+from results.store import StoreError
 from results.values import full
 from workloads.registry import DTYPES
 
@@ -43,6 +44,8 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
         parts.append(Text("# INVALID: the figures below are not to be used", style="bold red"))
     results = run.rows("results")
     for index, group in groupby(results, key=lambda r: r["step"]):
+        if index >= len(run.steps):
+            raise StoreError("this file is missing or damaged", str(run.path / "steps.json"))
         step, rows = run.steps[index], list(group)
         parts.append(Text("#"))
         parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
@@ -51,6 +54,8 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
 
 def _title(run: Run) -> str:
     experiment = run.experiment
+    if "fabric" not in experiment:
+        return f"{run.name}: its experiment.yaml is missing"
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
     of = ", ".join(f"{key} {value}" for key, value in params.items())
