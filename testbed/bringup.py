@@ -24,6 +24,7 @@ from typing import IO, Any
 from hardware.client import Fabricd, FabricdError
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from hardware.patience import Patience
+from testbed.bundle import first_id
 from testbed.errors import MachineError, UserError
 from testbed.hold import Hold
 from testbed.names import Names
@@ -51,6 +52,7 @@ class Bringup:
     persistent: bool
     kernel: bool  # NICs have kernel interfaces
     children: list[subprocess.Popen[Any]] = field(default_factory=list)
+    ids: int | None = None  # first user id of the ranks', if they have user namespaces
     holder: Holder | None = None
 
     @property
@@ -106,12 +108,15 @@ class Bringup:
     def enter(self, holder: Holder) -> None:
         """Waits for the fabric's namespace, and has the hosts' made. Raises MachineError."""
         _raise_for(holder.answer())
-        holder.ask({"names": [h.name for h in self.fabric.hosts], "group": control_group(self.record.id)})
+        names = [h.name for h in self.fabric.hosts]
+        group = control_group(self.record.id)
+        holder.ask({"names": names, "ids": first_id(self.record.id), "group": group})
 
     def take_hosts(self, holder: Holder) -> dict[str, int]:
         """The processes that hold the hosts' namespaces, by host. Raises MachineError."""
         answer = holder.answer()
         _raise_for(answer)
+        self.ids = first_id(self.record.id) if answer["users"] else None
         pids: dict[str, int] = answer["pids"]
         self.journal.made({HOST + name: Process.of(pid) for name, pid in pids.items()})
         return pids

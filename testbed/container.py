@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from testbed import idle
-from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, configuration
+from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, Users, configuration
 from testbed.errors import MachineError
+from testbed.holder import USERS
 from testbed.image import Image
 from testbed.processes import MARK, Process
 from testbed.trees import remove_tree
@@ -47,6 +48,7 @@ class Containers:
     networks: Mapping[int, int]
     limits: Limits
     image: Image | None = None
+    ids: int | None = None  # the first of the users inside, as seen from outside; None: they are our own
     suffix: str = ""  # tells the containers of a job from those that stay
 
     def name(self, rank: int) -> str:
@@ -57,15 +59,21 @@ class Containers:
         bundle = self.dir / "containers" / f"{rank}{self.suffix}"
         (bundle / "rootfs").mkdir(parents=True, exist_ok=True)
         plan = self.plan_path(rank)
+        host = self.networks[rank]
+        users = None if self.ids is None else Users(Path(f"/proc/{host}/fd/{USERS}"), self.ids)
+        socket = self.worker_dir(rank) / "sock"
+        if users:
+            os.chown(socket, users.first, users.first)
         config = configuration(
             hostname=self.names[rank].replace(".", "-"),
             argv=self._argv(argv),
             env=self.environment(rank),
-            network_namespace=f"/proc/{self.networks[rank]}/ns/net",
+            network_namespace=f"/proc/{host}/ns/net",
+            users=users,
             control_group=f"/{self.control_group}/r{rank}{self.suffix}",
             limits=self.limits,
             binds=Binds(
-                self.worker_dir(rank) / "sock",
+                socket,
                 plan if plan.exists() else None,
                 idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
             ),

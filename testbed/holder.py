@@ -1,10 +1,12 @@
 """Helper program: holds the fabric's network namespace, and one per host by a small process each, as Mininet does.
 
 Standalone, so that it starts in 15 ms. It enters a network namespace of its own, for bridges, TAP devices and whatever
-runs on them, and then speaks JSON lines. It says {"ready": true}. The first line on stdin is {"names": [..], "group":
-control group}; it forks a process per name that unshares its network and mount namespace, and answers {"pids": {name:
-pid}}. After that comes any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip", "prefix"}], "routes":
-"lines for ip -batch"}}}, each answered with {"errors": {name: text}}, empty if all went well. Its children die with it.
+runs on them, and then speaks JSON lines. It says {"ready": true}. The first line on stdin is {"names": [..], "ids":
+first user id of the ranks' or null, "group": control group}; it forks a process per name that unshares its network and
+mount namespace, and answers {"pids": {name: pid}, "users": bool}. With `ids` each host's network belongs to a user
+namespace of its own, which the process holds as descriptor USERS; `users` says whether that could be. After that comes
+any number of {"configure": {name: {"links": [{"name", "mac", "mtu", "ip", "prefix"}], "routes": "lines for
+ip -batch"}}}, each answered with {"errors": {name: text}}, empty if all went well. Its children die with it.
 
 The end of stdin is the death of the fabric's owner. Then it kills what is left of the fabric, which nobody else would
 do, and ends. But after {"stays": true} it just holds on, until it is killed.
@@ -25,7 +27,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-_CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
+USERS = 100  # a host process's descriptor of its user namespace
+IDS = 65536  # users of a user namespace
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_REC, _MS_SLAVE = 0x4000, 0x80000
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCETHTOOL = 0x8913, 0x8914, 0x8946
@@ -51,9 +55,11 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _enter_network() -> None:
-    """A new network namespace, with its loopback up."""
-    _check(_libc.unshare(_CLONE_NEWNET), "unshare")
+def _enter_network(ids: int | None = None) -> bool:
+    """A new network namespace, with its loopback up. Returns whether it belongs to a user namespace for `ids`."""
+    users = ids is not None and _enter_network_of(ids)
+    if not users:
+        _check(_libc.unshare(_CLONE_NEWNET), "unshare")
     for scope in ("all", "default"):  # of this namespace only: no router solicitations of its interfaces
         path = f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"
         if os.path.exists(path):
@@ -61,6 +67,45 @@ def _enter_network() -> None:
                 setting.write("1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         _up(s, b"lo")
+    return users
+
+
+def _enter_network_of(ids: int) -> bool:
+    """A new network namespace that belongs to a new user namespace; we stay outside of the latter and hold it.
+
+    Whoever is root in there may have the network's capabilities, and no others. False if the kernel refuses.
+    """
+    ours, theirs = os.pipe()
+    go_on, done = os.pipe()
+    child = os.fork()
+    if child == 0:
+        made = _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+        os.write(theirs, b"y" if made else b"n")
+        os.close(done)
+        os.read(go_on, 1)
+        os._exit(0)
+    os.close(theirs)
+    os.close(go_on)
+    try:
+        if os.read(ours, 1) != b"y":
+            return False
+        with open(f"/proc/{child}/uid_map", "w") as users:
+            users.write(f"0 {ids} {IDS}")
+        with open(f"/proc/{child}/gid_map", "w") as groups:
+            groups.write(f"0 {ids} {IDS}")
+        network = os.open(f"/proc/{child}/ns/net", os.O_RDONLY)
+        namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
+        _check(_libc.setns(network, _CLONE_NEWNET), "setns")
+        os.close(network)
+        os.dup2(namespace, USERS)
+        os.close(namespace)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(done)
+        os.close(ours)
+        os.waitpid(child, 0)
 
 
 def _own_mounts() -> None:
@@ -113,17 +158,17 @@ def _up(s: socket.socket, name: bytes) -> None:
     fcntl.ioctl(s, _SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | _IFF_UP))
 
 
-def _hold(name: str, parent: int, channel: socket.socket) -> None:
+def _hold(name: str, parent: int, channel: socket.socket, ids: int | None) -> None:
     """One host's process: never returns."""
-    error = ""
+    error, users = "", False
     try:
         _die_with_parent(parent)
         _libc.prctl(_PR_SET_NAME, f"host {name}".encode()[:15])
-        _enter_network()
+        users = _enter_network(ids)
         _own_mounts()
     except OSError as e:
         error = str(e)
-    channel.send(json.dumps(error).encode())
+    channel.send(json.dumps(error or users).encode())
     while message := channel.recv(_MESSAGE):
         channel.send(json.dumps(_configure(json.loads(message))).encode())
     while True:
@@ -199,11 +244,12 @@ def main() -> None:
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, 0)
             os.dup2(null, 1)
-            _hold(name, me, socket.socket(fileno=3))
+            _hold(name, me, socket.socket(fileno=3), first["ids"])
         theirs.close()
         pids[name], channels[name] = pid, ours
-    errors = {name: error for name, c in channels.items() if (error := json.loads(c.recv(_MESSAGE) or b'"died"'))}
-    _say({"errors": errors} if errors else {"pids": pids})
+    answers = {name: json.loads(c.recv(_MESSAGE) or b'"died"') for name, c in channels.items()}
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+    _say({"errors": errors} if errors else {"pids": pids, "users": all(answers.values())})
     stays = False
     for line in sys.stdin:
         said = json.loads(line)

@@ -10,14 +10,19 @@ from typing import Any
 
 from testbed import ownership
 from testbed.ownership import Record
+from topologies import KINDS, in_words
 
 
 def topology_text(kind: str, params: dict[str, Any]) -> str:
-    """`rail servers=4 gpus=2`"""
-    return " ".join([kind, *(f"{key}={_plain(value)}" for key, value in params.items())])
+    """`rail servers=4 gpus=2`: what was chosen; what is as it is by default is left out."""
+    default = {p.name: p.default for p in KINDS[kind].parameters()}
+    chosen = {key: value for key, value in in_words(kind, params).items() if value != default.get(key)}
+    return " ".join([kind, *(f"{key}={_plain(value)}" for key, value in chosen.items())])
 
 
 def _plain(value: Any) -> str:
+    if value is True:
+        return "true"
     return "x".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -143,7 +143,7 @@ class Lab:
         bridges = work.make_bridges()
         if not work.kernel:
             work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory, 0)
+        image = root_of(experiment.workers.image, directory, work.ids or 0)
         controller.wait_listening()
         work.ovs.finish(bridges)
         names = [work.names.bridge(s) for s in fabric.switches]
@@ -156,6 +156,7 @@ class Lab:
             "name": experiment.name,
             "clock": clock,
             "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
+            "ids": work.ids,
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
             "flows": controller.wait_programmed()["flows"],
         }
@@ -301,6 +302,7 @@ class Lab:
             {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
+            self.state["ids"],
             f"-{self.job}" if self.job else "",
         )
 

@@ -17,6 +17,7 @@ from results import Run
 from results.report import gigabytes
 from results.store import StoreError
 from results.values import full
+from topologies import in_words
 from workloads.registry import DTYPES
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _title(run: Run) -> str:
         return f"{run.name}: its experiment.yaml is missing"
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
-    of = ", ".join(f"{key} {value}" for key, value in params.items())
+    of = ", ".join(key if value is True else f"{key} {value}" for key, value in in_words(kind, params).items())
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (gives numpy float8)
 import numpy as np
 from fabricd_fixture import DEADLINE_S, BareFabric, RawWorker, bare_fabric
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class Rank(RawWorker):
 
 
 def _stored(dtype: str) -> str:
-    return "uint16" if dtype == "bfloat16" else dtype
+    return {"bfloat16": "uint16"}.get(dtype, "uint8" if dtype.startswith("float8") else dtype)
 
 
 def together(members: Sequence[Rank], commands: Sequence[Sequence[bytes]], records: int = 1) -> list[list[Record]]:
@@ -131,7 +132,9 @@ def ranks(
 
 
 def to_float(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """bfloat16 is the upper half of a float32."""
+    """bfloat16 is the upper half of a float32; float8 as ml_dtypes has it."""
+    if dtype.startswith("float8"):
+        return bits.view(dtype).astype(np.float32)
     return (bits.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else bits
 
 
@@ -141,6 +144,13 @@ def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
+def rounded(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """As it is stored."""
+    if dtype.startswith("float8"):
+        return values.astype(dtype).view(np.uint8)
+    return to_bfloat16(values) if dtype == "bfloat16" else values.astype(dtype)
+
+
 def chunks_of(count: int, n: int) -> list[slice]:
     return [slice(*span) for span in spans(count, n)]
 
@@ -148,20 +158,16 @@ def chunks_of(count: int, n: int) -> list[slice]:
 def reduced_chunk(inputs: Sequence[NDArray[Any]], dtype: str, op: str, g: int, chunk: slice) -> NDArray[Any]:
     """Chunk g as a ring makes it: begun by rank g + 1, each next one computes own = own + incoming, rank g the last."""
     n = len(inputs)
-
-    def rounded(x: NDArray[Any]) -> NDArray[Any]:
-        return to_float(to_bfloat16(x), dtype) if dtype == "bfloat16" else x
-
     total = to_float(inputs[(g + 1) % n][chunk], dtype)
     with np.errstate(all="ignore"):
         for k in range(2, n + 1):
-            total = rounded(_COMBINE[op](to_float(inputs[(g + k) % n][chunk], dtype), total))
+            total = to_float(rounded(_COMBINE[op](to_float(inputs[(g + k) % n][chunk], dtype), total), dtype), dtype)
         if op == "avg":
-            if total.dtype.kind == "i":
+            if total.dtype.kind in "iu":
                 total = np.trunc(total.astype(np.float64) / n).astype(total.dtype)
             else:
-                total = rounded((total / np.asarray(n, total.dtype)).astype(total.dtype))
-    return to_bfloat16(total) if dtype == "bfloat16" else total
+                total = (total / np.asarray(n, total.dtype)).astype(total.dtype)
+    return rounded(total, dtype)
 
 
 def reduced(inputs: Sequence[NDArray[Any]], dtype: str, op: str) -> NDArray[Any]:
@@ -171,10 +177,12 @@ def reduced(inputs: Sequence[NDArray[Any]], dtype: str, op: str) -> NDArray[Any]
 
 def draw(random: np.random.Generator, dtype: str, count: int) -> NDArray[Any]:
     """Numbers whose sums depend on their order, or on wrapping."""
-    if dtype == "int32":
-        return random.integers(-(2**31), 2**31, count, dtype=np.int32)
+    if "int" in dtype:
+        return random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, count, dtype, endpoint=True)
+    if dtype.startswith("float8"):  # none that overflows
+        return rounded(np.clip(random.standard_normal(count), -1.5, 1.5).astype(np.float32), dtype)
     values = (random.standard_normal(count) * 2.0 ** random.integers(-8, 8, count)).astype(np.float32)
-    return to_bfloat16(values) if dtype == "bfloat16" else values.astype(dtype)
+    return rounded(values, dtype)
 
 
 Inputs = Callable[[np.random.Generator, str, int], NDArray[Any]]

@@ -19,7 +19,7 @@ from test_run_commands import Cli
 from test_run_commands import testbed as testbed
 
 from results.summary import labels
-from testbed.bench.experiment import Options, experiment
+from testbed.bench.experiment import Options, everything, experiment
 from testbed.bench.presets import PRESETS
 from testbed.bench.sizes import ladder, parse
 from testbed.bench.table import BenchRow, comparison, footer, number
@@ -28,7 +28,7 @@ from testbed.errors import InputError
 from topologies import build
 from workloads.closed_form import Costs
 from workloads.closed_form import Path as Way
-from workloads.registry import DTYPES, OPS, find
+from workloads.registry import DTYPES, OPS, algorithms, find
 
 LINE = "bench all_reduce -b 1K -e 4K -f 4 -n 2 -g 3 --topology ring --out here"
 TABLE = """\
@@ -204,6 +204,28 @@ def test_an_algorithm_may_have_keys_of_its_own() -> None:
         ("ring", None, None, None), ("ring", 65536, None, None), ("omnireduce", None, 0.5, 8),
     ]  # fmt: skip
     assert labels(made.resolved()["workload"]) == ["ring", "ring[chunk=64KiB]", "omnireduce"]
+
+
+def test_all_algorithms_are_those_that_the_fabric_the_ranks_and_the_type_allow() -> None:
+    def of(**more: Any) -> tuple[list[str], dict[str, str]]:
+        options, left_out = everything(Options(begin="1M", end="1M", **more))
+        steps: list[Any] = list(experiment(options).workload)
+        return [step.algorithm for step in steps], left_out
+
+    on_star, without = of(collective="all_reduce")
+    assert {"ring", "halving_doubling", "in_network", "direct_reduce"} <= set(on_star)
+    assert set(without) == {"torus", "hierarchical", "omniccl"} and "coordinates" in without["torus"]
+    on_torus, without = of(collective="all_reduce", topology="torus", dtype="float64")
+    assert "torus" in on_torus and "float64" in without["in_network"]
+    assert set(on_torus) | set(without) == set(algorithms("all_reduce"))
+    assert of(collective="send_recv", ranks=4)[0] == ["shift"]
+
+
+def test_left_out_the_algorithm_is_the_first_that_takes_as_many_ranks() -> None:
+    """As nccl-tests' sendrecv: everybody to the next, not a pair among eight."""
+    chosen = {ranks: experiment(Options("send_recv", end="1K", ranks=ranks)).workload[0] for ranks in (None, 2, 5)}
+    assert [step.algorithm for step in chosen.values()] == ["shift", "pair", "shift"]  # type: ignore[union-attr]
+    assert experiment(Options("ping_pong", end="1K")).workload[0].algorithm == "write"  # type: ignore[union-attr]
 
 
 def test_a_root_comes_first_in_its_group() -> None:

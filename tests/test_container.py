@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import re
+import secrets
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +32,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").ex
 RAIL = """
 name: rail
 fabric: {topology: {rail: {servers: 2, gpus: 2, spines: 1}}}
-workers: {cpus: 0.5, memory: 64MiB}
+workers: {cpus: 0.5, memory: 256MiB}
 """
 # Makes a system call; prints its result and errno.
 SYSCALL = "import ctypes; c = ctypes.CDLL(None, use_errno=True); print(c.syscall({}), ctypes.get_errno())"
@@ -76,10 +81,14 @@ def worker(lab: Lab, rank: int, *argv: str) -> Iterator[tuple[Worker, Path]]:
 # -- privileges
 
 
-def test_the_only_capability_is_for_raw_sockets(lab: Lab) -> None:
+# For raw sockets, and for tcpdump to become another user: CHOWN, SETGID, SETUID, NET_RAW.
+CAPABILITIES = 1 << 0 | 1 << 6 | 1 << 7 | 1 << 13
+
+
+def test_the_only_capabilities_are_those_of_a_capture(lab: Lab) -> None:
     status = dict(re.findall(r"(\w+):\t(.*)", inside(lab, "cat", "/proc/self/status")))
     for kind in ("CapPrm", "CapEff", "CapBnd"):
-        assert int(status[kind], 16) == 1 << 13
+        assert int(status[kind], 16) == CAPABILITIES
     assert int(status["CapInh"], 16) == int(status["CapAmb"], 16) == 0
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
@@ -87,7 +96,7 @@ def test_the_only_capability_is_for_raw_sockets(lab: Lab) -> None:
 
 def test_the_first_process_has_no_more_than_that(lab: Lab) -> None:
     status = dict(re.findall(r"(\w+):\t(.*)", inside(lab, "cat", "/proc/1/status")))
-    assert int(status["CapEff"], 16) == 1 << 13
+    assert int(status["CapEff"], 16) == CAPABILITIES
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
 
 
@@ -103,7 +112,7 @@ def test_the_first_process_has_no_more_than_that(lab: Lab) -> None:
         "unshare --user true",
         "nsenter --target 1 --net true",
         "touch /anywhere",
-        f"touch {ROOT}/anywhere",
+        f"touch {ROOT}/workloads/anywhere",
         "mknod /tmp/disk b 259 0",
         "hostname other",
         "ip link add x type veth",
@@ -111,7 +120,11 @@ def test_the_first_process_has_no_more_than_that(lab: Lab) -> None:
         "dmesg",
         "date --set @0",
         "chroot / true",
-        "test -s /etc/shadow",
+        "test -e /etc/shadow",
+        "test -e /root/.bashrc",
+        "test -e /home",
+        "test -e /var",
+        f"test -e {ROOT}/testbed",
         "test -s /proc/kcore",
         "test -e /run/openvswitch",
         "ls /sys/fs/cgroup/*/*",
@@ -121,19 +134,91 @@ def test_what_cannot_be_done(lab: Lab, forbidden: str) -> None:
     shell(lab, f"if ({forbidden}) 2>/dev/null; then exit 1; fi")
 
 
-def test_other_file_systems_are_read_only_too(lab: Lab) -> None:
-    """`/` may consist of several mounts."""
-    point = Path(tempfile.mkdtemp(prefix="rbm", dir="/var/tmp"))
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(point)], check=True)
-    try:
-        (point / "seen").write_text("yes")
-        with worker(lab, 0, "sh", "-c", f"cat {point}/seen; echo x > {point}/made") as (w, out):
-            assert w.wait() != 0
-        assert out.read_text().startswith("yes")
-        assert [p.name for p in point.iterdir()] == ["seen"]
-    finally:
-        subprocess.run(["umount", str(point)], check=True)
-        point.rmdir()
+def test_root_inside_is_nobody_outside(lab: Lab) -> None:
+    """And the network is that nobody's own, so that its captures need no right over this machine."""
+    outside, count = shell(lab, "cat /proc/self/uid_map").split()[1:]
+    assert int(outside) >= 0x7000_0000
+    assert int(count) == 65536
+    with worker(lab, 0, "sleep", "600") as (w, _):
+        assert os.stat(f"/proc/{w.pid}").st_uid == int(outside)
+        assert os.stat(lab.worker_dir(0) / "sock").st_uid == int(outside)
+
+
+def test_without_user_namespaces_it_is_root_with_few_rights(lab: Lab) -> None:
+    bare = dataclasses.replace(lab.containers, ids=None)
+    os.chown(lab.worker_dir(3) / "sock", 0, 0)
+    out = lab.dir / "bare.out"
+    with out.open("wb") as stdout:
+        w = bare.start(
+            3, ["sh", "-c", "cat /proc/self/uid_map /etc/shadow; ls /root /run/railbed"], stdout=stdout, stderr=stdout
+        )
+        assert w.wait() != 0
+    said = out.read_text()
+    assert said.split()[:3] == ["0", "0", "4294967295"]
+    assert said.count("No such file or directory") == 2
+    assert said.split()[-2:] == ["init", "worker.sock"]
+
+
+def test_what_it_sees_is_what_it_was_given(lab: Lab) -> None:
+    """Every mount is the kernel's own, empty at the start, or a listed folder that is only for reading."""
+    writable = {"/tmp", "/run", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc"}
+    devices = {f"/dev/{name}" for name in ("null", "zero", "full", "tty", "random", "urandom")}
+    own = {str(ROOT / "workloads"), sys.prefix}
+    for line in shell(lab, "cat /proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        point, options, kind = before.split()[4], before.split()[5].split(","), after.split()[0]
+        if point in {*writable, *devices, "/run/railbed/worker.sock"} or before.split()[3] == "/null":
+            continue
+        assert "ro" in options, line
+        listed = point.startswith(("/usr", "/bin", "/sbin", "/lib", "/etc/", "/run/railbed/")) or point in own
+        assert (listed and "nosuid" in options) or kind in ("tmpfs", "proc", "sysfs", "devtmpfs"), line
+
+
+def test_sockets_of_this_machine_cannot_be_reached(lab: Lab) -> None:
+    """Neither by a path, nor by a name without one, nor by an address."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
+        path, abstract = f"{folder}/sock", f"rb-{secrets.token_hex(6)}"
+        for name in (path, "\0" + abstract):
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.bind(name)
+            server.listen()
+        tcp = stack.enter_context(socket.create_server(("0.0.0.0", 0)))
+        source = (
+            "import socket\n"
+            f"for family, to in ((socket.AF_UNIX, {path!r}), (socket.AF_UNIX, chr(0) + {abstract!r}),"
+            f" (socket.AF_INET, ('127.0.0.1', {tcp.getsockname()[1]}))):\n"
+            "  try: socket.socket(family).connect(to); print('reached', to)\n"
+            "  except OSError as e: print(type(e).__name__)"
+        )
+        assert python(lab, source).split() == ["FileNotFoundError", "ConnectionRefusedError", "ConnectionRefusedError"]
+
+
+# -- captures from inside
+
+
+@pytest.mark.skipif(not shutil.which("tcpdump"), reason="needs tcpdump")
+def test_tcpdump_inside_a_rank(lab: Lab) -> None:
+    """It becomes another user, and gives its file to that."""
+    script = (
+        "tcpdump -nni lo -c 2 -w /tmp/seen.pcap icmp 2>/tmp/log & "
+        "while kill -0 $! && ! grep -q listening /tmp/log; do sleep 0.05; done; "
+        "ping -qc1 127.0.0.1 >/dev/null; wait; tcpdump -nnr /tmp/seen.pcap 2>/dev/null"
+    )
+    said = shell(lab, script).splitlines()
+    assert ["echo request" in said[0], "echo reply" in said[1], len(said)] == [True, True, 2]
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="needs tshark")
+def test_tshark_inside_a_rank(lab: Lab) -> None:
+    script = (
+        "tshark -lni lo -c 2 -f icmp >/tmp/seen 2>/tmp/log & "
+        "while kill -0 $! && ! grep -q 'Capture started' /tmp/log; do sleep 0.05; done; "
+        "ping -qc1 127.0.0.1 >/dev/null; wait; cat /tmp/seen"
+    )
+    said = shell(lab, script)
+    assert "Echo (ping) request" in said
+    assert "Echo (ping) reply" in said
 
 
 def test_devices_of_the_machine_cannot_be_opened(lab: Lab) -> None:
@@ -189,7 +274,7 @@ def test_namespaces_are_its_own_but_the_hosts_network(lab: Lab) -> None:
     )
     assert {kind for kind in mine if mine[kind] == theirs[kind]} == set()
     assert theirs["net"] == os.readlink(f"/proc/{lab.hosts['h0'].pid}/ns/net")
-    assert theirs["user"] == os.readlink("/proc/self/ns/user")
+    assert theirs["user"] != os.readlink("/proc/self/ns/user")
 
 
 def test_ranks_of_one_host_share_its_network_and_nothing_else(lab: Lab) -> None:
@@ -249,7 +334,7 @@ def test_the_plan_is_there_if_it_was_written(lab: Lab) -> None:
 
 
 def test_memory_is_limited(lab: Lab) -> None:
-    with worker(lab, 3, sys.executable, "-c", "x = b'x' * (200 << 20); print(len(x))") as (w, out):
+    with worker(lab, 3, sys.executable, "-c", "x = b'x' * (400 << 20); print(len(x))") as (w, out):
         assert w.wait() == -signal.SIGKILL
     assert out.read_text() == ""
 

@@ -34,7 +34,7 @@ from hardware.config import Hardware
 from workloads import closed_form, wire
 
 HOSTS = 8
-DTYPES = ("float32", "float16", "bfloat16", "int32")
+DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
 OPS = ("sum", "min", "max", "prod", "avg")
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 PATH = closed_form.Path.uniform(1, rate_bps=400e9, delay_ns=500, latency_ns=500)
@@ -102,6 +102,22 @@ def test_the_same_bits_as_a_host_ring(fabric: Callable[[int], Fabric], n: int, d
             check(ring, count, ALL_REDUCE, op, count)
         check(ring, 3001, REDUCE_SCATTER, op, 7)
     check(ring, 3001, ALL_GATHER, "sum", 8)
+    ring.leave()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_any_two_numbers_of_eight_bits(fabric: Callable[[int], Fabric], dtype: str) -> None:
+    """All 65,536 pairs, infinities, NaN and what overflows too, as ml_dtypes adds and multiplies them."""
+    _, members = fabric(2)
+    ring = Ring(members, dtype, 1 << 16)
+    pairs = np.divmod(np.arange(1 << 16), 256)
+    for op in ("sum", "prod", "avg"):
+        for m, values in zip(members, pairs, strict=True):
+            m.input(dtype, 1 << 16)[:] = values
+        ring.run(1 << 16, ALL_REDUCE, op)
+        expected = reduced([values.astype(np.uint8) for values in pairs], dtype, op).view(dtype).astype(np.float32)
+        found = members[0].output(dtype, 1 << 16).view(dtype).astype(np.float32)
+        np.testing.assert_array_equal(found, expected)
     ring.leave()
 
 

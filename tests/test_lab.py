@@ -167,7 +167,7 @@ def test_up_list_down(standing: str) -> None:
         "alive",
         True,
         "star",
-        "star hosts=3 links=1",
+        "star hosts=3",
     )
     assert (row["ranks"], row["switches"], row["controller_alive"]) == (3, 1, True)
     assert row["owner_name"] == "fabricd"

@@ -50,9 +50,11 @@ class BareLab:
             self.fabric, Hardware(), fabric_id=secrets.token_hex(2), clock={"mode": "virtual"}, seed=experiment.seed
         )
         with (folder / "fabricd.log").open("wb") as log:
-            self.fabricd = Fabricd.start(config, folder, binary=build(), log=log)
+            before = ("unshare", "--net")  # what it leaves goes with it
+            self.fabricd = Fabricd.start(config, folder, binary=build(), log=log, before=before)
         self.dilation = 1
         self.controller = subprocess.Popen(["sleep", "600"])
+        self.helpers: dict[str, Any] = {}
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
 
     def worker_dir(self, rank: int) -> Path:
@@ -66,6 +68,9 @@ class BareLab:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **own}
         self.workers[rank] = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
         return self.workers[rank]
+
+    def controller_said(self) -> list[dict[str, Any]]:
+        return []
 
     def down(self) -> None:
         self.fabricd.stop()

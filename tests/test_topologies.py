@@ -350,12 +350,22 @@ PAIR = {"a": "host", "b": "host", "s": "switch"}
         ({"nodes": PAIR, "cables": ["a-s", {"between": "b-s", "class": "x"}]}, "cables[1]", "no class 'x' (classes"),
         ({"nodes": {**PAIR, "c": "host", "t": "switch"}, "cables": ["a-s", "b-s", "b-t", "c-t"]}, "a", "c cannot be"),
         ({"nodes": {**PAIR, "c": "host", "t": "switch"}, "cables": ["a-s", "b-s", "c-t"]}, "c", "with t it is not"),
+        ({"nodes": dict.fromkeys("abc", "host"), "cables": ["a-b", "b-c"]}, "a", "c cannot be reached from a but"),
+        ({"nodes": PAIR, "cables": ["a-s", "b-s"], "classes": {"x": {"rate_bps": 1e9}}}, "classes[x]", "no cable is"),
     ],
 )  # fmt: skip
 def test_a_network_that_cannot_be_says_which_node_or_cable(params: dict[str, Any], key: str, says: str) -> None:
     with pytest.raises(TopologyError) as caught:
         build("custom", params)
     assert (caught.value.key, says in str(caught.value)) == (key, True), str(caught.value)
+
+
+def test_hosts_that_are_cabled_to_each_other_reach_each_other() -> None:
+    build("custom", {"nodes": dict.fromkeys("abc", "host"), "cables": ["a-b", "b-c", "c-a"]})
+    build(
+        "custom",
+        {"nodes": {"a": "host", "b": {"kind": "host", "forwards": True}, "c": "host"}, "cables": ["a-b", "b-c"]},
+    )
 
 
 def test_ports_are_where_they_were_asked_for() -> None:
@@ -403,7 +413,7 @@ def test_ports_are_where_they_were_asked_for() -> None:
         ("star", {"hosts": True}, "hosts", "True is not an integer"),
         ("star", {"hosts": 4.0}, "hosts", "4.0 is not an integer"),
         ("star", {"hosts": "8"}, "hosts", "'8' is not an integer"),
-        ("star", {"hosts": None}, "hosts", "None is not an integer"),
+        ("star", {"hosts": None}, "hosts", "there is nothing here"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(kind: str, params: dict[str, Any], key: str, says: str) -> None:

@@ -68,6 +68,9 @@ class Custom(Kind):
             for rank, (name, forwards) in enumerate(hosts.items())
             if forwards or len(above[name]) > 1 or above[name][0] in hosts
         }
+        for name in dict(self.classes):
+            if name not in (HOST, UPLINK, *(lead.of_class for lead in leads)):
+                raise TopologyError(f"classes[{name}]", "no cable is of this class", f"a cable says `class: {name}`")
         self._within_limits(hosts, switches, leads, bridges)
         return self._built(hosts, switches, leads, bridges, above)
 

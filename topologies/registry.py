@@ -27,3 +27,11 @@ def build(kind: str, params: Mapping[str, Any]) -> Fabric:
     if kind not in KINDS:
         raise unknown(str(kind), "is no topology", str(kind), list(KINDS))
     return validate(KINDS[kind].parse(params).build())
+
+
+def in_words(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a line of text has room for: without what is false, of a custom network how much of what it has."""
+    if kind != Custom.name:
+        return {key: value for key, value in params.items() if value is not False}
+    kinds = [told["kind"] if isinstance(told, Mapping) else told for told in params["nodes"].values()]
+    return {"hosts": kinds.count("host"), "switches": kinds.count("switch"), "cables": len(params["cables"])}

@@ -105,17 +105,17 @@ def _reachable(fabric: Fabric) -> None:
         return
     parts = list(connected_components(restricted_view(fabric.graph, closed, [])))
     part = {node: i for i, nodes in enumerate(parts) for node in nodes}
-    groups: dict[frozenset[int | str], str] = {}  # what is beside a host -> a host
+    # What a host is beside: networks that forward, and NICs that do not; of the latter one is its own.
+    beside: dict[tuple[str | None, frozenset[int], frozenset[str]], str] = {}
     for nic in fabric.nics:
         at = fabric.cable_at[nic.name, 1].other(nic.name).node
-        beside: set[int | str] = {part[at]} if at in part else {at}
-        if at in closed:
-            neighbours = [node for node in fabric.graph[at] if node != nic.name]
-            beside |= {part.get(node, node) for node in neighbours}
-        groups.setdefault(frozenset(beside), nic.name)
-    for i, (one, name) in enumerate(groups.items()):
-        for other, far in list(groups.items())[:i]:
-            if not one & other:
+        near = [at] if at not in closed else [node for node in fabric.graph[at] if node != nic.name]
+        networks = frozenset(part[node] for node in near if node not in closed)
+        hosts = frozenset(node for node in near if node in closed)
+        beside.setdefault((at if hosts else None, networks, hosts), nic.name)
+    for i, ((own, networks, _), name) in enumerate(beside.items()):
+        for (_, far_networks, far_hosts), far in list(beside.items())[:i]:
+            if not networks & far_networks and own not in far_hosts:
                 hint = "a host's NIC carries only its own frames, unless it says `forwards: true`"
                 raise TopologyError(far, f"{name} cannot be reached from {far} but through other hosts", hint)
 

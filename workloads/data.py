@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes  # noqa: F401  (gives numpy its bfloat16)
+import ml_dtypes  # noqa: F401  (gives numpy bfloat16 and float8)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,10 +25,14 @@ BLOCK_BYTES = 4 << 20  # at most so much between two calls of `tick`
 _EXACT = {
     "float16": 2**11,
     "bfloat16": 2**8,
+    "float8_e4m3fn": 2**4,
+    "float8_e5m2": 2**3,
     "float32": 2**24,
     "float64": 2**53,
     "int32": 2**31 - 1,
     "int64": 2**63 - 1,
+    "int8": 2**7 - 1,
+    "uint8": 2**8 - 1,
 }
 _LARGEST_TERM = 100
 _LARGEST_COMPARED = 1000
@@ -58,10 +62,26 @@ def largest_term(dtype: str, ranks: int) -> int:
     return max(1, min(_LARGEST_TERM, _EXACT[dtype] // ranks))
 
 
+def most_terms(dtype: str, ranks: int) -> int:
+    """How many ranks may have such an integer: of small types not all, if there are many of them."""
+    return _EXACT[dtype] // largest_term(dtype, ranks)
+
+
 def averaged(total: NDArray[np.int64], ranks: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """What an average of exact sums must be."""
     quotient = total / ranks  # float64: wide enough for the second rounding to change nothing
-    return (np.trunc(quotient) if dtype.kind == "i" else quotient).astype(dtype)
+    return (np.trunc(quotient) if dtype.kind in "iu" else quotient).astype(dtype)
+
+
+def divide(sums: NDArray[Any], ranks: int) -> None:
+    """Makes averages of sums, in place; integers are truncated towards zero."""
+    if sums.dtype.kind in "iu":
+        wide = sums if sums.itemsize >= 4 else sums.astype(np.int32)
+        sums[:] = (wide - np.fmod(wide, ranks)) // ranks
+    elif sums.dtype.itemsize < 4:  # float32 holds every number of ranks
+        sums[:] = (sums.astype(np.float32) / np.float32(ranks)).astype(sums.dtype)
+    else:
+        sums /= ranks
 
 
 class Inputs:
@@ -76,7 +96,8 @@ class Inputs:
         self.op = op
         exact = _EXACT[dtype]
         self._term = largest_term(dtype, ranks)
-        self._terms = exact // self._term  # ranks beyond add zeros, or the sum would not be exact
+        self._terms = most_terms(dtype, ranks)  # ranks beyond add zeros, or the sum would not be exact
+        self._compared = min(_LARGEST_COMPARED, exact) if self.dtype.itemsize == 1 else _LARGEST_COMPARED
 
     def of(self, index: int) -> NDArray[Any]:
         """One period of the input of the group's rank `index`."""
@@ -98,14 +119,19 @@ class Inputs:
     def _values(self, index: int) -> NDArray[np.int64]:
         words = noise(self.seed, index)
         if self.op in ("sum", "avg"):
-            return _symmetric(words, self._term) * (index < self._terms)
+            return self._spread(words, self._term) * (index < self._terms)
         if self.op == "prod":  # signs, and a 2 from at most two ranks
             chosen = noise(self.seed, _SHARED)
             n, low = np.uint64(self.ranks), np.uint64(2**32 - 1)
             two = ((chosen & low) % n == index) | ((chosen >> np.uint64(32)) % n == index)
-            sign = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
+            sign = 1 - 2 * (words & np.uint64(self.dtype.kind != "u")).astype(np.int64)
             return sign * np.where(two, 2, 1)
-        return _symmetric(words, _LARGEST_COMPARED)
+        return self._spread(words, self._compared)
+
+    def _spread(self, words: NDArray[np.uint64], largest: int) -> NDArray[np.int64]:
+        if self.dtype.kind == "u":
+            return (words % np.uint64(largest + 1)).astype(np.int64)
+        return _symmetric(words, largest)
 
 
 def noise_bytes(seed: int, stream: int) -> NDArray[np.uint8]:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from workloads.collectives.times.case import Case
     from workloads.context import Part
 
-DTYPES: dict[str, int] = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
-"""Element types and their bytes."""
+DTYPES: dict[str, int] = {
+    **{"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1},
+    **{"int32": 4, "int64": 8, "int8": 1, "uint8": 1},
+}
+"""Element types and their bytes.  float8: the OCP's two, by the names that PyTorch and ml_dtypes have for them."""
 
 OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
@@ -26,8 +29,8 @@ OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
 SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}
 """Keys and defaults of every collective that skips blocks of zeros: its input (workloads/sparse/inputs.py)."""
 
-NIC_DTYPES: tuple[str, ...] = ("float32", "float16", "bfloat16", "int32")
-"""Element types that the adder of a NIC knows."""
+ADDER_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if name not in ("float64", "int64"))
+"""Element types that NICs and switches add up."""
 
 MOST_PIECES = 4096
 """That a vector may be cut into: a queue pair keeps 16384 receives, and a ring's carries the vector nearly twice."""
@@ -261,7 +264,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.collectives.in_network_time:in_network_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
-        dtypes=("float32", "float16", "bfloat16", "int32"),
+        dtypes=ADDER_DTYPES,
         extra=("slots", "timeout"),
         accelerators=True,
     ),
@@ -273,7 +276,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.collectives.best_effort_time:best_effort_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
-        dtypes=("float32", "float16", "bfloat16", "int32"),
+        dtypes=ADDER_DTYPES,
         extra=("slots", "timeout"),
         accelerators=True,
         shared_slots=True,
@@ -310,7 +313,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:direct_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=OPS,
-        dtypes=NIC_DTYPES,
+        dtypes=ADDER_DTYPES,
         engines=True,
         extra=("compression",),
         layout="ring",
@@ -323,7 +326,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.closed_form:direct_reduce_scatter_ns",
         lambda n: (n - 1) / n,
         ops=OPS,
-        dtypes=NIC_DTYPES,
+        dtypes=ADDER_DTYPES,
         engines=True,
         extra=("compression",),
         layout="ring",
@@ -357,7 +360,7 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "workloads.collectives.direct_reduce:AllGather",
         "workloads.closed_form:direct_all_gather_ns",
         lambda n: (n - 1) / n,
-        dtypes=NIC_DTYPES,
+        dtypes=ADDER_DTYPES,
         engines=True,
         layout="ring",
     ),

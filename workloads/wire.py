@@ -28,7 +28,10 @@ NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
 # Offloads: what NICs and accelerators do by themselves
 AGGREGATE, RING, MULTICAST, BEST_EFFORT = range(1, 5)
 GROUP_ARGS = 8
-ELEMENTS = {"float32": 0, "float16": 1, "bfloat16": 2, "int32": 3}
+ELEMENTS = {
+    **{"float32": 0, "float16": 1, "bfloat16": 2, "int32": 3},
+    **{"int8": 4, "uint8": 5, "float8_e4m3fn": 6, "float8_e5m2": 7},
+}
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "prod": 3, "avg": 4}
 
 COMMAND = Struct("<HHI")  # op, length, 0

@@ -126,7 +126,7 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 	struct aggregate *a = m->state;
 	struct aslot *s = &a->slot[slot];
 
-	if (!a->convert_bps || a->head->wr.element == EL_INT32 || s->block == BLOCK_NONE) {
+	if (!a->convert_bps || element_is_integer(a->head->wr.element) || s->block == BLOCK_NONE) {
 		ready(f, m, slot);
 		return;
 	}
@@ -149,7 +149,7 @@ static void begin(struct fabric *f, struct member *m)
 	a->left = a->blocks;
 	for (uint32_t i = 0; i < a->slots && i < a->blocks; i++) {
 		struct aslot *s = &a->slot[i];
-		s->block = wr->element == EL_INT32 ? i : BLOCK_NONE;
+		s->block = element_is_integer(wr->element) ? i : BLOCK_NONE;
 		s->exponent = EXPONENT_ZERO;
 		s->next = block_exponent(m, wr, a->elements, i);
 		s->retries = 0;
@@ -245,7 +245,7 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 
 	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
-	if (a->convert_bps && wr->element != EL_INT32) {
+	if (a->convert_bps && !element_is_integer(wr->element)) {
 		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;
 		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
 	}

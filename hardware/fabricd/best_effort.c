@@ -116,7 +116,7 @@ static void begin(struct fabric *f, struct member *m)
 	b->working = true;
 	b->visible = f->clock.now;
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
-	b->lead = wr->element == EL_INT32 ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
+	b->lead = element_is_integer(wr->element) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
 	b->sent = b->expected = b->ahead = 0;
 	b->lowest = UINT64_MAX;

@@ -33,8 +33,8 @@ const char *block_check(const struct member *m, const struct offload_wr *wr)
 	struct worker *w = m->nic->worker;
 
 	if (wr->element >= ELEMENTS || wr->reduction >= REDUCTIONS || wr->reduction == RED_PROD ||
-	    (wr->element != EL_INT32 && wr->reduction != RED_SUM && wr->reduction != RED_AVG))
-		return "POST_OFFLOAD: aggregation: int32 sum, avg, min, max; float32, float16, bfloat16 sum, avg";
+	    (!element_is_integer(wr->element) && wr->reduction != RED_SUM && wr->reduction != RED_AVG))
+		return "POST_OFFLOAD: aggregation: integers sum, avg, min, max; floating-point numbers sum, avg";
 	if (!wr->count || wr->count > 1ull << 34)
 		return "POST_OFFLOAD: aggregation: from 1 to 2^34 elements";
 	uint64_t bytes = wr->count * element_bytes[wr->element];
@@ -64,7 +64,7 @@ int16_t block_exponent(const struct member *m, const struct offload_wr *wr, uint
 {
 	uint32_t size = element_bytes[wr->element];
 
-	if (wr->element == EL_INT32 || block * elements >= wr->count)
+	if (element_is_integer(wr->element) || block * elements >= wr->count)
 		return EXPONENT_ZERO;
 	uint32_t count = block_count(wr, elements, block);
 	const uint8_t *in = memory(m, wr->in_key, wr->in + block * elements * size, (uint64_t)count * size);
@@ -82,8 +82,8 @@ void block_read(const struct member *m, const struct offload_wr *wr, uint32_t el
 
 	if (!in || exponent == EXPONENT_ZERO || exponent == EXPONENT_BAD) {
 		memset(to, 0, 4u * count);
-		if (in && wr->element == EL_INT32)
-			memcpy(to, in, 4u * count);
+		for (uint32_t i = 0; in && element_is_integer(wr->element) && i < count; i++)
+			to[i] = element_get_int(wr->element, in, i);
 		return;
 	}
 	element_to_fixed(wr->element, in, count, shift_of(m, exponent), to);
@@ -107,10 +107,9 @@ void block_write(const struct member *m, const struct offload_wr *wr, uint32_t e
 	if (!out)
 		return;
 	memcpy(sums, payload, 4u * count);
-	if (wr->element == EL_INT32) {
-		for (uint32_t i = 0; wr->reduction == RED_AVG && i < count; i++)
-			sums[i] = divided(sums[i], n);
-		memcpy(out, sums, 4u * count);
+	if (element_is_integer(wr->element)) {
+		for (uint32_t i = 0; i < count; i++)
+			element_put_int(wr->element, out, i, wr->reduction == RED_AVG ? divided(sums[i], n) : sums[i]);
 		return;
 	}
 	for (uint32_t i = 0; exponent == EXPONENT_BAD && i < count; i++)

@@ -9,9 +9,9 @@
  * and the local one that the GateKeeper reads ahead.
  *
  * Arithmetic is that of the element type, in the order (own, incoming): what a host
- * ring computes that does `own = own + incoming`, to the last bit.  float16 and
- * bfloat16 are added in float32 and rounded to nearest even, after every addition.
- * Integers wrap.  min and max of anything and a NaN are NaN.
+ * ring computes that does `own = own + incoming`, to the last bit.  float16,
+ * bfloat16 and float8 are added in float32 and rounded to nearest even, after every
+ * addition.  Integers wrap.  min and max of anything and a NaN are NaN.
  */
 #include <math.h>
 #include <string.h>
@@ -28,13 +28,13 @@ static float combined(enum reduction how, float mine, float with)
 	}
 }
 
-static uint32_t combined_int(enum reduction how, uint32_t mine, uint32_t with)
+static int32_t combined_int(enum reduction how, int32_t mine, int32_t with)
 {
 	switch (how) {
-	case RED_MIN: return (int32_t)mine < (int32_t)with ? mine : with;
-	case RED_MAX: return (int32_t)mine > (int32_t)with ? mine : with;
-	case RED_PROD: return mine * with;
-	default: return mine + with;
+	case RED_MIN: return mine < with ? mine : with;
+	case RED_MAX: return mine > with ? mine : with;
+	case RED_PROD: return (int32_t)((uint32_t)mine * (uint32_t)with);
+	default: return (int32_t)((uint32_t)mine + (uint32_t)with);
 	}
 }
 
@@ -46,11 +46,10 @@ void engine_combine(enum element e, enum reduction how, uint8_t *with, const uin
 		const float *y = (const float *)mine;
 		for (size_t i = 0; i < n; i++)
 			x[i] = y[i] + x[i];
-	} else if (e == EL_INT32) {
-		uint32_t *x = (uint32_t *)with;
-		const uint32_t *y = (const uint32_t *)mine;
+	} else if (element_is_integer(e)) {
 		for (size_t i = 0; i < n; i++)
-			x[i] = combined_int(how, y[i], x[i]);
+			element_put_int(e, with, i,
+					combined_int(how, element_get_int(e, mine, i), element_get_int(e, with, i)));
 	} else {
 		for (size_t i = 0; i < n; i++)
 			element_put(e, with, i, combined(how, element_get(e, mine, i), element_get(e, with, i)));
@@ -61,14 +60,10 @@ void engine_combine(enum element e, enum reduction how, uint8_t *with, const uin
 void engine_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (e == EL_INT32) {
-			int32_t x;
-			memcpy(&x, at + 4 * i, sizeof x);
-			x = (int32_t)((int64_t)x / (int64_t)ranks);
-			memcpy(at + 4 * i, &x, sizeof x);
-		} else {
+		if (element_is_integer(e))
+			element_put_int(e, at, i, (int32_t)((int64_t)element_get_int(e, at, i) / (int64_t)ranks));
+		else
 			element_put(e, at, i, element_get(e, at, i) / (float)ranks);
-		}
 	}
 }
 

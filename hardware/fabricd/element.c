@@ -1,10 +1,46 @@
-/* Elements of vectors: their sizes, floating-point ones as float32, and as fixed point. */
+/* Elements of vectors: their sizes, floating-point ones as float32, and as fixed point.
+ *
+ * float8 is the OCP's: e4m3 has no infinity, and one NaN, which it becomes above 448 + half a step; e5m2 is a short
+ * float16.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "offload.h"
 
-const uint8_t element_bytes[ELEMENTS] = {[EL_FLOAT32] = 4, [EL_FLOAT16] = 2, [EL_BFLOAT16] = 2, [EL_INT32] = 4};
+const uint8_t element_bytes[ELEMENTS] = {[EL_FLOAT32] = 4, [EL_FLOAT16] = 2, [EL_BFLOAT16] = 2, [EL_INT32] = 4,
+					 [EL_INT8] = 1,    [EL_UINT8] = 1,   [EL_E4M3] = 1,	[EL_E5M2] = 1};
+
+static const struct eight_bits {
+	int mantissa, bias;
+	uint8_t most, beyond; /* the largest finite number, and what is larger than that */
+} e4m3 = {3, 7, 0x7e, 0x7f}, e5m2 = {2, 15, 0x7b, 0x7c};
+
+/* element_is_integer() - Whether an element is a whole number, of 32 bits at most */
+bool element_is_integer(enum element e)
+{
+	return e == EL_INT32 || e == EL_INT8 || e == EL_UINT8;
+}
+
+/* element_get_int() - Integer element @i */
+int32_t element_get_int(enum element e, const uint8_t *at, size_t i)
+{
+	int32_t x;
+
+	if (e != EL_INT32)
+		return e == EL_INT8 ? (int8_t)at[i] : at[i];
+	memcpy(&x, at + 4 * i, sizeof x);
+	return x;
+}
+
+/* element_put_int() - Write the low bits of @x as integer element @i */
+void element_put_int(enum element e, uint8_t *at, size_t i, int32_t x)
+{
+	if (e == EL_INT32)
+		memcpy(at + 4 * i, &x, sizeof x);
+	else
+		at[i] = (uint8_t)x;
+}
 
 static float of_bits(uint32_t bits)
 {
@@ -54,6 +90,37 @@ static uint16_t to_bfloat(float x)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static float from_eight(const struct eight_bits *k, uint8_t b)
+{
+	int exponent = (b & 0x7f) >> k->mantissa, steps = b & ((1 << k->mantissa) - 1);
+	float x;
+
+	if ((b & 0x7f) > k->most)
+		x = (b & 0x7f) == k->beyond && k == &e5m2 ? INFINITY : NAN;
+	else
+		x = ldexpf((float)(exponent ? steps + (1 << k->mantissa) : steps), (exponent ? exponent : 1) - k->bias - k->mantissa);
+	return b & 0x80 ? -x : x;
+}
+
+/* float8, rounded to even */
+static uint8_t to_eight(const struct eight_bits *k, float x)
+{
+	uint8_t sign = signbit(x) ? 0x80 : 0;
+	int exponent;
+
+	if (isnan(x))
+		return sign | 0x7f;
+	if (isinf(x))
+		return sign | k->beyond;
+	if (x == 0)
+		return sign;
+	frexpf(x, &exponent); /* 2^(exponent - 1) is its leading bit */
+	exponent = exponent - 1 > 1 - k->bias ? exponent - 1 : 1 - k->bias;
+	long steps = lrintf(ldexpf(fabsf(x), k->mantissa - exponent));
+	long code = ((long)(exponent + k->bias - 1) << k->mantissa) + steps; /* a carry goes on into the exponent */
+	return sign | (uint8_t)(code > k->most ? k->beyond : code);
+}
+
 /* element_get() - Floating-point element @i as float32 */
 float element_get(enum element e, const uint8_t *at, size_t i)
 {
@@ -64,6 +131,8 @@ float element_get(enum element e, const uint8_t *at, size_t i)
 		memcpy(&x, at + 4 * i, sizeof x);
 		return x;
 	}
+	if (element_bytes[e] == 1)
+		return from_eight(e == EL_E4M3 ? &e4m3 : &e5m2, at[i]);
 	memcpy(&h, at + 2 * i, sizeof h);
 	if (e == EL_FLOAT16)
 		return from_half(h);
@@ -77,6 +146,10 @@ void element_put(enum element e, uint8_t *at, size_t i, float x)
 
 	if (e == EL_FLOAT32) {
 		memcpy(at + 4 * i, &x, sizeof x);
+		return;
+	}
+	if (element_bytes[e] == 1) {
+		at[i] = to_eight(e == EL_E4M3 ? &e4m3 : &e5m2, x);
 		return;
 	}
 	h = e == EL_FLOAT16 ? to_half(x) : to_bfloat(x);

@@ -111,9 +111,12 @@ ps_t block_conversion(struct member *m, const struct offload_wr *wr, uint32_t co
 void block_add(int32_t *sum, const uint8_t *with, uint32_t count, uint8_t reduction);
 
 /* element.c: what accelerators and NICs add */
-enum element { EL_FLOAT32, EL_FLOAT16, EL_BFLOAT16, EL_INT32, ELEMENTS };
+enum element { EL_FLOAT32, EL_FLOAT16, EL_BFLOAT16, EL_INT32, EL_INT8, EL_UINT8, EL_E4M3, EL_E5M2, ELEMENTS };
 enum reduction { RED_SUM, RED_MIN, RED_MAX, RED_PROD, RED_AVG, REDUCTIONS };
 extern const uint8_t element_bytes[ELEMENTS];
+bool element_is_integer(enum element e);
+int32_t element_get_int(enum element e, const uint8_t *at, size_t i);
+void element_put_int(enum element e, uint8_t *at, size_t i, int32_t x);
 float element_get(enum element e, const uint8_t *at, size_t i);
 void element_put(enum element e, uint8_t *at, size_t i, float x);
 #define EXPONENT_ZERO (-2000) /* of nothing but zeros */

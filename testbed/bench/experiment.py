@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from testbed.errors import InputError
 from testbed.spec.known import choices, collective
 from testbed.spec.types import unknown
 from topologies.ring_order import ring_order
-from workloads.registry import DTYPES, OPS, Collective, names
+from workloads.registry import DTYPES, OPS, Collective, algorithms, names
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
@@ -28,7 +28,10 @@ ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the g
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
-_TYPES = {"float": "float32", "half": "float16", "double": "float64"}  # nccl-tests' names
+_TYPES = {  # nccl-tests' names
+    **{"float": "float32", "half": "float16", "double": "float64"},
+    **{"f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"},
+}
 
 
 _NAMED = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
@@ -94,6 +97,20 @@ def experiment(options: Options) -> Experiment:
     return override(made, [setting for setting in options.settings if _of_workload(setting)])
 
 
+def everything(options: Options) -> tuple[Options, dict[str, str]]:
+    """With every algorithm that this fabric and these options allow named, and why the others were left out."""
+    fit, left_out = [], {}
+    if options.collective in names():
+        for algorithm in algorithms(options.collective):
+            try:
+                experiment(replace(options, algorithms=[algorithm]))
+            except InputError as error:
+                left_out[algorithm] = error.what
+            else:
+                fit.append(algorithm)
+    return replace(options, algorithms=fit), left_out
+
+
 def _of_workload(setting: str) -> bool:
     """Settings of the steps have to wait for them; the steps have to wait for all others."""
     return setting.startswith("workload")
@@ -105,7 +122,7 @@ def _entries(options: Options) -> Entries:
         raise InputError(*_place(unknown("collective", options.collective, names()), "COLLECTIVE"))
     known = choices(options.collective)
     found = []
-    for written in options.algorithms or known[:1]:
+    for written in options.algorithms or [_usual(options)]:
         algorithm, keys = _variant(written)
         if algorithm not in known:
             what, hint = unknown("algorithm", algorithm, known)
@@ -114,6 +131,13 @@ def _entries(options: Options) -> Entries:
     if any(one in found[:k] for k, one in enumerate(found)):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
     return found
+
+
+def _usual(options: Options) -> str:
+    """The first algorithm for as many ranks as nccl-tests would take: of `send_recv` not the one for two."""
+    entries = [collective(options.collective, name) for name in algorithms(options.collective)]
+    ranks = options.ranks or RANKS
+    return next((e for e in entries if ranks <= (e.max_ranks or ranks)), entries[0]).algorithm
 
 
 def _variant(text: str) -> tuple[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from testbed import plan as planning
 from testbed.bench.experiment import ROOTED
 from testbed.progress import Progress
 from testbed.table import choice, elements
+from topologies import in_words
 
 if TYPE_CHECKING:
     from testbed.run import RunResult
@@ -161,9 +162,8 @@ def preamble(experiment: Experiment) -> list[str]:
     first = plan["steps"][0]
     sizes = first["sizes"]
     topology = experiment.fabric.topology
-    of = ", ".join(
-        key if value is True else f"{key} {value}" for key, value in topology.params.items() if value is not False
-    )
+    words = in_words(topology.kind, topology.params)
+    of = ", ".join(key if value is True else f"{key} {value}" for key, value in words.items())
     ranks = planning.steps(plan)[0]["ranks"]
     idle = "" if ranks == plan["ranks"] else f" of {plan['ranks']}"
     return [

@@ -62,7 +62,7 @@ import click
     "--algorithm",
     "algorithms",
     metavar="NAME,..",
-    help="Algorithms to compare, also with keys: ring,ring[chunk=64KiB].",
+    help="Algorithms to compare, also with keys: ring,ring[chunk=64KiB]; or all that this fabric allows.",
 )
 @click.option(
     "--topology",
@@ -89,17 +89,24 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
       testbed bench all_reduce -b 1K -e 16M -f 4 -g 8
       testbed bench all_gather -b 1M -e 1M -g 16 --topology clos --cc dcqcn --json > bench.json
       testbed bench all_reduce --topology '{torus: {dims: [2, 2, 2]}}' -b 64K -e 1M -f 4
+      testbed bench all_reduce --algorithm all -b 1M -e 1M
       testbed bench all_reduce -d all -o max -b 64K -e 64K --topology experiments/quickstart.yaml
 
     Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (see `testbed doctor`).
     """
-    from testbed.bench.experiment import Options, experiment
+    from testbed.bench.experiment import Options, everything, experiment
     from testbed.bench.printer import Printer
     from testbed.progress import for_stderr
     from testbed.run import RunFailed, run
 
     named = [name.strip() for name in re.split(r",(?![^\[]*\])", algorithms)] if algorithms is not None else []
-    asked = experiment(Options(algorithms=named, **options))
+    chosen = Options(algorithms=named, **options)
+    left_out: dict[str, str] = {}
+    if named == ["all"]:
+        chosen, left_out = everything(chosen)
+    asked = experiment(chosen)
+    for name, why in left_out.items():
+        click.echo(f"left out: {name} ({why})", err=True)
     printer = Printer(asked, for_stderr(), host=host, quiet=as_json)
     try:
         with printer.gather as rows:

@@ -95,14 +95,17 @@ def unknown_key(key: str, allowed: list[str]) -> tuple[str, str]:
 def allowed_keys(loc: tuple[str | int, ...], root: type[BaseModel]) -> list[str]:
     """The keys of the model at a pydantic location."""
     models: list[type[BaseModel]] = [root]
+    names_follow = False  # the next step is a name that the file chooses, as in `cables: {NAME: ..}`
     for step in loc:
-        if isinstance(step, int):
+        if isinstance(step, int) or names_follow:
+            names_follow = False
             continue
         if step.startswith("<"):  # the tag of a union's member
             models = [m for m in models if step.strip("<>") in m.model_fields]
             continue
         fields = [f for m in models for n, f in m.model_fields.items() if step in (n, f.alias)]
         models = [m for f in fields for m in _models_in(f.annotation)]
+        names_follow = any(get_origin(f.annotation) is dict for f in fields)
     return [f.alias or n for m in models for n, f in m.model_fields.items()]
 
 

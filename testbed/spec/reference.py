@@ -60,12 +60,12 @@ def rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Itera
     """Key, what it takes, default and meaning of each key of a JSON schema, those of inner mappings too."""
     for key, described in model["properties"].items():
         inner = _mapping_behind(described, defs)
-        default = "required" if key in model.get("required", ()) else "all of its own"
+        default = "required" if key in model.get("required", ()) else "its keys' own"
         if "default" in described:
             written = described["default"]
             default = f"`{written if isinstance(written, str) else json.dumps(written)}`"
         elif not inner and default != "required":
-            default = "none" if described.get("type") == "array" else "see there"
+            default = "none" if described.get("type") in ("array", "object") else "depends"
         yield f"`{prefix}{key}`", "mapping" if inner else _takes(described), default, described.get("description", "")
         if inner:
             yield from rows(inner, defs, f"{prefix}{key}.")

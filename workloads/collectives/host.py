@@ -76,7 +76,7 @@ class Scheduled:
         self.engine.run(self.dtype.name, self.op)
         if self.op == "avg":
             for expected in self.expected():
-                _divide(expected.found, self.n)
+                data.divide(expected.found, self.n)
                 self.device.progress()
 
     def finish(self) -> int:
@@ -180,14 +180,3 @@ class Barrier(Scheduled):
 
     def expected(self) -> Iterator[Expected]:
         yield from ()
-
-
-def _divide(part: NDArray[Any], ranks: int) -> None:
-    """In place; integers are truncated towards zero."""
-    if part.dtype.kind == "i":
-        part -= np.fmod(part, ranks)
-        part //= ranks
-    elif part.dtype.itemsize < 4:  # float32 holds every number of ranks
-        part /= np.float32(ranks)
-    else:
-        part /= ranks

@@ -34,14 +34,7 @@ def union_share(density: float, workers: int, overlap: float = 0.0) -> float:
 def averaging(workers: int) -> Callable[[NDArray[Any]], None]:
     """Makes averages of sums, in place; integers are truncated towards zero."""
 
-    def divide(sums: NDArray[Any]) -> None:
-        if sums.dtype.kind == "i":
-            sums -= np.fmod(sums, workers)
-            sums //= workers
-        else:
-            sums /= workers
-
-    return divide
+    return lambda sums: data.divide(sums, workers)
 
 
 class SparseInputs:
@@ -60,8 +53,9 @@ class SparseInputs:
 
     def _values(self, index: int, most: int) -> NDArray[np.int64]:
         noise = data.noise(self.seed, index)
-        sign = 1 - 2 * (noise & np.uint64(1)).astype(np.int64)
-        return sign * (1 + (noise >> np.uint64(1)) % np.uint64(most)).astype(np.int64)
+        sign = 1 - 2 * (noise & np.uint64(self.dtype.kind != "u")).astype(np.int64)
+        adds = (np.arange(data.PERIOD) + index) % self.ranks < data.most_terms(self.dtype.name, self.ranks)
+        return adds * sign * (1 + (noise >> np.uint64(1)) % np.uint64(most)).astype(np.int64)
 
     def nonzero(self, index: int, blocks: int, variant: int) -> NDArray[np.bool_]:
         """Which of the blocks of the group's rank `index` are not zero."""
