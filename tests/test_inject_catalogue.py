@@ -35,7 +35,7 @@ def test_the_page_is_made_from_the_catalogue() -> None:
 def test_the_examples_of_the_page_are_right() -> None:
     block = re.search(r"```yaml\n(inject:.*?)```", reference.PAGE.read_text(), re.DOTALL)
     assert block is not None
-    loads(HEAD + block[1])
+    loads("name: x\nfabric: {topology: {rail: {servers: 4, gpus: 2, spines: 1}}}\n" + block[1])  # the quickstart's
 
 
 def test_every_fault_says_what_it_is() -> None:
