@@ -104,6 +104,11 @@ def longest_ns(fabric: Fabric, over: Callable[[Cable], float], through: Callable
     return longest
 
 
+def fetch_ns(mtu: int, pcie_bps: float, pcie_ns: float) -> float:
+    """From the time at which an idle NIC asks for a packet to the time at which it has it."""
+    return mtu * 8e9 / pcie_bps + pcie_ns
+
+
 def base_rtt_ns(
     switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, pcie_bps: float, pcie_ns: float,
     ack_every: int = 1,

@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-Default = float | Callable[["Setting"], float]
-SUFFIX = {"rate": "_bps", "time": "_ns", "size": "_bytes", "number": ""}
+Default = float | str | Callable[["Setting"], float]
+SUFFIX = {"rate": "_bps", "time": "_ns", "size": "_bytes", "number": "", "choice": ""}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What defaults may depend on: the NICs' line rate in bit/s, the longest path's idle round trip in ns, the MTU."""
+    """What defaults may depend on: the NICs' line rate in bit/s, the longest path's idle round trip in ns, the MTU.
+
+    The round trip begins with the fetch of a packet, as windows count; `fetch_ns` of it pass before the packet is on
+    the cable, where measured round trips begin.
+    """
 
     line_rate_bps: float
     base_rtt_ns: float
     mtu: int
+    fetch_ns: float = 0.0
 
     @property
     def bdp_bytes(self) -> float:
@@ -28,7 +33,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`kind` is rate (bit/s), time (ns), size (bytes) or number."""
+    """`kind` is rate (bit/s), time (ns), size (bytes), number, or choice: one of `choices`, by its place there."""
 
     name: str
     kind: str
@@ -36,14 +41,18 @@ class Parameter:
     about: str
     least: float = 0.0
     most: float = 1e15
+    choices: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """Its name in fabricd's configuration."""
         return self.name + SUFFIX[self.kind]
 
-    def value(self, setting: Setting) -> float:
-        return self.default(setting) if callable(self.default) else self.default
+    def value(self, setting: Setting, default: Default) -> float:
+        """What a default comes to."""
+        if isinstance(default, str):
+            return float(self.choices.index(default))
+        return float(default(setting) if callable(default) else default)
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class Control:
         values = {}
         for p in self.parameters:
             default = chosen.get(p.name, p.default)
-            values[p.name] = float(given.get(p.name, default(setting) if callable(default) else default))
+            values[p.name] = float(given[p.name]) if p.name in given else p.value(setting, default)
         return values
 
 
@@ -103,25 +112,32 @@ CONTROLS: dict[str, Control] = {
                 Parameter("rate_timer", "time", 55e3, "an increase so often", least=1),
                 Parameter("byte_counter", "size", 10e6, "and one each so many bytes sent (0: off)"),
                 Parameter("fast_recovery", "number", 5, "increases that halve the gap to the target first", most=100),
-                Parameter("decrease_gap", "time", 0, "between two decreases at least"),
+                Parameter("decrease_gap", "time", 0, "between two cuts at least; with `armed` their ticks"),
+                Parameter("first_cut", "choice", "immediate", "a notification cuts at once, or arms the next tick",
+                          choices=("immediate", "armed")),
+                Parameter("clamp_target", "choice", "always", "when a cut takes the current rate as the target",
+                          choices=("always", "after_timer", "after_bytes")),
                 Parameter("cnp_gap", "time", 50e3, "between two notifications of one flow at least"),
                 _FIXED_WINDOW,
             ),
             {
+                "hpcc": {
+                    "min_rate": lambda s: min(1e9, s.line_rate_bps / 10), "ai": _scaled(5), "hai": _scaled(50),
+                    "alpha_timer": 1e3, "rate_timer": 300e3, "byte_counter": 0, "fast_recovery": 1,
+                    "decrease_gap": 4e3, "first_cut": "armed", "clamp_target": "after_timer", "cnp_gap": 1e3,
+                },
                 "scaled": {
                     "ai": lambda s: s.line_rate_bps / 1000, "hai": lambda s: s.line_rate_bps / 200,
                     "byte_counter": lambda s: 10e6 * s.line_rate_bps / 40e9,
                 },
-                "hpcc": {
-                    "ai": _scaled(5), "hai": _scaled(50), "alpha_timer": 1e3, "rate_timer": 300e3, "byte_counter": 0,
-                    "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 4e3,
-                },
                 "paper": {},
-                "ns3_rdma": {"rate_timer": 60e3, "byte_counter": 300_000},
+                "ns3_rdma": {"rate_timer": 60e3, "byte_counter": 300_000, "clamp_target": "after_bytes"},
                 "simai": {"ai": 50e6, "hai": 100e6, "rate_timer": 900e3, "alpha_timer": 1e3, "byte_counter": 0,
-                          "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 4e3},
-                "connectx5": {"ai": 5e6, "hai": 50e6, "g": 5 / 1024, "rate_timer": 300e3, "alpha_timer": 1e3,
-                              "byte_counter": 32767, "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 2e3},
+                          "fast_recovery": 1, "decrease_gap": 4e3, "first_cut": "armed", "clamp_target": "after_timer",
+                          "cnp_gap": 1e3},
+                "connectx5": {"min_rate": 1e6, "ai": 5e6, "hai": 50e6, "g": 5 / 1024, "rate_timer": 300e3,
+                              "alpha_timer": 1e3, "byte_counter": 32767, "fast_recovery": 1, "decrease_gap": 4e3,
+                              "first_cut": "armed", "clamp_target": "after_timer", "cnp_gap": 2e3},
             },
         ),
         Control(
@@ -180,7 +196,9 @@ CONTROLS: dict[str, Control] = {
             "a window by queueing delay and ECN (Ultra Ethernet)",
             "UEC 1.0, 3.6.13, as in htsim's uec.cpp",
             (
-                _BASE_RTT, replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
+                replace(_BASE_RTT, default=lambda s: s.base_rtt_ns - s.fetch_ns,
+                        about="round-trip time of the idle fabric (longest path), from the cable on"),
+                replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
                 Parameter("target_queue", "time", lambda s: s.base_rtt_ns, "queueing delay aimed at", least=1),
                 Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
                 Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.base_rtt_ns / 12e3,

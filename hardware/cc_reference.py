@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardware import bounds
-from hardware.cc import CONTROLS, Control, Setting
+from hardware.cc import CONTROLS, Control, Parameter, Setting
 
 RATE, MTU = 400e9, 4096
 EXAMPLE = Setting(
     RATE,
     bounds.base_rtt_ns(1, rate_bps=RATE, delay_ns=500, latency_ns=500, mtu=MTU, pcie_bps=512e9, pcie_ns=500),
     MTU,
+    bounds.fetch_ns(MTU, 512e9, 500),
 )
 """One switch, 400 Gb/s, 500 ns cables and pipelines."""
 UNITS = {
@@ -21,8 +22,11 @@ UNITS = {
 }
 
 
-def text(value: float, kind: str) -> str:
+def text(value: float, parameter: Parameter) -> str:
     """As in an experiment file."""
+    kind = parameter.kind
+    if kind == "choice":
+        return parameter.choices[int(value)]
     if kind == "number":
         return f"{value:.4g}"
     if not value:
@@ -46,7 +50,7 @@ def _table(control: Control) -> Iterator[str]:
     yield "| parameter | what it is | " + " | ".join(f"`{s}`" if control.sets else s for s in sets) + " |"
     yield "|---|---|" + "---|" * len(sets)
     for p in control.parameters:
-        yield f"| `{p.name}` | {p.about} | " + " | ".join(text(v[p.name], p.kind) for v in values) + " |"
+        yield f"| `{p.name}` | {p.about} | " + " | ".join(text(v[p.name], p) for v in values) + " |"
     yield ""
 
 

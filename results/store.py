@@ -55,12 +55,15 @@ class RunFolder:
         final = Path(os.path.abspath(final))
         _check_free(final)
         made = _make_parents(final.parent)
+        folder: RunFolder | None = None
         try:
             folder = cls(_make_beside(final, "partial"), final)
             folder._made = made
             folder._set_state("running", None)
             (folder.path / "logs").mkdir()
         except OSError as error:
+            if folder is not None:
+                shutil.rmtree(folder.path, ignore_errors=True)
             for parent in reversed(made):
                 with suppress(OSError):
                     parent.rmdir()
@@ -125,16 +128,27 @@ class RunFolder:
 
     def _close(self) -> None:
         for file in self._appending.values():
-            file.close()
+            with suppress(OSError):  # a full disk: that was said when it was written
+                file.close()
         self._appending.clear()
 
     def _set_state(self, state: str, error: Mapping[str, Any] | None) -> None:
+        """Over what stands there, in the room that it has taken from the first: so it works on a full disk too."""
         ended = None if state == "running" else time.time()
-        self.write_json(
-            "state.json", {"state": state, "error": error, "pid": os.getpid(), "began": self._began, "ended": ended}
-        )
+        about = {"state": state, "error": error, "pid": os.getpid(), "began": self._began, "ended": ended}
+        text = json.dumps(about, indent=2)
+        if len(text) >= _STATE_BYTES:
+            text = json.dumps(
+                about | {"error": {"what": str((error or {}).get("what"))[: _STATE_BYTES // 4]}}, indent=2
+            )
+        fd = os.open(self.path / "state.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.pwrite(fd, text.ljust(_STATE_BYTES - 1).encode() + b"\n", 0)
+        finally:
+            os.close(fd)
 
 
+_STATE_BYTES = 16384
 _ELSEWHERE = "name another folder with --out"
 
 

@@ -24,6 +24,7 @@ from typing import IO, Any
 from hardware.client import Fabricd, FabricdError
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from hardware.patience import Patience
+from testbed import memory
 from testbed.bundle import first_id
 from testbed.errors import MachineError, UserError
 from testbed.hold import Hold
@@ -34,6 +35,7 @@ from testbed.processes import MARK, Process
 from topologies import Fabric, Nic
 
 TAP_MTU = 9216
+FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
@@ -133,8 +135,11 @@ class Bringup:
         self.journal.made({"ovs-vswitchd": Process.of(process.pid)})
         return int(process.pid)
 
-    def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool) -> Fabricd:
-        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError."""
+    def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool, workers_bytes: int) -> Fabricd:
+        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError.
+
+        It gets memory for itself and for what each worker may share with it.
+        """
         self.journal.write("makes", what="TAP devices")
         command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
         holds = [self.living.fd, *([self.fabricds.fd] if self.fabricds else [])]
@@ -147,6 +152,8 @@ class Bringup:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
         assert fabricd.process is not None
         self.children.append(fabricd.process)
+        room = FABRICD_BYTES + len(config["nics"]) * workers_bytes
+        memory.limit(f"{control_group(self.record.id)}/fabricd", fabricd.process.pid, room)
         self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
         return fabricd
 

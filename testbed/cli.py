@@ -20,12 +20,14 @@ import click
 
 from testbed import __version__, commands
 from testbed.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
+from testbed.said import printable
 
 INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "run", "bench", "show", "plot"),
-    *("up", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down", "clean", "completion"),
+    *("up", "status", "inspect", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down"),
+    *("clean", "completion"),
 )
 
 
@@ -114,11 +116,16 @@ def _show(error: UserError, as_json: bool) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for number, problem in enumerate((Problem(error.what, error.where, error.hint), *error.also)):
-        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), problem.what))
+        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), _shown(problem.what)))
         if problem.where:
-            console.print(Text.assemble(("  at: ", "dim"), problem.where))
+            console.print(Text.assemble(("  at: ", "dim"), _shown(problem.where)))
         if problem.hint:
-            console.print(Text.assemble(("  hint: ", "cyan"), problem.hint))
+            console.print(Text.assemble(("  hint: ", "cyan"), _shown(problem.hint)))
+
+
+def _shown(text: str) -> str:
+    """As a terminal may have it, whoever wrote it."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _traceback_if_asked() -> None:

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from testbed import idle
 from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, Users, configuration
-from testbed.errors import MachineError
+from testbed.errors import MachineError, UserError
 from testbed.holder import USERS
 from testbed.image import Image
 from testbed.processes import MARK, Process
@@ -116,7 +116,10 @@ class Containers:
         return [_runc(), "--root", str(self.dir / "runc"), "--log", str(self.dir / "runc.log"), *args]
 
     def start(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
-        """Starts `argv` as a rank's container; returns at once."""
+        """Starts `argv` as a rank's container; returns at once. Raises UserError if a fault has killed it."""
+        if self._killed(rank).exists():
+            hint = f"testbed show faults --fabric {self.fabric_id}; healed, the rank gets a new container"
+            raise UserError(f"the container of rank {rank} was killed by the fault worker_killed", hint=hint)
         self.remove(rank)
         bundle = self.prepare(rank, argv)
         pid_file = bundle / "pid"
@@ -167,6 +170,19 @@ class Containers:
         with suppress(FileNotFoundError):
             remove_tree(self.dir / "containers" / f"{rank}{self.suffix}")
         self.plan_path(rank).unlink(missing_ok=True)
+
+    def kill(self, rank: int) -> None:
+        """Removes a rank's container for good: it gets no other one before `revive`."""
+        with self._locked(rank):
+            self._killed(rank).touch()
+            self.remove(rank)
+
+    def revive(self, rank: int) -> None:
+        """From now on a killed rank may have a container again."""
+        self._killed(rank).unlink(missing_ok=True)
+
+    def _killed(self, rank: int) -> Path:
+        return self.dir / "containers" / f"{rank}.killed"
 
     def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/") -> list[str]:
         """The command that runs `argv` in a rank's running container, with our standard streams and its exit code."""

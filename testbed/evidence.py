@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import Problem
+from testbed.said import printable
 from topologies import Fabric
 
 _TAIL_LINES = 5
@@ -236,7 +237,7 @@ def _see(logs: Path, name: str) -> str:
         lines = [line for line in (logs / name).read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
         lines = []
-    tail = " | ".join(line.strip()[:200] for line in lines[-_TAIL_LINES:])
+    tail = printable(" | ".join(line.strip()[:200] for line in lines[-_TAIL_LINES:]))
     return f"logs/{name} of the run ends with: {tail}" if tail else f"logs/{name} of the run is empty"
 
 

@@ -54,8 +54,11 @@ class Guest:
             self._lay_aside(injections)
             self.began_ns = fabricd.workers_again()
             self.before = fabricd.request("counters")
-        except FabricdError as error:
-            raise UserError(str(error), f"fabric {self.lab.id}", f"testbed status {self.lab.id}") from None
+        except BaseException as error:
+            self.leave([], None)
+            if isinstance(error, FabricdError):
+                raise UserError(str(error), f"fabric {self.lab.id}", f"testbed status {self.lab.id}") from None
+            raise
         here = {fault["fault"] for fault in fabricd.request("faults")["faults"]}
         counted = {row["fault"]: row["hits"] for row in reversed(self.before.get("faults", []))}
         self._standing = {name: counted.get(name, 0) for name in here}

@@ -111,8 +111,9 @@ def headroom_of(experiment: Experiment, rate_bps: float, delay_ns: float) -> int
 def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
     """What defaults of congestion controls depend on."""
     fabric = experiment.fabric
+    fetch = bounds.fetch_ns(fabric.nic.mtu, fabric.nic.pcie.rate, fabric.nic.pcie.latency)
     if not uniform(graph):
-        return cc.Setting(fabric.cable.rate, _longest_rtt_ns(experiment, graph), fabric.nic.mtu)
+        return cc.Setting(fabric.cable.rate, _longest_rtt_ns(experiment, graph), fabric.nic.mtu, fetch)
     rtt = bounds.base_rtt_ns(
         bounds.most_switches(graph),
         rate_bps=fabric.cable.rate,
@@ -123,7 +124,7 @@ def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
         pcie_ns=fabric.nic.pcie.latency,
         ack_every=fabric.nic.ack_every,
     )
-    return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu)
+    return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu, fetch)
 
 
 def uniform(graph: Fabric) -> bool:

@@ -35,10 +35,10 @@ def clock_text(clock: dict[str, Any]) -> str:
 
 def inventory() -> list[dict[str, Any]]:
     """One row per fabric: id, state (alive, starting, dead), name, topology, clock, ranks, owner, age."""
-    return [_row(record) for record in ownership.fabrics()]
+    return [row(record) for record in ownership.fabrics()]
 
 
-def _row(record: Record) -> dict[str, Any]:
+def row(record: Record) -> dict[str, Any]:
     state, fabric = _json(record.dir / "lab.json"), _json(record.dir / "fabric.json")
     controller = record.processes.get("controller")
     alive = record.state

@@ -20,6 +20,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE
 from testbed import ownership
+from testbed.autopsy import why_dead
 from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, Bringup, controller_lines, inside, own_ovs
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
@@ -135,10 +136,11 @@ class Lab:
             patience_s=experiment.patience / 1e9,
         )
         config["ovs_pid"] = work.start_switch(database)
+        config["worker_memory_bytes"] = experiment.workers.memory
         if work.kernel:
             pids = work.take_hosts(holder)
             config = work.with_kernel_interfaces(config, pids)
-        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo)
+        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
         work.set_taps_up()
         bridges = work.make_bridges()
         if not work.kernel:
@@ -169,7 +171,7 @@ class Lab:
         """The live fabric of this id, or the only one there is. Raises UserError."""
         record = ownership.find(fabric_id)
         if record.state == "dead":
-            raise UserError(f"fabric {record.id} is dead: its owner has ended", hint=f"testbed clean {record.id}")
+            raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:

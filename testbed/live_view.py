@@ -71,8 +71,13 @@ def since(now: Counters, then: Counters | None) -> Counters:
     rows: dict[str, Any] = {}
     for table, keys in _KEYS.items():
         old = {tuple(row[k] for k in keys): row for row in then.get(table, ())}
-        rows[table] = [_less(row, old.get(tuple(row[k] for k in keys), {})) for row in now.get(table, ())]
+        rows[table] = [_less(row, _same(row, old.get(tuple(row[k] for k in keys), {}))) for row in now.get(table, ())]
     return {**now, **rows}
+
+
+def _same(row: Mapping[str, Any], old: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What it was before, unless it is another by now: a later job's queue pairs have the same numbers."""
+    return {} if row.get("tx_packets", 0) < old.get("tx_packets", 0) else old
 
 
 def _less(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,7 +214,7 @@ def queues(seen: Seen) -> list[Table]:
 
     def watermark(name: str, title: str, counter: str, column: str) -> Table:
         rows = [{"Port": _name(p)} | {f"{column}{c}": v for c, v in enumerate(_by_priority(p, counter))} for p in ports]
-        return Table(name, f"{title}, the most since the fabric came up (bytes)", rows)
+        return Table(name, f"{title}, the most since the fabric came up or its last job began (bytes)", rows)
 
     return [
         Table("queues", "", counted),

@@ -6,6 +6,7 @@ the fabric is taken down whatever happens.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.client import FabricdError
 from results import series
 from results.environment import environment
-from results.fidelity import Fidelity, StealMeter, real_clock, silent, smallest_hop_ns, virtual_clock
+from results.fidelity import Fidelity, StealMeter, silent
 from results.load import event_row
 from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows, with_slowdowns
 from results.report import report
@@ -31,12 +32,14 @@ from testbed import plan as planning
 from testbed import yaml
 from testbed.errors import RUN_FAILED, InputError, Problem, UserError
 from testbed.evidence import diagnose, wrong_results
-from testbed.hardware import hardware_of, line_rate_bps
+from testbed.hardware import line_rate_bps
 from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
+from testbed.said import Sayings
 from testbed.thresholds import marking
 from testbed.units import format_size
+from testbed.verdict import judged
 from testbed.watch import Watch
 
 if TYPE_CHECKING:
@@ -140,11 +143,30 @@ def run(
     except (KeyboardInterrupt, SystemExit) as stop:
         code = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
         attempt.problem = Problem("the run was interrupted", "", "what was measured until then is kept")
+    except OSError as error:
+        attempt.problem = _no_room(error, folder)
+        if attempt.problem is None:
+            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+            raise
     except BaseException as error:
         folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
         raise
     progress.stage("storing the run")
-    return attempt.store(code)
+    try:
+        return attempt.store(code)
+    except OSError as error:
+        problem = attempt.problem or _no_room(error, folder)
+        if problem is None:
+            raise
+        raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+
+
+def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
+    """What to say if the disk is full: that is nobody's mistake, and what is there stays."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    where = str(error.filename or folder.path)
+    return Problem(f"the run cannot be written: {os.strerror(error.errno)}", where, "make room, or use --out")
 
 
 def _up(experiment: Experiment) -> Lab:
@@ -237,18 +259,23 @@ class _Attempt:
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        workers, pipes = {}, {}
+        workers, pipes, errors = {}, {}, {}
         with ExitStack() as unread:
             for rank in planning.endpoints(self.plan):
                 pipes[rank], write = os.pipe()
                 unread.callback(os.close, pipes[rank])
+                errors[rank], write_errors = os.pipe()
+                unread.callback(os.close, errors[rank])
                 self._hand_plan(lab, rank)
-                with os.fdopen(write, "wb") as output, (self.folder.logs / f"rank{rank}.log").open("ab") as log:
+                (self.folder.logs / f"rank{rank}.log").touch()
+                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
                     workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
             unread.pop_all()
         watch = Watch(
             workers,
             pipes,
+            errors,
+            Sayings(self.plan),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
@@ -372,14 +399,7 @@ class _Attempt:
         self._controller_said = (self.guest or lab).controller_said()
 
     def _judge(self, steal: float | None) -> Fidelity:
-        seen = self.counters.get("fidelity", {})
-        if self.experiment.clock.mode == "virtual":
-            verdict = virtual_clock(seen)
-        else:
-            fabric, hardware = self.experiment.build_fabric(), hardware_of(self.experiment)
-            hops = (hardware.cable(fabric, cable) for cable in fabric.cables if cable.name not in fabric.inside)
-            hop = smallest_hop_ns(hops, self.experiment.fabric.nic.mtu)
-            verdict = real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)
+        verdict = judged(self.experiment, self.counters.get("fidelity", {}), steal)
         if any(e["event"] == "controller_died" for e in self._events):
             verdict.reasons.append(CONTROLLER_DIED)
         for event in self._events:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from testbed.errors import InputError, UserError
 from testbed.lab import Lab
 from testbed.ownership import Record
+from testbed.processes import Process
 
 if TYPE_CHECKING:
     from testbed.guest import Guest
@@ -48,8 +49,10 @@ class Job:
 
     def note(self, **more: Any) -> None:
         """Writes more down, at once and whole."""
+        with suppress(FileNotFoundError, ValueError):  # others write, too
+            self.said = json.loads(self.path.read_text())
         self.said |= more
-        new = self.path.with_suffix(".new")
+        new = self.path.with_suffix(f".{os.getpid()}.new")
         new.write_text(json.dumps(self.said))
         os.rename(new, self.path)
 
@@ -58,7 +61,7 @@ def jobs(record: Record) -> list[Job]:
     """All jobs that a fabric has had, in order; a running one whose process is gone was killed."""
     found = [Job.read(path) for path in (record.dir / _FOLDER).glob("j*.json")]
     found.sort(key=lambda job: int(job.id[1:]))
-    alive = _taken(record)
+    alive = taken(record)
     for job in found:
         if job.said["state"] == RUNNING and not alive:
             job.said["state"] = KILLED
@@ -80,7 +83,8 @@ def find(record: Record, job_id: str) -> Job:
     raise InputError(f"fabric {record.id} has had no job {job_id!r}", "command line", f"jobs: {ids}")
 
 
-def _taken(record: Record) -> bool:
+def taken(record: Record) -> bool:
+    """Whether somebody holds the lock."""
     try:
         fd = os.open(record.dir / _FOLDER / "lock", os.O_RDWR)
     except FileNotFoundError:
@@ -92,6 +96,12 @@ def _taken(record: Record) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def described(job: Job) -> dict[str, Any]:
+    """What a program is told of a job."""
+    keys = ("state", "name", "file", "runs", "of", "folder", "began", "ended", "last", "error")
+    return {"job": job.id} | {key: job.said.get(key) for key in keys} | {"pid": job.said["process"]["pid"]}
 
 
 class Seat:
@@ -139,7 +149,8 @@ class Seat:
         folder = self.record.dir / _FOLDER
         number = 1 + max((int(path.stem[1:]) for path in folder.glob("j*.json")), default=0)
         job = Job(folder / f"j{number}.json", {})
-        job.note(state=RUNNING, pid=os.getpid(), began=time.time(), runs=0, faults=[], aside=[], **said)
+        process = Process.of(os.getpid()).to_dict()
+        job.note(state=RUNNING, process=process, began=time.time(), runs=0, faults=[], aside=[], **said)
         return job
 
     def release(self) -> None:

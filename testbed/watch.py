@@ -10,7 +10,6 @@ waits for itself, and that is shown.
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import time
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 from hardware.client import FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.evidence import Evidence, ended, ranks
+from testbed.said import Sayings, Unexpected
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
@@ -59,6 +59,7 @@ class Hardware(Protocol):
 class Watch:
     """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
 
+    `pipes` and `errors` are the workers' standard outputs and errors; what they say there is checked by `sayings`.
     `processes` are fabricd and what else the fabric is made of, by name. `retry_s` is the wall time after which a NIC
     sends again (virtual clock: 0, it is not wall time that passes), `patience_s` that with workers which do not start.
     `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
@@ -70,6 +71,8 @@ class Watch:
         self,
         workers: Mapping[int, Process],
         pipes: Mapping[int, int],
+        errors: Mapping[int, int],
+        sayings: Sayings,
         hardware: Hardware,
         processes: Mapping[str, Process],
         *,
@@ -93,12 +96,15 @@ class Watch:
         self._absent_since: float | None = None
         self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
         self._began = time.monotonic()
-        self._open = set(pipes)
-        self._tails = dict.fromkeys(pipes, b"")
+        self._sayings = sayings
+        self._open = {*pipes.values(), *errors.values()}
+        self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
+        self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
+        self._tails = dict.fromkeys(self._open, b"")
         self._seen_dead: dict[int, float] = {}
         self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
         self._selector = selectors.DefaultSelector()
-        for rank, pipe in pipes.items():
+        for rank, pipe in (*pipes.items(), *errors.items()):
             os.set_blocking(pipe, False)
             self._selector.register(pipe, selectors.EVENT_READ, rank)
         self._hardware.subscribe(acts="agent")
@@ -142,35 +148,43 @@ class Watch:
 
     def _read_worker(self, rank: int, pipe: int) -> None:
         data = os.read(pipe, 1 << 16)
-        *lines, tail = (self._tails[rank] + data).split(b"\n")
+        *lines, tail = (self._tails[pipe] + data).split(b"\n")
         if len(tail) > MAX_LINE:
             lines, tail = [*lines, tail], b""
-        self._tails[rank] = tail
+        self._tails[pipe] = tail
+        if not data and tail:
+            lines.append(tail)
         for line in lines:
-            self._take_line(rank, line)
+            if pipe in self._lines:
+                self._take_line(rank, line)
+            else:
+                self._take_text(rank, line)
         if not data:
-            if tail:
-                self._take_line(rank, tail)
             self._selector.unregister(pipe)
             os.close(pipe)
-            self._open.discard(rank)
+            self._open.discard(pipe)
+
+    def _take_text(self, rank: int, text: bytes) -> None:
+        if kept := self._sayings.text(rank, text):
+            self._on_text(rank, kept)
 
     def _take_line(self, rank: int, text: bytes) -> None:
         try:
-            line = json.loads(text)
-            kind = line["kind"]
-        except (ValueError, TypeError, KeyError):
-            self._on_text(rank, text.decode(errors="replace"))
-            return
-        if kind in ("collective", "flow"):
-            self._on_line({**line, "rank": rank})
-        elif kind == "progress":
-            self._on_progress({**line, "rank": rank})
-        elif kind == "error":
-            self.evidence.errors.append({**line, "rank": rank})
-            self.note("worker_error", rank=rank, what=line.get("what"))
-        elif kind == "done":
+            line = self._sayings.line(rank, text)
+        except Unexpected as why:
+            what = f"its worker printed a line that is not as it should be ({why})"
+            line = {"kind": "error", "rank": rank, "what": what}
+        if line is None:
+            self._take_text(rank, text)
+        elif line["kind"] in ("collective", "flow"):
+            self._on_line(line)
+        elif line["kind"] == "progress":
+            self._on_progress(line)
+        elif line["kind"] == "done":
             self.evidence.done.add(rank)
+        elif not any(e["rank"] == rank for e in self.evidence.errors):  # the first says why
+            self.evidence.errors.append(line)
+            self.note("worker_error", rank=rank, what=line["what"])
 
     def _read_events(self) -> None:
         """What fabricd has said since; its end, if the connection broke."""
@@ -205,7 +219,7 @@ class Watch:
                 continue
             # First read what it said last, but do not wait for somebody else who holds its pipe open.
             seen = self._seen_dead.setdefault(rank, time.monotonic())
-            if rank not in self._open or time.monotonic() - seen > GRACE_S:
+            if not self._of_rank[rank] & self._open or time.monotonic() - seen > GRACE_S:
                 self.evidence.exits[rank] = code
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
             if name == "fabricd":

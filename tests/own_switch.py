@@ -58,7 +58,8 @@ class OwnSwitch:
     def clear(self) -> None:
         """Deletes all bridges and devices."""
         bridges = self.run("ovs-vsctl", "list-br").split()
-        self.run("ovs-vsctl", *(word for bridge in bridges for word in ("--", "del-br", bridge)))
+        if bridges:
+            self.run("ovs-vsctl", *(word for bridge in bridges for word in ("--", "del-br", bridge)))
         lines = self.run("ip", "-o", "link").splitlines()
         names = [line.split(":")[1].strip().partition("@")[0] for line in lines]
         ours = [name for name in names if name not in ("lo", "ovs-netdev")]

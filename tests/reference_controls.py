@@ -240,3 +240,81 @@ class Nscc(Telemetry):
 
     def bound(self) -> None:
         self.w = max(float(self.net.mtu), min(self.w, self.most))
+
+
+class Dcqcn(Control):
+    """Zhu et al., SIGCOMM 2015, sections 3.2 and 5, or with `first_cut` 1 the NIC's form of it: rdma-hw.cc of the HPCC
+    authors (cnp_received_mlx, UpdateAlphaMlx, CheckRateDecreaseMlx, RateIncEventMlx), whose timers tick from the first
+    notification on.  There the byte counter of the paper is 0, and one additive step precedes the hyper ones.
+    """
+
+    def __init__(self, net: Net, p: Mapping[str, float]) -> None:
+        super().__init__(net)
+        self.p, self.cnp_gap_ns = p, p["cnp_gap"]
+        self.target, self.alpha = self.line_bps, 1.0
+        self.t = self.b = 0  # increases since the last cut, by timer and by bytes
+        self.bytes = 0.0
+        self.alpha_at = self.rate_at = self.cut_at = NEVER
+        self.told_alpha = self.told_cut = False
+
+    def next_timer_ns(self) -> float:
+        return min(self.rate_at, self.cut_at)
+
+    def advance(self, now: float) -> None:
+        while (first := min(self.alpha_at, self.rate_at, self.cut_at)) <= now:
+            if self.alpha_at == first:
+                self.update_alpha()
+                self.alpha_at += self.p["alpha_timer"]
+            elif self.cut_at == first:
+                self.cut_at += self.p["decrease_gap"]
+                if self.told_cut:
+                    self.cut(first)
+            else:
+                self.rate_at += self.p["rate_timer"]
+                self.t += 1
+                self.increase()
+
+    def update_alpha(self) -> None:
+        g = self.p["g"]
+        self.alpha = (1 - g) * self.alpha + (g if self.told_alpha else 0)
+        self.told_alpha = False
+
+    def notified(self, now: float) -> None:
+        p = self.p
+        if not p["first_cut"]:
+            self.cut(now)
+            self.alpha = (1 - p["g"]) * self.alpha + p["g"]
+            self.alpha_at = now + p["alpha_timer"]
+            return
+        self.told_cut = True
+        if self.alpha_at == NEVER:  # the first one
+            self.alpha_at, self.cut_at = now + p["alpha_timer"], now + p["decrease_gap"] + 1e-3
+        else:
+            self.told_alpha = True
+
+    def cut(self, now: float) -> None:
+        by_timer_only, by_bytes_only = self.p["clamp_target"] == 1, self.p["clamp_target"] == 2
+        if (self.t or not by_timer_only) and (self.b or not by_bytes_only):
+            self.target = self.rate_bps
+        self.rate_bps = max(self.rate_bps * (1 - self.alpha / 2), self.p["min_rate"])
+        self.t = self.b = 0
+        self.bytes, self.told_cut = 0.0, False
+        self.rate_at = now + self.p["rate_timer"]
+
+    def increase(self) -> None:
+        f = self.p["fast_recovery"]
+        if self.p["byte_counter"]:
+            hyper, additive = min(self.t, self.b) > f, max(self.t, self.b) > f
+        else:
+            hyper, additive = self.t > f + 1, self.t == f + 1
+        self.target += self.p["hai"] if hyper else self.p["ai"] if additive else 0
+        self.target = min(self.target, self.line_bps)
+        self.rate_bps = (self.rate_bps + self.target) / 2
+
+    def sent(self, now: float, wire_bytes: float) -> None:
+        if self.p["byte_counter"] and self.rate_bps < self.line_bps:
+            self.bytes += wire_bytes - 24  # frames: without FCS, preamble and gap
+            while self.bytes >= self.p["byte_counter"]:
+                self.bytes -= self.p["byte_counter"]
+                self.b += 1
+                self.increase()

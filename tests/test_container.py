@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from machine import ROOT, TESTBED, traces, wait_until
 
+from testbed.bringup import FABRICD_BYTES
 from testbed.container import Worker
 from testbed.lab import Lab
 from testbed.seccomp import profile
@@ -337,6 +338,16 @@ def test_memory_is_limited(lab: Lab) -> None:
     with worker(lab, 3, sys.executable, "-c", "x = b'x' * (400 << 20); print(len(x))") as (w, out):
         assert w.wait() == -signal.SIGKILL
     assert out.read_text() == ""
+
+
+def test_fabricd_has_a_limit_of_its_own(lab: Lab) -> None:
+    """Not the machine's memory, but its own and the workers'."""
+    pid = lab.record.processes["fabricd"].pid
+    group = next(Path("/sys/fs/cgroup").glob(f"*/railbed-{lab.id}/fabricd/memory.limit_in_bytes"), None) or next(
+        Path("/sys/fs/cgroup").glob(f"railbed-{lab.id}/fabricd/memory.max")
+    )
+    assert int(group.read_text()) == FABRICD_BYTES + 4 * (256 << 20)
+    assert str(pid) in (group.parent / "cgroup.procs").read_text().split()
 
 
 def test_cpu_time_is_limited(lab: Lab) -> None:

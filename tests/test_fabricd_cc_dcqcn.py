@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from incast_model import Net
+from reference_controls import Dcqcn
 from traffic_fabric import nic, send, star, switch
 from wire_view import CNP, of_rank, watched
 
@@ -15,7 +17,8 @@ from hardware.config import Hardware
 LINE = 400e9
 RANDOM_ECN = {"3": {"kmin_bytes": 50_000, "kmax_bytes": 50_000, "pmax": 1.0}}
 PLAIN = {"min_rate": 1e8, "ai": 2e9, "hai": 9e9, "g": 1 / 16, "alpha_timer": 11e3, "rate_timer": 7e3,
-         "byte_counter": 0, "fast_recovery": 3, "decrease_gap": 0, "cnp_gap": 20e3}  # fmt: skip
+         "byte_counter": 0, "fast_recovery": 3, "decrease_gap": 0, "cnp_gap": 20e3, "first_cut": 0,
+         "clamp_target": 0}  # fmt: skip
 
 
 def lossy(ecn: dict[str, Any], **values: float) -> Hardware:
@@ -38,7 +41,7 @@ class Model:
         self.told = False
 
     def increase(self) -> None:
-        counts = (self.t, self.b) if self.p["byte_counter"] else (self.t, self.t)
+        counts = (self.t, self.b) if self.p["byte_counter"] else (self.t, self.t - 1)
         if max(counts) > self.p["fast_recovery"]:
             self.rt += self.p["hai"] if min(counts) > self.p["fast_recovery"] else self.p["ai"]
         self.rt = min(self.rt, LINE)
@@ -121,6 +124,35 @@ def test_increases_by_bytes_follow_the_bytes_sent() -> None:
         assert (between[-1] - between[0]) * frame / 4096 == pytest.approx(400_000, abs=2 * LINE / 8 * 1e-6)
 
 
+TICKS = {"min_rate": 1e9, "ai": 2e9, "hai": 9e9, "g": 1 / 16, "alpha_timer": 1e3, "rate_timer": 9e3, "byte_counter": 0,
+         "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 6e3, "first_cut": 1, "clamp_target": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{}, {"clamp_target": 0}, {"cnp_gap": 30e3}, {"first_cut": 0, "decrease_gap": 0}])
+def test_armed_cuts_and_targets_that_stay(change: dict[str, float]) -> None:
+    """Ticks from the first notification on: no cut before the first, alpha falls between notifications, the target
+    stays until the rate timer has run out; one additive step, then hyper ones.  Each sampled rate is the model's."""
+    p = TICKS | change
+    with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 12_000_000, 0), (2, 0, 4_000_000, 0)])
+    cnps = [fr.time_ns + 0.5 for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
+    first = cnps[0]
+    model, compared = Dcqcn(Net(rate_bps=LINE), p), set()
+    for time, rate in of_rank(seen["qp_rate"], 1, "rate_bps"):
+        while cnps and cnps[0] < time - 1:
+            model.advance(cnps[0])
+            model.notified(cnps.pop(0))
+        near = min(abs(time - t) for t in (model.next_timer_ns(), model.alpha_at, *cnps[:1]))
+        if near <= 2:
+            continue  # captures are in whole ns
+        model.advance(time)
+        assert _close(rate, model.rate_bps), (time, rate, model.rate_bps)
+        compared.add((time, round(rate)))
+    cut = min(t for t, r in compared if r < LINE)
+    assert (cut - first > 3e3) == bool(p["first_cut"])
+    assert len(compared) > 8
+
+
 def test_hyper_increase_needs_the_byte_counter_too() -> None:
     p = PLAIN | {"rate_timer": 5e3, "byte_counter": 10e6, "ai": 1e9, "hai": 50e9, "cnp_gap": 15e3}
     with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
@@ -138,13 +170,13 @@ def test_hyper_increase_needs_the_byte_counter_too() -> None:
 
 @pytest.mark.parametrize(("gbps", "ms"), [(100, 40), (400, 10)])
 def test_four_flows_share_fairly(gbps: int, ms: int) -> None:
-    """Jain's index of the bytes that four flows get into one link in the second half of their time, default set."""
+    """Jain's index of the bytes that four flows get into one link in the second half of their time, set `scaled`."""
     rate = gbps * 1e9
     kmin, kmax, pmax = bounds.ecn_profile(rate)
     ecn = {"3": {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax}}
     headroom = bounds.headroom_bytes(rate, 500, 4096)
     h = Hardware(cable_rate_bps=rate, pcie_rate_bps=1.28 * rate, switch=switch(headroom=headroom, ecn=ecn),
-                 nic=nic("dcqcn", rate_bps=rate))  # fmt: skip
+                 nic=nic("dcqcn scaled", rate_bps=rate))  # fmt: skip
     size = int(rate / 8 * ms * 1e-3 / 4)
     with star(5, h) as f, watched(f, "h1:1", 10_000) as seen:
         times = send(f, [(n, 0, size, 20_000 * n) for n in range(1, 5)])
@@ -168,13 +200,19 @@ def test_named_sets_are_those_of_the_literature() -> None:
     assert sets["ns3_rdma"].items() >= {
         "rate_timer": 60e3, "byte_counter": 300_000, "ai": 40e6, "hai": 200e6, "cnp_gap": 50e3, "fast_recovery": 5,
     }.items()  # fmt: skip
+    armed = {"first_cut": 1, "clamp_target": 1}
     assert sets["hpcc"].items() >= {
         "alpha_timer": 1e3, "decrease_gap": 4e3, "rate_timer": 300e3, "fast_recovery": 1, "ai": 20e6, "hai": 200e6,
+        "min_rate": 1e9, "byte_counter": 0, **armed,
     }.items()  # fmt: skip
-    assert sets["simai"].items() >= {"rate_timer": 900e3, "ai": 50e6, "hai": 100e6, "min_rate": 100e6}.items()
+    assert sets["simai"].items() >= {
+        "rate_timer": 900e3, "ai": 50e6, "hai": 100e6, "min_rate": 100e6, "decrease_gap": 4e3, **armed
+    }.items()  # fmt: skip
+    assert sets["paper"].items() >= {"first_cut": 0, "clamp_target": 0}.items() <= sets["scaled"].items()
+    assert next(iter(sets)) == "hpcc"
     assert sets["connectx5"].items() >= {
         "rate_timer": 300e3, "byte_counter": 32767, "fast_recovery": 1, "ai": 5e6, "hai": 50e6, "decrease_gap": 4e3,
-        "g": 5 / 1024, "cnp_gap": 2e3,
+        "g": 5 / 1024, "cnp_gap": 2e3, "min_rate": 1e6, **armed,
     }.items()  # fmt: skip
 
 

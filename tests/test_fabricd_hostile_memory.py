@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from fabricd_fixture import BareFabric, SessionOver, bare_fabric, sealed_memfd, wait_until
@@ -64,8 +65,8 @@ MEMFDS: dict[str, tuple[Callable[[], int], int, str]] = {
     "shorter than it says": (lambda: sealed_memfd(4096), 4097, "shorter"),
     "empty": (lambda: sealed_memfd(0), 4096, "shorter"),
     "length 0": (lambda: sealed_memfd(4096), 0, "length 0"),
-    "length 2^64-1": (lambda: sealed_memfd(4096), BIG, "64 GiB"),
-    "length 65 GiB": (lambda: sealed_memfd(65 << 30), 65 << 30, "64 GiB"),
+    "length 2^64-1": (lambda: sealed_memfd(4096), BIG, "workers.memory"),
+    "length 65 GiB": (lambda: sealed_memfd(65 << 30), 65 << 30, "workers.memory"),
 }
 
 
@@ -110,6 +111,22 @@ def test_too_many_files_and_regions() -> None:
         assert "256 regions" in three.reason()
         for fd in fds:
             os.close(fd)
+
+
+def test_a_worker_registers_no_more_than_it_may_use() -> None:
+    """Whatever it has touched of it: holes are filled at fabricd's expense."""
+
+    def small(config: dict[str, Any]) -> None:
+        config["worker_memory_bytes"] = 1 << 20
+
+    with bare_fabric("star", {"hosts": 2}, change=small) as f:
+        w = f.worker(0)
+        w.region(1 << 19)
+        w.region(1 << 19)
+        fd = sealed_memfd(4096)
+        w.send(register(1), fds=(fd,))
+        os.close(fd)
+        assert "workers.memory" in w.reason()
 
 
 def test_files_where_none_belong() -> None:

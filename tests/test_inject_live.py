@@ -160,3 +160,17 @@ def test_a_container_gets_less_of_a_cpu(live: Live) -> None:
     assert _quota_us(live, 0) == 50_000
     live.ok("heal", half)
     assert _quota_us(live, 0) == -1
+
+
+def test_a_killed_container_stays_dead_until_it_is_healed(live: Live) -> None:
+    def run() -> subprocess.CompletedProcess[str]:
+        return command("exec", "--fabric", live.id, "0", "--", "true")
+
+    assert run().returncode == 0
+    twice = [live.ok("inject", "worker_killed", "--on", "nic:0") for _ in range(2)]
+    for fault in twice:
+        done = run()
+        assert done.returncode == 1
+        assert "the container of rank 0 was killed by the fault worker_killed" in done.stderr
+        live.ok("heal", fault)
+    assert run().returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -167,3 +168,106 @@ def test_one_that_is_interrupted_leaves_nothing_and_keeps_what_it_measured(
     assert left_on(virtual) == []
     assert (tmp_path / "endless.failed" / "measurements.jsonl").stat().st_size
     assert run(JOB)["fidelity"]["verdict"] == "exact"
+
+
+def test_a_job_in_the_background_repeats_and_is_stopped(
+    run: Callable[..., dict[str, Any]], virtual: str, tmp_path: Path
+) -> None:
+    plain = run(JOB)["metrics_sha256"]
+    (tmp_path / "job.yaml").write_text(JOB)
+    said = json.loads(
+        cli("job", "start", str(tmp_path / "job.yaml"), "--repeat", "2", "--json", *at(virtual, tmp_path))
+    )
+    wait_until(lambda: status(virtual, said["job"])["state"] != seat.RUNNING, "the job to end", 60)
+    done = status(virtual, said["job"])
+    assert (done["state"], done["runs"], done["last"]["metrics_sha256"]) == (seat.DONE, 2, plain)
+    assert json.loads((tmp_path / "runs" / "0001" / "summary.json").read_text())["metrics_sha256"] == plain
+
+    (tmp_path / "endless.yaml").write_text(ENDLESS)
+    begun = json.loads(cli("job", "start", str(tmp_path / "endless.yaml"), "--forever", "--json", "--fabric", virtual,
+                           "--out", str(tmp_path / "endless")))  # fmt: skip
+    refused = json.loads(cli("job", "start", str(tmp_path / "job.yaml"), "--json", "--fabric", virtual, code=1))
+    assert refused["error"]["what"] == f"job {begun['job']} (endless) runs on fabric {virtual}"
+    assert json.loads(cli("status", virtual, "--json"))["job"]["job"] == begun["job"]
+    stopped = json.loads(cli("job", "stop", "--fabric", virtual, "--json"))["job"]
+    assert (stopped["job"], stopped["state"]) == (begun["job"], seat.STOPPED)
+    assert left_on(virtual) == []
+
+
+def at(fabric_id: str, folder: Path) -> list[str]:
+    return ["--fabric", fabric_id, "--out", str(folder / "runs")]
+
+
+def status(fabric_id: str, job: str) -> dict[str, Any]:
+    found = [j for j in json.loads(cli("job", "status", "--fabric", fabric_id, "--json"))["jobs"] if j["job"] == job]
+    return dict(found[0])
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A fabric with the real clock, and what `up` printed."""
+    file = tmp_path_factory.mktemp("real") / "up.yaml"
+    file.write_text(
+        "name: real\nclock: {real: {dilation: 10000}}\nfabric: {topology: {star: {hosts: 2}}}\n"
+        "workload: [{collective: all_reduce, sizes: [4KiB]}]\n"
+        "inject: [{fault: loss, on: 'cable:h0-sw0', rate: 0.5}, {fault: worker_killed, on: 'nic:1', at: 1s}]\n"
+    )
+    printed = cli("up", str(file))
+    fabric_id = printed.split()[1]
+    yield fabric_id, printed
+    gone(fabric_id)
+
+
+def test_up_puts_faults_in_and_says_what_it_leaves(real: tuple[str, str]) -> None:
+    fabric_id, printed = real
+    assert "  fault u1: loss on cable:h0-sw0\n" in printed
+    assert "  fault left to a run: worker_killed on nic:1: " in printed
+    assert re.search(rf"testbed run \S+ --fabric {fabric_id}   its workload, which has not run", printed)
+    assert [f["id"] for f in json.loads(cli("status", fabric_id, "--json"))["faults"]] == ["u1"]
+
+
+def test_with_the_real_clock_a_job_runs_beside_what_is_there(real: tuple[str, str], tmp_path: Path) -> None:
+    """Its own loss instead of the file's, which stands again afterwards; and a rank's shell stays."""
+    cli("exec", "--fabric", real[0], "0", "--", "true")
+    text = "name: real\nworkload: [{collective: all_reduce, sizes: [4KiB]}]\n"
+    (tmp_path / "job.yaml").write_text(text + "inject: [{fault: loss, on: 'cable:h0-sw0', rate: 0.5}]\n")
+    result = run_on(real[0], tmp_path / "job.yaml", (), tmp_path / "run", Progress())
+    assert [row["wrong"] for row in result.results] == [0]
+    assert result.results[0]["start_ns"] < 1e9  # since the job began
+    assert left_on(real[0]) == ["u1"]
+    lab = Lab.attach(real[0])
+    try:
+        assert lab.containers.running(0)
+        assert not lab.containers.running(1)
+    finally:
+        lab.close()
+
+
+def test_each_part_is_found_by_what_inspect_says(real: tuple[str, str]) -> None:
+    said = json.loads(cli("inspect", real[0], "--json"))
+    first = said["ranks"][0]
+    assert (first["host"], first["interface"], first["ip"], first["port"]) == ("h0", "h0-eth0", "10.0.0.1", ["sw0:1"])
+    links = subprocess.check_output(["nsenter", f"--net={first['netns']}", "ip", "link", "show", "h0-eth0"], text=True)
+    assert first["mac"] in links
+    for line in said["type"]:
+        printed = subprocess.check_output([*TESTBED, *line.split()[1:]], text=True, cwd=ROOT)
+        assert printed
+    assert "switches programmed" in cli("logs", real[0], "--part", "controller")
+
+
+def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:
+    """A controller that is stopped does not answer; a fabric whose fabricd was killed says so."""
+    record = ownership.find(real[0])
+    healthy = json.loads(cli("status", real[0], "--json"))
+    assert healthy["controller"] | {"heard_s": 0} == {
+        "library": "os-ken", "pid": record.processes["controller"].pid, "alive": True, "answers": True, "heard_s": 0,
+        "connected": 1, "switches": 1,
+    }  # fmt: skip
+    record.processes["controller"].signal(signal.SIGSTOP)
+    assert "does not answer" in cli("status", real[0])
+    record.processes["fabricd"].signal(signal.SIGKILL)
+    wait_until(lambda: ownership.find(real[0]).state == "dead", "its end")
+    printed = cli("status", real[0])
+    assert f"its fabricd (process {record.processes['fabricd'].pid}) has ended" in printed
+    with pytest.raises(UserError, match="has ended"):
+        Lab.attach(real[0])

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from testbed import lab as lab_module
 from testbed.cli import cli
-from testbed.live_view import VIEWS, Seen, bytes_per_second, ethtool
+from testbed.live_view import VIEWS, Seen, bytes_per_second, ethtool, since
 
 # The header lines of portstat, intfutil, pfcstat and queuestat (sonic-utilities).
 PORTSTAT = [
@@ -153,3 +153,11 @@ def test_clear_counts_from_now_until_it_is_deleted(show: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["show", "pfc", "-c", "-d"])
     assert ended.value.code == 2
+
+
+def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before() -> None:
+    then = {"qps": [{"rank": 0, "qp": 16, "tx_packets": 90}], "switches": [{"switch": "sw0", "frames_in": 7}]}
+    now = {"qps": [{"rank": 0, "qp": 16, "tx_packets": 5}], "switches": [{"switch": "sw0", "frames_in": 9}]}
+    counted = since(now, then)
+    assert counted["qps"] == [{"rank": 0, "qp": 16, "tx_packets": 5}]
+    assert counted["switches"] == [{"switch": "sw0", "frames_in": 2}]

@@ -72,14 +72,20 @@ def farthest(fabric: Fabric) -> int:
 
 
 @given(fabrics)
-def test_every_fabric_validates_and_survives_json(fabric: Fabric) -> None:
+def test_what_holds_for_every_fabric(fabric: Fabric) -> None:
+    validates_and_survives_json(fabric)
+    params_are_complete_and_build_the_same_again(fabric)
+    nics_are_named_and_addressed_by_their_place(fabric)
+    cables_are_found_under_both_names(fabric)
+
+
+def validates_and_survives_json(fabric: Fabric) -> None:
     assert validate(fabric) is fabric
     assert Fabric.from_dict(json.loads(json.dumps(fabric.to_dict()))) == fabric
     assert Fabric.from_dict(fabric.to_dict()) == fabric
 
 
-@given(fabrics)
-def test_params_are_complete_and_build_the_same_again(fabric: Fabric) -> None:
+def params_are_complete_and_build_the_same_again(fabric: Fabric) -> None:
     assert set(fabric.params) == {p.name for p in KINDS[fabric.kind].parameters()}
     assert build(fabric.kind, fabric.params) == fabric
 
@@ -95,8 +101,7 @@ def test_hosts_have_a_switchs_first_ports_in_rank_order(fabric: Fabric) -> None:
         assert rest == sorted(rest)
 
 
-@given(fabrics)
-def test_nics_are_named_and_addressed_by_their_place(fabric: Fabric) -> None:
+def nics_are_named_and_addressed_by_their_place(fabric: Fabric) -> None:
     assert [n.rank for n in fabric.nics] == list(range(len(fabric.nics)))
     assert [n for h in fabric.hosts for n in h.nics] == [n.name for n in fabric.nics]
     prefix = "x" if fabric.kind == "custom" else "h"
@@ -107,8 +112,7 @@ def test_nics_are_named_and_addressed_by_their_place(fabric: Fabric) -> None:
         assert str(nic.ip).startswith("10.")
 
 
-@given(fabrics)
-def test_cables_are_found_under_both_names(fabric: Fabric) -> None:
+def cables_are_found_under_both_names(fabric: Fabric) -> None:
     for cable in fabric.cables:
         assert fabric.cable(cable.name) is cable
         assert fabric.cable(f"{cable.b.node}-{cable.a.node}") is cable
@@ -122,7 +126,8 @@ def test_cables_are_found_under_both_names(fabric: Fabric) -> None:
 
 
 @given(rails())
-def test_rail_structure(fabric: Fabric) -> None:
+def test_rail_structure_and_addresses(fabric: Fabric) -> None:
+    rail_addresses(fabric)
     servers, gpus, spines = (fabric.params[k] for k in ("servers", "gpus", "spines"))
     assert (len(fabric.hosts), len(fabric.nics)) == (servers, servers * gpus)
     assert names(fabric, "rail") == [f"rail{r}" for r in range(gpus)]
@@ -137,8 +142,7 @@ def test_rail_structure(fabric: Fabric) -> None:
         assert farthest(fabric) == (4 if gpus > 1 else 2)
 
 
-@given(rails())
-def test_rail_addresses(fabric: Fabric) -> None:
+def rail_addresses(fabric: Fabric) -> None:
     for nic in fabric.nics:
         server = int(nic.host[1:])
         assert nic.ip == IPv4Address(f"10.{nic.gpu}.0.{server + 1}") == address.rail_ip(nic.gpu, server)
@@ -150,7 +154,8 @@ def test_rail_addresses(fabric: Fabric) -> None:
 
 
 @given(closes())
-def test_clos_structure(fabric: Fabric) -> None:
+def test_clos_structure_and_addresses(fabric: Fabric) -> None:
+    clos_addresses(fabric)
     p = fabric.params
     leaves, spines, pods, cores, each = p["leaves"], p["spines"], p["pods"], p["cores"], p["hosts_per_leaf"]
     assert names(fabric, "leaf") == [f"leaf{i}" for i in range(pods * leaves)]
@@ -165,8 +170,7 @@ def test_clos_structure(fabric: Fabric) -> None:
         assert f"leaf{pod * leaves + leaf}-spine{pod * spines + spine}" in fabric.cable_by_name
 
 
-@given(closes())
-def test_clos_addresses(fabric: Fabric) -> None:
+def clos_addresses(fabric: Fabric) -> None:
     p = fabric.params
     for nic in fabric.nics:
         leaf, host = divmod(nic.rank, p["hosts_per_leaf"])
@@ -184,7 +188,8 @@ def test_clos_addresses(fabric: Fabric) -> None:
 
 
 @given(toruses | rings)
-def test_torus_structure(fabric: Fabric) -> None:
+def test_torus_structure_and_addresses(fabric: Fabric) -> None:
+    torus_addresses(fabric)
     dims = dimensions(fabric)
     nodes = prod(dims)
     assert len(fabric.nics) == len(fabric.switches) == nodes
@@ -204,8 +209,7 @@ def test_torus_structure(fabric: Fabric) -> None:
         assert moved[0] in (1, size - 1)
 
 
-@given(toruses | rings)
-def test_torus_addresses(fabric: Fabric) -> None:
+def torus_addresses(fabric: Fabric) -> None:
     dims = dimensions(fabric)
     for switch, nic in zip(fabric.switches, fabric.nics, strict=True):
         assert nic.ip == address.torus_ip(dims, switch.place)

@@ -28,9 +28,10 @@ def switch(
 
 
 def nic(control: str = "none", *, rate_bps: float = 400e9, rtt_ns: float = 8000, **values: float) -> dict[str, Any]:
-    """A NIC's parameters for Hardware(nic=...), with a congestion control."""
-    settings = cc.CONTROLS[control].values(cc.Setting(rate_bps, rtt_ns, 4096), values)
-    return {"cc": cc.fabricd_cc(control, settings), "lossless": [3, 4], "rx_buffer_bytes": 0}
+    """A NIC's parameters for Hardware(nic=...), with a congestion control: `NAME` or `NAME SET`."""
+    name, _, named_set = control.partition(" ")
+    settings = cc.CONTROLS[name].values(cc.Setting(rate_bps, rtt_ns, 4096), values, named_set or None)
+    return {"cc": cc.fabricd_cc(name, settings), "lossless": [3, 4], "rx_buffer_bytes": 0}
 
 
 @contextmanager

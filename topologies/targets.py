@@ -102,8 +102,11 @@ def _cable(fabric: Fabric, text: str, name: str) -> Target:
     if name in fabric.cable_by_name:
         return CableTarget(fabric.cable_by_name[name])
     # Whoever names a node that exists wants to know what it is cabled to.
-    ends = [c for c in fabric.cables if name.startswith((f"{c.a.node}-", f"{c.b.node}-"))]
-    there = _list(c.name for c in ends) if ends else "for example " + fabric.cables[0].name
+    nodes = [*fabric.nic_by_name, *fabric.switch_by_name]
+    node = max((n for n in nodes if name.startswith(f"{n}-")), key=len, default=None)
+    ends = {c.name: k for k, c in fabric.cable_by_name.items() if node and k.startswith(f"{node}-")}
+    outside = [k for cable, k in ends.items() if cable not in fabric.inside]
+    there = _list(outside or ends.values()) if ends else "for example " + fabric.cables[0].name
     raise TopologyError(text, "there is no such cable", _near(name, list(fabric.cable_by_name), there))
 
 

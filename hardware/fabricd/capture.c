@@ -18,8 +18,15 @@ struct capture {
 	struct capture *next;
 	char *path;
 	FILE *file;
+	int error; /* errno of the first write that failed */
 	int interfaces;
 };
+
+static void put(struct capture *c, const void *data, size_t len)
+{
+	if (len && fwrite(data, len, 1, c->file) != 1 && !c->error)
+		c->error = errno;
+}
 
 static void write_block(struct capture *c, uint32_t type, const uint8_t *body, uint32_t len)
 {
@@ -28,9 +35,9 @@ static void write_block(struct capture *c, uint32_t type, const uint8_t *body, u
 
 	put_le32(put_le32(head, type), total);
 	put_le32(tail, total);
-	fwrite(head, sizeof head, 1, c->file);
-	fwrite(body, len, 1, c->file);
-	fwrite(tail, sizeof tail, 1, c->file);
+	put(c, head, sizeof head);
+	put(c, body, len);
+	put(c, tail, sizeof tail);
 }
 
 static void write_interface(struct capture *c, const struct port *p)
@@ -92,7 +99,8 @@ static void forget(struct port *p, const struct capture *c)
 		p->capture = NULL;
 }
 
-static void capture_close(struct fabric *f, struct capture **at)
+/* Return: whether all of it is in the file; if not, f->error says why */
+static bool capture_close(struct fabric *f, struct capture **at)
 {
 	struct capture *c = *at;
 
@@ -103,26 +111,29 @@ static void capture_close(struct fabric *f, struct capture **at)
 		for (int k = 0; k < 2; k++)
 			forget(&f->nics[i].port[k], c);
 	*at = c->next;
-	fclose(c->file);
+	if (fclose(c->file) && !c->error) /* what was still buffered */
+		c->error = errno;
+	bool whole = !c->error;
+	if (!whole)
+		snprintf(f->error, sizeof f->error, "the capture %.300s is not whole: %s", c->path, strerror(c->error));
 	free(c->path);
 	free(c);
+	return whole;
 }
 
 const char *capture_stop(struct fabric *f, const char *path)
 {
 	for (struct capture **at = &f->captures; *at; at = &(*at)->next)
-		if (!strcmp((*at)->path, path)) {
-			bool failed = ferror((*at)->file);
-			capture_close(f, at);
-			return failed ? "the file could not be written to its end" : NULL;
-		}
+		if (!strcmp((*at)->path, path))
+			return capture_close(f, at) ? NULL : f->error;
 	return "no capture goes to this path";
 }
 
 void captures_close(struct fabric *f)
 {
 	while (f->captures)
-		capture_close(f, &f->captures);
+		if (!capture_close(f, &f->captures))
+			fprintf(stderr, "fabricd: %s\n", f->error);
 }
 
 /* capture_frame() - Keep one frame, at the current emulated time */
@@ -131,7 +142,7 @@ void capture_frame(struct fabric *f, struct port *p, const uint8_t *data, uint32
 	uint64_t ns = (uint64_t)((f->clock.now + PS_PER_NS / 2) / PS_PER_NS);
 	uint32_t padded = (len + 3) & ~3u;
 	uint8_t head[8 + 20], tail[3 + 12 + 4] = {0};
-	FILE *file = p->capture->file;
+	struct capture *c = p->capture;
 
 	uint32_t total = 12 + 20 + padded + 12;
 	uint8_t *b = put_le32(put_le32(head, PACKET), total);
@@ -142,7 +153,7 @@ void capture_frame(struct fabric *f, struct port *p, const uint8_t *data, uint32
 	b = put_le32(put_le16(put_le16(b, PACKET_FLAGS), 4), outgoing ? 2 : 1);
 	b = put_le16(put_le16(b, OPTION_END), 0);
 	b = put_le32(b, total);
-	fwrite(head, sizeof head, 1, file);
-	fwrite(data, len, 1, file);
-	fwrite(tail, (size_t)(b - tail), 1, file);
+	put(c, head, sizeof head);
+	put(c, data, len);
+	put(c, tail, (size_t)(b - tail));
 }

@@ -54,6 +54,8 @@ static const char *const names[CC_PARAMS] = {
 	[CC_PERIOD_PACKETS] = "period_packets",
 	[CC_FAST] = "fast",
 	[CC_QUICK_ADAPT] = "quick_adapt_ns",
+	[CC_CLAMP_TARGET] = "clamp_target",
+	[CC_ARMED] = "first_cut",
 };
 
 /* cc_find() - The control of that name, or NULL */

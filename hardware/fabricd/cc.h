@@ -52,7 +52,9 @@ struct cc_state {
 	double target_rate, alpha, reference;
 	double rtt_diff, utilization;
 	ps_t previous_rtt, last_decrease;
-	ps_t alpha_timer, rate_timer; /* when they run out next; PS_NEVER: off */
+	ps_t alpha_timer, rate_timer, cut_timer; /* when they run out next; PS_NEVER: off */
+	ps_t armed;	     /* DCQCN's ticks began; PS_NEVER: not yet */
+	bool told;	     /* by a CNP since alpha's last tick */
 	uint64_t byte_counter, timer_events, byte_events;
 	uint64_t window_end; /* packet number that ends the round trip under way */
 	uint64_t recover;    /* no second cut before this many packets are acknowledged */

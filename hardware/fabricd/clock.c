@@ -127,7 +127,7 @@ static void event_run(struct fabric *f, const struct event *e)
 		return; /* everything was acknowledged: nothing happens, and no time passes */
 	if (event_kind(e) == EV_WAKE && !worker_wakes(e->a, e->seq))
 		return;
-	if (event_kind(e) == EV_OFFLOAD && !offload_due(f, e->a, e->b, e->seq))
+	if (event_kind(e) == EV_OFFLOAD && !offload_due(e->a, e->b, e->seq))
 		return;
 	if (f->sampler)
 		sample_before(f, e->t);

@@ -15,7 +15,6 @@
 
 #define PORTS_MAX 1024
 #define SWITCHES_MAX 4096
-#define NICS_MAX 8192
 
 /* config_fail() - Keep the first error
  * Return: false
@@ -304,6 +303,7 @@ bool config_load(struct fabric *f, json_t *config)
 		return false;
 	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
 	f->patience_ns = (int64_t)(number(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
+	f->worker_bytes = (uint64_t)number(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
 	f->ovs.patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
 	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
@@ -452,12 +452,7 @@ void fabric_free(struct fabric *f)
 		f->changes = c->next;
 		free(c);
 	}
-	while (f->syncs) {
-		struct sync *s = f->syncs;
-		f->syncs = s->next;
-		free(s->ranks);
-		free(s);
-	}
+	syncs_forget(f);
 	free(f->heap.ev);
 	free(f->nodes);
 	free(f->accelerators);

@@ -31,6 +31,7 @@ static const char *status(struct fabric *f, struct control_conn *c, const json_t
 	json_object_set_new(answer, "running", json_boolean(f->clock.started));
 	json_object_set_new(answer, "idle", json_boolean(fabric_idle(f)));
 	json_object_set_new(answer, "workers", workers);
+	json_object_set_new(answer, "controllers", controllers_json(f));
 	return NULL;
 }
 
@@ -272,8 +273,7 @@ static const char *sample_end(struct fabric *f, struct control_conn *c, const js
 	(void)c;
 	(void)request;
 	(void)answer;
-	sample_stop(f);
-	return NULL;
+	return sample_stop(f);
 }
 
 static const char *program(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)

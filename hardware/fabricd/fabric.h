@@ -15,6 +15,7 @@
 #include "cc.h"
 #include "params.h"
 #include "patience.h"
+#include "records.h"
 
 #define NAME_BYTES 48
 #define CLASS_DEFAULT 0
@@ -32,6 +33,8 @@ struct member;
 struct accelerator;
 struct offload_wr;
 struct qp_engine;
+
+#define MEMBER_BUCKETS 256
 
 /* ---- frames (frame.c) ---- */
 struct frame {
@@ -335,6 +338,7 @@ struct nic {
 	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
 	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
 	struct sent sent;
+	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload.c) */
 };
 
 /* ---- queue pairs (qp_send.c, qp_receive.c) ---- */
@@ -445,6 +449,7 @@ struct qp {
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
 #define WORKER_PROTOCOL 2
+#define NICS_MAX 8192
 #define REGIONS_MAX 256
 #define REGION_BYTES_MAX (64ull << 30)
 #define QPS_MAX 4096
@@ -452,22 +457,9 @@ enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, 
 #define WRS_MAX 16384
 #define POSTS_MAX 65536
 #define SYNCS_MAX 256
+#define SYNC_BITS 10
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
-
-enum record_kind {
-	REC_SENT = 1, REC_RECEIVED, REC_RECEIVED_IMM, REC_COMPUTE, REC_CONNECTED, REC_SYNC, REC_GROUP, REC_OFFLOADED,
-	REC_GROUP_FAILED
-};
-
-struct record {
-	uint16_t kind;
-	uint32_t status;
-	uint64_t wr_id;
-	ps_t t;
-	uint32_t qp, imm;
-	uint64_t bytes;
-};
 
 struct worker {
 	struct fabric *f;
@@ -482,8 +474,7 @@ struct worker {
 	ps_t wait_until;
 	uint64_t wake_number; /* EV_WAKE with another number is stale */
 	ps_t wake_at;
-	struct record *records; /* sorted by time */
-	size_t record_count, record_room, record_first;
+	struct records records; /* not fetched yet */
 	struct region region[REGIONS_MAX];
 	uint32_t region_count;
 	uint64_t region_bytes;
@@ -513,6 +504,7 @@ struct sync {
 	uint32_t tag, participants, count;
 	ps_t t;
 	uint32_t *ranks;
+	uint8_t *come; /* a bit for each rank */
 };
 
 /* A change of a cable, scheduled or announced */
@@ -596,7 +588,7 @@ struct fabric {
 	size_t frame_slab_count;
 	uint32_t frame_room;
 	uint64_t last_frame_id;
-	struct sync *syncs;
+	struct sync *syncs[1 << SYNC_BITS]; /* by hash (sync.c) */
 	uint64_t deadlocks;
 	struct sampler *sampler; /* NULL: no time series */
 	struct fault *faults, *healed;
@@ -606,6 +598,7 @@ struct fabric {
 	bool stamps; /* some control asks switches for telemetry */
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change, last_port_event;
+	uint64_t worker_bytes; /* that a worker may register: what nobody has touched yet is charged to us */
 	int64_t patience_ns;
 	int epoll_fd, control_fd;
 	struct control_conn *conns;
@@ -625,6 +618,10 @@ struct passage *passage_join(struct passage *way);
 void passage_leave(struct fabric *f, struct frame *fr);
 void frame_describe(const uint8_t *data, size_t have, size_t len, char *text, size_t room);
 void frames_close(struct fabric *f);
+
+/* sync.c */
+void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
+void syncs_forget(struct fabric *f);
 
 /* event.c */
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
@@ -653,6 +650,7 @@ void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *w
 void clock_look_after(struct fabric *f);
 void controllers_ping(struct fabric *f);
 json_t *clock_waits_json(const struct fabric *f);
+json_t *controllers_json(const struct fabric *f);
 
 /* port.c */
 ps_t port_serialization(struct port *p, uint32_t len);
@@ -827,7 +825,6 @@ void worker_waits_for(const struct worker *w, char *text, size_t room);
 void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);
 void post_free(struct post *p);
 void worker_doorbell(struct fabric *f, struct post *p);
-void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
 void workers_close(struct fabric *f);
 void regions_unmap(struct worker *w);
 const char *workers_again(struct fabric *f);
@@ -875,7 +872,7 @@ struct sampler;
 void sample_before(struct fabric *f, ps_t t);
 void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
 const char *sample_start(struct fabric *f, const char *path, ps_t period);
-void sample_stop(struct fabric *f);
+const char *sample_stop(struct fabric *f);
 void sample_places(const struct fabric *f, json_t *answer);
 
 /* capture.c */
@@ -890,6 +887,9 @@ bool closer_start(void);
 void close_later(int fd);
 void unmap_later(void *base, size_t bytes);
 bool closer_full(void);
+
+/* privileges.c */
+bool privileges_drop(struct fabric *f);
 
 /* config.c */
 bool config_load(struct fabric *f, json_t *config);

@@ -138,6 +138,19 @@ void controllers_ping(struct fabric *f)
 	}
 }
 
+/* controllers_json() - Those that are connected: does one owe an answer to a `ping`, when was it heard last */
+json_t *controllers_json(const struct fabric *f)
+{
+	json_t *list = json_array();
+
+	for (const struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, "controller"))
+			json_array_append_new(list, json_pack("{s:i, s:b, s:f}", "pid", c->patience.pid, "answers",
+							      !c->pinged && !c->silent, "heard_s",
+							      (double)(wall_ns() - c->patience.heard_ns) / 1e9));
+	return list;
+}
+
 /* clock_waits_json() - Who is waited for: see `waits` in docs/fabricd-protocol.md */
 json_t *clock_waits_json(const struct fabric *f)
 {

@@ -80,6 +80,11 @@ int main(int argc, char **argv)
 	}
 	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
+	if (!privileges_drop(f)) {
+		not_ready(f->error);
+		fabric_free(f);
+		return 1;
+	}
 	if (!closer_start())
 		fputs("fabricd: no thread to close files in: a worker may hold up the fabric\n", stderr);
 	clock_workers_changed(f);

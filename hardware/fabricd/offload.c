@@ -85,6 +85,7 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	struct group like = {.tag = asked->tag, .count = asked->count}, *g = f->groups;
 	struct member *m = NULL;
 	uint32_t groups = 0;
+	uint8_t named[NICS_MAX / 8] = {0};
 
 	if (asked->id >= OFFLOAD_KINDS || !kinds[asked->id])
 		return "GROUP: unknown kind";
@@ -95,9 +96,9 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	for (uint32_t i = 0; i < like.count; i++) {
 		if (ranks[i] >= f->nic_count)
 			return "GROUP: no such rank";
-		for (uint32_t k = 0; k < i; k++)
-			if (ranks[k] == ranks[i])
-				return "GROUP: a rank twice";
+		if (named[ranks[i] / 8] & 1u << (ranks[i] & 7))
+			return "GROUP: a rank twice";
+		named[ranks[i] / 8] |= (uint8_t)(1u << (ranks[i] & 7));
 	}
 	const char *wrong = like.ops->check(f, &like);
 	if (wrong)
@@ -170,10 +171,31 @@ static uint64_t tell(struct fabric *f, const struct group *g, const char *event,
 	return answers ? id : 0;
 }
 
+/* Give a group its number: from now on its members are found by that */
+static void number(struct group *g, uint32_t id)
+{
+	g->id = id;
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct member **at = &g->member[i].nic->member[id % MEMBER_BUCKETS];
+		g->member[i].next = *at;
+		*at = &g->member[i];
+	}
+}
+
+static void forget_number(struct group *g)
+{
+	for (uint32_t i = 0; i < g->count && g->id; i++) {
+		struct member **at = &g->member[i].nic->member[g->id % MEMBER_BUCKETS];
+		while (*at != &g->member[i])
+			at = &(*at)->next;
+		*at = g->member[i].next;
+	}
+}
+
 /* offload_ask() - All members of a group have called: give it its number, and ask the controller if it has to agree */
 void offload_ask(struct fabric *f, struct group *g)
 {
-	g->id = ++f->last_job & PSN_MASK;
+	number(g, ++f->last_job & PSN_MASK);
 	if (g->ops->asks && !g->reason[0]) {
 		const char *why;
 		g->asked = tell(f, g, "job", &why);
@@ -286,6 +308,7 @@ static void group_free(struct fabric *f, struct group *g)
 			nic_tx_forget(&g->member[i].nic->tx[k], &g->member[i].source);
 	if (g->state == GROUP_OPEN)
 		g->ops->close(f, g);
+	forget_number(g);
 	json_decref(g->granted);
 	free(g);
 }
@@ -326,22 +349,30 @@ static struct member *mine(struct group *g, const struct nic *n)
 	return NULL;
 }
 
-/* offload_reason() - Why a group was refused, "" if it was not */
-const char *offload_reason(struct fabric *f, uint32_t id)
+/* The NIC's part of a group that has a number, or NULL */
+static struct member *numbered(const struct nic *n, uint32_t id)
 {
-	for (struct group *g = f->groups; g; g = g->next)
-		if (g->id == id)
-			return g->reason;
-	return "";
+	struct member *m = id ? n->member[id % MEMBER_BUCKETS] : NULL;
+
+	while (m && m->group->id != id)
+		m = m->next;
+	return m;
+}
+
+/* offload_reason() - Why a group was refused, "" if it was not */
+const char *offload_reason(const struct nic *n, uint32_t id)
+{
+	const struct member *m = numbered(n, id);
+
+	return m ? m->group->reason : "";
 }
 
 /* offload_member() - The NIC's part of an open group, or NULL */
-struct member *offload_member(struct fabric *f, const struct nic *n, uint32_t id)
+struct member *offload_member(const struct nic *n, uint32_t id)
 {
-	for (struct group *g = f->groups; g; g = g->next)
-		if (g->id == id && g->state == GROUP_OPEN)
-			return mine(g, n);
-	return NULL;
+	struct member *m = numbered(n, id);
+
+	return m && m->group->state == GROUP_OPEN ? m : NULL;
 }
 
 /* offload_leave() - A rank leaves a group
@@ -349,14 +380,12 @@ struct member *offload_member(struct fabric *f, const struct nic *n, uint32_t id
  */
 const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id)
 {
-	for (struct group *g = f->groups; g; g = g->next) {
-		struct member *m = id && g->id == id ? mine(g, w->nic) : NULL;
-		if (!m || m->left || (g->state != GROUP_OPEN && g->state != GROUP_REFUSED))
-			continue;
-		leave(f, w, m);
-		return NULL;
-	}
-	return "LEAVE: no such group, or left already";
+	struct member *m = numbered(w->nic, id);
+
+	if (!m || m->left || (m->group->state != GROUP_OPEN && m->group->state != GROUP_REFUSED))
+		return "LEAVE: no such group, or left already";
+	leave(f, w, m);
+	return NULL;
 }
 
 /* offload_lost() - A rank is gone: it leaves everything that it was a member of, and the others learn it */
@@ -380,9 +409,9 @@ void offload_lost(struct fabric *f, struct worker *w)
 }
 
 /* offload_check() - Return: NULL, or what is wrong with a request to a group */
-const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
+const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr)
 {
-	struct member *m = offload_member(f, w->nic, id);
+	struct member *m = offload_member(w->nic, id);
 
 	if (!m || m->left)
 		return "POST_OFFLOAD: no such group, or not open";
@@ -392,7 +421,7 @@ const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const
 /* offload_post() - A request has reached the NIC */
 void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
 {
-	struct member *m = offload_member(f, w->nic, id);
+	struct member *m = offload_member(w->nic, id);
 
 	if (m && !m->left)
 		m->group->ops->post(f, m, wr);
@@ -403,7 +432,7 @@ void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct 
  */
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr)
 {
-	struct member *m = offload_member(f, n, pkt->dst_qp);
+	struct member *m = offload_member(n, pkt->dst_qp);
 
 	return m && !m->left && m->group->ops->receive(f, m, pkt, fr);
 }
@@ -417,9 +446,9 @@ void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 }
 
 /* offload_due() - Has what a NIC's part of a group has set for itself still to happen? */
-bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t what)
+bool offload_due(const struct nic *n, uint64_t id, uint64_t what)
 {
-	const struct member *m = offload_member(f, n, (uint32_t)id);
+	const struct member *m = offload_member(n, (uint32_t)id);
 
 	return m && m->group->ops->due(m, what);
 }
@@ -427,7 +456,7 @@ bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t wh
 /* offload_event() - Its time has come */
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what)
 {
-	struct member *m = offload_member(f, n, (uint32_t)id);
+	struct member *m = offload_member(n, (uint32_t)id);
 
 	m->group->ops->event(f, m, t, what);
 }

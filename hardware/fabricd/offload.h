@@ -25,6 +25,7 @@ struct member {
 	struct tx_source source;
 	struct group *group;
 	struct nic *nic;
+	struct member *next; /* of the NIC's, with the same hash of the group's number */
 	uint32_t index, cookie;
 	bool called, left;
 	bool failed; /* its work cannot be done by the offload any more: the workers have been told */
@@ -86,12 +87,12 @@ void offload_open(struct fabric *f, struct group *g);
 const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id);
 void offload_lost(struct fabric *f, struct worker *w);
 void offload_left(struct fabric *f, struct member *m);
-const char *offload_reason(struct fabric *f, uint32_t id);
-struct member *offload_member(struct fabric *f, const struct nic *n, uint32_t id);
-const char *offload_check(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
+const char *offload_reason(const struct nic *n, uint32_t id);
+struct member *offload_member(const struct nic *n, uint32_t id);
+const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr);
 void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
 void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what);
-bool offload_due(struct fabric *f, const struct nic *n, uint64_t id, uint64_t what);
+bool offload_due(const struct nic *n, uint64_t id, uint64_t what);
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);

@@ -31,6 +31,7 @@ enum record_of {
 
 struct sampler {
 	FILE *file;
+	int error; /* errno of the first write that failed */
 	char *path;
 	ps_t period, next, began; /* the grid's first point */
 	uint32_t qps;	  /* numbered so far */
@@ -49,7 +50,8 @@ static void put(struct sampler *s, ps_t t, enum record_of kind, unsigned class, 
 	uint8_t *p = put_le16(put_le16(put_le64(record, (uint64_t)t), (uint16_t)kind), (uint16_t)class);
 
 	put_le64(put_le32(p, index), value);
-	fwrite(record, sizeof record, 1, s->file);
+	if (fwrite(record, sizeof record, 1, s->file) != 1 && !s->error)
+		s->error = errno;
 }
 
 static void sample_port(struct sampler *s, ps_t t, const struct port *p)
@@ -183,16 +185,24 @@ const char *sample_start(struct fabric *f, const char *path, ps_t period)
 	return NULL;
 }
 
-/* sample_stop() - Write what is left and close the file */
-void sample_stop(struct fabric *f)
+/* sample_stop() - Write what is left and close the file
+ * Return: NULL, or what is wrong
+ */
+const char *sample_stop(struct fabric *f)
 {
 	struct sampler *s = f->sampler;
+	const char *wrong = NULL;
 
 	if (!s)
-		return;
+		return NULL;
 	if (s->file) {
 		sample(f, s, f->clock.now);
-		fclose(s->file);
+		if (fclose(s->file) && !s->error) /* what was still buffered */
+			s->error = errno;
+	}
+	if (s->error) {
+		snprintf(f->error, sizeof f->error, "the samples %.300s are not whole: %s", s->path, strerror(s->error));
+		wrong = f->error;
 	}
 	for (uint32_t k = 0; k < f->nic_count; k++)
 		for (uint32_t i = 0; i < f->nics[k].qp_count; i++)
@@ -204,6 +214,7 @@ void sample_stop(struct fabric *f)
 	free(s->port);
 	free(s);
 	f->sampler = NULL;
+	return wrong;
 }
 
 /* sample_places() - What the indices stand for */

@@ -165,7 +165,7 @@ void workers_close(struct fabric *f)
 		if (w->listen_fd >= 0)
 			close_later(w->listen_fd);
 		regions_unmap(w);
-		free(w->records);
+		records_free(&w->records);
 	}
 }
 
@@ -178,18 +178,13 @@ struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, ui
 	return offset <= r->bytes && length <= r->bytes - offset ? r : NULL;
 }
 
-static size_t waiting_records(const struct worker *w)
-{
-	return w->record_count - w->record_first;
-}
-
 /* Find out when the wait ends, as far as is known now, and have an event for it */
 static void plan_wake(struct fabric *f, struct worker *w)
 {
 	ps_t t = PS_NEVER;
 
-	if (waiting_records(w) >= w->wait_records)
-		t = w->wait_records ? w->records[w->record_first + w->wait_records - 1].t : w->now;
+	if (w->records.count >= w->wait_records)
+		t = w->wait_records ? records_nth(&w->records, w->wait_records - 1)->t : w->now;
 	if (w->wait_until < t)
 		t = w->wait_until;
 	if (t < w->now)
@@ -200,45 +195,16 @@ static void plan_wake(struct fabric *f, struct worker *w)
 	event_add(f, t > f->clock.now ? t : f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
 }
 
-static bool record_before(const struct record *x, const struct record *y)
-{
-	if (x->t != y->t)
-		return x->t < y->t;
-	if (x->kind != y->kind)
-		return x->kind < y->kind;
-	if (x->qp != y->qp)
-		return x->qp < y->qp;
-	return x->wr_id < y->wr_id;
-}
-
 /* worker_record() - Something has happened, or will at r->t */
 void worker_record(struct fabric *f, struct worker *w, const struct record *r)
 {
 	if (w->fd < 0)
 		return;
-	if (w->record_first && w->record_first == w->record_count)
-		w->record_first = w->record_count = 0;
-	if (w->record_count == w->record_room) {
-		if (w->record_first >= w->record_room / 2 && w->record_first) {
-			memmove(w->records, w->records + w->record_first, waiting_records(w) * sizeof *r);
-			w->record_count -= w->record_first;
-			w->record_first = 0;
-		} else if (w->record_room >= RECORDS_MAX) {
-			worker_end(f, w, WORKER_LOST, "more than 65536 records not fetched");
-			return;
-		} else {
-			size_t room = w->record_room ? 2 * w->record_room : 256;
-			struct record *grown = realloc(w->records, room * sizeof *r);
-			if (!grown)
-				abort();
-			w->records = grown;
-			w->record_room = room;
-		}
+	if (w->records.count == RECORDS_MAX) {
+		worker_end(f, w, WORKER_LOST, "more than 65536 records not fetched");
+		return;
 	}
-	size_t i = w->record_count++;
-	for (; i > w->record_first && record_before(r, &w->records[i - 1]); i--)
-		w->records[i] = w->records[i - 1];
-	w->records[i] = *r;
+	records_add(&w->records, r);
 	if (w->state == WORKER_WAITING)
 		plan_wake(f, w);
 }
@@ -267,17 +233,16 @@ static void send_records(struct fabric *f, struct worker *w)
 {
 	uint8_t packet[MESSAGE_MAX];
 	uint8_t *p = packet + 40;
-	uint32_t count = 0, more = 0;
+	size_t due = records_due(&w->records, w->now);
+	uint32_t count = 0;
 
-	for (size_t i = w->record_first; i < w->record_count && w->records[i].t <= w->now; i++) {
-		const struct record *r = &w->records[i];
+	while (count < due && count < PACKET_RECORDS) {
+		const struct record *r = records_nth(&w->records, count);
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		const char *reason = group_record(r) ? offload_reason(f, r->qp) : "";
+		const char *reason = group_record(r) ? offload_reason(w->nic, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
-		if (more || count == PACKET_RECORDS || (size_t)(packet + sizeof packet - p) < 40 + extra) {
-			more++;
-			continue;
-		}
+		if ((size_t)(packet + sizeof packet - p) < 40 + extra)
+			break;
 		uint8_t *end = p + 40 + extra;
 		p = put_le16(put_le16(p, r->kind), (uint16_t)(40 + extra));
 		p = put_le64(put_le32(p, r->status), r->wr_id);
@@ -289,9 +254,9 @@ static void send_records(struct fabric *f, struct worker *w)
 		p = end;
 		count++;
 	}
-	w->record_first += count;
+	records_drop(&w->records, count);
 	uint8_t *head = put_le32(put_le16(put_le16(packet, 3), 0), (uint32_t)(p - packet));
-	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), more);
+	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), (uint32_t)(due - count));
 	put_le64(put_le64(head, (uint64_t)w->host), nic_sent_bytes(w->nic, w->now));
 	worker_send(f, w, packet, (size_t)(p - packet));
 }
@@ -381,7 +346,7 @@ json_t *worker_waits_json(const struct fabric *f)
 /* worker_waits_for() - In words, what a waiting worker lacks */
 void worker_waits_for(const struct worker *w, char *text, size_t room)
 {
-	int n = snprintf(text, room, "%zu of %llu records", waiting_records(w), (unsigned long long)w->wait_records);
+	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
 	uint32_t connecting = 0, sending = 0, receiving = 0;
 
 	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
@@ -397,48 +362,4 @@ void worker_waits_for(const struct worker *w, char *text, size_t room)
 	if (!connecting && (size_t)n < room)
 		snprintf(text + n, room - (size_t)n, "; %u queue pairs with requests to send, %u with receives posted%s",
 			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
-}
-
-/* worker_sync() - A rank has come to a SYNC; the last one lets all of them go on
- *
- * Ranks that name different numbers of participants do not meet.
- */
-void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants)
-{
-	struct sync **at = &f->syncs;
-
-	if (w->syncing == SYNCS_MAX) {
-		worker_end(f, w, WORKER_LOST, "SYNC: more than 256 not yet answered");
-		return;
-	}
-	while (*at && ((*at)->tag != tag || (*at)->participants != participants))
-		at = &(*at)->next;
-	struct sync *s = *at;
-	if (!s) {
-		s = calloc(1, sizeof *s);
-		uint32_t *ranks = calloc(participants, sizeof *ranks);
-		if (!s || !ranks)
-			abort();
-		*s = (struct sync){.tag = tag, .participants = participants, .ranks = ranks};
-		*at = s;
-	}
-	for (uint32_t i = 0; i < s->count; i++)
-		if (s->ranks[i] == w->rank) {
-			worker_end(f, w, WORKER_LOST, "SYNC: twice with one tag before the others came");
-			return;
-		}
-	s->ranks[s->count++] = w->rank;
-	w->syncing++;
-	if (w->now > s->t)
-		s->t = w->now;
-	if (s->count < participants)
-		return;
-	*at = s->next;
-	for (uint32_t i = 0; i < s->count; i++) {
-		struct worker *one = &f->workers[s->ranks[i]];
-		one->syncing--;
-		worker_record(f, one, &(struct record){.kind = REC_SYNC, .wr_id = tag, .t = s->t});
-	}
-	free(s->ranks);
-	free(s);
 }

@@ -103,7 +103,7 @@ static void worker_forget(struct worker *w)
 	w->now = w->host = w->compute_free = 0;
 	w->wait_records = 0;
 	w->wait_until = w->wake_at = 0;
-	w->record_first = w->record_count = 0;
+	records_free(&w->records);
 	w->posts = w->posts_under_way = 0;
 	w->syncing = w->connecting = 0;
 	w->reason[0] = 0;
@@ -133,16 +133,6 @@ static void watermarks_clear(struct fabric *f)
 	memset(f->clock.lateness, 0, sizeof f->clock.lateness);
 	f->clock.lateness_count = 0;
 	f->clock.lateness_max = 0;
-}
-
-static void syncs_forget(struct fabric *f)
-{
-	while (f->syncs) {
-		struct sync *s = f->syncs;
-		f->syncs = s->next;
-		free(s->ranks);
-		free(s);
-	}
 }
 
 /* workers_again() - Every rank may connect once more

@@ -78,8 +78,8 @@ static const char *register_region(struct message *m)
 		return "REGISTER: must come alone, with one memfd";
 	if (w->region_count == REGIONS_MAX)
 		return "REGISTER: more than 256 regions";
-	if (!length || length > REGION_BYTES_MAX - w->region_bytes)
-		return "REGISTER: length 0, or more than 64 GiB together";
+	if (!length || length > m->f->worker_bytes - w->region_bytes)
+		return "REGISTER: length 0, or together more than the memory that a worker may use (workers.memory)";
 	int seals = fcntl(m->memfd, F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return "REGISTER: not a memfd sealed with F_SEAL_SHRINK";
@@ -214,7 +214,7 @@ static const char *post_offload(struct message *m)
 	wr.count = get_le64(&m->v);
 	for (int i = 0; i < 4; i++)
 		wr.args[i] = get_le64(&m->v);
-	const char *wrong = offload_check(m->f, m->w, p.qp, &wr);
+	const char *wrong = offload_check(m->w, p.qp, &wr);
 	if (wrong)
 		return wrong;
 	p.offload = malloc(sizeof wr);

@@ -25,7 +25,7 @@ OUTPUT = HERE.parent / "bin" / "fuzz"
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 REPLACED = {"main.c", "tap.c"}  # the harness has its own
 HARNESS = ["harness.c", "tap.c"]
-LIMITS = ["-max_len=8192", "-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1"]
+LIMITS = ["-max_len=8192", "-timeout=120", "-rss_limit_mb=2048", "-print_final_stats=1"]
 
 
 def build() -> None:

@@ -40,7 +40,7 @@ static uint64_t odd(uint8_t x)
 static void request(struct fabric *f, struct input *in)
 {
 	uint8_t body[80] = {0}, packet[128], rank = next(in) % RANKS, what = next(in), shape = next(in);
-	const struct member *m = offload_member(f, &f->nics[rank], 1);
+	const struct member *m = offload_member(&f->nics[rank], 1);
 	const struct ring_member *r = m ? m->state : NULL;
 	uint8_t element = r && !(shape & 128) ? (uint8_t)r->element : shape & 7;
 	uint8_t *p = put_u8(put_u8(put_u8(put_u8(put_le32(body, 1), what % 5), shape % 6), element), 0);

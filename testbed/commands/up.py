@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.commands._complete import FILE
 
+if TYPE_CHECKING:
+    from testbed.lab import Lab
+    from testbed.spec import Experiment
+
 
 @click.command()
 @click.argument("file", shell_complete=FILE)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
-@click.option("--virtual", is_flag=True, help="Keep a virtual clock (no ping, no iperf3: RDMA workers only).")
+@click.option("--virtual", is_flag=True, help="Keep a virtual clock: no ping, no iperf3, only workloads.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) -> None:
     """Bring up the fabric of the experiment in FILE with the real clock, and leave it up.
 
-    The fabric then belongs to its fabricd; its workload is not run. Use it with `testbed shell` and `testbed exec`,
-    end it with `testbed down`.
+    The fabric then belongs to its fabricd. Faults of the file's `inject:` are put in; its `workload:` is left, and
+    `testbed run FILE --fabric ID` runs it. Look at the fabric with `testbed status` and `testbed inspect`, use it with
+    `testbed shell` and `testbed exec`, end it with `testbed down`.
 
     \b
     Examples:
       testbed up experiments/quickstart.yaml
       testbed up experiments/quickstart.yaml --set 'fabric.topology={star: {hosts: 4}}'
-      testbed up experiments/quickstart.yaml --json
+      testbed up experiments/quickstart.yaml --json | jq -r .id
     """
-    from testbed.inventory import clock_text
     from testbed.lab import Lab
     from testbed.overrides import override
     from testbed.spec import load
@@ -35,16 +40,54 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) 
     if experiment.clock.mode == "virtual" and not virtual:
         experiment = override(experiment, ["clock=real"])
     lab = Lab.up(experiment, persistent=True)
-    about = lab.describe()
+    try:
+        faults, left = _inject(lab, experiment)
+    except BaseException:
+        lab.down()
+        raise
+    about = lab.describe() | {"faults": faults, "left": left, "workload": len(experiment.workload)}
     lab.close()
     if as_json:
         click.echo(json.dumps(about))
-        return
-    more = ["..."] if len(about["switches"]) > 6 else []
-    switches = ", ".join(about["switches"][:6] + more)
-    hosts, clock = about["hosts"], clock_text(lab.state["clock"])
-    click.echo(f"fabric {lab.id} is up: {about['topology']}; clock {clock}")
-    click.echo(f"  hosts {hosts[0]} to {hosts[-1]}, switches {switches}")
-    click.echo(f"  testbed shell {lab.id}                    Mininet's command line")
-    click.echo(f"  testbed exec --fabric {lab.id} 0 -- CMD   in the container of rank 0")
+    else:
+        _show(lab, about, file)
+
+
+def _inject(lab: Lab, experiment: Experiment) -> tuple[dict[str, str], list[str]]:
+    """Puts the file's faults in, as u1, u2 ..; returns what they are, and what only a run can do."""
+    from testbed.inject import CannotInject
+    from testbed.inject.live import put_in
+
+    done, left = {}, []
+    for number, injection in enumerate(experiment.inject, 1):
+        what = f"{injection.fault.name} on {injection.on}"
+        try:
+            done[put_in(lab, injection, f"u{number}")] = what
+        except CannotInject as error:
+            left.append(f"{what}: {error.what}")
+    return done, left
+
+
+def _show(lab: Lab, about: dict[str, object], file: str) -> None:
+    from testbed.inventory import clock_text
+
+    hosts, switches = [h.name for h in lab.fabric.hosts], [s.name for s in lab.fabric.switches]
+    more = ["..."] if len(switches) > 6 else []
+    click.echo(f"fabric {lab.id} is up: {about['topology']}; clock {clock_text(lab.state['clock'])}")
+    click.echo(f"  hosts {hosts[0]} to {hosts[-1]}, switches {', '.join(switches[:6] + more)}")
+    faults, left = about["faults"], about["left"]
+    assert isinstance(faults, dict)
+    assert isinstance(left, list)
+    for name, what in faults.items():
+        click.echo(f"  fault {name}: {what}")
+    for what in left:
+        click.echo(f"  fault left to a run: {what}")
+    if lab.kernel:
+        click.echo(f"  testbed shell {lab.id}                    Mininet's command line")
+        click.echo(f"  testbed exec --fabric {lab.id} 0 -- CMD   in the container of rank 0")
+    else:
+        click.echo("  time stands still unless a workload runs: no ping, so no shell and no exec")
+    if about["workload"]:
+        click.echo(f"  testbed run {file} --fabric {lab.id}   its workload, which has not run")
+    click.echo(f"  testbed status {lab.id}                   how it is")
     click.echo(f"  testbed down {lab.id}")

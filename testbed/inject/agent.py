@@ -29,13 +29,21 @@ class Agent:
     def act(self, event: Mapping[str, Any]) -> None:
         """Does what the event says, and tells fabricd so that time goes on."""
         spec = event["spec"]
-        if spec.get("worker") == "kill" and event["on"]:
-            self._kill_worker(spec["rank"])
+        if spec.get("worker") == "kill":
+            if event["on"]:
+                self._kill_worker(spec["rank"])
+            else:
+                self._revive_unless_faults_say(spec["rank"])
         elif spec.get("worker") == "quota":
             self._give_cpus_as_faults_say(spec["rank"])
         elif "controller" in spec:
             self._make_controller_as_faults_say()
         self._lab.fabricd.request("settled", event=event["id"])
+
+    def _revive_unless_faults_say(self, rank: int) -> None:
+        faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
+        if not any(s.get("worker") == "kill" and s["rank"] == rank for s in faults):
+            self._lab.containers.revive(rank)
 
     def _give_cpus_as_faults_say(self, rank: int) -> None:
         """The least that any fault that is on leaves it, else what the experiment gives it."""

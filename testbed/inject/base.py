@@ -14,7 +14,7 @@ from pydantic import Field
 
 from testbed.spec.types import Model
 from topologies import targets
-from topologies.fabric import Cable, Fabric
+from topologies.fabric import Cable, Fabric, Nic
 from topologies.targets import (
     AllTarget,
     CableTarget,
@@ -78,12 +78,24 @@ class Place:
             case PortTarget(cable=cable):
                 return [cable]
             case NicTarget(nic):
-                return [self.fabric.cable_at[nic.name, 1]]
+                end = self._outer(nic)
+                return [
+                    c for c in self.fabric.cables if end in (c.a.node, c.b.node) and c.name not in self._inside(end)
+                ]
             case SwitchTarget(switch):
                 return [c for c in self.fabric.cables if switch.name in (c.a.node, c.b.node)]
             case AllTarget(cables):
                 return list(cables)
         raise CannotInject(f"{self.target} has no cable of its own")
+
+    def _outer(self, nic: Nic) -> str:
+        """Where a NIC's cables end: at the bridge inside, if it has one."""
+        bridge = self.fabric.bridge_of(nic.name)
+        return nic.name if bridge is None else bridge.name
+
+    def _inside(self, end: str) -> frozenset[str]:
+        """Of a bridge in a NIC: the ways that are no cables."""
+        return self.fabric.inside if end in self.fabric.switch_by_name else frozenset()
 
     def switches(self) -> list[str]:
         match self.target:
@@ -116,7 +128,7 @@ class Place:
         found = []
         for cable in self.cables():
             ends = [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]
-            if self.backwards:
+            if self.backwards or (isinstance(self.target, NicTarget) and cable.a.node != self._outer(self.target.nic)):
                 ends.reverse()
             found += {"both": ends, "forward": ends[:1], "backward": ends[1:]}[direction]
         return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
 
 from testbed.inject.base import CannotInject, Fault, Place, Primitive, overlay
 from testbed.spec.types import Rate, Time
+from topologies.fabric import Cable
 from topologies.targets import CableTarget, NicTarget
 
 CABLES = ("cable", "port", "nic", "switch", "all")
@@ -75,9 +77,9 @@ class Miswired(Fault):
 
     def primitives(self, place: Place) -> list[Primitive]:
         fabric = place.fabric
-        (one,) = place.cables()
+        one = _only(place)
         if isinstance(place.target, NicTarget) and isinstance(self.other, int) and self.other < len(fabric.nics):
-            other = fabric.cable_at[fabric.nics[max(self.other, 0)].name, 1]
+            other = _only(replace(place, target=NicTarget(fabric.nics[max(self.other, 0)])))
         elif isinstance(place.target, CableTarget) and str(self.other) in fabric.cable_by_name:
             other = fabric.cable_by_name[str(self.other)]
         else:
@@ -87,6 +89,14 @@ class Miswired(Fault):
         if other is one:
             raise CannotInject("a cable cannot be swapped with itself")
         return [{"primitive": "swap", "cables": [one.name, other.name]}]
+
+
+def _only(place: Place) -> Cable:
+    cables = place.cables()
+    if len(cables) > 1:
+        names = ", ".join(f"cable:{cable.name}" for cable in cables)
+        raise CannotInject(f"{place.target} has {len(cables)} cables", f"name one: {names}")
+    return cables[0]
 
 
 FAULTS = (CableDown, ReducedRate, LongCable, SmallMtu, Miswired)

@@ -123,7 +123,7 @@ def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> None:
 
 
 def _kill(lab: Lab, rank: int) -> None:
-    lab.containers.remove(rank)
+    lab.containers.kill(rank)
 
 
 def _free_name(lab: Lab) -> str:

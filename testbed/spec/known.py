@@ -232,6 +232,11 @@ def congestion_control(value: Any) -> dict[str, Any]:
         if parameter is None:
             raise fault(*unknown(f"parameter of {name}", key, [*control.by_name, *(["set"] if control.sets else [])]),
                         path=[name, key])  # fmt: skip
+        if parameter.choices:
+            if written not in parameter.choices:
+                raise fault(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=[name, key])
+            values[key] = float(parameter.choices.index(written))
+            continue
         number = _quantity(parameter.kind, written, [name, key])
         if not parameter.least <= number <= parameter.most:
             raise fault(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=[name, key])
@@ -262,7 +267,8 @@ def congestion_control_written(name: str, named_set: str | None, values: Mapping
     form: dict[str, Callable[[float], Any]] = {"rate": lambda x: units.format_rate(int(x)), "time": units.format_time,
             "size": lambda x: units.format_size(int(x)), "number": lambda x: x}  # fmt: skip
     kinds = CONTROLS[name].by_name
-    return {name: ({"set": named_set} if named_set else {}) | {k: form[kinds[k].kind](v) for k, v in values.items()}}
+    written = {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
+    return {name: ({"set": named_set} if named_set else {}) | written}
 
 
 def congestion_control_schema() -> dict[str, Any]:
@@ -276,7 +282,10 @@ def congestion_control_schema() -> dict[str, Any]:
     }
     properties = {}
     for name, control in CONTROLS.items():
-        inner = {p.name: {**kinds[p.kind], "description": p.about} for p in control.parameters}
+        inner = {
+            p.name: {**({"enum": list(p.choices)} if p.choices else kinds[p.kind]), "description": p.about}
+            for p in control.parameters
+        }
         if control.sets:
             inner["set"] = {"enum": list(control.sets), "description": "a named set of parameters"}
         properties[name] = {

@@ -1,0 +1,49 @@
+"""`testbed inspect`: what the parts of a live fabric are on this machine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from testbed.commands._complete import FABRIC
+
+
+@click.command()
+@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(fabric: str | None, as_json: bool) -> None:
+    """Show where each rank of the fabric ID is (host, container, interface, addresses, switch port), and each switch.
+
+    The last lines are to be typed as they stand: they look at a switch from where it is.
+
+    \b
+    Examples:
+      testbed inspect
+      testbed inspect 3f2a --json
+    """
+    from testbed.lab import Lab
+    from testbed.parts import parts
+
+    lab = Lab.attach(fabric)
+    try:
+        said = parts(lab)
+    finally:
+        lab.close()
+    if as_json:
+        click.echo(json.dumps(said))
+        return
+    _show("ranks", said["ranks"])
+    click.echo()
+    _show("switches", said["switches"])
+    click.echo()
+    for line in said["type"]:
+        click.echo(line)
+
+
+def _show(name: str, rows: list[dict[str, Any]]) -> None:
+    from testbed.table import counters, show
+
+    flat = [{key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
+    show(counters(name, flat, whole=True), wide=True)

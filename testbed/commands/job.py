@@ -1,0 +1,142 @@
+"""`testbed job`: workloads in the background, on a fabric that is up."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from testbed.commands._complete import FABRIC, FILE
+
+if TYPE_CHECKING:
+    from testbed.seat import Job
+
+_FABRIC = click.option(
+    "--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up)."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Run workloads on a fabric that is up, in the background: start, status, stop.
+
+    A job goes on without this terminal, and ends with its fabric. A fabric has one job at a time.
+
+    \b
+    Examples:
+      testbed job start experiments/quickstart.yaml --repeat 2
+      testbed job status
+      testbed job stop
+    """
+
+
+@command.command()
+@click.argument("file", shell_complete=FILE)
+@_FABRIC
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Run it so many times (default: once).")
+@click.option("--forever", is_flag=True, help="Run it again and again, until it is stopped; the last 10 runs are kept.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+@click.option("--out", metavar="DIR", help="Folder for its runs (default: results/runs/<timestamp>-<name>).")
+@_JSON
+def start(
+    file: str,
+    fabric: str | None,
+    repeat: int | None,
+    forever: bool,
+    settings: tuple[str, ...],
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Start the workload of FILE on a fabric that is up, and return at once.
+
+    What the file says of the fabric must be as it is there, or be left out. Each run has a folder, 0001, 0002 .., like
+    that of `testbed run`; the job ends at the first that fails.
+
+    \b
+    Examples:
+      testbed job start experiments/quickstart.yaml --fabric 3f2a
+    """
+    from testbed import job
+    from testbed.errors import InputError
+
+    if repeat and forever:
+        raise InputError("either --repeat or --forever, not both", where="command line")
+    record, started = job.start(fabric, file, settings, out, None if forever else repeat or 1)
+    if as_json:
+        click.echo(json.dumps({"fabric": record.id, "job": started.id, "folder": started.said["folder"]}))
+        return
+    click.echo(f"job {started.id} runs on fabric {record.id}; its runs are in {started.said['folder']}")
+    click.echo(f"  testbed job status {started.id} --fabric {record.id}")
+    click.echo(f"  testbed job stop {started.id} --fabric {record.id}")
+
+
+@command.command()
+@click.argument("job", required=False, metavar="[ID]")
+@_FABRIC
+@_JSON
+def status(job: str | None, fabric: str | None, as_json: bool) -> None:
+    """Show the jobs of a fabric, or the job ID: its state, how many runs are done, and how the last one went.
+
+    \b
+    Examples:
+      testbed job status
+      testbed job status --json
+    """
+    from testbed import ownership, seat
+
+    record = ownership.find(fabric)
+    found = [seat.find(record, job)] if job else seat.jobs(record)
+    if as_json:
+        click.echo(json.dumps({"fabric": record.id, "jobs": [seat.described(j) for j in found]}))
+        return
+    if not found:
+        click.echo(f"fabric {record.id} has had no job")
+    for one in found:
+        click.echo(line(one))
+        if job:
+            _details(seat.described(one))
+
+
+def line(job: Job) -> str:
+    """What a person is told of it."""
+    said = job.said
+    of = "" if said["of"] is None else f" of {said['of']}"
+    lasted = (said.get("ended") or time.time()) - said["began"]
+    return f"job {job.id}: {said['name']}, {said['state']}, {said['runs']}{of} runs done, {lasted:.0f} s"
+
+
+def _details(said: dict[str, Any]) -> None:
+    click.echo(f"  file     {said['file']}")
+    if said["folder"]:
+        click.echo(f"  runs     {said['folder']}")
+    if said["last"]:
+        click.echo(f"  last run {said['last']['run']}: {said['last']['fidelity']['verdict']}")
+    if said["error"]:
+        click.echo(f"  error    {said['error']['what']}")
+
+
+@command.command()
+@click.argument("job", required=False, metavar="[ID]")
+@_FABRIC
+@_JSON
+def stop(job: str | None, fabric: str | None, as_json: bool) -> None:
+    """Stop the job ID (default: the one that runs). Its workers end; what was measured until then is kept.
+
+    \b
+    Examples:
+      testbed job stop
+    """
+    from testbed import job as jobs
+    from testbed import ownership, seat
+
+    record = ownership.find(fabric)
+    found = seat.find(record, job) if job else seat.running(record)
+    if found and found.said["state"] == seat.RUNNING:
+        found = jobs.stop(record, found)
+    if as_json:
+        click.echo(json.dumps({"fabric": record.id, "job": seat.described(found) if found else None}))
+    else:
+        click.echo(line(found) if found else f"no job runs on fabric {record.id}")
