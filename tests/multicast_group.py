@@ -58,8 +58,8 @@ class Member:
 class Members:
     """All members, waiting for nothing."""
 
-    def __init__(self, f: BareFabric, members: list[Member], number: int) -> None:
-        self.f, self.members, self.number = f, members, number
+    def __init__(self, f: BareFabric, controller: Fabricd, members: list[Member], number: int) -> None:
+        self.f, self.controller, self.members, self.number = f, controller, members, number
         self.more: list[Record] = []  # that came besides
 
     def arm(self, i: int, nbytes: int, *, operation: int = 1, root: int = NO_ROOT, element: int = 1) -> bytes:
@@ -94,15 +94,15 @@ class Members:
         return int.from_bytes(self.members[i].memory[BITMAP_AT : BITMAP_AT + 8 * words], "little")
 
 
-def answer_job(f: BareFabric, controller: Fabricd, answer: dict[str, Any]) -> dict[str, Any]:
-    """What a controller does when ranks want a collective offloaded."""
+def answer_job(controller: Fabricd, what: str = "job", **answer: Any) -> dict[str, Any]:
+    """What a controller does when ranks want a collective offloaded, or are done with it (`job_closed`)."""
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
         for event in controller.events(0.1):
-            if event["event"] == "job":
-                controller.request("settled", event=event["id"], job=answer)
+            if event["event"] == what:
+                controller.request("settled", event=event["id"], **answer)
                 return event
-    raise AssertionError("no job event")
+    raise AssertionError(f"no {what} event")
 
 
 @contextlib.contextmanager
@@ -120,14 +120,14 @@ def multicast_group(
         members = [Member(w, *w.region(BITMAP_AT + 4096)) for w in map(f.worker, ranks)]
         for m in members:
             m.worker.begin_wait(1, wire.FOREVER, group(ranks, payload=payload))
-        job = answer_job(f, controller, answer or {"group_ip": GROUP_IP})
+        job = answer_job(controller, job=answer or {"group_ip": GROUP_IP})
         assert (job["kind"], job["ranks"], job["args"][0]) == ("multicast", list(ranks), payload)
         told = [m.worker.end_wait()[0] for m in members]
         assert {r.kind for r in told} == {wire.GROUPED}
         if told[0].private:
             assert len({r.private for r in told}) == 1
             raise Refused(told[0].private.decode())
-        yield Members(f, members, told[0].qp)
+        yield Members(f, controller, members, told[0].qp)
         for m in members:
             with contextlib.suppress(OSError):  # its session has ended
                 m.worker.bye()

@@ -24,7 +24,7 @@ import pytest
 from click.testing import CliRunner
 from doc_examples import PAGES, ROOT, Example
 
-from testbed import lab, ownership
+from testbed import lab, ownership, run, sweep
 from testbed.cli import cli
 from testbed.spec import loads, positions
 
@@ -36,6 +36,7 @@ TOO_LONG = {"run", "bench", "up"}
 NOT_RUN = {
     "testbed down": "would take away the fabric of the next example; the tutorial's `down` is a real one",
     "testbed clean": "likewise",
+    "testbed job": "goes on in the background, beside the next examples; tests of jobs run them",
     "--watch": "goes on until Ctrl-C",
     "tcpdump": "goes on until Ctrl-C",
     "source": "is the shell's own; what it reads is the output of the example beside it",
@@ -56,6 +57,14 @@ ownership.fabrics = lambda: [record for record in every() if record.id in os.env
 from testbed.cli import main
 main()
 """
+
+
+class Checked(BaseException):
+    """All that a command line says is right, and the work would begin. No Exception, for commands catch these."""
+
+
+def _checked(*_: object, **__: object) -> None:
+    raise Checked
 
 
 class Desk:
@@ -127,24 +136,20 @@ class Desk:
 
     def check(self, words: list[str]) -> None:
         """What `testbed WORDS` asks for can be done: its options, its file, and the values that it sets."""
-        command, rest, context = cli, words, click.Context(cli, info_name="testbed")
-        while isinstance(command, click.Group):
-            below = command.get_command(context, rest[0])
-            assert below is not None, f"no such command: {shlex.join(words)}"
-            command, rest = below, rest[1:]  # type: ignore[assignment]
-        given = command.make_context(words[0], list(rest), parent=context).params
-        if words[0] in ("run", "up"):
-            from testbed.overrides import override
-            from testbed.spec import load
-
-            override(load(given["file"]), given["settings"])
-        if words[0] == "bench":
-            from testbed.bench.experiment import Options, experiment
-
-            named = re.split(r",(?![^\[]*\])", given.pop("algorithms") or "")
-            for key in ("out", "host", "as_json"):
-                given.pop(key, None)
-            experiment(Options(algorithms=[name for name in named if name], **given))
+        if words[0] not in TOO_LONG or "--fabric" in words:
+            command, rest, context = cli, words, click.Context(cli, info_name="testbed")
+            while isinstance(command, click.Group):
+                below = command.get_command(context, rest[0])
+                assert below is not None, f"no such command: {shlex.join(words)}"
+                command, rest = below, rest[1:]  # type: ignore[assignment]
+            command.make_context(words[0], list(rest), parent=context)
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            for module, name in ((run, "run"), (sweep, "run_sweep"), (lab.Lab, "up")):
+                patch.setattr(module, name, _checked)
+            with pytest.raises(Checked):
+                done = CliRunner().invoke(cli, words)
+                pytest.fail(f"{shlex.join(words)}\n{done.output}")
 
     def close(self) -> None:
         for record in [r for r in ownership.fabrics() if r.id in self.ours]:

@@ -8,7 +8,19 @@ import pytest
 from fabricd_fixture import SessionOver, bare_fabric
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from multicast_group import ARM, BITMAP_AT, NO_ROOT, SLACK_PS, START, Members, Refused, group, multicast_group, offload
+from multicast_group import (
+    ARM,
+    BITMAP_AT,
+    NO_ROOT,
+    SLACK_PS,
+    START,
+    Members,
+    Refused,
+    answer_job,
+    group,
+    multicast_group,
+    offload,
+)
 from test_fabricd_timing import Model, wire_ps
 from wire_view import watched
 
@@ -313,7 +325,9 @@ def test_a_session_that_is_over_is_over() -> None:
         for m in g.members:
             m.worker.send(wire.command(wire.LEAVE, g.number, 0))
         b.worker.begin_wait(1, b.worker.time_ps + 10_000_000)
-        assert a.worker.wait(1, a.worker.time_ps + 1_000_000) == []
+        a.worker.begin_wait(1, a.worker.time_ps + 1_000_000)
+        answer_job(g.controller, "job_closed")
+        assert a.worker.end_wait() == []
         with pytest.raises(SessionOver, match="no such group, or not open"):
             a.worker.wait(1, wire.FOREVER, g.arm(0, 8, root=0))
         b.worker.end_wait()

@@ -226,7 +226,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
 	fr->class = (uint8_t)n->p.data_class;
-	nic_sent(f, n, fr->len);
+	fr->data_of_worker = true;
 	if (s->state == SLOT_READY && s->retries)
 		n->retransmitted++;
 	s->state = SLOT_WAITING;

@@ -163,7 +163,7 @@ uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
 	fr->class = (uint8_t)n->p.data_class;
-	nic_sent(f, n, fr->len);
+	fr->data_of_worker = true;
 	return pkt.payload_bytes;
 }
 

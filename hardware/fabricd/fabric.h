@@ -47,6 +47,7 @@ struct frame {
 	uint32_t payload;  /* likewise: bytes of payload in it */
 	uint64_t number;   /* likewise: which of its packets it is */
 	bool asks;	   /* likewise: to be acknowledged */
+	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	struct nic *to;	   /* scale-up domain: destination */
 	struct passage *way; /* through the switch that it is in, or on its way to */
 	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
@@ -732,7 +733,6 @@ void ovs_close(struct fabric *f);
 
 /* sent.c */
 void nic_on_wire(struct fabric *f, struct frame *fr);
-void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes);
 uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
 
 /* nic.c */

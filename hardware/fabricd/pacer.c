@@ -153,8 +153,12 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 
 	cc_catch_up(f, q);
 	ask(q, fr);
-	if (q->left <= fr->number)
+	if (fr->number < q->left) {
+		q->retransmitted++;
+		q->nic->retransmitted++;
+	} else {
 		q->left = fr->number + 1;
+	}
 	if (q->cc->telemetry)
 		telemetry_sent(fr->data, fr->len, (uint64_t)f->clock.now);
 	cc_sent(f, q, fr->len);

@@ -256,12 +256,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->payload = pkt.payload_bytes;
 	fr->number = number;
 	fr->asks = pkt.ack_request;
-	if (q->tx == &n->tx[0] && !q->generated)
-		nic_sent(f, n, fr->len);
-	if (number < q->sent_max) {
-		q->retransmitted++;
-		n->retransmitted++;
-	}
+	fr->data_of_worker = q->tx == &n->tx[0] && !q->generated;
 	if (again) {
 		repeat_sent(q);
 	} else {

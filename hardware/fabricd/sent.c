@@ -9,6 +9,18 @@
  */
 #include "fabric.h"
 
+/* A data frame of @bytes goes out over the cable on behalf of the worker, now */
+static void count_data(struct fabric *f, struct nic *n, uint32_t bytes)
+{
+	struct sent *s = &n->sent;
+	uint64_t total = nic_sent_bytes(n, PS_NEVER) + bytes;
+
+	if (!s->count || s->at[(s->count - 1) % SENT_KEPT] != f->clock.now)
+		s->count++;
+	s->at[(s->count - 1) % SENT_KEPT] = f->clock.now;
+	s->bytes[(s->count - 1) % SENT_KEPT] = total;
+}
+
 /* nic_on_wire() - A frame that one of a NIC's sources has built begins to leave: only now has it been sent */
 void nic_on_wire(struct fabric *f, struct frame *fr)
 {
@@ -20,23 +32,13 @@ void nic_on_wire(struct fabric *f, struct frame *fr)
 		n->tx_many_packets++;
 		n->tx_many_bytes += fr->len;
 	}
+	if (fr->data_of_worker)
+		count_data(f, n, fr->len);
 	if (fr->from) {
 		fr->from->tx_packets++;
 		fr->from->tx_bytes += fr->payload;
 		pacer_sent(f, fr);
 	}
-}
-
-/* nic_sent() - A data frame of @bytes goes out over the cable on behalf of the worker, now */
-void nic_sent(struct fabric *f, struct nic *n, uint32_t bytes)
-{
-	struct sent *s = &n->sent;
-	uint64_t total = nic_sent_bytes(n, PS_NEVER) + bytes;
-
-	if (!s->count || s->at[(s->count - 1) % SENT_KEPT] != f->clock.now)
-		s->count++;
-	s->at[(s->count - 1) % SENT_KEPT] = f->clock.now;
-	s->bytes[(s->count - 1) % SENT_KEPT] = total;
 }
 
 /* nic_sent_bytes() - Bytes of data frames that had gone out over the cable by @t

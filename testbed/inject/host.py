@@ -27,9 +27,7 @@ class NicFault(Fault):
 
 class Straggler(NicFault):
     name: ClassVar[str] = "straggler"
-    summary: ClassVar[str] = (
-        "a host and its GPU are slower: all that costs them emulated time takes so many times as long"
-    )
+    summary: ClassVar[str] = "a host and its GPU are slower by a factor: posting, reducing, computing"
     shows: ClassVar[str] = "every collective waits for that rank; no counter moves"
 
     factor: float = Field(gt=1, le=1000, allow_inf_nan=False, description="how many times as long")
@@ -64,7 +62,7 @@ class SlowReceiver(NicFault):
 
 class CcOff(NicFault):
     name: ClassVar[str] = "cc_off"
-    summary: ClassVar[str] = "one NIC sends without congestion control, and tells nobody of marks"
+    summary: ClassVar[str] = "one NIC sends without congestion control, and sends no notifications of marks"
     shows: ClassVar[str] = "it takes more than its share; `rp_cnp_ignored` grows"
 
     def values(self, place: Place) -> dict[str, Any]:

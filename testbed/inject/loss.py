@@ -168,7 +168,7 @@ class OneWay(FrameFault):
 class DscpRemarked(FrameFault):
     name: ClassVar[str] = "dscp_remarked"
     summary: ClassVar[str] = "frames get another DSCP on the way, and so another class from the next switch on"
-    shows: ClassVar[str] = "traffic in a class that nobody sends in; pauses and marks are missing where it was"
+    shows: ClassVar[str] = "traffic in a class that no NIC sends in; no pauses and marks in the class that it left"
     effect: ClassVar[str] = "set_dscp"
 
     dscp: int = Field(ge=0, le=63, description="the DSCP that they get")

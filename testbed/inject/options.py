@@ -93,7 +93,7 @@ def of(fault: type[Fault]) -> list[click.Parameter]:
                      shell_complete=_targets),
         click.Option(["--at"], type=Quantity("time"), help="Emulated time from now (default: at once)."),
         click.Option(["--for"], type=Quantity("time"), help="How long (default: until it is healed)."),
-        click.Option(["--every"], type=Quantity("time"), help="Again and again, so often; goes with --for."),
+        click.Option(["--every"], type=Quantity("time"), help="From one beginning to the next; goes with --for."),
     ]  # fmt: skip
     schema = fault.model_json_schema(by_alias=True)
     own = [

@@ -96,7 +96,7 @@ class Watchdog(SwitchFault):
     shows: ClassVar[str] = "events `pfc_watchdog` and drops `watchdog` in a lossless class"
 
     detect: Time = default("1us", "a pause of this length is a storm to it", gt=0, le=1e12)
-    restore: Time = default("10us", "and over after so long without one", gt=0, le=1e12)
+    restore: Time = default("10us", "the storm is over after this long without a pause", gt=0, le=1e12)
     action: Literal["drop", "forward"] = Field(default="drop", description="what it then does")
 
     def values(self) -> dict[str, Any]:

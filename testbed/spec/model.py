@@ -121,9 +121,9 @@ class Ecn(Model):
     kmin: Size | None = Field(
         default=None, description="queue up to which nothing is marked (null: by the cable's rate)"
     )
-    kmax: Size | None = Field(default=None, description="queue above which everything is (null: likewise)")
+    kmax: Size | None = Field(default=None, description="queue above which every frame is marked (null: by the rate)")
     pmax: float | None = Field(
-        default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: likewise)"
+        default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: by the rate)"
     )
 
     @model_validator(mode="after")
@@ -145,8 +145,8 @@ class Scheduler(Model):
 
 
 class Watchdog(Model):
-    detect: Time = default("400ms", "a queue that is paused for so long without a break is stormed", gt=0, le=MAX_TIME)
-    restore: Time = default("2s", "over when no pause has come for so long", gt=0, le=MAX_TIME)
+    detect: Time = default("400ms", "a queue paused for this long without a break is stormed", gt=0, le=MAX_TIME)
+    restore: Time = default("2s", "the storm is over when no pause has come for this long", gt=0, le=MAX_TIME)
     action: Literal["drop", "forward"] = Field(
         default="drop", description="throw away what the queue holds and gets, or no longer heed the pause"
     )
@@ -226,7 +226,7 @@ class Complex(Model):
 
     port: Rate = Field(gt=0, le=MAX_RATE, description="of the NIC's port: a faster cable runs at this rate")
     rate: Rate = Field(gt=0, le=MAX_RATE, description="between the embedded bridge and the complex, each direction")
-    delay: Time = Field(le=MAX_TIME, description="likewise, one way")
+    delay: Time = Field(le=MAX_TIME, description="delay between them, one way")
     bridge_latency: Time = Field(le=MAX_TIME, description="of the embedded bridge, as `fabric.switch.latency`")
     dma_latency: Time = Field(le=MAX_TIME, description="of a transfer from or to the complex's memory")
     post: Time = Field(le=MAX_TIME, description="time of a core to post one work request")
@@ -251,7 +251,7 @@ class Nic(Model):
     mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
     pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
     ack_every: int = Field(default=16, ge=1, le=1 << 20, description="packets that one acknowledgement covers")
-    timeout: Time = default("2ms", "without an acknowledgement for so long, send again", gt=0, le=MAX_TIME)
+    timeout: Time = default("2ms", "send again after this long without an acknowledgement", gt=0, le=MAX_TIME)
     retry: int = Field(default=7, ge=0, le=1000, description="timeouts in a row until the queue pair fails")
     tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
     rx_buffer: Size = default("512KiB", "what has come in and not yet gone over PCIe, at most (0B: no end)", le=10**12)
@@ -469,7 +469,8 @@ class Costs(Model):
 
 class Measure(Model):
     sample: Annotated[Time, Field(ge=1000, le=1e12)] | None = Field(
-        default=None, description="time series: a sample of queues, buffers, rates and pauses so often (null: none)"
+        default=None,
+        description="time series: interval of the samples of queues, buffers, rates, pauses (null: none)",
     )
 
 

@@ -63,15 +63,15 @@ class CollectiveStep(Model):
     )  # fmt: skip
     overlap: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False,
-        description="likewise: share of them that is the same at all ranks; the others are independent (0)",
+        description="omnireduce, omniccl: share of those blocks that is the same at all ranks (0)",
     )  # fmt: skip
     block: int | None = Field(
-        default=None, ge=1, le=1 << 20, description="likewise: elements of a block, which is sent or left out (256)"
+        default=None, ge=1, le=1 << 20, description="omnireduce, omniccl: elements of a block (256)"
     )
-    fusion: int | None = Field(default=None, ge=1, le=32, description="likewise: blocks in a message, at most (4)")
+    fusion: int | None = Field(default=None, ge=1, le=32, description="omnireduce: blocks in a message, at most (4)")
     slots: int | None = Field(
         default=None, ge=1, le=65535,
-        description="likewise: messages under way at a time, for each rank (256); "
+        description="omnireduce: messages under way at a time, for each rank (256); "
         "in_network: slots that it asks for, in_network_best_effort: blocks under way, at most "
         "(null: rate x round trip)",
     )  # fmt: skip
@@ -83,12 +83,12 @@ class CollectiveStep(Model):
     )
     aggregators: int | None = Field(
         default=None, ge=1,
-        description="omnireduce: the last so many ranks only aggregate (null: every rank aggregates a share); "
-        "omniccl: so many ranks' compute complexes aggregate, the first ones' (null: all)",
+        description="omnireduce: this number of ranks, the last ones, only aggregate (null: every rank has a share); "
+        "omniccl: this number of compute complexes, the first ones, aggregate (null: all)",
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None,
-        description="in_network, in_network_best_effort: without a result for so long, contribute again "
+        description="in_network, in_network_best_effort: contribute again after this long without a result "
         "(null: slots x the time of a frame + round trip)",
     )
     chains: int | None = Field(
@@ -96,7 +96,7 @@ class CollectiveStep(Model):
     )
     cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None,
-        description="multicast: what is not there so long after it should be is fetched from the ring neighbour (20us)",
+        description="multicast: data this much overdue is fetched from the ring neighbour (20us)",
     )
 
     compression: Literal["bfp"] | None = Field(
