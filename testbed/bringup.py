@@ -184,6 +184,13 @@ class Bringup:
         self.journal.made({"controller": Process.of(process.pid)})
         return Controller(process, out, log)
 
+    def look(self) -> None:
+        """Raises MachineError if a process of the fabric has ended while it comes up."""
+        for name, process in Record.read(self.dir).processes.items():
+            if name in SWITCHES and not process.alive():
+                log = self.dir / ("ovs" if name.startswith("ovs") else "") / f"{name}.log"
+                raise MachineError(f"{name} ended while the fabric came up", where=str(log))
+
     # -- switches
 
     def set_taps_up(self) -> None:

@@ -147,13 +147,13 @@ class Lab:
             work.take_hosts(holder)
         image = root_of(experiment.workers.image, directory, work.ids or 0)
         controller.wait_listening()
-        work.ovs.finish(bridges)
+        work.ovs.finish(bridges, work.look)
         names = [work.names.bridge(s) for s in fabric.switches]
         commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
         commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
-        work.ovs.finish(commands)
+        work.ovs.finish(commands, work.look)
         state = {
             "name": experiment.name,
             "clock": clock,

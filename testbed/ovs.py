@@ -23,6 +23,7 @@ _PROTOCOLS = "OpenFlow13,OpenFlow15"
 _ARGS_BYTES = 500_000  # well below what one command line may have
 _HINT = "`testbed doctor` tells whether an Open vSwitch starts here"
 _START_S = 30.0
+_LOOK_S = 0.2
 _MOST_FILES = 1 << 20
 _VSCTL = ("ovs-vsctl", "--timeout=120")
 _LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
@@ -107,9 +108,12 @@ class OpenVSwitch:
         """Starts making these bridges, fail-secure and without controller; `finish` waits for it and tells errors."""
         return [self._start([*_VSCTL, *args]) for args in _transactions(map(_create_args, bridges))]
 
-    def finish(self, commands: Iterable[subprocess.Popen[str]]) -> None:
-        """Waits for started transactions. Raises MachineError with what ovs-vsctl said."""
-        ended = [(command.communicate()[1], command.returncode) for command in commands]
+    def finish(self, commands: Iterable[subprocess.Popen[str]], look: Callable[[], object] = lambda: None) -> None:
+        """Waits for started transactions. Raises MachineError with what ovs-vsctl said, and what `look` raises.
+
+        ovs-vsctl asks on and on for a server that is gone; `look` is called now and then, and may know better.
+        """
+        ended = [(_errors(command, look), command.returncode) for command in commands]
         for errors, code in ended:
             _raise_if_failed(code, errors, str(self.log))
 
@@ -170,6 +174,19 @@ def _transactions(commands: Iterable[Sequence[str]]) -> Iterator[list[str]]:
             args, size = [], 0
     if args:
         yield args
+
+
+def _errors(command: subprocess.Popen[str], look: Callable[[], object]) -> str:
+    """What a command says on stderr until it ends."""
+    while True:
+        try:
+            return command.communicate(timeout=_LOOK_S)[1]
+        except subprocess.TimeoutExpired:
+            try:
+                look()
+            except BaseException:
+                command.kill()
+                raise
 
 
 def _raise_if_failed(code: int, errors: str, log: str) -> None:

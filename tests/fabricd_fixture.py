@@ -216,6 +216,10 @@ class BareFabric:
         assert self.fabricd.process is not None
         return self.fabricd.process.pid
 
+    def cpu_ns(self) -> int:
+        """Processor time that fabricd has taken."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
+
     def bridge(self, switch: str) -> str:
         return Devices(self.fabric).bridge(self.fabric.switch_by_name[switch])
 

@@ -150,6 +150,21 @@ def test_a_bring_up_that_fails_leaves_nothing(fault: str, monkeypatch: pytest.Mo
     assert [traces(i) for i in made if len(i) == 4] == [[]]
 
 
+def test_a_switch_that_ends_while_the_fabric_comes_up_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ovs-vsctl itself would wait for it for two minutes."""
+    whole = bringup.Bringup.make_bridges
+
+    def make(self: bringup.Bringup) -> object:
+        switch = self.record.read(self.dir).processes["ovs-vswitchd"]
+        switch.signal(signal.SIGKILL)
+        wait_until(lambda: not switch.alive(), "its end")
+        return whole(self)
+
+    monkeypatch.setattr(bringup.Bringup, "make_bridges", make)
+    with pytest.raises(UserError, match="ovs-vswitchd ended while the fabric came up"):
+        Lab.up(loads(STAR, "star.yaml"))
+
+
 def _remember(made: list[str]) -> object:
     def token(size: int) -> str:
         made.append(os.urandom(size).hex())

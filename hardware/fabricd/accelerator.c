@@ -119,7 +119,7 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 
 static struct program *program_of(const struct accelerator *a, uint32_t job)
 {
-	struct program *p = a->programs;
+	struct program *p = a->programs[job % PROGRAM_CHAINS];
 
 	while (p && p->job != job)
 		p = p->next;
@@ -202,8 +202,8 @@ const char *accelerator_program(struct fabric *f, const json_t *request)
 			p->slot[i].sum[v] = sums + (size_t)(2 * i + (uint32_t)v) * a->elements;
 			p->slot[i].use[v] = (uint32_t)(v - 2) & PSN_MASK; /* of before the first */
 		}
-	p->next = a->programs;
-	a->programs = p;
+	p->next = a->programs[p->job % PROGRAM_CHAINS];
+	a->programs[p->job % PROGRAM_CHAINS] = p;
 	a->slots_free -= p->slots;
 	uint32_t used = a->slots - pool_slots(a) - a->slots_free;
 	a->slots_used_max = used > a->slots_used_max ? used : a->slots_used_max;
@@ -216,7 +216,7 @@ void accelerators_release(struct fabric *f, uint32_t job)
 	for (uint32_t i = 0; i < f->accelerator_count; i++) {
 		struct accelerator *a = &f->accelerators[i];
 		pool_release(a, job);
-		for (struct program **at = &a->programs, *p; (p = *at);) {
+		for (struct program **at = &a->programs[job % PROGRAM_CHAINS], *p; (p = *at);) {
 			if (p->job != job) {
 				at = &p->next;
 				continue;
@@ -405,9 +405,10 @@ json_t *accelerator_json(const struct accelerator *a)
 void accelerator_free(struct accelerator *a)
 {
 	pool_free(a);
-	while (a->programs) {
-		struct program *p = a->programs;
-		a->programs = p->next;
-		program_free(p);
-	}
+	for (uint32_t i = 0; i < PROGRAM_CHAINS; i++)
+		while (a->programs[i]) {
+			struct program *p = a->programs[i];
+			a->programs[i] = p->next;
+			program_free(p);
+		}
 }

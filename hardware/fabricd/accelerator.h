@@ -9,6 +9,8 @@
 struct program;
 struct pool;
 
+#define PROGRAM_CHAINS 64 /* a power of two: jobs' numbers follow each other */
+
 struct accelerator {
 	struct node n;
 	struct port port;
@@ -16,7 +18,7 @@ struct accelerator {
 	struct sw *sw;
 	uint32_t ip, slots, elements, fan_in; /* what there is: slots of so many elements, in two versions */
 	uint32_t slots_free, slots_used_max;
-	struct program *programs; /* of jobs with slots of their own */
+	struct program *programs[PROGRAM_CHAINS]; /* of jobs with slots of their own, by the last bits of their numbers */
 	struct pool *pool;	  /* slots that all others share, or NULL */
 	uint64_t contributions, duplicates, stale, completed, answered, unknown;
 };

@@ -46,7 +46,7 @@ struct shared_program {
 
 struct pool {
 	uint32_t slots, used, used_max;
-	struct shared_program *programs;
+	struct shared_program *programs[PROGRAM_CHAINS];
 	uint64_t collisions, evicted, reclaimed, passed;
 	int32_t *sums;
 	struct shared_slot slot[];
@@ -75,7 +75,7 @@ uint32_t pool_slots(const struct accelerator *a)
 
 static struct shared_program *program_of(const struct pool *pool, uint32_t job)
 {
-	struct shared_program *p = pool->programs;
+	struct shared_program *p = pool->programs[job % PROGRAM_CHAINS];
 
 	while (p && p->job != job)
 		p = p->next;
@@ -113,7 +113,7 @@ const char *pool_program(struct accelerator *a, uint32_t job, const json_t *requ
 	if (!p)
 		abort();
 	*p = (struct shared_program){
-		.next = a->pool->programs,
+		.next = a->pool->programs[job % PROGRAM_CHAINS],
 		.job = job,
 		.group_ip = (uint32_t)json_number_value(json_object_get(request, "group_ip")),
 		.next_ip = (uint32_t)next,
@@ -121,7 +121,7 @@ const char *pool_program(struct accelerator *a, uint32_t job, const json_t *requ
 		.ranks = bits,
 		.age = (ps_t)(age * PS_PER_NS),
 	};
-	a->pool->programs = p;
+	a->pool->programs[job % PROGRAM_CHAINS] = p;
 	return NULL;
 }
 
@@ -136,7 +136,7 @@ void pool_release(struct accelerator *a, uint32_t job)
 {
 	struct pool *pool = a->pool;
 
-	for (struct shared_program **at = pool ? &pool->programs : NULL, *p; pool && (p = *at);) {
+	for (struct shared_program **at = pool ? &pool->programs[job % PROGRAM_CHAINS] : NULL, *p; pool && (p = *at);) {
 		if (p->job != job) {
 			at = &p->next;
 			continue;
@@ -332,11 +332,12 @@ json_t *pool_json(const struct accelerator *a)
 
 void pool_free(struct accelerator *a)
 {
-	while (a->pool && a->pool->programs) {
-		struct shared_program *p = a->pool->programs;
-		a->pool->programs = p->next;
-		free(p);
-	}
+	for (uint32_t i = 0; a->pool && i < PROGRAM_CHAINS; i++)
+		while (a->pool->programs[i]) {
+			struct shared_program *p = a->pool->programs[i];
+			a->pool->programs[i] = p->next;
+			free(p);
+		}
 	if (a->pool)
 		free(a->pool->sums);
 	free(a->pool);
