@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results.drawing import Across, PlotError
-from results.load import Run, load
+from results.load import Run, find, load
 from results.summary import labels
 from results.sweeps import key_names, sweep
 from results.values import distinct, number, size_label
@@ -100,7 +100,7 @@ def _akin(key: str, other: str) -> bool:
     return of_step or ("ranks" in pair and any(k.startswith(f"{TOPOLOGY}.") for k in pair))
 
 
-def collect(paths: Sequence[Path]) -> Data:
+def collect(paths: Sequence[str | Path]) -> Data:
     """The collectives of runs and sweeps. Raises StoreError for what is no run, PlotError without collectives."""
     import pandas as pd
 
@@ -126,11 +126,11 @@ def collect(paths: Sequence[Path]) -> Data:
     return Data(", ".join(names_of_runs), tuple(keys), means)
 
 
-def _points(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _points(path: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The runs in a folder, with the values that were swept over; points that failed are left out."""
     swept = sweep(path)
     if swept is None:
-        yield path, {}
+        yield find(path), {}
         return
     for point in swept.points:
         if "error" not in point and (swept.path / point["run"]).exists():

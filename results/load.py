@@ -31,9 +31,15 @@ class Run:
     def experiment(self) -> dict[str, Any]:
         """The experiment as resolved, every default written out."""
         from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
 
         path = self.path / "experiment.yaml"
-        return dict(YAML(typ="safe").load(path)) if path.exists() else {}
+        if not path.exists():
+            return {}
+        try:
+            return dict(YAML(typ="safe").load(path))
+        except (YAMLError, UnicodeDecodeError, TypeError, ValueError):
+            raise damaged(path) from None
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -132,7 +138,10 @@ class Run:
             raise StoreError(f"there is no series called {name!r}", str(self.path), f"there are {', '.join(SERIES)}")
         if not path.exists():
             raise StoreError("this run was not sampled", str(self.path), "say measure: {sample: 10us}")
-        return pd.read_parquet(path)
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError):  # pyarrow's own errors are among them
+            raise damaged(path) from None
 
     @cached_property
     def events(self) -> pd.DataFrame:
@@ -148,7 +157,10 @@ class Run:
 
         path = self.path / "metrics" / f"{name}.parquet"
         if path.exists():
-            return list(pq.read_table(path).to_pylist())
+            try:
+                return list(pq.read_table(path).to_pylist())
+            except (OSError, ValueError):  # pyarrow's own errors are among them
+                raise damaged(path) from None
         if name == "events":
             return [event_row(e) for e in self._lines("events.jsonl")]
         if name in ("results", "ranks"):
@@ -161,7 +173,7 @@ class Run:
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
-        return dict(json.loads(path.read_text())) if path.exists() else {}
+        return read_object(path) if path.exists() else {}
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
         """The complete lines of a file; a killed run may leave half a line at the end."""
@@ -169,7 +181,23 @@ class Run:
         if not path.exists():
             return []
         text = path.read_text()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        try:
+            return [dict(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except (ValueError, TypeError):
+            raise damaged(path) from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises StoreError if there is none."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        raise damaged(path) from None
+
+
+def damaged(path: Path) -> StoreError:
+    """A file of a run folder that is not as it was written."""
+    return StoreError("this file is damaged", str(path), "the run's other files can still be read")
 
 
 def event_row(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,6 +221,8 @@ def load(run: str | Path) -> Run:
 
 def find(run: str | Path) -> Path:
     """The folder that `load` reads. Raises StoreError."""
+    if not str(run):
+        raise StoreError("the name of the run is empty", "", _known())
     path = Path(run)
     for candidate in (path, RUNS / path):
         if (candidate / "state.json").exists():

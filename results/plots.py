@@ -108,6 +108,8 @@ def rate(run: Run) -> Figure:
 
 def _window_ns(run: Run, end_ns: float) -> float:
     """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw."""
+    if "measure" not in run.experiment:
+        raise PlotError("its experiment.yaml is missing: nobody knows how often it was sampled")
     period, _ = amount(run.experiment["measure"]["sample"]) or (1.0, "ns")
     frame_ns = run.experiment["fabric"]["nic"]["mtu"] * 8e9 / run.fastest_bps if run.fastest_bps else 0
     return period * max(1, math.ceil(FRAMES * frame_ns / period), math.ceil(end_ns / WINDOWS / period))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from results.load import Run, find
+from results.load import Run, damaged, find, read_object
 from results.values import full
 
 SWEEP = "sweep.json"
@@ -23,11 +23,17 @@ class Sweep:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        told = json.loads((path / SWEEP).read_text())
-        self.name: str = told["name"]
-        self.keys: list[str] = told["keys"]
-        self.points: list[dict[str, Any]] = told["points"] or _lines(path / POINTS)
-        self.total: int = told.get("total", len(self.points))
+        told = read_object(path / SWEEP)
+        try:
+            self.name: str = told["name"]
+            self.keys: list[str] = told["keys"]
+            self.points: list[dict[str, Any]] = told["points"] or _lines(path / POINTS)
+            self.total: int = told.get("total", len(self.points))
+            whole = all({*self.keys} <= point.keys() and point.keys() & {"run", "error"} for point in self.points)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            whole = False
+        if not whole:
+            raise damaged(path / SWEEP)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from testbed import __version__, commands
-from testbed.errors import BAD_INPUT, RUN_FAILED, MachineError, Problem, UserError
+from testbed.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
 from testbed.said import printable
 
 INTERRUPTED = 130
@@ -80,8 +80,13 @@ class Verbs(click.Group):
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
             _show(UserError("interrupted"), as_json)
-        except Exception as error:  # a bug: say so in the form asked for, and keep the evidence
-            code = RUN_FAILED
+        except Exception as error:
+            from results.store import StoreError
+
+            if isinstance(error, StoreError):  # a run folder that is not whole
+                _show(InputError(error.what, error.where, error.hint), as_json)
+                sys.exit(BAD_INPUT)
+            code = RUN_FAILED  # a bug: say so in the form asked for, and keep the evidence
             traceback.print_exc()
             if as_json:
                 what = f"internal error: {type(error).__name__}: {error}"

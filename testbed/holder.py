@@ -176,8 +176,8 @@ def _hold(name: str, parent: int, channel: socket.socket, ids: int | None) -> No
 
 
 def _say(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    with contextlib.suppress(BrokenPipeError):  # nobody is there any more: the end of stdin says the same
+        os.write(1, json.dumps(answer).encode() + b"\n")
 
 
 def _sweep(group: str) -> None:

@@ -36,6 +36,7 @@ class Seen:
     now: Counters
     before: Counters | None = None
     cleared: Counters | None = None
+    nic_mtu: int = 0
     _own: Counters = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -151,13 +152,15 @@ def bytes_per_second(rate: float) -> str:
 
 
 def status(seen: Seen) -> list[Table]:
-    """As `show interfaces status`, of switches and NICs."""
+    """As `show interfaces status`, of switches and NICs. A switch's MTU is any, unless a fault limits it."""
     links = _links(seen.now)
+    nics = {n["nic"] for n in seen.now["nics"]}
     rows = []
     for p in seen.now["ports"]:
         if (link := links.get((p["node"], p["port"]))) is not None:
             rows.append({
-                "Interface": _name(p), "Speed": _speed(link["rate_bps"]), "MTU": link["mtu"] or "any",
+                "Interface": _name(p), "Speed": _speed(link["rate_bps"]),
+                "MTU": link["mtu"] or (seen.nic_mtu if p["node"] in nics else 0) or "any",
                 "Oper": "up" if link["up"] else "down", "Admin": "up", "Peer": p["peer"],
             })  # fmt: skip
     return [Table("interfaces", "", rows)]

@@ -68,6 +68,9 @@ def check(experiment: Experiment) -> None:
     """Raises InputError, with file and line, for a key or value that cannot be."""
     keys = list(experiment.sweep)
     for k, key in enumerate(keys):
+        if any(one.strip().partition(".")[0] == "sweep" for one in key.split(",")):
+            hint = "name another key: several keys give every combination"
+            raise InputError("there is no sweep within a sweep", experiment.place("sweep", key), hint)
         for n in range(len(experiment.sweep[key])):
             if k == 0 or n > 0:  # the point of all first values is tried once
                 _point(experiment, [n if i == k else 0 for i in range(len(keys))], key)

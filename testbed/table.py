@@ -15,6 +15,7 @@ from rich.text import Text
 
 from results import Run
 from results.report import gigabytes
+from results.store import StoreError
 from results.values import full
 from topologies import in_words
 from workloads.registry import DTYPES
@@ -44,6 +45,8 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
         parts.append(Text("# INVALID: the figures below are not to be used", style="bold red"))
     results = run.rows("results")
     for index, group in groupby(results, key=lambda r: r["step"]):
+        if index >= len(run.steps):
+            raise StoreError("this file is missing or damaged", str(run.path / "steps.json"))
         step, rows = run.steps[index], list(group)
         parts.append(Text("#"))
         parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
@@ -52,6 +55,8 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
 
 def _title(run: Run) -> str:
     experiment = run.experiment
+    if "fabric" not in experiment:
+        return f"{run.name}: its experiment.yaml is missing"
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
     of = ", ".join(key if value is True else f"{key} {value}" for key, value in in_words(kind, params).items())

@@ -314,6 +314,26 @@ def test_an_up_that_is_killed_half_way_dies_whole(tmp_path: Path) -> None:
     assert traces(fabric_id) == []
 
 
+def test_a_holder_whose_owner_dies_before_its_answer_still_ends_the_fabric() -> None:
+    mark = {**os.environ, "RAILBED_FABRIC": f"test-{os.urandom(8).hex()}"}
+    command = [TESTBED[0], "-I", "-S", str(bringup._HOLDER)]
+    with (
+        subprocess.Popen(["sleep", "600"], env=mark) as part,
+        subprocess.Popen(command, env=mark, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+    ):
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        try:
+            assert json.loads(holder.stdout.readline()) == {"ready": True}
+            holder.stdout.close()
+            holder.stdin.write(b'{"names": ["h0"], "group": "railbed-none"}\n')
+            holder.stdin.close()
+            assert part.wait(20) == -signal.SIGKILL
+        finally:
+            part.kill()
+            holder.kill()
+
+
 @pytest.mark.parametrize("victim", [*PARTS, "host h1", "everything"])
 def test_kill_a_part_of_a_standing_fabric(victim: str, standing: str) -> None:
     cli("exec", "--fabric", standing, "0", "--", "true")  # with a container

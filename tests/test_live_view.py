@@ -41,7 +41,7 @@ def counters(frames: int, time_ns: int, up: bool = True) -> dict[str, Any]:
         "qps": [],
         "drops": [{"node": "sw0", "port": 1, "reason": "tail", "count": 3, "headers": "h"}],
         "links": [{"node": "sw0", "port": 1, "up": up, "rate_bps": 10**11, "mtu": 0},
-                  {"node": "h0", "port": 1, "up": True, "rate_bps": 10**11, "mtu": 4096}],
+                  {"node": "h0", "port": 1, "up": True, "rate_bps": 10**11, "mtu": 0}],
     }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_interface_counters_have_rates_and_utilisation() -> None:
 
 
 def test_interface_status_has_state_speed_mtu_and_peer() -> None:
-    switch, nic = VIEWS["status"](Seen(counters(0, 0, up=False)))[0].rows
+    switch, nic = VIEWS["status"](Seen(counters(0, 0, up=False), nic_mtu=4096))[0].rows
     assert switch == {
         "Interface": "sw0:1",
         "Speed": "100G",
@@ -124,6 +124,7 @@ class FakeLab:
 @pytest.fixture
 def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     lab = FakeLab(tmp_path)
+    (tmp_path / "experiment.json").write_text('{"fabric": {"nic": {"mtu": 4096}}}')
     monkeypatch.setattr(lab_module.Lab, "attach", lambda fabric: lab)
 
     def call(*words: str) -> str:
@@ -139,7 +140,7 @@ def test_the_tables_on_the_terminal(show: Any) -> None:
     shown = show("pfc")
     assert shown.index("Port Rx") < shown.index("Port Tx")
     assert json.loads(show("pfc", "--json")).keys() == {"rx", "tx", "pauses", "watchdog"}
-    assert "sw0:1" in show("interfaces", "status")
+    assert "4096" in show("interfaces", "status")
     assert show("queues").count("UC0") == 2 and "UC0 " not in show("queues", "--nonzero").partition("\n\n")[0]
 
 
@@ -148,6 +149,10 @@ def test_clear_counts_from_now_until_it_is_deleted(show: Any) -> None:
     queues = json.loads(show("queues", "--json"))["queues"]
     assert queues[3]["Counter/pkts"] == 10
     assert json.loads(show("queues", "-d", "--json"))["queues"][3]["Counter/pkts"] == 30
+    assert "ecn" not in show("pfc", "--nonzero") and "tx: nothing but zeros" in show("pfc", "--nonzero")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["show", "pfc", "-c", "-d"])
+    assert ended.value.code == 2
 
 
 def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before() -> None:

@@ -329,6 +329,7 @@ def test_points_of_a_killed_sweep_are_there(testbed: Cli) -> None:
         ("  seed: [1, 2]\n  fabric.topology.ring.node: [4]", "sweep.yaml:8: sweep.fabric.topology.ring.node", "'node'"),
         ("  seed: [1]\n  fabric.cable.rate: [1Gbps,\n    fast]", "sweep.yaml:9: sweep.fabric.cable.rate[1]", "fast"),
         ("  'seed, sed': [1]", "sweep.yaml:7: sweep.seed, sed", "'sed'"),
+        ("  sweep: [{}, {seed: [1]}]", "sweep.yaml:7: sweep.sweep", "no sweep within a sweep"),
         (
             "  inject:\n    - []\n    - [{fault: loss, on: 'nic:7'}]",
             "sweep.yaml:9: sweep.inject[1]",
@@ -354,3 +355,63 @@ def test_a_huge_sweep_begins_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sweeping.count(many) == 40_000
     sweeping.check(many)
     assert len(checked) == 200 + 199
+
+
+# --- folders that are not whole ---------------------------------------------
+
+READERS = (("show", "run"), ("show", "run", "--json"), ("show", "counters", "qps"), ("plot", "times"), ("plot", "fct"),
+           ("plot", "sweep"), ("plot", "rate"))  # fmt: skip
+DAMAGES: dict[str, Any] = {
+    "no experiment": lambda f: (f / "experiment.yaml").unlink(),
+    "an empty experiment": lambda f: (f / "experiment.yaml").write_text(""),
+    "half an experiment": lambda f: (f / "experiment.yaml").write_text("name: [a"),
+    "no steps": lambda f: (f / "steps.json").unlink(),
+    "an empty state": lambda f: (f / "state.json").write_text(""),
+    "half a state": lambda f: (f / "state.json").write_text('{"state":'),
+    "a list for an object": lambda f: (f / "summary.json").write_text("[1, 2]"),
+    "no bytes of text": lambda f: (f / "fidelity.json").write_bytes(b"\xff\xfe"),
+    "half a frame": lambda f: (f / "metrics/results.parquet").write_bytes(b"PAR1half"),
+    "no frames": lambda f: [p.unlink() for p in (f / "metrics").iterdir()],
+    "half a sweep": lambda f: (f / "sweep.json").write_text('{"name": "x", "keys": ["a"], "points": [{}]}'),
+    "an empty sweep": lambda f: (f / "sweep.json").write_text(""),
+    "a sweep whose points are gone": lambda f: (f / "sweep.json").write_text(
+        '{"name": "x", "keys": ["a"], "points": [{"a": 1, "run": "point-0"}, {"a": [2], "error": "e"}]}'
+    ),
+}
+
+
+def test_whatever_is_damaged_in_a_folder_is_named(testbed: Cli) -> None:
+    import shutil
+
+    assert testbed("run", "small.yaml", "--out", "here").code == 0
+    for number, (what, damage) in enumerate(DAMAGES.items()):
+        folder = Path(f"damaged-{number}")
+        shutil.copytree("here", folder)
+        damage(folder)
+        said = []
+        for verb, *words in READERS:
+            words = [words[0], str(folder), *words[1:]] if verb == "show" else [str(folder), words[0], "-o", "p.svg"]
+            done = testbed(verb, *words)
+            assert done.code in (0, 2), f"{what}, {verb} {words}: {done.err}"
+            assert "Traceback" not in done.err and "internal error" not in done.out
+            said.append(done.err + done.out)
+        if what.startswith(("half", "an empty")):
+            assert any("this file is damaged" in one for one in said), what
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("show", "run", ""), "the name of the run is empty"),
+        (("plot", "", "times"), "the name of the run is empty"),
+        (("plot", "here"), "what to draw is missing"),
+        (("plot", "rate"), "a run is missing"),
+        (("inject", "loss", "--on", "all", "--rate", "0.5", "--every", "1ms"), "--every needs --for, shorter than it"),
+        (("inject", "loss", "--on", "all", "--rate", "much"), "'much' is not a valid number."),
+        (("inject", "loss", "--on", "all", "--rate", "0.5", "--qp", "x"), "'x' is not a valid integer."),
+    ],
+)
+def test_a_slip_on_the_command_line_is_said_in_its_words(testbed: Cli, args: tuple[str, ...], says: str) -> None:
+    done = testbed(*args)
+    assert (done.code, "Traceback" in done.err) == (2, False)
+    assert says in done.err

@@ -7,10 +7,9 @@ import math
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import results
-from results.drawing import PlotError, save
+from results.drawing import save
 from results.plots import PLOTS
 from results.summary import jain, labels, percentile, summarize
 from testbed.errors import InputError
@@ -90,12 +89,12 @@ def test_every_study_is_a_valid_experiment(study: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> tuple[results.Run, str]:
-    """A sampled run, and the hash of the same run without samples."""
+    """A sampled run, and the folder of the same run without samples; their figures are the same."""
     folder = tmp_path_factory.mktemp("runs")
     with_samples = run(loads(INCAST.replace("hosts: 3", "hosts: 5") + "measure: {sample: 1us}\n"), folder / "sampled")
     without = run(loads(INCAST.replace("hosts: 3", "hosts: 5")), folder / "plain")
     assert with_samples.metrics_sha256 == without.metrics_sha256
-    return results.load(with_samples.folder), without.metrics_sha256
+    return results.load(with_samples.folder), str(without.folder)
 
 
 def test_samples_agree_with_the_counters(sampled: tuple[results.Run, str]) -> None:
@@ -144,15 +143,16 @@ def test_pictures_are_drawn(kind: str, sampled: tuple[results.Run, str], tmp_pat
     assert again.read_text() == text
 
 
-def test_a_run_without_samples_says_what_to_do(tmp_path: Path) -> None:
+def test_a_run_without_samples_says_what_to_do(
+    sampled: tuple[results.Run, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from testbed.cli import cli
 
-    result = run(loads(INCAST), tmp_path / "run")
-    with pytest.raises(SystemExit):
-        cli.main(["plot", str(result.folder), "queue", "-o", str(tmp_path / "q.svg")])
-    with pytest.raises((PlotError, results.StoreError)):
-        PLOTS["queue"].draw(results.load(result.folder))
-    assert CliRunner().invoke(cli.get_command(None, "plot"), ["--help"]).exit_code == 0  # type: ignore[arg-type]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["plot", sampled[1], "queue", "-o", str(tmp_path / "q.svg")])
+    assert ended.value.code == 2 and "say measure: {sample: 10us}" in capsys.readouterr().err
+    with pytest.raises(results.StoreError):
+        PLOTS["queue"].draw(results.load(sampled[1]))
 
 
 def test_arrivals_have_the_load_and_sizes_asked_for() -> None:

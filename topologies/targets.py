@@ -94,7 +94,7 @@ def resolve(fabric: Fabric, text: str) -> Target:
         if kind in _RESOLVERS:
             form = next(form for form in FORMS.split(", ") if form.startswith(kind))
             raise TopologyError(text, f"which {kind}?", f"write {form}")
-        raise TopologyError(text, "is no target", _near(kind, [*_RESOLVERS, "controller", "all"], FORMS))
+        raise TopologyError(text, "there is no such target", _near(kind, [*_RESOLVERS, "controller", "all"], FORMS))
     return _RESOLVERS[kind](fabric, text, name.strip())
 
 
@@ -113,7 +113,7 @@ def _cable(fabric: Fabric, text: str, name: str) -> Target:
 def _port(fabric: Fabric, text: str, name: str) -> Target:
     node, _, number = name.rpartition(":")
     if not node:
-        raise TopologyError(text, "is no port", f"port:SWITCH:N, for example port:{fabric.switches[0].name}:1")
+        raise TopologyError(text, "this names no port", f"port:SWITCH:N, for example port:{fabric.switches[0].name}:1")
     switch = _find_switch(fabric, text, node)
     if not _is_number(number) or not 1 <= int(number) <= switch.ports:
         raise TopologyError(text, f"{node} has no port {number}", f"ports 1 to {switch.ports}")
@@ -131,7 +131,7 @@ def _switch(fabric: Fabric, text: str, name: str) -> Target:
 def _flow(fabric: Fabric, text: str, name: str) -> Target:
     source, arrow, destination = name.partition("->")
     if not arrow:
-        raise TopologyError(text, "is no flow", "flow:RANK->RANK, for example flow:0->1")
+        raise TopologyError(text, "this names no flow", "flow:RANK->RANK, for example flow:0->1")
     flow = FlowTarget(_rank(fabric, text, source.strip()), _rank(fabric, text, destination.strip()))
     if flow.source == flow.destination:
         raise TopologyError(text, "a rank sends nothing to itself")
@@ -168,7 +168,9 @@ def _is_number(text: str) -> bool:
 
 def _near(name: str, known: list[str], there: str) -> str:
     close = get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"did you mean {close[0]}? {there}" if close else there
+    if not close:
+        return there
+    return f"did you mean {close[0]}?" + ("" if there.endswith(f"are {close[0]}") else f" {there}")
 
 
 def _list(names: Iterable[str], most: int = 8) -> str:

@@ -81,9 +81,12 @@ def live(
     """Shows a view of a live fabric, once or each period."""
     import time
 
+    from testbed.errors import InputError
     from testbed.lab import Lab
     from testbed.live_view import VIEWS, Seen
 
+    if clear and delete:
+        raise InputError("-c and -d are each other's opposites", "command line", "give one of them")
     lab = Lab.attach(fabric)
     try:
         kept = lab.dir / f"cleared-{view}.json"
@@ -97,17 +100,22 @@ def live(
         before = _sample_before(lab, view, period)
         while True:
             now = lab.fabricd.request("counters")
-            tables = VIEWS[view](Seen(now, before, cleared))
+            tables = VIEWS[view](Seen(now, before, cleared, mtu_of_nics(lab.dir)))
             if watch and not as_json:
                 click.clear()
                 click.echo(f"fabric {lab.id}, emulated time {now['time_ns'] / 1000:.3f} us")
-            _print([_without_zeros(t) if nonzero else t for t in tables], as_json)
+            _print([_without_zeros(t) if nonzero else t for t in tables], as_json, nonzero)
             if not watch:
                 return
             before = now
             time.sleep(period)
     finally:
         lab.close()
+
+
+def mtu_of_nics(folder: Path) -> int:
+    """Bytes that a NIC's packets hold, as the live fabric's experiment has it."""
+    return int(json.loads((folder / "experiment.json").read_text())["fabric"]["nic"]["mtu"])
 
 
 def _sample_before(lab: Lab, view: str, period: float) -> Counters | None:
@@ -130,7 +138,7 @@ def _without_zeros(table: Table) -> Table:
     return replace(table, rows=rows)
 
 
-def _print(tables: list[Table], as_json: bool) -> None:
+def _print(tables: list[Table], as_json: bool, nonzero: bool) -> None:
     from testbed.table import counters, show
 
     if as_json:
@@ -142,7 +150,10 @@ def _print(tables: list[Table], as_json: bool) -> None:
             click.echo()
         if table.title:
             click.echo(table.title)
-        show(counters(table.name, table.rows, whole=True), wide=True)
+        if table.rows or not nonzero:
+            show(counters(table.name, table.rows, whole=True), wide=True)
+        else:
+            click.echo(f"{table.name}: nothing but zeros")
 
 
 def is_fabric(name: str) -> bool:

@@ -68,6 +68,8 @@ def _list(ctx: click.Context, fault: str | None, as_json: bool) -> None:
 
 
 def _table() -> None:
+    import sys
+
     from rich.table import Table
 
     from testbed.inject import CATALOGUE
@@ -78,7 +80,7 @@ def _table() -> None:
         table.add_column(head, no_wrap=head != "what it is")
     for cls in CATALOGUE.values():
         table.add_row(cls.name, " ".join(cls.on), cls.summary)
-    show(table)
+    show(table, wide=not sys.stdout.isatty())  # for grep, one line each
 
 
 def _command(fault: str) -> click.Command:

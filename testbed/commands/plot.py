@@ -18,7 +18,17 @@ MOST = 4
 """Figures that are drawn unasked."""
 
 
-@click.command()
+class Plots(click.Command):
+    """A lone word is a run of which nothing is to be drawn; click would take it for the kind, and miss the run."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if len(args) == 1 and not args[0].startswith("-") and not ctx.resilient_parsing:
+            lacks = "a run" if args[0] in KINDS else "what to draw"
+            raise click.UsageError(f"{lacks} is missing: testbed plot RUN.. KIND, of {', '.join(KINDS)}", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=Plots)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option(
@@ -109,12 +119,12 @@ def _picture(
     from testbed.errors import InputError
 
     if kind in COMPARISONS:
-        compared: Figure = COMPARISONS[kind].draw(collect([Path(run) for run in runs]), baseline, over)
+        compared: Figure = COMPARISONS[kind].draw(collect(runs), baseline, over)
         return compared
     if len(runs) > 1:
         raise InputError(f"{kind} draws one run", "command line", f"several go with {', '.join(COMPARISONS)}")
     if kind == "sweep":
-        return _sweep(Path(runs[0]), figures)
+        return _sweep(runs[0], figures)
     if (swept := sweep(runs[0])) is not None:
         points = [p["run"] for p in swept.points if "run" in p]
         hint = f"draw one of its points, such as {swept.path / points[0]}" if points else ""
@@ -123,7 +133,7 @@ def _picture(
     return picture
 
 
-def _sweep(folder: Path, figures: tuple[str, ...]) -> Figure:
+def _sweep(folder: str, figures: tuple[str, ...]) -> Figure:
     from results import sweeps
     from results.drawing import PlotError
     from results.sweep_plot import sweep
@@ -131,7 +141,7 @@ def _sweep(folder: Path, figures: tuple[str, ...]) -> Figure:
 
     swept = sweeps.sweep(folder)
     if swept is None:
-        raise InputError("this is no sweep's folder", str(folder), "a sweep is an experiment with `sweep:`")
+        raise InputError("this is no sweep's folder", folder, "a sweep is an experiment with `sweep:`")
     if not swept.points:
         raise PlotError("no point of this sweep is done")
     known = list(

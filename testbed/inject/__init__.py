@@ -76,7 +76,7 @@ class Injection:
                 found.append(((key,), error.what, error.hint))
         lasts, every = times.get("for"), times.get("every")
         if every is not None and (lasts is None or not 0 < lasts < every):
-            found.append((("every",), "every needs for, shorter than it", "such as {for: 1ms, every: 10ms}"))
+            found.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
         given = {k: v for k, v in value.items() if k not in _OWN}
         try:
             fault = kind.model_validate(given)

@@ -6,6 +6,7 @@ the class checks beyond that is said in the words of the command line, too.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,6 +41,18 @@ class Quantity(ParamType):
         return value
 
 
+class Whole(click.IntRange):
+    """Whole numbers; click would call them `integer range`."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """Numbers."""
+
+    name = "number"
+
+
 class Words(ParamType):
     """Several values of one type, `3,4`; brackets are allowed, as in an experiment file."""
 
@@ -53,7 +66,7 @@ class Words(ParamType):
         return [self.of.convert(word, param, ctx) for word in words]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        if isinstance(self.of, click.IntRange):
+        if isinstance(self.of, click.IntRange) and None not in (self.of.min, self.of.max):
             return f"{self.of.min}..{self.of.max},.."
         return "NAME,.." if isinstance(self.of, click.Choice) else f"{self.of.name.upper()},.."
 
@@ -126,9 +139,9 @@ def _type(told: dict[str, Any]) -> ParamType:
     low, high = told.get("minimum", told.get("exclusiveMinimum")), told.get("maximum", told.get("exclusiveMaximum"))
     opens = {"min_open": "exclusiveMinimum" in told, "max_open": "exclusiveMaximum" in told}
     if told.get("type") == "integer":
-        return click.IntRange(low, high, **opens) if (low, high) != (None, None) else click.INT
+        return Whole(low, high, **opens)
     if told.get("type") == "number":
-        return click.FloatRange(low, high, **opens) if (low, high) != (None, None) else click.FLOAT
+        return Number(low, high, **opens)
     return click.STRING if told.get("type") == "string" else Yaml()
 
 
@@ -139,7 +152,11 @@ def injection(fault: str, given: dict[str, Any]) -> Injection:
         return Injection.of({"fault": fault, **written})
     except Mistakes as mistakes:
         first, *others = [
-            Problem(what, f"command line: --{path[0]}" if path else "command line", hint)
+            Problem(
+                re.sub(r"`(\w+)`", r"--\1", what),
+                f"command line: --{path[0]}" if path else "command line",
+                re.sub(r"\b(at|for|every): (\S+?)(,|$)", r"--\1 \2", hint),
+            )
             for path, what, hint in mistakes.found
         ]
         raise InputError(first.what, first.where, first.hint, others) from None
