@@ -26,7 +26,8 @@ from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, Users, configuration
 from testbed.errors import MachineError, UserError
 from testbed.holder import USERS
 from testbed.image import Image
-from testbed.processes import MARK, Process
+from testbed.processes import MARK, Process, wait_for
+from testbed.teardown import in_control_groups
 from testbed.trees import remove_tree
 
 File = int | IO[Any] | None
@@ -34,6 +35,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _IDLE = [str(INSIDE / "idle")]
 
 _CPU_PERIOD_US = 100_000
+_FREEZE_S = 30.0  # for every program to stand still: it needs a CPU for that
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,11 @@ class Containers:
         return None
 
     def idle(self, rank: int) -> None:
-        """Makes sure that the rank has a container to run commands in. Raises MachineError."""
+        """Makes sure that the rank has a container to run commands in. Raises UserError (a fault), MachineError."""
         with self._locked(rank):
+            if self._frozen(rank).exists():
+                hint = f"testbed show faults --fabric {self.fabric_id}; testbed heal lets it go on"
+                raise UserError(f"rank {rank} stands still: the fault worker_frozen", hint=hint)
             if self.running(rank):
                 return
             log = self.dir / f"container{rank}.log"
@@ -180,6 +185,30 @@ class Containers:
     def revive(self, rank: int) -> None:
         """From now on a killed rank may have a container again."""
         self._killed(rank).unlink(missing_ok=True)
+
+    def freeze(self, rank: int) -> None:
+        """All programs in a rank's container stand still, and no other one is started, before `thaw`."""
+        with self._locked(rank):
+            self._frozen(rank).touch()
+            wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless="Tt"), _FREEZE_S)
+
+    def thaw(self, rank: int) -> None:
+        """What stands still goes on."""
+        with self._locked(rank):
+            self._frozen(rank).unlink(missing_ok=True)
+            self._signal(rank, signal.SIGCONT)
+
+    def _signal(self, rank: int, number: int, unless: str = "") -> int:
+        """To every program in the container that is in no such state (proc(5)); returns how many that were."""
+        count = 0
+        for process in in_control_groups(f"{self.control_group}/r{rank}{self.suffix}"):
+            if process.state() not in (*unless, "Z", ""):
+                count += 1
+                process.signal(number)
+        return count
+
+    def _frozen(self, rank: int) -> Path:
+        return self.dir / "containers" / f"{rank}.frozen"
 
     def _killed(self, rank: int) -> Path:
         return self.dir / "containers" / f"{rank}.killed"

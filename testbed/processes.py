@@ -80,6 +80,13 @@ class Process:
         same = abs(int(fields[19]) - _shift() - self.start) <= 1
         return same and fields[0] not in "ZX" and not int(fields[6]) & _EXITING
 
+    def state(self) -> str:
+        """The letter of proc_pid_stat(5), "" if it is gone."""
+        try:
+            return _stat(self.pid)[0] if self.alive() else ""
+        except ProcessLookupError:
+            return ""
+
     def signal(self, number: int) -> bool:
         """Sends a signal; False if the process is gone. Never hits a later process of the same pid."""
         with suppress(ProcessLookupError):

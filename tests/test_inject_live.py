@@ -16,6 +16,7 @@ from test_run_live import ROOT, assert_nothing_left, usable
 from testbed import ownership
 from testbed.lab import Lab
 from testbed.processes import Process
+from testbed.teardown import in_control_groups
 
 pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 EXPERIMENT = "name: live\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}}\n"
@@ -174,3 +175,43 @@ def test_a_killed_container_stays_dead_until_it_is_healed(live: Live) -> None:
         assert "the container of rank 0 was killed by the fault worker_killed" in done.stderr
         live.ok("heal", fault)
     assert run().returncode == 0
+
+
+def test_a_frozen_rank_stands_still_until_it_is_healed(live: Live) -> None:
+    """Its programs are stopped, not only what it does by RDMA; a program goes on where it was."""
+
+    def states() -> set[str]:
+        lab = Lab.attach(live.id)
+        try:
+            return {process.state() for process in in_control_groups(f"railbed-{live.id}/r0")}
+        finally:
+            lab.close()
+
+    arguments = [
+        sys.executable,
+        "-m",
+        "testbed",
+        "exec",
+        "--fabric",
+        live.id,
+        "0",
+        "--",
+        "sh",
+        "-c",
+        "echo on; read line; echo $line",
+    ]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as program:
+        assert program.stdin is not None and program.stdout is not None
+        assert program.stdout.readline() == "on\n"
+        twice = [live.ok("inject", "worker_frozen", "--on", "nic:0") for _ in range(2)]
+        program.stdin.write("again\n")
+        program.stdin.flush()
+        for fault in twice:
+            assert states() == {"T"}
+            done = command("exec", "--fabric", live.id, "0", "--", "true")
+            assert done.returncode == 1
+            assert "rank 0 stands still: the fault worker_frozen" in done.stderr
+            live.ok("heal", fault)
+        assert program.stdout.readline() == "again\n"
+    assert program.returncode == 0
+    assert command("exec", "--fabric", live.id, "0", "--", "true").returncode == 0

@@ -34,6 +34,8 @@ class Agent:
                 self._kill_worker(spec["rank"])
             else:
                 self._revive_unless_faults_say(spec["rank"])
+        elif spec.get("worker") == "freeze":
+            self._freeze_as_faults_say(spec["rank"])
         elif spec.get("worker") == "quota":
             self._give_cpus_as_faults_say(spec["rank"])
         elif "controller" in spec:
@@ -44,6 +46,11 @@ class Agent:
         faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
         if not any(s.get("worker") == "kill" and s["rank"] == rank for s in faults):
             self._lab.containers.revive(rank)
+
+    def _freeze_as_faults_say(self, rank: int) -> None:
+        faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
+        frozen = any(s.get("worker") == "freeze" and s["rank"] == rank for s in faults)
+        (self._lab.containers.freeze if frozen else self._lab.containers.thaw)(rank)
 
     def _give_cpus_as_faults_say(self, rank: int) -> None:
         """The least that any fault that is on leaves it, else what the experiment gives it."""

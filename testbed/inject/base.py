@@ -65,6 +65,7 @@ class Place:
     seed: int = 1
     cc: str | None = None  # the NICs' congestion control; None: not known
     backwards: bool = False  # the target is a cable that was named from its second end
+    programs: bool = False  # ranks run programs besides workers: a live fabric with the real clock
 
     @property
     def kind(self) -> str:

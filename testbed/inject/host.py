@@ -146,11 +146,18 @@ class CpuQuota(Fault):
 
 class WorkerFrozen(NicFault):
     name: ClassVar[str] = "worker_frozen"
-    summary: ClassVar[str] = "a rank's worker stands still until it is healed; its NIC goes on"
+    summary: ClassVar[str] = (
+        "a rank's worker stands still until it is healed, on a live fabric with the real clock all programs in its "
+        "container; its NIC goes on"
+    )
     shows: ClassVar[str] = "all others wait for that rank; without an end the run is stuck and says so"
 
     def values(self, place: Place) -> dict[str, Any]:
         return {"frozen": True}
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        programs = place.nics() if place.programs else []
+        return [*super().primitives(place), *(act("agent", {"worker": "freeze", "rank": rank}) for rank in programs)]
 
 
 FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, WorkerKilled, WorkerFrozen, CpuQuota)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hardware.client import FabricdError
@@ -28,20 +29,21 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     experiment = json.loads((lab.dir / "experiment.json").read_text())
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-    if injection.fault.needs_agent and (injection.at or injection.lasts is not None):
-        raise CannotInject(
-            f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
-            "leave --at, --for and --every out, or put it into an experiment",
-        )
     line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
     cc = experiment["transport"]["cc"]
     name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
-    place = injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc)
+    place = replace(injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc), programs=lab.kernel)
     name = name or _free_name(lab)
     try:
         status = lab.fabricd.request("status")
         requests = injection.requests(place, name, now_ns=status["time_ns"])
-        _with_agent(lab, injection.fault.needs_agent, lambda: _all(lab, requests))
+        agent = injection.fault.needs_agent or any(r.get("to") == NAME for r in requests)
+        if agent and (injection.at or injection.lasts is not None):
+            raise CannotInject(
+                f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
+                "leave --at, --for and --every out, or put it into an experiment",
+            )
+        _with_agent(lab, agent, lambda: _all(lab, requests))
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
     return name
