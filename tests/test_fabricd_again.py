@@ -61,10 +61,8 @@ def test_the_clock_stands_still_between_jobs() -> None:
         job(f)
         began = f.fabricd.workers_again()
         f.fabricd.request("cable", cable="h0-sw0", up=False, at_ns=began + 5)
-        assert f.fabricd.request("status") | {"workers": []} == {
-            "id": f.fabricd._last_id, "ok": True, "time_ns": began, "clock": "virtual", "running": False,
-            "idle": False, "workers": [],
-        }  # fmt: skip
+        expected = {"time_ns": began, "running": False, "idle": False}
+        assert f.fabricd.request("status").items() >= expected.items()
 
 
 def test_refused_while_somebody_is_there_or_something_under_way() -> None:
