@@ -18,7 +18,7 @@ ALWAYS = {"3": {"kmin_bytes": 1, "kmax_bytes": 1, "pmax": 1.0}}
 STILL = {"rate_timer": 1e12, "alpha_timer": 1e12, "byte_counter": 0, "g": 0}  # nothing but the cuts
 
 
-def hardware(control: str = "dcqcn", pfc: bool = False, **values: float) -> Hardware:
+def hardware(control: str = "dcqcn paper", pfc: bool = False, **values: float) -> Hardware:
     more = {"headroom": 200_000, "alpha": 1 / 1024} if pfc else {"headroom": 0, "lossless": [], "alpha": 64}
     return Hardware(
         cable_rate_bps=LINE, pcie_rate_bps=512e9, switch_buffer_bytes=4 * 10**6 if pfc else 10**9, timeout_ns=1e9,
