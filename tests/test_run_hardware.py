@@ -52,6 +52,7 @@ class BareLab:
         with (folder / "fabricd.log").open("wb") as log:
             before = ("unshare", "--net")  # what it leaves goes with it
             self.fabricd = Fabricd.start(config, folder, binary=build(), log=log, before=before)
+        self.hardware = self.fabricd.process
         self.dilation = 1
         self.controller = subprocess.Popen(["sleep", "600"])
         self.helpers: dict[str, Any] = {}
