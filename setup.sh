@@ -169,7 +169,7 @@ case "$verb" in
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
         processes=$(nproc)
         [ "$processes" -le 4 ] || processes=4
-        as_root .venv/bin/python -m pytest -n "$processes" --dist loadgroup "$@" || exit
+        as_root .venv/bin/python -m pytest -n "$processes" --dist loadfile "$@" || exit
         exit "$linted"
         ;;
     explore)

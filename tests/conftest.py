@@ -3,14 +3,18 @@
 What hypothesis draws is the same in every run, so that the suite does not hang on luck. `./setup.sh explore` draws
 afresh (RAILBED_EXPLORE=1); what it finds becomes an @example of its test.
 
-Fabrics do not meet, so files of tests run beside each other (pytest -n 2 --dist loadgroup), each in one process for the
+Fabrics do not meet, so files of tests run beside each other (pytest -n 2 --dist loadfile), each in one process for the
 sake of the fabrics that its tests share. Files that look at the machine itself take turns.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,8 +29,12 @@ settings.load_profile("explore" if os.environ.get("RAILBED_EXPLORE") else "fixed
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before the one that reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        group = "machine" if item.path.stem in MACHINE else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.fixture(scope="module", autouse=True)
+def _takes_turns(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What looks at the machine itself meets nothing else that does."""
+    if request.path.stem not in MACHINE:
+        yield
+        return
+    with Path(tempfile.gettempdir(), "railbed-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

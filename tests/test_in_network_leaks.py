@@ -14,7 +14,7 @@ from testbed.lab import Lab
 from workloads import wire
 from workloads.verbs import Device, Group, Region
 
-RANKS, JOBS, EACH = 24, 125, 8
+RANKS, JOBS, EACH = 24, 40, 8
 ARGS = (16, 64, 20_000_000, 2, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
 MOMENTS = ("before it calls", "while the group opens", "before the collective", "in it", "before it leaves")
 

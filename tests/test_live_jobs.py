@@ -19,6 +19,7 @@ from testbed.errors import InputError, UserError
 from testbed.job import run_on
 from testbed.lab import Lab
 from testbed.progress import Progress
+from testbed.teardown import control_group_paths
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 
@@ -78,7 +79,8 @@ def left_on(fabric_id: str) -> list[str]:
     """What a job has brought to a fabric."""
     directory = ownership.RUN_DIR / fabric_id
     found = [str(p) for p in (*directory.glob("containers/*-j*"), *directory.glob("runc/*-j*"))]
-    found += [str(p) for p in Path("/sys/fs/cgroup").glob(f"**/railbed-{fabric_id}/r*-j*")]
+    for group in control_group_paths(ownership.control_group(fabric_id)):
+        found += [str(p) for p in group.glob("r*-j*")]
     lab = Lab.attach(fabric_id)
     try:
         return found + [f["fault"] for f in lab.fabricd.request("faults")["faults"]]
