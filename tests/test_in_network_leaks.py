@@ -14,7 +14,7 @@ from testbed.lab import Lab
 from workloads import wire
 from workloads.verbs import Device, Group, Region
 
-RANKS, JOBS, EACH = 24, 40, 8
+RANKS, JOBS, EACH = 24, 60, 8
 ARGS = (16, 64, 20_000_000, 2, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
 MOMENTS = ("before it calls", "while the group opens", "before the collective", "in it", "before it leaves")
 
@@ -29,13 +29,13 @@ class Job:
 
 
 def jobs(seed: int) -> list[Job]:
-    """Jobs of two to six ranks, in the order in which every rank takes them; every sixth kills one of its ranks."""
+    """Jobs of two to six ranks, in the order in which every rank takes them; every third kills one of its ranks."""
     draw = random.Random(seed)
     alive = list(range(RANKS))
     planned = []
     for number in range(JOBS):
         ranks = tuple(sorted(draw.sample(alive, draw.randint(2, 6))))
-        dies = draw.choice(ranks) if number % 6 == 5 and len(alive) > 6 else None
+        dies = draw.choice(ranks) if number % 3 == 2 and len(alive) > 6 else None
         planned.append(Job(number, ranks, dies, draw.choice(MOMENTS), draw.randrange(EACH)))
         if dies is not None:
             alive.remove(dies)
