@@ -202,8 +202,10 @@ def behind_the_end(f: BareFabric, fd: int) -> None:
 def by_one_who_is_sent_away(f: BareFabric, fd: int) -> None:
     """The first one still has its session, or had one."""
     f.worker(3)
+    os.kill(f.pid, signal.SIGSTOP)  # or it may be sent away before it speaks
     again = f.worker(3, hello=False)
     again.send(wire.command(wire.PROGRESS), fds=(fd,))
+    os.kill(f.pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize(
