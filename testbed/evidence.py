@@ -113,6 +113,9 @@ def _absent(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
 
 def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
     """A worker that died, or broke the protocol: in the order in which fabricd saw them go."""
+    first = next((e for e in evidence.events if e["event"] in ("worker_lost", "deadlock")), None)
+    if first in list(evidence.deadlocks()):
+        return None  # requests that cannot get through a deadlock end workers
     said = {e["rank"] for e in evidence.errors}
     lost = {e["rank"]: e.get("reason", "") for e in evidence.of("worker_lost") if e["rank"] not in said}
     rank = next(iter(lost), next(evidence.crashed(), None))
