@@ -189,23 +189,30 @@ def many_at_once(f: BareFabric, fd: int) -> None:
     f.worker(0).send(register(4096), fds=(fd,) * 253)
 
 
+@contextlib.contextmanager
+def stopped(f: BareFabric) -> Iterator[None]:
+    """What happens inside happens before fabricd looks."""
+    os.kill(f.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(f.pid, signal.SIGCONT)
+
+
 def behind_the_end(f: BareFabric, fd: int) -> None:
     """Never read: it lies in the queue of the session's socket when that is closed."""
     w = f.worker(0)
-    os.kill(f.pid, signal.SIGSTOP)
-    w.send(raw(99))
-    for _ in range(8):
-        w.send(wire.command(wire.PROGRESS), fds=(fd,))
-    os.kill(f.pid, signal.SIGCONT)
+    with stopped(f):
+        w.send(raw(99))
+        for _ in range(8):
+            w.send(wire.command(wire.PROGRESS), fds=(fd,))
 
 
 def by_one_who_is_sent_away(f: BareFabric, fd: int) -> None:
     """The first one still has its session, or had one."""
     f.worker(3)
-    os.kill(f.pid, signal.SIGSTOP)  # or it may be sent away before it speaks
-    again = f.worker(3, hello=False)
-    again.send(wire.command(wire.PROGRESS), fds=(fd,))
-    os.kill(f.pid, signal.SIGCONT)
+    with stopped(f):
+        f.worker(3, hello=False).send(wire.command(wire.PROGRESS), fds=(fd,))
 
 
 @pytest.mark.parametrize(
@@ -232,9 +239,11 @@ def test_who_comes_again_and_again_is_let_in_no_more() -> None:
         inner, outer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         socket.send_fds(inner, [b"x"], [fd])
         os.close(fd)  # not the last: it lies in the queue
-        by_one_who_is_sent_away(f, outer.fileno())
-        inner.close()
-        outer.close()
+        f.worker(3)
+        with stopped(f):  # so that fabricd's close() is the last
+            f.worker(3, hello=False).send(wire.command(wire.PROGRESS), fds=(outer.fileno(),))
+            inner.close()
+            outer.close()
 
         def refused() -> bool:
             with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as s:
