@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 class BuildFabricd(Command):
-    """Compile hardware/fabricd/*.c to hardware/bin/fabricd of the package (in place when editable)."""
+    """Compile hardware/fabricd/**/*.c to hardware/bin/fabricd of the package (in place when editable)."""
 
     description = "compile fabricd"
     user_options = []
@@ -34,7 +34,7 @@ class BuildFabricd(Command):
             recipe["build"](Path(self.get_outputs()[0]).absolute(), objects=Path(self.build_temp, "fabricd").absolute())
 
     def get_source_files(self) -> list[str]:
-        return [str(p.relative_to(ROOT)) for p in sorted((ROOT / "hardware" / "fabricd").glob("*.[ch]"))]
+        return [str(p.relative_to(ROOT)) for p in sorted((ROOT / "hardware" / "fabricd").rglob("*.[ch]"))]
 
     def get_outputs(self) -> list[str]:
         return [str(Path(self.build_lib, "hardware", "bin", "fabricd"))]

@@ -1,14 +1,30 @@
-"""Pictures of several algorithms, over one or several runs and sweeps: one function for each kind, in COMPARISONS."""
+"""Pictures of several algorithms, over one or several runs and sweeps: one function for each kind, in COMPARISONS.
+
+What differs besides the axis has a line each, or, where these would be too many, panels; more than a picture has room
+for goes on to further ones.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from results.comparison import COLUMNS, TOPOLOGY, Data, plain, raw
-from results.drawing import COLOURS, Across, PlotError, Series, draw, legend, log_axis, new_figure
+from results.drawing import (
+    COLOURS,
+    MOST_PANELS,
+    MOST_SERIES,
+    Across,
+    PlotError,
+    Series,
+    draw,
+    legend,
+    log_axis,
+    name_x,
+    new_figure,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,34 +32,33 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LABELS = {"size_bytes": "size", "ranks": "ranks", "algorithm": "algorithm"}
-MOST_PANELS = 6
+Draw = Callable[[Data, str | None, str | None], list[Any]]
 
 
-def speedup(data: Data, baseline: str | None, over: str | None) -> Figure:
+def speedup(data: Data, baseline: str | None, over: str | None) -> list[Figure]:
     """How many times as fast as the baseline each algorithm is, over sizes or ranks."""
     x = data.column(over or "size")
     ratios, baseline = _ratios(data, baseline)
-    return _figure(data, ratios, x, "ratio", f"times as fast as {baseline}", f"time of {baseline} / time", even=1)
+    return _figures(data, ratios, x, "ratio", f"times as fast as {baseline}", f"time of {baseline} / time", even=1)
 
 
-def _values(figure_name: str, scale: float, title: str, label: str) -> Callable[[Data, str | None, str | None], Figure]:
+def _values(figure_name: str, scale: float, title: str, label: str) -> Draw:
     """The picture of a figure over a swept key (of several: the first of numbers), sizes or ranks."""
 
-    def values(data: Data, _baseline: str | None, over: str | None) -> Figure:
+    def values(data: Data, _baseline: str | None, over: str | None) -> list[Figure]:
         means = data.means.dropna(subset=[figure_name])
         if means.empty:
             raise PlotError(f"these runs say nothing of {title}")
         numbers = [k for k in data.keys if data.across(k).numbers] if figure_name == "time_ns" else []
         x = data.column(over or (numbers[0] if numbers else "size"))
-        return _figure(data, means.assign(value=means[figure_name] / scale), x, "value", title, label)
+        return _figures(data, means.assign(value=means[figure_name] / scale), x, "value", title, label)
 
     return values
 
 
-def heat(data: Data, baseline: str | None, over: str | None) -> Figure:
+def heat(data: Data, baseline: str | None, over: str | None) -> list[Figure]:
     """Speed-up over the baseline as a map: ranks (or what is asked for) down, sizes across, a panel per algorithm."""
     import numpy as np
-    from matplotlib import pyplot
 
     ratios, baseline = _ratios(data, baseline)
     down = data.column(over or (TOPOLOGY if TOPOLOGY in data.dimensions() else "ranks"))
@@ -51,25 +66,36 @@ def heat(data: Data, baseline: str | None, over: str | None) -> Figure:
         raise PlotError("sizes stand across the map: draw it over ranks, or a swept key")
     apart = [d for d in data.dimensions(down, "size_bytes") if d in ratios]
     rows, columns = data.across(down, ratios), data.across("size_bytes", ratios)
-    height = 0.9 + 0.3 * len(rows.places)
-    figure, panels = _panels(f"{data.title}: times as fast as {baseline}", ratios, apart, height, "none")
     spread = max(abs(np.log2(ratios["ratio"])).max(), 0.01)
+    figures = []
+    for figure, panels in _pages(f"{data.title}: times as fast as {baseline}", ratios, apart,
+                                 0.9 + 0.3 * len(rows.places), "none"):  # fmt: skip
+        for axes, (values, panel) in panels:
+            cells = zip(panel[down], panel["size_bytes"], panel["ratio"], strict=True)
+            _map(axes, rows, columns, [(_place(rows, at), _place(columns, size), r) for at, size, r in cells], spread)
+            axes.set_ylabel(_label(down))
+            axes.set_title(data.named(apart, values), fontsize=9)
+        name_x([axes for axes, _ in panels], "size")
+        figures.append(figure)
+    return figures
+
+
+def _map(axes: Axes, rows: Across, columns: Across, cells: Sequence[tuple[float, float, float]], spread: float) -> None:
+    """Ratios by row and column, coloured up to 2^spread and down to its inverse; each is written in its cell."""
+    import matplotlib
+    import numpy as np
+
     order = [sorted(one.places).index for one in (rows, columns)]
-    for axes, (values, panel) in panels:
-        table = np.full((len(rows.places), len(columns.places)), np.nan)
-        for at, size, ratio in zip(panel[down], panel["size_bytes"], panel["ratio"], strict=True):
-            table[order[0](_place(rows, at)), order[1](_place(columns, size))] = ratio
-        axes.imshow(np.log2(table), cmap=pyplot.get_cmap("PuOr_r"), vmin=-spread, vmax=spread, aspect="auto")
-        for (i, j), ratio in np.ndenumerate(table):
-            if not np.isnan(ratio):
-                dark = abs(np.log2(ratio)) > 0.7 * spread
-                axes.text(j, i, f"{ratio:.2f}", ha="center", va="center", fontsize=8, color="w" if dark else "k")
-        axes.set_xticks(range(len(columns.places)), _in_order(columns), fontsize=8)
-        axes.set_yticks(range(len(rows.places)), _in_order(rows), fontsize=8)
-        axes.set_ylabel(_label(down))
-        axes.set_title(data.named(apart, values), fontsize=9)
-    axes.set_xlabel("size")
-    return figure
+    table = np.full((len(rows.places), len(columns.places)), np.nan)
+    for row, column, ratio in cells:
+        table[order[0](row), order[1](column)] = ratio
+    axes.imshow(np.log2(table), cmap=matplotlib.colormaps["PuOr_r"], vmin=-spread, vmax=spread, aspect="auto")
+    for (i, j), ratio in np.ndenumerate(table):
+        if not np.isnan(ratio):
+            dark = abs(np.log2(ratio)) > 0.7 * spread
+            axes.text(j, i, f"{ratio:.2f}", ha="center", va="center", fontsize=8, color="w" if dark else "k")
+    axes.set_xticks(range(len(columns.places)), _in_order(columns), fontsize=8)
+    axes.set_yticks(range(len(rows.places)), _in_order(rows), fontsize=8)
 
 
 def _place(across: Across, value: Any) -> float:
@@ -80,55 +106,76 @@ def _in_order(across: Across) -> list[str]:
     return [text for _, text in sorted(zip(across.places, across.labels, strict=True))]
 
 
-def _figure(
+def _figures(
     data: Data, frame: pd.DataFrame, x: str, y: str, title: str, label: str, even: float | None = None
-) -> Figure:
+) -> list[Figure]:
     """Lines over numbers; over categories bars in the colours of algorithms, a panel for each of what else differs."""
     across = data.across(x, frame)
     others = [d for d in data.dimensions(x) if d in frame]
-    coloured = others if across.numbers else others[:1]
-    apart = [] if across.numbers else others[1:]
-    figure, panels = _panels(f"{data.title}: {title}", frame, apart, 3.6 if across.numbers or not apart else 2.8)
-    for axes, (values, panel) in panels:
-        draw(axes, across, _series(data, panel, x, y, coloured, frame))
-        if even is not None:
-            axes.axhline(even, color=COLOURS[7], linewidth=0.8, linestyle="--")
-        if across.numbers and even is not None and frame[y].max() / frame[y].min() > 8:
-            log_axis(axes)
-        axes.set_title(data.named(apart, values), fontsize=9)
-        axes.set_ylabel(textwrap.fill(label, 30))
-    axes.set_xlabel(_label(x))
-    legend(figure)
-    return figure
+    apart, of_lines = _shared_out(frame, others) if across.numbers else (others[1:], others[:1])
+    lines = _groups(frame, of_lines)
+    figures = []
+    for first in range(0, len(lines), MOST_SERIES):
+        here = {data.named(of_lines, values): rows for values, rows in lines[first : first + MOST_SERIES]}
+        looks = _looks({name: str(rows["algorithm"].iloc[0]) for name, rows in here.items()}, "algorithm" in of_lines)
+        drawn = frame.loc[[n for rows in here.values() for n in rows.index]].sort_index()
+        height = 3.6 if across.numbers or not apart else 2.8
+        for figure, panels in _pages(f"{data.title}: {title}", drawn, apart, height):
+            for axes, (values, panel) in panels:
+                made = {data.named(of_lines, v): rows for v, rows in _groups(panel, of_lines)}
+                draw(axes, across, [Series(n, _points(r, x, y), *looks[n]) for n, r in made.items()])
+                if even is not None:
+                    axes.axhline(even, color=COLOURS[7], linewidth=0.8, linestyle="--")
+                if across.numbers and even is not None and frame[y].max() / frame[y].min() > 8:
+                    log_axis(axes)
+                axes.set_title(data.named(apart, values), fontsize=9)
+                axes.set_ylabel(textwrap.fill(label, 30))
+            name_x([axes for axes, _ in panels], _label(x))
+            legend(figure)
+            figures.append(figure)
+    return figures
 
 
-def _series(data: Data, frame: pd.DataFrame, x: str, y: str, keys: Sequence[str], whole: pd.DataFrame) -> list[Series]:
-    """A line for each combination of the keys: its colour is the algorithm's, unless there is only one."""
-    groups = list(frame.groupby(list(keys), sort=False, dropna=False)) if keys else [((), frame)]
-    algorithms = list(dict.fromkeys(whole["algorithm"]))
-    by_algorithm = len(algorithms) > 1 and "algorithm" in keys
-    styles: dict[int, int] = {}
-    made = []
-    for k, (values, group) in enumerate(groups):
-        colour = algorithms.index(group["algorithm"].iloc[0]) if by_algorithm else k
-        styles[colour] = styles.get(colour, -1) + 1
-        points = [(raw(plain(a)), float(b)) for a, b in zip(group[x], group[y], strict=True)]
-        made.append(Series(data.named(keys, values), points, colour, styles[colour]))
-    return made
+def _shared_out(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The keys that have panels, and those that have lines: panels only where lines alone would be too many."""
+    apart: list[str] = []
+    lines = list(keys)
+    while len(lines) > 1 and len(_groups(frame, lines)) > MOST_SERIES:
+        apart.append(next(key for key in lines if key != "algorithm"))
+        told = frame.groupby(apart, sort=False, dropna=False)
+        apart += [key for key in lines if key not in apart and told[key].nunique(dropna=False).max() == 1]
+        lines = [key for key in lines if key not in apart]
+    return apart, lines
 
 
-def _panels(
+def _groups(frame: pd.DataFrame, keys: Sequence[str]) -> list[tuple[Any, pd.DataFrame]]:
+    """The rows by their values of the keys, in the order in which these come."""
+    return list(frame.groupby(list(keys), sort=False, dropna=False)) if keys else [((), frame)]
+
+
+def _looks(algorithms: dict[str, str], by_algorithm: bool) -> dict[str, tuple[int, int]]:
+    """Colour and style of each line of a picture: its colour is its algorithm's, unless there is only one."""
+    known = list(dict.fromkeys(algorithms.values()))
+    looks: dict[str, tuple[int, int]] = {}
+    for k, (name, algorithm) in enumerate(algorithms.items()):
+        colour = known.index(algorithm) if by_algorithm and len(known) > 1 else k
+        looks[name] = colour, sum(colour == other for other, _ in looks.values())
+    return looks
+
+
+def _points(rows: pd.DataFrame, x: str, y: str) -> list[tuple[Any, float]]:
+    return [(raw(plain(a)), float(b)) for a, b in zip(rows[x], rows[y], strict=True)]
+
+
+def _pages(
     title: str, frame: pd.DataFrame, apart: Sequence[str], height: float, grid: str = "both"
-) -> tuple[Figure, list[tuple[Axes, tuple[Any, pd.DataFrame]]]]:
-    """A figure with axes for each combination of what is to be kept apart, and the rows for each."""
-    parts: list[tuple[Any, pd.DataFrame]] = (
-        list(frame.groupby(list(apart), sort=False, dropna=False)) if apart else [((), frame)]
-    )
-    if len(parts) > MOST_PANELS:
-        of = ", ".join(map(_label, apart))
-        raise PlotError(f"{len(parts)} panels, one for each combination of {of}: draw fewer runs at once")
-    figure, every = new_figure(title, len(parts), height, grid)
-    return figure, list(zip(every, parts, strict=True))
+) -> Iterator[tuple[Figure, list[tuple[Axes, tuple[Any, pd.DataFrame]]]]]:
+    """Figures with axes for each combination of what is to be kept apart, and the rows for each."""
+    parts = _groups(frame, apart)
+    for first in range(0, len(parts), MOST_PANELS):
+        here = parts[first : first + MOST_PANELS]
+        figure, every = new_figure(title, len(here), height, grid)
+        yield figure, list(zip(every, here, strict=True))
 
 
 def _ratios(data: Data, baseline: str | None) -> tuple[pd.DataFrame, str]:
@@ -157,11 +204,14 @@ def _label(column: str) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A kind of picture of several algorithms: `draw(data, baseline, over)`, both None for what is usual."""
+    """A kind of picture of several algorithms: `draw(data, baseline, over)`, both None for what is usual.
+
+    It gives one figure, or several if there is too much for one.
+    """
 
     name: str
     summary: str
-    draw: Callable[[Data, str | None, str | None], Any]
+    draw: Draw
     baseline: bool = False  # compares with one
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 MOST_SERIES = 24
+"""Lines in one picture that can still be told apart."""
+MOST_PANELS = 12
+"""In one picture."""
+MOST_IN_A_COLUMN = 6
 MOST_BAR_LABELS = 40
 WIDTH = 8.0
 _MARKERS = "os^Dv<>P"
@@ -35,21 +39,25 @@ class PlotError(ValueError):
     """There is nothing to draw: the text says why."""
 
 
-def new_figure(title: str, rows: int = 1, height: float = 3.6, grid: str = "both") -> tuple[Figure, list[Axes]]:
-    """A figure of `rows` axes, one below the other; `grid`: both, x, y or none."""
+def new_figure(title: str, panels: int = 1, height: float = 3.6, grid: str = "both") -> tuple[Figure, list[Axes]]:
+    """A figure of so many axes, one below the other, or in two columns; `grid`: both, x, y or none."""
     import matplotlib
-
-    matplotlib.use("Agg")
     from cycler import cycler
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     matplotlib.rcParams["axes.prop_cycle"] = cycler(color=COLOURS)
     matplotlib.rcParams["svg.hashsalt"] = "railbed"  # the same picture from the same run
-    figure, axes = pyplot.subplots(
-        rows, 1, figsize=(WIDTH, height * rows), sharex=rows > 1, squeeze=False, layout="constrained"
-    )
+    columns = _columns(panels)
+    rows = math.ceil(panels / columns)
+    # Not pyplot's: that keeps every figure until it is closed, also one of which nothing came.
+    figure = Figure(figsize=(WIDTH * (1 if columns == 1 else 1.5), height * rows), layout="constrained")
     figure.suptitle("\n".join(textwrap.wrap(title, 90)), fontsize=11)
-    found = [a[0] for a in axes]
+    every = list(figure.subplots(rows, columns, sharex=panels > 1, squeeze=False).flat)
+    for one in every[panels:]:
+        one.remove()
+    found = every[:panels]
+    for one in found[-columns:]:  # the lowest of their columns
+        one.tick_params(labelbottom=True)
     for one in found:
         one.set_axisbelow(True)
         if grid != "none":
@@ -59,14 +67,22 @@ def new_figure(title: str, rows: int = 1, height: float = 3.6, grid: str = "both
     return figure, found
 
 
-def save(figure: Figure, path: Path) -> None:
-    """As the ending of `path` says: .svg or .png."""
-    from matplotlib import pyplot
+def _columns(panels: int) -> int:
+    return 1 if panels <= MOST_IN_A_COLUMN else 2
 
-    try:
-        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-    finally:
-        pyplot.close(figure)
+
+def name_x(panels: Sequence[Axes], text: str) -> None:
+    """Names the x axis that all of a figure's axes share, where its ticks are labelled."""
+    for axes in panels[-_columns(len(panels)) :]:
+        axes.set_xlabel(text)
+
+
+def save(figures: Sequence[Figure], path: Path) -> list[Path]:
+    """As the ending of `path` says, .svg or .png; the second one as NAME-2, and so on. Returns what was written."""
+    paths = [path.with_stem(f"{path.stem}-{n}") if n > 1 else path for n in range(1, len(figures) + 1)]
+    for figure, one in zip(figures, paths, strict=True):
+        figure.savefig(one, dpi=130, metadata={"Date": None} if one.suffix.lower() == ".svg" else None)
+    return paths
 
 
 class Across:
@@ -143,7 +159,10 @@ def _that_fit(at: Sequence[float], texts: Sequence[str]) -> set[int]:
 
 @dataclass
 class Series:
-    """What one colour of a picture is of: values by their place on the axis, nan where a point has failed."""
+    """One line of a picture: values by their place on the axis, nan where a point has failed.
+
+    When the colours are used up they come again, in the next style.
+    """
 
     label: str
     points: list[tuple[Any, float]] = field(default_factory=list)
@@ -153,10 +172,6 @@ class Series:
 
 def draw(axes: Axes, across: Across, series: Sequence[Series]) -> None:
     """Lines over numbers, bars over categories; ticks are the values."""
-    if len(series) > MOST_SERIES:
-        raise PlotError(
-            f"{len(series)} lines, more than {MOST_SERIES}, cannot be told apart: draw fewer points at once"
-        )
     if across.numbers:
         _lines(axes, across, series)
     else:
@@ -170,9 +185,10 @@ def _lines(axes: Axes, across: Across, series: Sequence[Series]) -> None:
         points = sorted((across.place(x), y) for x, y in one.points)
         drawn += [y for _, y in points if y == y]
         thicker = max(min(len(series), 4) - 1 - k, 0)
+        style = _STYLES[(one.style + one.colour // len(COLOURS)) % len(_STYLES)]
         axes.plot(
             [p[0] for p in points], [p[1] for p in points], label=one.label or None,
-            color=COLOURS[one.colour % len(COLOURS)], linestyle=_STYLES[one.style % len(_STYLES)],
+            color=COLOURS[one.colour % len(COLOURS)], linestyle=style,
             marker=_MARKERS[(one.colour + one.style) % len(_MARKERS)],
             linewidth=1.2 + 0.6 * thicker, markersize=4 + 1.5 * thicker,
         )  # fmt: skip

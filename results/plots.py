@@ -88,7 +88,7 @@ def rate(run: Run) -> Figure:
     rates = {who: _rates(one, edges) * 8 / window for who, one in pairs}
     most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
     some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
-    figure, (axes, fair) = new_figure(f"{run.name}: rates of queue pairs{some}", rows=2, height=2.8)
+    figure, (axes, fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2, 2.8)
     for k, who in enumerate(sorted(most)):
         rank, qp, peer = who
         axes.plot(edges / 1000, [*rates[who], rates[who][-1]], drawstyle="steps-post", linewidth=1.1,

@@ -7,7 +7,18 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from results.drawing import Across, Series, bar_place, cross, draw, legend, new_figure
+from results.drawing import (
+    MOST_PANELS,
+    MOST_SERIES,
+    Across,
+    Series,
+    bar_place,
+    cross,
+    draw,
+    legend,
+    name_x,
+    new_figure,
+)
 from results.summary import figure_label
 from results.sweeps import key_names
 from results.values import distinct
@@ -20,24 +31,39 @@ MOST_WHY = 24
 """Characters of an error that are shown."""
 
 
-def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> Figure:
-    """A panel for each of the figures; points that failed are crosses, and leave a gap."""
-    figure, every = new_figure(name, rows=len(figures), height=2.8)
+def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> list[Figure]:
+    """A panel for each of the figures; points that failed are crosses, and leave a gap.
+
+    Lines and panels that one picture has no room for are in further ones.
+    """
     across = Across([p[keys[0]] for p in points])
     called = _names(keys[1:], points)
     labels = list(dict.fromkeys(called))
-    for axes, what in zip(every, figures, strict=True):
-        series = [Series(label, colour=k) for k, label in enumerate(labels)]
-        for p, label in zip(points, called, strict=True):
-            value = math.nan if "error" in p else p.get(what)
-            if value is not None:
-                series[labels.index(label)].points.append((p[keys[0]], float(value)))
-        draw(axes, across, series)
-        _crosses(axes, across, keys[0], points, [labels.index(label) for label in called], len(labels))
-        axes.set_ylabel(textwrap.fill(figure_label(what), 26))
-    every[-1].set_xlabel(keys[0])
-    legend(figure)
-    return figure
+    made = []
+    for first in range(0, len(labels), MOST_SERIES):
+        here = labels[first : first + MOST_SERIES]
+        shown = [(p, here.index(label)) for p, label in zip(points, called, strict=True) if label in here]
+        for above in range(0, len(figures), MOST_PANELS):
+            some = figures[above : above + MOST_PANELS]
+            figure, every = new_figure(name, len(some), 2.8)
+            for axes, what in zip(every, some, strict=True):
+                draw(axes, across, _series(here, shown, keys[0], what))
+                _crosses(axes, across, keys[0], shown, len(here))
+                axes.set_ylabel(textwrap.fill(figure_label(what), 26))
+            name_x(every, keys[0])
+            legend(figure)
+            made.append(figure)
+    return made
+
+
+def _series(labels: Sequence[str], shown: Sequence[tuple[Mapping[str, Any], int]], key: str, what: str) -> list[Series]:
+    """A line for each label; `shown` are the points, with the number of their line."""
+    series = [Series(label, colour=k) for k, label in enumerate(labels)]
+    for point, k in shown:
+        value = math.nan if "error" in point else point.get(what)
+        if value is not None:
+            series[k].points.append((point[key], float(value)))
+    return series
 
 
 def _names(others: Sequence[str], points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -50,12 +76,10 @@ def _names(others: Sequence[str], points: Sequence[Mapping[str, Any]]) -> list[s
     return [", ".join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * len(points)
 
 
-def _crosses(
-    axes: Axes, across: Across, key: str, points: Sequence[Mapping[str, Any]], lines: Sequence[int], of: int
-) -> None:
+def _crosses(axes: Axes, across: Across, key: str, shown: Sequence[tuple[Mapping[str, Any], int]], of: int) -> None:
     """One cross at each place; over numbers all lines that failed there share it."""
     why: dict[float, str] = {}
-    for p, k in zip(points, lines, strict=True):
+    for p, k in shown:
         if "error" in p:
             why.setdefault(bar_place(across, p[key], k, of), str(p["error"]))
     for place, error in why.items():

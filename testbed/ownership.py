@@ -207,7 +207,10 @@ def fabrics() -> list[Record]:
 
 
 def find(fabric_id: str | None) -> Record:
-    """The fabric of this id, or the only one that is alive. Raises UserError."""
+    """The fabric of this id, or the only one that was left up. Raises UserError.
+
+    That of a run, which comes and goes, is meant only where nothing else is there.
+    """
     known = fabrics()
     if fabric_id is not None:
         for record in known:
@@ -215,6 +218,7 @@ def find(fabric_id: str | None) -> Record:
                 return record
         raise UserError(f"there is no fabric {fabric_id}", hint=_known(known), exit_code=2)
     alive = [record for record in known if record.state == "alive"]
+    alive = [record for record in alive if record.standing] or alive
     if len(alive) == 1:
         return alive[0]
     what = "no fabric is up" if not alive else "several fabrics are up: say which"

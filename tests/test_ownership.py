@@ -251,6 +251,27 @@ def test_find(run_dir: Path) -> None:
         ownership.find("zzzz")
 
 
+def stand(record: Record) -> Hold:
+    """As `testbed up` leaves it: its fabricd is its owner."""
+    hold, me = Hold(record.dir / "fabricd.lock"), processes.Process.of(os.getpid())
+    record.journal.made({"fabricd": me})
+    record.journal.own(me, hold)
+    return hold
+
+
+def test_the_fabric_of_a_run_is_meant_only_where_none_was_left_up(run_dir: Path) -> None:
+    runs, left_up = [create(alive=True) for _ in range(2)], [create(alive=True) for _ in range(2)]
+    holds = [stand(left_up[0])]
+    assert ownership.find(None).id == left_up[0].id
+    holds.append(stand(left_up[1]))
+    with pytest.raises(UserError, match="several") as error:
+        ownership.find(None)
+    assert error.value.hint == f"fabrics: {', '.join(sorted(record.id for record in left_up))}"
+    assert ownership.find(runs[0].id).id == runs[0].id
+    for hold in holds:
+        hold.release()
+
+
 # -- cleaning
 
 

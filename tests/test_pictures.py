@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.drawing import MOST_SERIES, Across, PlotError, Series, draw, new_figure
+from results.drawing import MOST_SERIES, Across, PlotError, new_figure
 from results.plots import PLOTS
 from results.summary import figure_label
 from results.sweep_plot import sweep
@@ -117,23 +117,28 @@ def test_bins_of_sizes_are_not_joined_and_begin_at_zero() -> None:
 # --- sweeps ----------------------------------------------------------------
 
 
+def one(figures: list[Any]) -> Any:
+    (figure,) = figures
+    return figure
+
+
 def points(key: str, *values: Any, of: dict[str, list[Any]] | None = None) -> list[dict[str, Any]]:
     """A point for each value, whose goodput is 100, 200, ..; an error where `of` has one."""
     return [{key: v, "goodput_Gbps": 100.0 * (k + 1)} for k, v in enumerate(values)]
 
 
 def test_ticks_are_the_swept_values() -> None:
-    (axes,) = sweep("s", ["hosts"], points("hosts", 3, 9, 33), ["goodput_Gbps"]).axes
+    (axes,) = one(sweep("s", ["hosts"], points("hosts", 3, 9, 33), ["goodput_Gbps"])).axes
     assert (list(axes.get_xticks()), ticks(axes.xaxis)) == ([3, 9, 33], ["3", "9", "33"])
     assert (axes.get_xscale(), axes.get_ylim()[0], axes.get_ylabel()) == ("log", 0, "goodput (Gb/s)")
-    (axes,) = sweep("s", ["cable.rate"], points("cable.rate", "400Gbps", "100Gbps"), ["goodput_Gbps"]).axes
+    (axes,) = one(sweep("s", ["cable.rate"], points("cable.rate", "400Gbps", "100Gbps"), ["goodput_Gbps"])).axes
     assert steps(axes.get_lines()[0]) == [(1e11, 200), (4e11, 100)]  # in the order of the axis
     assert ticks(axes.xaxis) == ["100Gbps", "400Gbps"]
 
 
 @pytest.mark.parametrize("values", [(False, True), ("none", {"dcqcn": {}}), ([], [{"fault": "loss", "on": "all"}])])
 def test_categories_are_bars_from_zero(values: tuple[Any, ...]) -> None:
-    (axes,) = sweep("s", ["what"], points("what", *values), ["goodput_Gbps"]).axes
+    (axes,) = one(sweep("s", ["what"], points("what", *values), ["goodput_Gbps"])).axes
     assert not axes.get_lines()
     assert [(bar.get_y(), bar.get_height()) for bar in axes.patches] == [(0, 100), (0, 200)]
     assert axes.get_ylim()[0] == 0 and len(ticks(axes.xaxis)) == 2
@@ -142,7 +147,7 @@ def test_categories_are_bars_from_zero(values: tuple[Any, ...]) -> None:
 def test_a_failed_point_is_a_gap_and_a_cross() -> None:
     made = points("hosts", 2, 3, 4)
     made[1] = {"hosts": 3, "error": "deadlock"}
-    figure = sweep("s", ["hosts"], made, ["goodput_Gbps"])
+    figure = one(sweep("s", ["hosts"], made, ["goodput_Gbps"]))
     (axes,) = figure.axes
     line, cross = axes.get_lines()
     assert [(x, y) for x, y in steps(line) if not math.isnan(y)] == [(2, 100), (4, 300)]
@@ -155,7 +160,7 @@ def test_the_other_keys_have_a_line_each_and_one_legend_below_all_panels() -> No
     made = [
         {"hosts": h, "transport.cc": cc, "goodput_Gbps": 1.0, "drops": 0} for h in (2, 4) for cc in ("none", "hpcc")
     ]
-    figure = sweep("s", ["hosts", "transport.cc"], made, ["goodput_Gbps", "drops"])
+    figure = one(sweep("s", ["hosts", "transport.cc"], made, ["goodput_Gbps", "drops"]))
     assert legend(figure) == ["cc none", "cc hpcc"]
     assert all(axes.get_legend() is None for axes in figure.axes)
     first, second = figure.axes[0].get_lines()
@@ -165,10 +170,13 @@ def test_the_other_keys_have_a_line_each_and_one_legend_below_all_panels() -> No
     assert all(below < axes.get_window_extent().y0 for axes in figure.axes)
 
 
-def test_too_many_lines_are_refused() -> None:
-    _, (axes,) = new_figure("some")
-    with pytest.raises(PlotError, match="cannot be told apart"):
-        draw(axes, Across([1, 2]), [Series(str(k)) for k in range(MOST_SERIES + 1)])
+def test_what_one_picture_has_no_room_for_is_in_further_ones() -> None:
+    made = [{"hosts": 2, "seed": str(k), **{f"f{n}": float(k) for n in range(14)}} for k in range(MOST_SERIES + 1)]
+    made[-1] = {"hosts": 2, "seed": str(MOST_SERIES), "error": "deadlock"}
+    figures = sweep("s", ["hosts", "seed"], made, [f"f{n}" for n in range(14)])
+    assert [len(figure.axes) for figure in figures] == [12, 2, 12, 2]
+    assert [len(legend(figure)) for figure in figures] == [MOST_SERIES, MOST_SERIES, 2, 2]
+    assert "failed" in legend(figures[2]) and "failed" not in legend(figures[0])
 
 
 def test_labels_that_would_touch_are_left_out_and_ticks_are_not() -> None:

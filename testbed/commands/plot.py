@@ -71,13 +71,13 @@ def command(
     out = _checked(out or Path(f"{kind}.svg"))
     _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over})
     try:
-        picture = _picture(runs, kind, figures, baseline, over)
+        pictures = _pictures(runs, kind, figures, baseline, over)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
     except PlotError as error:
         raise InputError(str(error), " ".join(runs)) from None
-    save(picture, out)
-    click.echo(str(out))
+    for path in save(pictures, out):
+        click.echo(str(path))
 
 
 def _checked(out: Path) -> Path:
@@ -108,9 +108,9 @@ def _refuse_unused(kind: str, given: dict[str, object]) -> None:
             raise InputError(f"{kind} takes no {option}", "command line", f"it goes with {', '.join(kinds)}")
 
 
-def _picture(
+def _pictures(
     runs: tuple[str, ...], kind: str, figures: tuple[str, ...], baseline: str | None, over: str | None
-) -> Figure:
+) -> list[Figure]:
     from results import load
     from results.comparison import collect
     from results.comparison_plots import COMPARISONS
@@ -119,8 +119,7 @@ def _picture(
     from testbed.errors import InputError
 
     if kind in COMPARISONS:
-        compared: Figure = COMPARISONS[kind].draw(collect(runs), baseline, over)
-        return compared
+        return COMPARISONS[kind].draw(collect(runs), baseline, over)
     if len(runs) > 1:
         raise InputError(f"{kind} draws one run", "command line", f"several go with {', '.join(COMPARISONS)}")
     if kind == "sweep":
@@ -130,10 +129,10 @@ def _picture(
         hint = f"draw one of its points, such as {swept.path / points[0]}" if points else ""
         raise InputError(f"{kind} draws one run, and this is a sweep", runs[0], hint)
     picture: Figure = PLOTS[kind].draw(load(runs[0]))
-    return picture
+    return [picture]
 
 
-def _sweep(folder: str, figures: tuple[str, ...]) -> Figure:
+def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:
     from results import sweeps
     from results.drawing import PlotError
     from results.sweep_plot import sweep
