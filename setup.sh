@@ -17,7 +17,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
   explore set up, run the property tests on cases drawn afresh until one fails: explore [MINUTES], default 10
   fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
   prove   set up, then prove on this machine: prove load (the same figures beside other fabrics and CPU hogs),
-          prove kills (whatever is killed, nothing is left and nothing else is touched); --help says more
+          prove kills (whatever is killed, nothing is left and nothing else is touched), prove hashes (the same figures
+          before and after a change of the code); --help says more
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
@@ -122,6 +123,9 @@ make_venv() {
 
 build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
 
+# Python code as it is run: a worker or controller whose environment lets Python write nothing would compile it each time.
+compile_python() { .venv/bin/python -m compileall -q topologies controllers workloads hardware testbed results tests; }
+
 build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
 
 # --- verbs -----------------------------------------------------------------
@@ -131,6 +135,7 @@ set_up() {
     install_packages
     make_venv
     build_fabricd
+    compile_python
 }
 
 lint() {
@@ -188,8 +193,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills) ;;
-            *) usage >&2; say "prove what? load or kills"; exit 2 ;;
+            load | kills | hashes) ;;
+            *) usage >&2; say "prove what? load, kills or hashes"; exit 2 ;;
         esac
         proof=tests/prove_$1.py
         shift

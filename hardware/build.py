@@ -1,7 +1,8 @@
-"""Builds fabricd from its C sources: `python -m hardware.build [--sanitize]`.
+"""Builds fabricd and the holder from their C sources: `python -m hardware.build [--sanitize]`.
 
-Needs nothing but the standard library, because setup.py runs it before anything is installed.  Only what is older
-than its source, a header or this file is compiled again.
+Needs nothing but the standard library, because setup.py runs it before anything is installed.  Every `.c` file in the
+rooms (folders) of `fabricd/` belongs to it, and its object lies in a folder of the same name.  The compiler writes down
+which headers a file includes (-MMD): only what is older than its source, a header of its or this file is compiled anew.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,14 +23,21 @@ HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "fabricd"
 FABRICD = HERE / "bin" / "fabricd"
 SANITIZED = HERE / "bin" / "fabricd-sanitized"
+HOLDER_SOURCES = HERE / "holder"
+HOLDER = HERE / "bin" / "holder"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-LIBRARIES = ["-ljansson", "-ldeflate", "-lm"]
+LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 
 
 class BuildError(Exception):
     """fabricd cannot be built; the text says why and what to install."""
+
+
+def build_all() -> list[Path]:
+    """Build every program that a fabric needs; return their paths.  Raises BuildError."""
+    return [build(), build(HOLDER, sources=HOLDER_SOURCES)]
 
 
 def build(
@@ -41,7 +50,7 @@ def build(
     output = output or (SANITIZED if sanitize else FABRICD)
     objects = objects or output.parent / f".{output.name}.o"
     flags = CFLAGS + (SANITIZE if sanitize else [])
-    c_files = sorted(sources.glob("*.c"))
+    c_files = sorted(sources.rglob("*.c"))
     if not c_files:
         raise BuildError(f"there are no C sources in {sources}")
     compiler = shlex.split(os.environ.get("CC", "cc"))
@@ -51,27 +60,43 @@ def build(
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(objects / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two builds at once would write the same objects
-        _link(compiler, flags, _compile_all(compiler, flags, c_files, objects), output)
+        made = compile_all([*compiler, *flags, f"-I{sources}"], {c: _object(c, sources, objects) for c in c_files})
+        _link(compiler, flags, made, output, objects / "linked")
     return output
 
 
-def _compile_all(compiler: list[str], flags: list[str], c_files: list[Path], objects: Path) -> list[Path]:
-    headers = [*c_files[0].parent.glob("*.h"), Path(__file__)]
-    newest_header = max(h.stat().st_mtime_ns for h in headers)
+def _object(source: Path, sources: Path, objects: Path) -> Path:
+    return (objects / source.relative_to(sources)).with_suffix(".o")
 
-    def compile_one(source: Path) -> Path:
-        target = objects / f"{source.stem}.o"
-        if not _is_newer(target, max(source.stat().st_mtime_ns, newest_header)):
-            _run([*compiler, *flags, "-c", str(source), "-o", str(target)])
+
+def compile_all(command: list[str], targets: Mapping[Path, Path], recipe: Path = Path(__file__)) -> list[Path]:
+    """Compile each source to its object unless that is newer than all that went into it.  Raises BuildError."""
+
+    def compile_one(source: Path, target: Path) -> Path:
+        if not _up_to_date(target, [Path(__file__), recipe, source]):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _run([*command, "-MMD", "-MF", str(_includes(target)), "-c", str(source), "-o", str(target)])
         return target
 
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(compile_one, c_files))
+        return list(pool.map(compile_one, targets.keys(), targets.values()))
 
 
-def _link(compiler: list[str], flags: list[str], objects: list[Path], output: Path) -> None:
-    wanted = " ".join(o.name for o in objects)
-    listed = objects[0].parent / "linked"  # a source that was removed leaves no newer file behind
+def _includes(target: Path) -> Path:
+    return target.with_suffix(".d")
+
+
+def _up_to_date(target: Path, inputs: list[Path]) -> bool:
+    """Is the object newer than its inputs and the headers that its source included when it was compiled last?"""
+    if not target.exists() or not _includes(target).exists():
+        return False
+    named = _includes(target).read_text().replace("\\\n", " ").partition(":")[2]
+    all_inputs = [*inputs, *(Path(p.replace("\\ ", " ")) for p in re.split(r"(?<!\\)\s+", named.strip()) if p)]
+    return all(p.exists() and _is_newer(target, p.stat().st_mtime_ns) for p in all_inputs)
+
+
+def _link(compiler: list[str], flags: list[str], objects: list[Path], output: Path, listed: Path) -> None:
+    wanted = " ".join(map(str, objects))  # a source that was removed leaves no newer file behind
     if _is_newer(output, max(o.stat().st_mtime_ns for o in objects)) and _text(listed) == wanted:
         return
     unfinished = output.with_name(f".{output.name}.new")
@@ -99,11 +124,13 @@ def _run(command: list[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m hardware.build", description="Build fabricd.")
-    parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UBSan, as fabricd-sanitized")
+    parser = argparse.ArgumentParser(prog="python -m hardware.build", description="Build fabricd and the holder.")
+    parser.add_argument(
+        "--sanitize", action="store_true", help="only fabricd, with ASan and UBSan, as fabricd-sanitized"
+    )
     options = parser.parse_args(arguments)
     try:
-        print(build(sanitize=options.sanitize))
+        print(build(sanitize=True) if options.sanitize else "\n".join(map(str, build_all())))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

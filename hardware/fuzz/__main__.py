@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hardware.build import CFLAGS, LIBRARIES, SOURCES, BuildError
+from hardware.build import CFLAGS, LIBRARIES, SOURCES, BuildError, compile_all
 from hardware.fuzz.seeds import DICTIONARY, SEEDS
 
 HERE = Path(__file__).resolve().parent
@@ -34,27 +34,27 @@ def build() -> None:
     if compiler is None:
         raise BuildError("the fuzzers need clang: apt-get install clang")
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    shared = [s for s in sorted(SOURCES.glob("*.c")) if s.name not in REPLACED] + [HERE / name for name in HARNESS]
-    flags = [compiler, *CFLAGS, *SANITIZE]
-    inputs = [Path(__file__), *SOURCES.glob("*.[ch]"), *HERE.glob("*.[ch]")]
-    newest = max(p.stat().st_mtime_ns for p in inputs)
-    sources = [*shared, *(HERE / f"fuzz_{target}.c" for target in SEEDS)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = dict(zip(sources, pool.map(lambda s: _compile(flags, s, newest), sources), strict=True))
-    for target in SEEDS:
+    ours = [s for s in sorted(SOURCES.rglob("*.c")) if s.name not in REPLACED]
+    harness = [HERE / name for name in HARNESS]
+    mains = {target: HERE / f"fuzz_{target}.c" for target in SEEDS}
+    flags = [compiler, *CFLAGS, *SANITIZE, f"-I{SOURCES}"]
+    compile_c = [*flags, "-fsanitize=fuzzer-no-link"]
+    sealed = [*compile_c, "-Dfopen=fuzz_fopen"]  # no input may name a file
+    shared = compile_all(sealed, {s: _object(s, SOURCES, OUTPUT / "fabricd") for s in ours}, Path(__file__))
+    plain = [*harness, *mains.values()]
+    objects = dict(
+        zip(plain, compile_all(compile_c, {s: _object(s, HERE, OUTPUT / "fuzz") for s in plain}), strict=True)
+    )
+    for target, main_file in mains.items():
         program = OUTPUT / target
-        mine = [objects[s] for s in (*shared, HERE / f"fuzz_{target}.c")]
+        mine = [*shared, *(objects[s] for s in harness), objects[main_file]]
         if not program.exists() or program.stat().st_mtime_ns <= max(o.stat().st_mtime_ns for o in mine):
             fuzzer = ["-fsanitize=fuzzer", *map(str, mine), *LIBRARIES]
             _run([*flags, *fuzzer, "-o", str(program)])
 
 
-def _compile(flags: list[str], source: Path, newest: int) -> Path:
-    target = OUTPUT / f"{source.parent.name}-{source.stem}.o"
-    if not target.exists() or target.stat().st_mtime_ns <= newest:
-        sealed = ["-Dfopen=fuzz_fopen"] if source.parent == SOURCES else []  # no input may name a file
-        _run([*flags, *sealed, "-fsanitize=fuzzer-no-link", "-c", str(source), "-o", str(target)])
-    return target
+def _object(source: Path, folder: Path, objects: Path) -> Path:
+    return (objects / source.relative_to(folder)).with_suffix(".o")
 
 
 def _run(command: list[str]) -> None:
