@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import MachineError
-from testbed.holder import IDS
 from testbed.seccomp import profile
 from testbed.shown import CHECKOUT, Bind, of_machine, own_folders
 
@@ -41,7 +40,7 @@ _MASKED = [
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")]
 _COVERED = ("/var", "/srv", "/opt", "/mnt", "/media", "/boot")
 # User ids that systemd's list of who uses which leaves free: 4096 times 65536.
-_FIRST_ID = 0x7000_0000
+_FIRST_ID, _IDS = 0x7000_0000, 65536
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def first_id(fabric_id: str) -> int | None:
     """The first user id of a fabric's ranks; None if others than root cannot read what the workers are made of."""
     if not all(_open_to_all(p) for p in (*own_folders(), Path(sys.executable).resolve())):
         return None
-    return _FIRST_ID + int(fabric_id, 16) % 4096 * IDS
+    return _FIRST_ID + int(fabric_id, 16) % 4096 * _IDS
 
 
 def _open_to_all(path: Path) -> bool:
@@ -159,7 +158,7 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _mappings(first: int) -> dict[str, Any]:
-    mapping = [{"containerID": 0, "hostID": first, "size": IDS}]
+    mapping = [{"containerID": 0, "hostID": first, "size": _IDS}]
     return {"uidMappings": mapping, "gidMappings": mapping}
 
 
