@@ -1,4 +1,4 @@
-"""The part of the build that pyproject.toml cannot say: fabricd is compiled, and its man page installed."""
+"""The part of the build that pyproject.toml cannot say: C programs are compiled, and man pages installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 ROOT = Path(__file__).resolve().parent
+PROGRAMS = ("fabricd", "holder")  # the folders of their sources, too
 
 
 class BuildFabricd(Command):
@@ -29,15 +30,17 @@ class BuildFabricd(Command):
     def run(self) -> None:
         recipe = runpy.run_path(str(ROOT / "hardware" / "build.py"))
         if self.editable_mode:
-            recipe["build"]()
-        else:
-            recipe["build"](Path(self.get_outputs()[0]).absolute(), objects=Path(self.build_temp, "fabricd").absolute())
+            recipe["build_all"]()
+            return
+        for output in map(Path, self.get_outputs()):
+            objects = Path(self.build_temp, output.name).absolute()
+            recipe["build"](output.absolute(), sources=ROOT / "hardware" / output.name, objects=objects)
 
     def get_source_files(self) -> list[str]:
-        return [str(p.relative_to(ROOT)) for p in sorted((ROOT / "hardware" / "fabricd").rglob("*.[ch]"))]
+        return [source for name in PROGRAMS for source in files(f"hardware/{name}/**/*.[ch]")]
 
     def get_outputs(self) -> list[str]:
-        return [str(Path(self.build_lib, "hardware", "bin", "fabricd"))]
+        return [str(Path(self.build_lib, "hardware", "bin", name)) for name in PROGRAMS]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}

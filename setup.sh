@@ -123,6 +123,9 @@ make_venv() {
 
 build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
 
+# Python code as it is run: a worker or controller whose environment lets Python write nothing would compile it each time.
+compile_python() { .venv/bin/python -m compileall -q topologies controllers workloads hardware testbed results tests; }
+
 build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
 
 # --- verbs -----------------------------------------------------------------
@@ -132,6 +135,7 @@ set_up() {
     install_packages
     make_venv
     build_fabricd
+    compile_python
 }
 
 lint() {

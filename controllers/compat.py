@@ -35,6 +35,12 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"{LIBRARY}.{name}")
 
 
+if LIBRARY == "os_ken":
+    from controllers import later
+
+    later.put_off()
+
+
 hub: Any = _module("lib.hub")
 if LIBRARY == "ryu":
     hub.patch()  # sockets and queues yield to the other green threads
@@ -44,6 +50,8 @@ cfg: Any = _module("cfg")
 event: Any = _module("controller.event")
 handler: Any = _module("controller.handler")
 ofp_event: Any = _module("controller.ofp_event")
+if LIBRARY == "os_ken":
+    later.complete(ofp_event)
 openflow_server: Any = _module("controller.controller")  # registers the listening options
 ofproto: Any = _module("ofproto.ofproto_v1_3")
 nicira_ext: Any = _module("ofproto.nicira_ext")

@@ -1,4 +1,4 @@
-"""Builds fabricd from its C sources: `python -m hardware.build [--sanitize]`.
+"""Builds fabricd and the holder from their C sources: `python -m hardware.build [--sanitize]`.
 
 Needs nothing but the standard library, because setup.py runs it before anything is installed.  Every `.c` file in the
 rooms (folders) of `fabricd/` belongs to it, and its object lies in a folder of the same name.  The compiler writes down
@@ -23,14 +23,21 @@ HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "fabricd"
 FABRICD = HERE / "bin" / "fabricd"
 SANITIZED = HERE / "bin" / "fabricd-sanitized"
+HOLDER_SOURCES = HERE / "holder"
+HOLDER = HERE / "bin" / "holder"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-LIBRARIES = ["-ljansson", "-ldeflate", "-lm"]
+LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 
 
 class BuildError(Exception):
     """fabricd cannot be built; the text says why and what to install."""
+
+
+def build_all() -> list[Path]:
+    """Build every program that a fabric needs; return their paths.  Raises BuildError."""
+    return [build(), build(HOLDER, sources=HOLDER_SOURCES)]
 
 
 def build(
@@ -117,11 +124,13 @@ def _run(command: list[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m hardware.build", description="Build fabricd.")
-    parser.add_argument("--sanitize", action="store_true", help="with AddressSanitizer and UBSan, as fabricd-sanitized")
+    parser = argparse.ArgumentParser(prog="python -m hardware.build", description="Build fabricd and the holder.")
+    parser.add_argument(
+        "--sanitize", action="store_true", help="only fabricd, with ASan and UBSan, as fabricd-sanitized"
+    )
     options = parser.parse_args(arguments)
     try:
-        print(build(sanitize=options.sanitize))
+        print(build(sanitize=True) if options.sanitize else "\n".join(map(str, build_all())))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -40,7 +40,7 @@ CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parent.parent
-_HOLDER = Path(__file__).with_name("holder.py")
+HOLDER = _CHECKOUT / "hardware" / "bin" / "holder"
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Bringup:
         """Starts what holds the namespaces, the fabric's and the hosts'. `enter` waits for the fabric's."""
         self.journal.write("makes", what="namespaces", hosts=len(self.fabric.hosts))
         process = self.spawn(
-            [sys.executable, "-I", "-S", str(_HOLDER)], outlives=True,
+            [str(HOLDER)], outlives=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self.holder = Holder(process)
@@ -251,7 +251,7 @@ class Bringup:
 
 
 class Holder:
-    """The conversation with holder.py."""
+    """The conversation with the process that holds the namespaces (hardware/holder/main.c)."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process

@@ -24,7 +24,6 @@ from typing import IO, Any
 from testbed import idle
 from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, Users, configuration
 from testbed.errors import MachineError, UserError
-from testbed.holder import USERS
 from testbed.image import Image
 from testbed.processes import MARK, Process, wait_for
 from testbed.teardown import in_control_groups
@@ -32,6 +31,7 @@ from testbed.trees import remove_tree
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
+_USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
 _IDLE = [str(INSIDE / "idle")]
 
 _CPU_PERIOD_US = 100_000
@@ -62,7 +62,7 @@ class Containers:
         (bundle / "rootfs").mkdir(parents=True, exist_ok=True)
         plan = self.plan_path(rank)
         host = self.networks[rank]
-        users = None if self.ids is None else Users(Path(f"/proc/{host}/fd/{USERS}"), self.ids)
+        users = None if self.ids is None else Users(Path(f"/proc/{host}/fd/{_USERS}"), self.ids)
         socket = self.worker_dir(rank) / "sock"
         if users:
             os.chown(socket, users.first, users.first)

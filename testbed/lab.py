@@ -21,7 +21,7 @@ from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE
 from testbed import ownership
 from testbed.autopsy import why_dead
-from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, Bringup, controller_lines, inside, own_ovs
+from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, HOLDER, Bringup, controller_lines, inside, own_ovs
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
@@ -406,5 +406,7 @@ def _check_machine() -> None:
     for tool, package in _TOOLS.items():
         if not shutil.which(tool):
             raise MachineError(f"{tool} is not installed", hint=f"./setup.sh installs it (package {package})")
+    if not HOLDER.exists():
+        raise MachineError(f"{HOLDER} is missing", hint="python -m hardware.build, or ./setup.sh build")
     if not os.path.exists("/dev/net/tun"):
         raise MachineError("there is no /dev/net/tun", hint="testbed doctor")

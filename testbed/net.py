@@ -1,7 +1,7 @@
 """Mininet over a Railbed fabric: its nodes, links, API and command line, built in batches.
 
 What differs from stock Mininet:
-- A host's namespace is held by a small process (holder.py); its shell starts with its first command.
+- A host's namespace is held by a small process (hardware/holder); its shell starts with its first command.
 - A switch is a bridge of the fabric's own Open vSwitch, all made in one transaction; its shell is where that runs.
 - A link is an emulated cable in fabricd between two TAP devices: `link A B down` cuts that, not an interface.
 - Nothing global is changed: no sysctls, no limits, no `killall`.

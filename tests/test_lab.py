@@ -134,7 +134,7 @@ def test_a_bring_up_that_fails_leaves_nothing(fault: str, monkeypatch: pytest.Mo
         monkeypatch.setattr(bringup.Names, "bridge", lambda self, switch: "a-name-longer-than-a-device-can-have/")
         words = "Open vSwitch"
     elif fault == "holder":
-        monkeypatch.setattr(bringup, "_HOLDER", tmp_path / "absent.py")
+        monkeypatch.setattr(bringup, "HOLDER", Path("/bin/false"))
         words = "died"
     else:
         wanted = KeyboardInterrupt
@@ -316,7 +316,7 @@ def test_an_up_that_is_killed_half_way_dies_whole(tmp_path: Path) -> None:
 
 def test_a_holder_whose_owner_dies_before_its_answer_still_ends_the_fabric() -> None:
     mark = {**os.environ, "RAILBED_FABRIC": f"test-{os.urandom(8).hex()}"}
-    command = [TESTBED[0], "-I", "-S", str(bringup._HOLDER)]
+    command = [str(bringup.HOLDER)]
     with (
         subprocess.Popen(["sleep", "600"], env=mark) as part,
         subprocess.Popen(command, env=mark, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,

@@ -172,13 +172,15 @@ def fabricd() -> str:
     mend = "./setup.sh build (or python -m hardware.build)"
     if not build.FABRICD.exists():
         raise Lack("not built", cost, mend, fatal=True)
+    if not build.HOLDER.exists():
+        raise Lack(f"{build.HOLDER} is not built", "it holds the namespaces of a fabric", mend, fatal=True)
     try:
         started = subprocess.run([str(build.FABRICD)], capture_output=True, text=True, timeout=10)
     except OSError as error:
         raise Lack(f"does not start: {error.strerror}", cost, mend, fatal=True) from None
     if "shared libraries" in started.stderr:
         raise Lack(started.stderr.strip(), cost, "apt-get install libjansson4 libdeflate0", fatal=True)
-    newest = max((p.stat().st_mtime for p in build.SOURCES.glob("*.[ch]")), default=0.0)
+    newest = max((p.stat().st_mtime for p in build.SOURCES.rglob("*.[ch]")), default=0.0)
     if newest > build.FABRICD.stat().st_mtime:
         raise Lack("older than its sources", "what runs is not what is written there", mend)
     return str(build.FABRICD)

@@ -1,0 +1,58 @@
+"""Parts of os-ken that a controller seldom needs are imported when they are: the rest takes half as long.
+
+os-ken imports every version of OpenFlow and every packet format.  Ours speaks 1.3 (and understands the greeting of a
+switch that also speaks 1.5); an application that takes packets apart gets what it asks for at that moment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+_PACKETS = "os_ken.lib.packet"
+_VERSIONS = [f"os_ken.ofproto.ofproto_v1_{minor}_parser" for minor in (0, 2, 4)]
+_OTHERS = ["rfc3986", "stevedore"]  # of oslo.config: for URIs and drivers, which os-ken has none of
+
+
+class Later(ModuleType):
+    """Stands for a module until something of it is asked for, and then gives what that has."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system asks
+            raise AttributeError(name)
+        return getattr(_now(self.__name__), name)
+
+
+def _now(name: str) -> ModuleType:
+    """The module itself, and its package before it."""
+    for known in (name.rpartition(".")[0], name):
+        if isinstance(sys.modules.get(known), Later):
+            del sys.modules[known]
+    return importlib.import_module(name)
+
+
+def put_off() -> None:
+    """To be called before anything of os-ken is imported."""
+    for name in (*_VERSIONS, *_OTHERS):
+        sys.modules.setdefault(name, Later(name))
+    library: Any = importlib.import_module("os_ken.lib")
+    packets: Any = Later(_PACKETS)
+    packets.__path__ = [f"{folder}/packet" for folder in library.__path__]  # its modules can be imported alone
+    packets.packet = Later(f"{_PACKETS}.packet")
+    sys.modules.setdefault(_PACKETS, packets)
+
+
+def complete(ofp_event: Any) -> None:
+    """Events of messages that only other versions of OpenFlow have are made when an application names one."""
+
+    def event_of(name: str) -> Any:
+        if name.startswith("EventOFP"):
+            for version in _VERSIONS:
+                ofp_event._create_ofp_msg_ev_from_module(_now(version))
+            if name in vars(ofp_event):
+                return vars(ofp_event)[name]
+        raise AttributeError(f"module {ofp_event.__name__!r} has no attribute {name!r}")
+
+    ofp_event.__getattr__ = event_of
