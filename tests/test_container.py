@@ -137,7 +137,7 @@ def test_the_first_process_has_no_more_than_that(lab: Lab) -> None:
         "test -e /etc/shadow",
         "test -e /root/.bashrc",
         "test -e /home",
-        "test -e /var",
+        "test -e /var/lib",
         f"test -e {ROOT}/testbed",
         "test -s /proc/kcore",
         "test -e /run/openvswitch",
