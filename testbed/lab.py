@@ -34,6 +34,7 @@ from testbed.names import Names
 from testbed.ovs import OpenVSwitch
 from testbed.ownership import HOST, Record, Removed
 from testbed.processes import MARK, Process
+from testbed.shown import binds
 from topologies import Fabric
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Lab:
             "clock": clock,
             "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
             "ids": work.ids,
+            "bind": experiment.workers.bind,
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
             "flows": controller.wait_programmed()["flows"],
         }
@@ -305,6 +307,7 @@ class Lab:
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
             self.state["ids"],
+            binds(self.state["bind"]),
             f"-{self.job}" if self.job else "",
         )
 

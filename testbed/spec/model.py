@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from testbed.shown import Bind, CannotBind
 from testbed.spec import known
 from testbed.spec.cables import MAX_RATE, MAX_TIME, Override, OwnCable, laid
 from testbed.spec.checks import cross_check
@@ -446,6 +447,9 @@ class Workers(Model):
     image: str | None = Field(
         default=None, description="root file system of the workers: an archive by `docker save` (null: this machine's)"
     )
+    bind: list[str] = Field(
+        default_factory=list, description="folders and files of this machine that workers see: PATH, or PATH:rw"
+    )
 
     @field_validator("image")
     @classmethod
@@ -456,6 +460,23 @@ class Workers(Model):
         if not path.is_file():
             raise fault(f"there is no image archive {value!r}", "a path relative to the experiment file")
         return str(path)
+
+    @field_validator("bind")
+    @classmethod
+    def _visible(cls, value: list[str]) -> list[str]:
+        found, seen = [], set()
+        for n, text in enumerate(value):
+            bind = Bind.of(text)
+            try:
+                bind.check()
+            except CannotBind as error:
+                found.append(((n,), error.what, error.hint))
+            if bind.path in seen:
+                found.append(((n,), f"{str(bind.path)!r} is bound twice", "name it once"))
+            seen.add(bind.path)
+        if found:
+            raise faults(found)
+        return value
 
 
 class Costs(Model):
