@@ -112,7 +112,7 @@ make_venv() {
         say "installing the testbed command"
         .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
             fail "Railbed could not be installed into .venv (see above)"
-        for page in hardware/*.[1-9] hardware/fabricd/*.[1-9]; do
+        for page in hardware/*.[1-9]; do
             [ -f "$page" ] || continue
             mkdir -p ".venv/share/man/man${page##*.}"
             ln -sf "$PWD/$page" ".venv/share/man/man${page##*.}/"

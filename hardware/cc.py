@@ -1,7 +1,7 @@
 """Congestion controls: one entry each, with its parameters, their defaults and where these come from.
 
 The experiment file is validated against these entries and fabricd is configured from them; what a control does is in
-fabricd/cc_<name>.c, and docs/congestion-control.md is written from here.
+fabricd/cc/<name>.c, and docs/congestion-control.md is written from here.
 """
 
 from __future__ import annotations

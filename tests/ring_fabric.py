@@ -204,7 +204,7 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return bool(np.array_equal(a.view(np.uint8), b.view(np.uint8)))
 
 
-# Block floating point (hardware/fabricd/bfp.c), written again
+# Block floating point (hardware/fabricd/offload/ring/bfp.c), written again
 
 
 def bfp(values: NDArray[np.float32]) -> NDArray[np.float32]:

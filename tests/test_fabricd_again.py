@@ -1,4 +1,4 @@
-"""One job after the other on a fabric that stays up: `workers_again` (hardware/fabricd/worker_again.c)."""
+"""One job after the other on a fabric that stays up: `workers_again` (hardware/fabricd/control/again.c)."""
 
 from __future__ import annotations
 

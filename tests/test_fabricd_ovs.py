@@ -14,7 +14,7 @@ from hardware.config import Hardware
 from hardware.devices import Devices
 from workloads import wire
 
-FABRIC_H = Path(__file__).parents[1] / "hardware/fabricd/fabric.h"
+OVS_H = Path(__file__).parents[1] / "hardware/fabricd/switch/ovs.h"
 
 
 def set_mac(rank: int, mac: str) -> Any:
@@ -51,7 +51,7 @@ def test_no_rule_no_traffic(deleted: str, port: str) -> None:
 
 def test_all_that_is_pending_may_come_out_of_one_port() -> None:
     """The kernel drops what its queue for a TAP cannot hold, silently and depending on who is scheduled when."""
-    pending_max = int(re.search(r"#define PENDING_MAX (\d+)", FABRIC_H.read_text())[1])  # type: ignore[index]
+    pending_max = int(re.search(r"#define PENDING_MAX (\d+)", OVS_H.read_text())[1])  # type: ignore[index]
     with bare_fabric("star", {"hosts": 3}) as f:
         for port in (1, 2, 3):
             shown = f.switch.run("ip", "link", "show", Devices(f.fabric).tap(f.fabric.switches[0], port))

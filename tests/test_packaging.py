@@ -95,7 +95,7 @@ def test_no_compiler_and_no_sources(sources, tmp_path, monkeypatch):
     with pytest.raises(build.BuildError, match="no C compiler called no-such-compiler: apt-get install gcc"):
         build.build(tmp_path / "fabricd", sources=sources)
     with pytest.raises(build.BuildError, match="no C sources"):
-        build.build(tmp_path / "fabricd", sources=tmp_path)
+        build.build(tmp_path / "fabricd", sources=tmp_path / "none")
 
 
 def test_builds_at_the_same_time(sources, tmp_path):

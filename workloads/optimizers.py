@@ -1,4 +1,4 @@
-"""Optimizers in float32, one rounding after each operation: the same bits as a NIC's (hardware/fabricd/optimizer.c).
+"""Optimizers in float32, one rounding after each operation: as those of a NIC (fabricd/offload/ring/optimizer.c).
 
 SGD with momentum is that of Sutskever et al. (ICML 2013) as PyTorch writes it; Adam is algorithm 1 of Kingma and Ba
 (ICLR 2015).  Both work in place.

@@ -3,15 +3,22 @@
 #include <getopt.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "fabric.h"
+#include "base/closer.h"
+#include "config/config.h"
+#include "control/control.h"
+#include "engine/clock.h"
+#include "engine/fabric.h"
+#include "loop.h"
+#include "worker/worker.h"
+#include "world.h"
 
-static struct fabric fabric = {.control_fd = -1, .ovs.fence_tap = -1};
+static struct fabric fabric = {.control_fd = -1};
 
 static void on_signal(int number)
 {

@@ -4,6 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "control/control.h"
+#include "engine/clock.h"
+#include "engine/fabric.h"
+#include "transport/qp.h"
 #include "harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

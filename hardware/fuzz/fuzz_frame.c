@@ -1,8 +1,14 @@
 /* Frames: parsed and described as they are; received by a NIC with live queue pairs; put out by Open vSwitch. */
 #include <string.h>
 
-#include "../fabricd/accelerator.h"
-#include "../fabricd/roce.h"
+#include "accelerator/accelerator.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "transport/qp.h"
+#include "wire/ethernet.h"
+#include "wire/roce.h"
 #include "harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

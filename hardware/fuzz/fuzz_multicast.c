@@ -8,7 +8,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../fabricd/offload.h"
+#include "base/bytes.h"
+#include "control/control.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+#include "worker/worker.h"
 #include "harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

@@ -5,7 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../fabricd/offload_ring.h"
+#include "base/bytes.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "offload/ring/ring.h"
+#include "transport/qp.h"
+#include "vector/element.h"
+#include "wire/roce.h"
+#include "worker/worker.h"
 #include "harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

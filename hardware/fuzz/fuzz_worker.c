@@ -3,6 +3,9 @@
  * Input: steps.  A step is a byte that says what, and what it needs:
  *  raw packets as they are, commands put together from few bytes so that most of them hold, or a run of events.
  */
+#include "base/bytes.h"
+#include "engine/fabric.h"
+#include "worker/worker.h"
 #include "harness.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

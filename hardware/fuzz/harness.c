@@ -3,9 +3,20 @@
  * Plain, it is one buffer without PFC, ECN or congestion control.  Congested, it has
  * all of them, with thresholds and timers so small that a few packets reach them.
  */
+#include "accelerator/accelerator.h"
+#include "base/bytes.h"
+#include "base/units.h"
+#include "config/config.h"
+#include "control/control.h"
+#include "engine/fabric.h"
+#include "loop.h"
+#include "offload/offload.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+#include "worker/worker.h"
+#include "world.h"
 #include "harness.h"
 
-#include "../fabricd/accelerator.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -84,7 +95,7 @@ struct fabric *harness_open(bool congested)
 
 	if (!f)
 		abort();
-	f->control_fd = f->ovs.fence_tap = -1;
+	f->control_fd = -1;
 	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	f->config = config_json(congested);
 	if (!f->config || !config_load(f, f->config)) {
@@ -179,12 +190,12 @@ void harness_run(struct fabric *f, int rounds)
 	ps_t before = f->clock.now;
 	bool ran = true;
 
-	for (; rounds > 0 && (ran || f->ovs.head); rounds--) {
+	for (; rounds > 0 && (ran || f->ovs->head); rounds--) {
 		ran = fabric_step(f);
 		ovs_turn();
 		for (uint16_t i = 0; i < f->switches[0].n.port_count; i++)
 			ovs_readable(f, &f->switches[0].n.ports[i]);
-		if (!ran && f->ovs.head)
+		if (!ran && f->ovs->head)
 			ovs_tick(f);
 		ovs_fence_readable(f);
 		read_answers();

@@ -2,9 +2,9 @@
 #ifndef HARNESS_H
 #define HARNESS_H
 
-#include "../fabricd/bytes.h"
-#include "../fabricd/fabric.h"
-#include "../fabricd/offload.h"
+#include "base/bytes.h"
+#include "engine/fabric.h"
+#include "worker/worker.h"
 
 #define RANKS 3
 #define REGION 65536

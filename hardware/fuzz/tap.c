@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/tap.h"
 #include "harness.h"
 
 #define TAPS 8

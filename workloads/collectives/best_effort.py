@@ -1,7 +1,8 @@
 """All-reduce in the network by best effort: blocks use slots that all jobs share, or go to a host as they are (ATP).
 
 To a rank it looks as in_network does, fallback included; what the NICs and the parameter server (the host of the first
-rank) do is hardware/fabricd/best_effort.c and parameter_server.c, and the accelerators' part pool.c.
+rank) do is hardware/fabricd/offload/best_effort/best_effort.c and server.c, and the accelerators' part
+accelerator/pool.c.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The vector is one part (broadcast) or one part of each rank (all-gather), the first of them an element longer where it
 does not come out even.  Every part begins with a chunk of its own, so a chunk has one sender.  All chunks are numbered
-through.  hardware/fabricd/multicast.c cuts in the same way.
+through.  hardware/fabricd/offload/multicast/multicast.c cuts in the same way.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Collectives by a ring of NICs: the host posts one request, results come into its memory (DirectReduce).
 
-What the NICs do is hardware/fabricd/offload_ring.c and the files that it names.  They work like the host ring with the
-same schedule (ring.py), chunk by chunk and in the same order, so results are the same to the last bit.  Reductions
-leave the input as it is and put the result beside it: when the NICs cannot (no engine, no memory left in it, a
-neighbour that does not answer), the host ring does it all again, and the result says so.
+What the NICs do is in hardware/fabricd/offload/ring/.  They work like the host ring with the same schedule (ring.py),
+chunk by chunk and in the same order, so results are the same to the last bit.  Reductions leave the input as it is and
+put the result beside it: when the NICs cannot (no engine, no memory left in it, a neighbour that does not answer), the
+host ring does it all again, and the result says so.
 
-With `compression: bfp` float32 crosses the cables as block floating point (hardware/fabricd/bfp.c).  Every rank that
-sends a partial sum rounds it, by 1/127 of the largest in its block at most; so does the one that has the result.
+With `compression: bfp` float32 crosses the cables as block floating point (bfp.c there).  Every rank that sends a
+partial sum rounds it, by 1/127 of the largest in its block at most; so does the one that has the result.
 """
 
 from __future__ import annotations

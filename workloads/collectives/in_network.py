@@ -1,7 +1,7 @@
 """All-reduce in the network: contributions go to accelerators on switches, sums come back (SwitchML).
 
-What a rank's NIC does is hardware/fabricd/aggregate.c.  No slots, no accelerator, no controller, or contributions that
-are not answered: then the ring does it, and the result says so (offloaded.py).
+What a rank's NIC does is hardware/fabricd/offload/aggregate/.  No slots, no accelerator, no controller, or
+contributions that are not answered: then the ring does it, and the result says so (offloaded.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,137 @@
+/* How long somebody is waited for
+ *
+ * Theory of Operation
+ *
+ * On a busy machine everybody is late, so wall time alone says nothing about a
+ * process that is waited for.  Three things end a wait:
+ *
+ *  - its connection is closed: the kernel says so at once (worker/worker.c, control/hold.c);
+ *  - it is stopped: every look for STOPPED_NS finds it in state T;
+ *  - patience has run out.  What counts against it is the time since its last
+ *    word, less the time for which it was ready to run and got no CPU: the
+ *    kernel keeps that for each thread (/proc/PID/task/TID/schedstat, second
+ *    number).  So it counts when a process computes or sleeps, and does not when
+ *    others keep it from running.  One look counts for LOOK_MAX_NS at most: if
+ *    this process did not run itself, nobody else is to blame.
+ *
+ * Whoever judges reads the socket first: the word may be there already.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/patience.h"
+#include "base/wall.h"
+
+#define STOPPED_NS 2000000000LL
+#define LOOK_MAX_NS (2 * PATIENCE_LOOK_NS)
+#define THREADS_LOOKED_AT 64
+
+/* patience_of() - Who is at the other end of a unix socket */
+void patience_of(struct patience *p, int socket)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+
+	*p = (struct patience){.state = '?'};
+	if (!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.pid > 0)
+		p->pid = peer.pid;
+	patience_begin(p);
+}
+
+/* patience_begin() - It has said something, or is asked something: begin to wait anew */
+void patience_begin(struct patience *p)
+{
+	p->heard_ns = p->looked_ns = wall_ns();
+	p->spent_ns = p->stopped_ns = 0;
+}
+
+static bool read_file(const char *path, char *text, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, room - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = 0;
+	return n > 0;
+}
+
+/* State and CPU ticks of a process.  Return: false if it is gone */
+static bool read_stat(int pid, char *state, uint64_t *cpu)
+{
+	char path[64], text[1024];
+	unsigned long user = 0, system = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	const char *rest = read_file(path, text, sizeof text) ? strrchr(text, ')') : NULL;
+	if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", state, &user, &system) != 3)
+		return false;
+	*cpu = user + system;
+	return true;
+}
+
+/* For how long threads of a process were ready to run and did not; more threads than we look at do not matter */
+static uint64_t read_queued(int pid)
+{
+	char path[320], text[128];
+	uint64_t sum = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	DIR *tasks = opendir(path);
+	const struct dirent *d;
+	for (int n = 0; tasks && n < THREADS_LOOKED_AT && (d = readdir(tasks));) {
+		unsigned long long queued = 0;
+		if (d->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", pid, d->d_name);
+		if (read_file(path, text, sizeof text) && sscanf(text, "%*u %llu", &queued) == 1)
+			sum += queued;
+		n++;
+	}
+	if (tasks)
+		closedir(tasks);
+	return sum;
+}
+
+/* patience_look() - Look at who is waited for
+ * @limit_ns:	Patience
+ * @may_stop:	Its being stopped is nothing to judge it by (whoever sits at the terminal may stop the testbed)
+ * @why:	Set if it is judged
+ *
+ * Return: whether patience has run out
+ */
+bool patience_look(struct patience *p, int64_t limit_ns, bool may_stop, char *why, unsigned room)
+{
+	int64_t now = wall_ns(), step = now - p->looked_ns;
+
+	if (step < PATIENCE_LOOK_NS)
+		return false;
+	bool first = p->looked_ns == p->heard_ns;
+	uint64_t cpu = p->cpu, queued = p->queued_ns;
+	p->looked_ns = now;
+	step = step > LOOK_MAX_NS ? LOOK_MAX_NS : step;
+	if (!p->pid || !read_stat(p->pid, &p->state, &p->cpu)) {
+		p->state = '?';
+		p->spent_ns += step;
+	} else {
+		p->queued_ns = read_queued(p->pid);
+		bool stopped = p->state == 'T', idle = p->cpu == cpu;
+		p->stopped_ns = stopped ? p->stopped_ns + step : 0;
+		if (!(p->state == 'R' && idle) && !(stopped && may_stop))
+			p->spent_ns += step; /* ready, and did not run: not its fault */
+		int64_t kept = !first && p->queued_ns > queued ? (int64_t)(p->queued_ns - queued) : 0;
+		p->spent_ns = p->spent_ns > kept ? p->spent_ns - kept : 0;
+	}
+	if (p->stopped_ns >= STOPPED_NS && !may_stop) {
+		snprintf(why, room, "process %d is stopped", p->pid);
+		return true;
+	}
+	if (p->spent_ns < limit_ns)
+		return false;
+	snprintf(why, room, "process %d has said nothing for %lld s", p->pid, (long long)((now - p->heard_ns) / 1000000000));
+	return true;
+}

@@ -1,0 +1,149 @@
+/* NSCC: network-signal congestion control of Ultra Ethernet (UEC 1.0, section 3.6.13)
+ *
+ * Theory of Operation
+ *
+ * As in htsim's uec.cpp (updateCwndOnAck_NSCC and what it calls), without what answers
+ * trimmed packets, for nothing is trimmed here.  d = rtt - base_rtt, t = target_queue,
+ * n the bytes that an acknowledgement is about, CE whether it brings marks:
+ *
+ *	d < t, no CE	gained += proportional_packets x MTU x n x (t - d) / t;
+ *			with d < 1 us for a whole window: W += fast x n instead
+ *	d >= t, no CE	gained += ai_packets x MTU x n		fair increase
+ *	d >= t, CE	once a base_rtt, if the average delay D > t:
+ *			W = W max(1 - beta (D - t) / D, 1 - max_decrease)
+ *	d < t, CE	nothing: the packet had bad luck
+ *
+ * D = (1 - ewma) D + ewma d; a delay above t without CE counts as base_rtt / 4.
+ * Every 8 packets, and every base_rtt, W += gained / W; every base_rtt W += period_packets
+ * x MTU too.  Quick adapt: when d > quick_adapt and less than an eighth of `window` was
+ * acknowledged in the last base_rtt + t, W becomes what was, and marks of what was under
+ * way then are ignored.  W starts at `window`, the most that it can be.
+ */
+#include "base/units.h"
+#include "cc/cc.h"
+#include "engine/fabric.h"
+#include "nic/params.h"
+#include "transport/congestion.h"
+#include "transport/qp.h"
+
+#define ADJUST_PACKETS 8
+#define IDLE_NS 1000 /* less delay than that is none */
+#define ADAPT_SHARE 8
+
+static ps_t ps(double ns)
+{
+	return (ps_t)(ns * PS_PER_NS + 0.5);
+}
+
+static void start(struct fabric *f, struct qp *q)
+{
+	struct cc_state *s = &q->cc_state;
+
+	(void)f;
+	if (s->window <= 0)
+		cc_set_window(q, s->line_rate / 8 * cc_param(q, CC_BASE_RTT) * 1.5e-9);
+}
+
+static void average(struct qp *q, double delay, bool ce)
+{
+	double weight = cc_param(q, CC_EWMA);
+	double sample = !ce && delay > cc_param(q, CC_TARGET_QUEUE) ? cc_param(q, CC_BASE_RTT) / 4 : delay;
+
+	q->cc_state.delay = (1 - weight) * q->cc_state.delay + weight * sample;
+}
+
+/* Quick adapt: is the window what has come through of late, or does this acknowledgement belong to the time before? */
+static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
+{
+	struct cc_state *s = &q->cc_state;
+	bool acted = false;
+
+	if (s->ignored < s->to_ignore && ce)
+		return true;
+	if (f->clock.now <= s->adapt_at)
+		return false;
+	if (s->adapt_at && delay > cc_param(q, CC_QUICK_ADAPT) && s->achieved < cc_param(q, CC_WINDOW) / ADAPT_SHARE) {
+		cc_set_window(q, s->achieved);
+		s->to_ignore = (double)((q->left - q->acked) * q->mtu);
+		s->ignored = 0;
+		acted = true;
+	}
+	s->achieved = 0;
+	s->adapt_at = f->clock.now + ps(cc_param(q, CC_BASE_RTT) + cc_param(q, CC_TARGET_QUEUE));
+	return acted;
+}
+
+static void low_delay(struct qp *q, double delay, double bytes)
+{
+	struct cc_state *s = &q->cc_state;
+	double target = cc_param(q, CC_TARGET_QUEUE);
+
+	s->idle = delay < IDLE_NS ? s->idle + bytes : 0;
+	s->fast = delay < IDLE_NS && (s->fast || s->idle > s->window);
+	if (s->fast)
+		s->window += cc_param(q, CC_FAST) * bytes;
+	else
+		s->gained += cc_param(q, CC_PROPORTIONAL_PACKETS) * q->mtu * bytes * (target - delay) / target;
+}
+
+static void high_delay_and_marks(struct fabric *f, struct qp *q)
+{
+	struct cc_state *s = &q->cc_state;
+	double target = cc_param(q, CC_TARGET_QUEUE), least = 1 - cc_param(q, CC_MAX_DECREASE);
+
+	s->fast = false;
+	s->idle = 0;
+	if (s->delay <= target || f->clock.now - s->last_decrease <= ps(cc_param(q, CC_BASE_RTT)))
+		return;
+	double keep = 1 - cc_param(q, CC_BETA) * (s->delay - target) / s->delay;
+	s->window *= keep > least ? keep : least;
+	s->last_decrease = f->clock.now;
+}
+
+static void fulfill(struct fabric *f, struct qp *q)
+{
+	struct cc_state *s = &q->cc_state;
+	ps_t since = f->clock.now - s->adjusted, base = ps(cc_param(q, CC_BASE_RTT));
+
+	if (s->came <= ADJUST_PACKETS * q->mtu && since <= base)
+		return;
+	s->window += s->gained / s->window;
+	if (since >= base) {
+		s->window += cc_param(q, CC_PERIOD_PACKETS) * q->mtu;
+		s->adjusted = f->clock.now;
+	}
+	s->gained = s->came = 0;
+}
+
+static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
+{
+	struct cc_state *s = &q->cc_state;
+	double delay = (double)ack->rtt / PS_PER_NS - cc_param(q, CC_BASE_RTT), target = cc_param(q, CC_TARGET_QUEUE),
+	       bytes = (double)ack->bytes;
+	bool ce = ack->t->marked;
+
+	if (!ack->rtt)
+		return;
+	s->achieved += bytes;
+	s->came += bytes;
+	s->ignored += bytes;
+	if (delay >= 0)
+		average(q, delay, ce);
+	else
+		delay = s->delay;
+	if (adapt(f, q, delay, ce)) {
+		s->gained = s->came = 0;
+		return;
+	}
+	if (!ce && delay >= target)
+		s->gained += cc_param(q, CC_AI_PACKETS) * q->mtu * bytes;
+	else if (!ce)
+		low_delay(q, delay, bytes);
+	else if (delay >= target)
+		high_delay_and_marks(f, q);
+	cc_set_window(q, s->window);
+	fulfill(f, q);
+	cc_set_window(q, s->window);
+}
+
+const struct cc_algorithm cc_nscc = {.name = "nscc", .telemetry = true, .start = start, .acked = acked};

@@ -1,0 +1,218 @@
+/* The control socket: JSON objects, one a line, over a unix stream socket.
+ *
+ * Answers and events are queued per connection and written when it can take
+ * them; a connection that lets too much pile up is cut off.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/patience.h"
+#include "control/control.h"
+#include "engine/fabric.h"
+#include "engine/watch.h"
+#include "switch/ovs.h"
+#include "worker/worker.h"
+
+#define LINE_MAX_BYTES (1u << 20)
+#define QUEUE_MAX_BYTES (256u << 20)
+
+bool control_open(struct fabric *f, const char *path)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+	if (strlen(path) >= sizeof at.sun_path)
+		return config_fail(f, "%s: path too long for a unix socket", path);
+	strcpy(at.sun_path, path);
+	unlink(path);
+	f->control_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	mode_t mask = umask(0077);
+	bool bound = f->control_fd >= 0 && !bind(f->control_fd, (struct sockaddr *)&at, sizeof at) &&
+		     !listen(f->control_fd, 16);
+	umask(mask);
+	if (!bound)
+		return config_fail(f, "%s: %s", path, strerror(errno));
+	return watch_add(f, f->control_fd, WATCH_CONTROL_LISTEN, f);
+}
+
+void control_accept(struct fabric *f)
+{
+	int fd = accept4(f->control_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct control_conn *c = fd < 0 ? NULL : calloc(1, sizeof *c);
+
+	if (!c) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	c->fd = fd;
+	patience_of(&c->patience, fd);
+	c->next = f->conns;
+	f->conns = c;
+	if (!watch_add(f, fd, WATCH_CONTROL, c))
+		c->closing = true;
+}
+
+static void conn_free(struct control_conn *c)
+{
+	close(c->fd);
+	json_decref(c->quiesce_id);
+	free(c->in);
+	free(c->out);
+	free(c);
+}
+
+static void flush(struct fabric *f, struct control_conn *c)
+{
+	size_t sent = 0;
+
+	while (sent < c->out_bytes) {
+		ssize_t n = send(c->fd, c->out + sent, c->out_bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n < 0) {
+			c->closing = true;
+			return;
+		}
+		sent += (size_t)n;
+	}
+	if (sent)
+		memmove(c->out, c->out + sent, c->out_bytes - sent);
+	c->out_bytes -= sent;
+	watch_set(f, c->fd, WATCH_CONTROL, c, EPOLLIN | (c->out_bytes ? EPOLLOUT : 0));
+}
+
+void control_writable(struct fabric *f, struct control_conn *c)
+{
+	flush(f, c);
+}
+
+/* control_send() - Queue an object for a connection; takes the reference */
+void control_send(struct fabric *f, struct control_conn *c, json_t *object)
+{
+	char *text = c->closing ? NULL : json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15));
+
+	json_decref(object);
+	if (!text)
+		return;
+	size_t len = strlen(text) + 1;
+	if (c->out_bytes + len > c->out_room) {
+		size_t room = 2 * (c->out_bytes + len);
+		char *out = room > QUEUE_MAX_BYTES ? NULL : realloc(c->out, room);
+		if (!out) {
+			c->closing = true;
+			free(text);
+			return;
+		}
+		c->out = out;
+		c->out_room = room;
+	}
+	memcpy(c->out + c->out_bytes, text, len - 1);
+	c->out[c->out_bytes + len - 1] = '\n';
+	c->out_bytes += len;
+	free(text);
+	flush(f, c);
+}
+
+/* control_event() - Tell every subscriber; takes the reference to @fields */
+void control_event(struct fabric *f, const char *kind, json_t *fields)
+{
+	json_object_set_new(fields, "event", json_string(kind));
+	json_object_set_new(fields, "time_ns", ns_json(f->clock.now));
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (c->subscribed)
+			control_send(f, c, json_incref(fields));
+	json_decref(fields);
+}
+
+/* control_readable() - Take in requests, line by line */
+void control_readable(struct fabric *f, struct control_conn *c)
+{
+	if (c->in_bytes == c->in_room) {
+		size_t room = c->in_room ? 2 * c->in_room : 4096;
+		char *in = room > LINE_MAX_BYTES ? NULL : realloc(c->in, room);
+		if (!in) {
+			c->closing = true;
+			return;
+		}
+		c->in = in;
+		c->in_room = room;
+	}
+	ssize_t n = recv(c->fd, c->in + c->in_bytes, c->in_room - c->in_bytes, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		c->closing = true;
+		return;
+	}
+	c->in_bytes += (size_t)n;
+	patience_begin(&c->patience);
+	c->silent = c->pinged = false;
+
+	char *line = c->in, *end;
+	while (!c->closing && (end = memchr(line, '\n', c->in_bytes - (size_t)(line - c->in)))) {
+		control_line(f, c, line, (size_t)(end - line));
+		line = end + 1;
+	}
+	c->in_bytes -= (size_t)(line - c->in);
+	memmove(c->in, line, c->in_bytes);
+}
+
+/* fabric_idle() - Nothing is left that could happen by itself */
+bool fabric_idle(const struct fabric *f)
+{
+	return f->heap.n == f->heap.background && !f->ovs->head && !f->clock.hold_left;
+}
+
+/* control_idle() - Nothing is left to happen: answer those who asked to be told */
+void control_idle(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++)
+		if (f->workers[i].state == WORKER_RUNNING || f->workers[i].state == WORKER_WAITING)
+			return;
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (c->quiesce) {
+			json_t *answer = json_pack("{s:b, s:o}", "ok", 1, "time_ns", ns_json(f->clock.now));
+			if (c->quiesce_id)
+				json_object_set_new(answer, "id", c->quiesce_id);
+			c->quiesce_id = NULL;
+			c->quiesce = false;
+			control_send(f, c, answer);
+		}
+}
+
+/* control_sweep() - Let go of connections that are over; never in the middle of handling one */
+void control_sweep(struct fabric *f)
+{
+	for (struct control_conn **at = &f->conns; *at;) {
+		struct control_conn *c = *at;
+		if (c->closing) {
+			*at = c->next;
+			if (c->holds)
+				clock_unanswered(f, c, "its connection is closed");
+			conn_free(c);
+		} else {
+			at = &c->next;
+		}
+	}
+}
+
+void control_close(struct fabric *f)
+{
+	while (f->conns) {
+		struct control_conn *c = f->conns;
+		f->conns = c->next;
+		conn_free(c);
+	}
+	free(f->clock.holds);
+	if (f->control_fd >= 0)
+		close(f->control_fd);
+}

@@ -1,0 +1,55 @@
+/* The control socket: who is connected, what is asked, who is waited for (control.c, ops.c, hold.c) */
+#ifndef CONTROL_CONTROL_H
+#define CONTROL_CONTROL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/patience.h"
+#include "base/units.h"
+
+struct fabric;
+
+struct control_conn {
+	struct control_conn *next;
+	int fd;
+	char *in;
+	size_t in_bytes, in_room;
+	char *out;
+	size_t out_bytes, out_room;
+	bool subscribed, settles, closing;
+	uint32_t holds; /* events that it has still to answer */
+	bool pinged;	/* asked for a sign of life */
+	bool silent;	/* judged dead: not waited for until it says something */
+	struct patience patience;
+	char acts[16]; /* what `act` events it is for: controller, agent or nothing */
+	json_t *quiesce_id;
+	bool quiesce;
+};
+
+bool control_open(struct fabric *f, const char *path);
+void control_accept(struct fabric *f);
+void control_readable(struct fabric *f, struct control_conn *c);
+void control_writable(struct fabric *f, struct control_conn *c);
+void control_send(struct fabric *f, struct control_conn *c, json_t *object);
+void control_event(struct fabric *f, const char *kind, json_t *fields);
+void control_idle(struct fabric *f);
+void control_sweep(struct fabric *f);
+void control_close(struct fabric *f);
+void control_line(struct fabric *f, struct control_conn *c, const char *text, size_t len);
+
+bool clock_hold(struct fabric *f, uint64_t id, struct control_conn *conn);
+bool clock_held(const struct fabric *f, uint64_t id);
+bool clock_answered(struct fabric *f, uint64_t id);
+void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why);
+void clock_look_after(struct fabric *f);
+void controllers_ping(struct fabric *f);
+json_t *clock_waits_json(const struct fabric *f);
+json_t *controllers_json(const struct fabric *f);
+
+json_t *counters_json(struct fabric *f);
+const char *workers_again(struct fabric *f);
+bool fabric_idle(const struct fabric *f);
+
+#endif

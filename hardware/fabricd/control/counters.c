@@ -1,0 +1,237 @@
+/* Counters as JSON: ports, NICs (mlx5's names), queue pairs, switches, drops, fidelity. */
+#include <stdio.h>
+#include <string.h>
+
+#include "accelerator/accelerator.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "control/control.h"
+#include "engine/clock.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/params.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+#include "transport/qp.h"
+#include "wire/ethernet.h"
+
+#define COUNT(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
+
+/* What mlx5 and SONiC count for each priority; all zero ones are left out */
+static void lane_json(const struct fabric *f, const struct port *p, unsigned class, json_t *o)
+{
+	const struct lane *l = &p->lane[class];
+	ps_t paused = l->paused_total + (p->paused >> class & 1 ? f->clock.now - l->paused_since : 0);
+	const struct {
+		const char *format;
+		uint64_t value;
+	} counts[] = {
+		{"tx_prio%u_packets", l->tx_frames},
+		{"tx_prio%u_bytes", l->tx_bytes},
+		{"rx_prio%u_packets", l->rx_frames},
+		{"rx_prio%u_bytes", l->rx_bytes},
+		{"tx_prio%u_pause", l->tx_pause},
+		{"rx_prio%u_pause", l->rx_pause},
+		{"rx_prio%u_pause_transition", l->pauses},
+		{"rx_prio%u_pause_duration", (uint64_t)(paused / PS_PER_US)},
+		{"ecn_marked_prio%u", l->marked},
+		{"drops_prio%u", l->drops},
+		{"drop_bytes_prio%u", l->drop_bytes},
+		{"queue_max_prio%u_bytes", l->queue_max},
+		{"ingress_max_prio%u_bytes", l->in.max_bytes},
+		{"headroom_max_prio%u_bytes", l->in.headroom_max},
+		{"pfcwd_storms_prio%u", l->storms},
+	};
+
+	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+		char name[48];
+		if (!counts[i].value)
+			continue;
+		snprintf(name, sizeof name, counts[i].format, class);
+		COUNT(o, name, counts[i].value);
+	}
+}
+
+static void port_json(const struct fabric *f, const struct port *p, json_t *ports, json_t *drops)
+{
+	json_t *classes = json_object();
+	uint64_t marked = 0;
+
+	json_t *o = json_object(), *lost = json_object();
+	char peer[NAME_BYTES + 16] = "";
+
+	if (p->peer)
+		snprintf(peer, sizeof peer, "%s:%u", p->peer->node->name, p->peer->number);
+	json_object_set_new(o, "node", json_string(p->node->name));
+	COUNT(o, "port", p->number);
+	json_object_set_new(o, "peer", json_string(peer));
+	COUNT(o, "tx_frames", p->tx_frames);
+	COUNT(o, "tx_bytes", p->tx_bytes);
+	COUNT(o, "rx_frames", p->rx_frames);
+	COUNT(o, "rx_bytes", p->rx_bytes);
+	COUNT(o, "queue_max_bytes", p->queued_max);
+	for (int why = 0; why < DROPS; why++) {
+		char text[256] = "";
+		if (!p->drops[why])
+			continue;
+		COUNT(lost, drop_name((enum drop)why), p->drops[why]);
+		if (p->last_drop[why])
+			frame_describe(p->last_drop[why]->data, DROPPED_BYTES, p->last_drop[why]->len, text, sizeof text);
+		json_array_append_new(drops, json_pack("{s:s, s:i, s:s, s:I, s:s}", "node", p->node->name, "port",
+						       (int)p->number, "reason", drop_name((enum drop)why), "count",
+						       (json_int_t)p->drops[why], "headers", text));
+	}
+	json_object_set_new(o, "drops", lost);
+	for (unsigned c = 0; c < CLASSES; c++) {
+		lane_json(f, p, c, classes);
+		marked += p->lane[c].marked;
+	}
+	COUNT(o, "ecn_marked", marked);
+	json_object_set_new(o, "priorities", classes);
+	json_array_append_new(ports, o);
+}
+
+/* links_json() - What the cable of each port is now, faults included; not a counter */
+static json_t *links_json(const struct fabric *f)
+{
+	json_t *links = json_array();
+
+	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++) {
+		const struct node *n = f->nodes[k];
+		for (uint16_t i = 0; i < n->port_count; i++) {
+			const struct port *p = &n->ports[i];
+			if (!p->cable || !p->peer)
+				continue;
+			json_array_append_new(links, json_pack("{s:s, s:i, s:b, s:I, s:i}", "node", n->name, "port",
+							       (int)p->number, "up", (int)p->cable->p.up, "rate_bps",
+							       (json_int_t)p->cable->p.rate_bps, "mtu",
+							       (int)p->cable->p.mtu));
+		}
+	}
+	return links;
+}
+
+static json_t *nic_json(const struct nic *n)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "nic", json_string(n->n.name));
+	COUNT(o, "rank", n->rank);
+	COUNT(o, "tx_vport_rdma_unicast_packets", n->tx_packets - n->tx_many_packets);
+	COUNT(o, "tx_vport_rdma_unicast_bytes", n->tx_bytes - n->tx_many_bytes);
+	COUNT(o, "rx_vport_rdma_unicast_packets", n->rx_packets - n->rx_many_packets);
+	COUNT(o, "rx_vport_rdma_unicast_bytes", n->rx_bytes - n->rx_many_bytes);
+	COUNT(o, "tx_vport_rdma_multicast_packets", n->tx_many_packets);
+	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_many_bytes);
+	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_many_packets);
+	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_many_bytes);
+	COUNT(o, "out_of_sequence", n->out_of_sequence);
+	COUNT(o, "packet_seq_err", n->packet_seq_err);
+	COUNT(o, "duplicate_request", n->duplicate_request);
+	COUNT(o, "local_ack_timeout_err", n->timeouts);
+	COUNT(o, "rnr_nak_retry_err", n->rnr_naks);
+	COUNT(o, "rx_icrc_encapsulated", n->icrc_errors);
+	COUNT(o, "rx_out_of_buffer", n->out_of_buffer);
+	COUNT(o, "np_ecn_marked_roce_packets", n->np_marked);
+	COUNT(o, "np_cnp_sent", n->np_cnps);
+	COUNT(o, "rp_cnp_handled", n->rp_cnps);
+	COUNT(o, "rp_cnp_ignored", n->rp_ignored);
+	COUNT(o, "retransmitted", n->retransmitted);
+	COUNT(o, "pcie_read_bytes", n->pcie_read_bytes);
+	COUNT(o, "pcie_write_bytes", n->pcie_write_bytes);
+	COUNT(o, "engine_added_packets", n->engine_added);
+	COUNT(o, "engine_diverted_packets", n->engine_diverted);
+	COUNT(o, "engine_full", n->engine_full);
+	COUNT(o, "engine_used_bytes", n->engine_used);
+	return o;
+}
+
+static json_t *qp_json(const struct qp *q)
+{
+	static const char *const states[] = {"connecting", "ready", "error"};
+	json_t *o = json_object();
+
+	COUNT(o, "rank", q->nic->rank);
+	COUNT(o, "qp", q->number);
+	COUNT(o, "peer", q->connect_peer);
+	COUNT(o, "peer_qp", q->peer_number);
+	json_object_set_new(o, "path", json_string(q->tx == &q->nic->tx[1] ? "scale_up" : "network"));
+	json_object_set_new(o, "state", json_string(states[q->state]));
+	COUNT(o, "udp_src_port", q->src_port);
+	COUNT(o, "tx_packets", q->tx_packets);
+	COUNT(o, "tx_bytes", q->tx_bytes);
+	COUNT(o, "retransmitted", q->retransmitted);
+	COUNT(o, "cnps", q->cnps);
+	COUNT(o, "rate_bps", q->cc_state.rate);
+	COUNT(o, "window_bytes", q->cc_state.window);
+	json_object_set_new(o, "generated", json_boolean(q->generated));
+	return o;
+}
+
+static json_t *fidelity_json(const struct fabric *f)
+{
+	const struct clock *c = &f->clock;
+	json_t *o = json_object(), *late = json_object();
+	uint64_t forwarding = 0, netdev = 0;
+
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		forwarding += f->switches[i].forwarding_drops;
+	for (uint32_t i = 0; i < f->nic_count; i++)
+		netdev += f->nics[i].netdev_drops;
+	json_object_set_new(o, "clock", json_string(c->mode == CLOCK_REAL ? "real" : "virtual"));
+	COUNT(o, "dilation", c->dilation);
+	COUNT(o, "frame_hops", f->ovs->hops);
+	COUNT(o, "forwarding_wall_ns", f->ovs->last_ns - f->ovs->first_ns);
+	COUNT(o, "forwarding_drops", forwarding);
+	COUNT(o, "flagged", f->ovs->flagged);
+	json_object_set(o, "flagged_examples", f->ovs->flagged_examples);
+	COUNT(o, "controller_timeouts", c->controller_timeouts);
+	COUNT(o, "controller_silent", c->controller_silent);
+	COUNT(o, "rules_unconfirmed", f->ovs->unconfirmed);
+	COUNT(o, "fences", f->ovs->fences);
+	COUNT(o, "events", c->events);
+	COUNT(o, "netdev_drops", netdev);
+	COUNT(o, "unmodelled_losses", f->ovs->write_errors);
+	COUNT(late, "p50", clock_lateness_ns(f, 0.5));
+	COUNT(late, "p90", clock_lateness_ns(f, 0.9));
+	COUNT(late, "p99", clock_lateness_ns(f, 0.99));
+	COUNT(late, "max", c->lateness_max);
+	json_object_set_new(o, "lateness_ns", late);
+	return o;
+}
+
+/* counters_json() - All counters of the fabric */
+json_t *counters_json(struct fabric *f)
+{
+	json_t *ports = json_array(), *drops = json_array(), *nics = json_array(), *qps = json_array(),
+	       *switches = json_array(), *accelerators = json_array();
+
+	for (uint32_t i = 0; i < f->switch_count; i++) {
+		const struct sw *s = &f->switches[i];
+		for (uint16_t k = 0; k < s->n.port_count; k++)
+			port_json(f, &s->n.ports[k], ports, drops);
+		json_array_append_new(switches, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "switch", s->n.name, "frames_in",
+							  (json_int_t)s->frames_in, "forwarding_drops",
+							  (json_int_t)s->forwarding_drops, "buffer_max_bytes",
+							  (json_int_t)s->used_max, "buffer_bytes",
+							  (json_int_t)s->p.buffer_bytes, "buffer_used_bytes",
+							  (json_int_t)s->used));
+	}
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct nic *n = &f->nics[i];
+		for (int k = 0; k < (n->scale_up ? 2 : 1); k++)
+			port_json(f, &n->port[k], ports, drops);
+		json_array_append_new(nics, nic_json(n));
+		for (uint32_t k = 0; k < n->qp_count; k++)
+			json_array_append_new(qps, qp_json(n->qps[k]));
+	}
+	for (uint32_t i = 0; i < f->accelerator_count; i++) {
+		port_json(f, &f->accelerators[i].port, ports, drops);
+		json_array_append_new(accelerators, accelerator_json(&f->accelerators[i]));
+	}
+	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
+			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
+			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
+}

@@ -1,0 +1,173 @@
+/* Standing still for an answer
+ *
+ * Theory of Operation
+ *
+ * With the virtual clock, what the controller or the testbed is told at some
+ * emulated time takes effect at that time, in every run: so time stands still
+ * until whoever was told has answered (`settled`).  Each connection that was told
+ * is a hold of its own; the first answer ends all holds of its event.
+ *
+ * A hold ends without an answer when its connection closes or its process is
+ * judged dead (base/patience.c).  From then on that connection is not waited for,
+ * until it says something.  What was not answered is counted: a run with such
+ * events is not called exact.
+ *
+ * A controller that an injected fault keeps from running is not waited for.
+ *
+ * `ping` asks a controller for a sign of life, when nothing else does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/patience.h"
+#include "base/wall.h"
+#include "control/control.h"
+#include "engine/clock.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "offload/offload.h"
+
+struct hold {
+	uint64_t id;
+	struct control_conn *conn;
+};
+
+/* clock_held() - Is an answer to the event of that id still waited for? */
+bool clock_held(const struct fabric *f, uint64_t id)
+{
+	const struct clock *c = &f->clock;
+
+	for (uint32_t i = 0; i < c->hold_left; i++)
+		if (c->holds[i].id == id)
+			return true;
+	return false;
+}
+
+/* clock_hold() - Stand still here (virtual clock) until @conn has answered the event of that id
+ * Return: false if it is not waited for
+ */
+bool clock_hold(struct fabric *f, uint64_t id, struct control_conn *conn)
+{
+	struct clock *c = &f->clock;
+
+	if (conn->silent || (strcmp(conn->acts, "agent") && controller_made_to_hang(f))) {
+		c->controller_timeouts += !clock_held(f, id);
+		return false;
+	}
+	if (c->hold_left == c->hold_room) {
+		c->hold_room = c->hold_room ? 2 * c->hold_room : 64;
+		c->holds = realloc(c->holds, c->hold_room * sizeof *c->holds);
+		if (!c->holds)
+			abort();
+	}
+	if (!conn->holds++ && !conn->pinged)
+		patience_begin(&conn->patience);
+	c->hold = c->now;
+	c->holds[c->hold_left++] = (struct hold){.id = id, .conn = conn};
+	return true;
+}
+
+static void let_go(struct clock *c, uint32_t i)
+{
+	c->holds[i].conn->holds--;
+	c->holds[i] = c->holds[--c->hold_left];
+}
+
+/* clock_answered() - An event has been answered
+ * Return: whether it was waited for
+ */
+bool clock_answered(struct fabric *f, uint64_t id)
+{
+	struct clock *c = &f->clock;
+	bool waited = false;
+
+	for (uint32_t i = c->hold_left; i--;)
+		if (c->holds[i].id == id) {
+			let_go(c, i);
+			waited = true;
+		}
+	return waited;
+}
+
+/* clock_unanswered() - A connection will not answer: nobody waits for it any more
+ * @why:	In words
+ */
+void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why)
+{
+	struct clock *c = &f->clock;
+	uint32_t events = 0;
+
+	for (uint32_t i = c->hold_left; i--;)
+		if (c->holds[i].conn == conn) {
+			uint64_t id = c->holds[i].id;
+			let_go(c, i);
+			events += !clock_held(f, id);
+		}
+	c->controller_timeouts += events;
+	control_event(f, "controller_timeout",
+		      json_pack("{s:s, s:i, s:i, s:s}", "who", conn->acts[0] ? conn->acts : "controller", "pid",
+				conn->patience.pid, "events", (int)events, "reason", why));
+	offload_unanswered(f);
+}
+
+/* clock_look_after() - Look at those who have been told something and have not answered */
+void clock_look_after(struct fabric *f)
+{
+	for (struct control_conn *conn = f->conns; conn; conn = conn->next) {
+		char why[128];
+		bool agent = !strcmp(conn->acts, "agent");
+		if (conn->closing || conn->silent || !(conn->holds || conn->pinged))
+			continue;
+		if (!patience_look(&conn->patience, f->patience_ns, agent, why, sizeof why))
+			continue;
+		int64_t heard = conn->patience.heard_ns;
+		control_readable(f, conn);
+		if (conn->closing || conn->patience.heard_ns != heard)
+			continue; /* the word was there */
+		conn->silent = true;
+		f->clock.controller_silent += !agent && !controller_made_to_hang(f);
+		clock_unanswered(f, conn, why);
+	}
+}
+
+/* controllers_ping() - Ask controllers for a sign of life; one that is told to stand still is left alone */
+void controllers_ping(struct fabric *f)
+{
+	for (struct control_conn *c = f->conns; c; c = c->next) {
+		if (c->closing || c->pinged || c->silent || strcmp(c->acts, "controller") || controller_made_to_hang(f))
+			continue;
+		if (!c->holds)
+			patience_begin(&c->patience);
+		c->pinged = true;
+		control_send(f, c, json_pack("{s:s}", "event", "ping"));
+	}
+}
+
+/* controllers_json() - Those that are connected: does one owe an answer to a `ping`, when was it heard last */
+json_t *controllers_json(const struct fabric *f)
+{
+	json_t *list = json_array();
+
+	for (const struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, "controller"))
+			json_array_append_new(list, json_pack("{s:i, s:b, s:f}", "pid", c->patience.pid, "answers",
+							      !c->pinged && !c->silent, "heard_s",
+							      (double)(wall_ns() - c->patience.heard_ns) / 1e9));
+	return list;
+}
+
+/* clock_waits_json() - Who is waited for: see `waits` in docs/fabricd-protocol.md */
+json_t *clock_waits_json(const struct fabric *f)
+{
+	json_t *list = json_array();
+	int64_t now = wall_ns();
+
+	for (const struct control_conn *c = f->conns; c; c = c->next)
+		if (c->holds || (c->pinged && !c->silent && now - c->patience.heard_ns > 1000000000))
+			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:s%}", "who",
+							      c->acts[0] ? c->acts : "controller", "pid", c->patience.pid,
+							      "events", (int)c->holds, "silent_s",
+							      (double)(now - c->patience.heard_ns) / 1e9, "state",
+							      &c->patience.state, (size_t)1));
+	return list;
+}

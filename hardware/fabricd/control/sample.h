@@ -1,0 +1,19 @@
+/* Time series of the fabric's state (sample.c) */
+#ifndef CONTROL_SAMPLE_H
+#define CONTROL_SAMPLE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/units.h"
+
+struct fabric;
+struct port;
+
+void sample_before(struct fabric *f, ps_t t);
+void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
+const char *sample_start(struct fabric *f, const char *path, ps_t period);
+const char *sample_stop(struct fabric *f);
+void sample_places(const struct fabric *f, json_t *answer);
+
+#endif

@@ -1,0 +1,79 @@
+/* The fabric: everything that exists in one emulated cluster network.
+ *
+ * One `struct fabric` per process; every function gets it (or a part of it) as an argument.  It only says who is
+ * there: what a switch, a NIC or a worker is, the header of its room says.
+ */
+#ifndef ENGINE_FABRIC_H
+#define ENGINE_FABRIC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/clock.h"
+#include "engine/event.h"
+
+#define NAME_BYTES 48
+
+struct fabric {
+	char id[16];
+	uint64_t seed;
+	struct clock clock;
+	struct heap heap;
+	int epoll_fd;
+	volatile bool stop; /* set by a signal, too */
+	bool failed;	    /* it stops because it cannot go on */
+	bool stalled_said;
+	char error[512];
+	json_t *config;
+	int64_t patience_ns;
+	ps_t reaction, reaction_base; /* of the controller */
+	uint64_t last_port_event;     /* id of the last event that the controller answers */
+	/* link/ */
+	struct node **nodes; /* switches, NICs, accelerators: by node index */
+	uint32_t node_count, port_count;
+	struct cable *cables;
+	uint32_t cable_count;
+	struct change *changes; /* all of them, freed at the end */
+	uint64_t last_change;
+	struct frame *frame_free;
+	struct passage *passage_free, **passage_slabs;
+	size_t passage_slab_count, frame_slab_count;
+	void **frame_slabs;
+	uint32_t frame_room;
+	uint64_t last_frame_id;
+	struct capture *captures;
+	bool stamps; /* some control asks switches for telemetry */
+	/* switch/ */
+	struct sw *switches;
+	uint32_t switch_count;
+	struct ovs *ovs;
+	uint64_t deadlocks;
+	/* accelerator/ */
+	struct accelerator *accelerators;
+	uint32_t accelerator_count;
+	/* nic/ */
+	struct nic *nics;
+	uint32_t nic_count;
+	struct scale_up *scale_ups;
+	uint32_t scale_up_count;
+	/* worker/ */
+	struct worker *workers; /* as many as NICs */
+	struct sync **syncs;	/* by hash */
+	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
+	/* offload/ */
+	struct group *groups;
+	uint32_t last_job;
+	/* fault/ */
+	struct fault *faults, *healed;
+	uint64_t last_fault_order;
+	/* control/ */
+	int control_fd;
+	struct control_conn *conns;
+	struct sampler *sampler; /* NULL: no time series */
+};
+
+bool config_fail(struct fabric *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

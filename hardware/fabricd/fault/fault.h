@@ -1,0 +1,118 @@
+/* Injected faults: what fault.c, frames.c, config/params.c and traffic.c share. */
+#ifndef FAULT_FAULT_H
+#define FAULT_FAULT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/port.h"
+
+struct control_conn;
+struct nic;
+struct qp;
+
+enum fault_kind { FAULT_FRAMES, FAULT_PARAMS, FAULT_SWAP, FAULT_ACT, FAULT_TRAFFIC, FAULT_KINDS };
+enum frame_effect {
+	FRAME_DROP, FRAME_CORRUPT, FRAME_CORRUPT_SILENT, FRAME_DUPLICATE, FRAME_DELAY, FRAME_SET_DSCP, FRAME_CLEAR_ECN,
+	FRAME_EFFECTS
+};
+enum frame_selection { SELECT_ALL, SELECT_SHARE, SELECT_EVERY, SELECT_FIRST, SELECT_BURST, SELECT_HASH, SELECT_METER };
+enum params_of { OF_CABLE, OF_PORT, OF_SWITCH, OF_NIC, OF_CONTROL };
+
+struct frame_rule {
+	enum frame_effect effect;
+	enum frame_selection select;
+	uint8_t *ports; /* a bit a port, by its index */
+	double share;	/* random, hash */
+	uint64_t n;	/* every n-th, the first n */
+	double to_bad, to_good, loss_bad, loss_good;
+	uint64_t salt;
+	double rate_bps; /* meter */
+	ps_t burst;	 /* meter: how long its bucket takes to fill */
+	ps_t delay, jitter;
+	bool reorder;
+	uint8_t dscp;
+	/* which frames: those that match all that is said */
+	uint8_t classes;
+	bool opcodes_said, qp_said, dscp_said, src_said, dst_said;
+	uint64_t opcodes[4];
+	uint32_t src_ip, dst_ip, qp;
+	uint8_t match_dscp;
+	/* state */
+	uint64_t seen;
+	bool bad;
+	ps_t level; /* meter: when the bucket will be full again */
+};
+
+struct frame_fate {
+	bool dropped, reorder;
+	uint32_t duplicates;
+	ps_t delay;
+};
+
+struct generated {
+	struct generated *next;
+	struct fault *fault;
+	struct nic *from, *to;
+	struct qp *qp;
+	uint64_t bytes;
+	uint32_t number;
+	ps_t start, end; /* end: PS_NEVER while it is under way */
+	bool started, failed;
+};
+
+struct fault {
+	struct fault *next;
+	char id[64];
+	enum fault_kind kind;
+	uint64_t number; /* in order of injection, of those not healed: tells random draws apart */
+	uint64_t order;	 /* of being switched on: overlays are laid in that order */
+	ps_t at, length, every;
+	bool on, healed;
+	ps_t since;
+	uint64_t hits;
+	json_t *request;
+	struct frame_rule rule;
+	enum params_of of;
+	void *object;
+	json_t *values;
+	struct cable *swap[2];
+	char to[16]; /* who acts */
+	struct generated *flows;
+};
+
+/* fault.c */
+const char *fault_inject(struct fabric *f, const json_t *request);
+const char *fault_heal(struct fabric *f, const char *id);
+void fault_event(struct fabric *f, struct fault *x, bool on);
+void acts_say(struct fabric *f, struct control_conn *c);
+void controller_ask(struct fabric *f);
+bool controller_made_to_hang(const struct fabric *f);
+json_t *faults_json(struct fabric *f);
+json_t *fault_counts_json(struct fabric *f);
+json_t *fault_flows_json(struct fabric *f, const char *id);
+void faults_close(struct fabric *f);
+struct fault *fault_first_on(struct fabric *f, enum fault_kind kind, uint64_t after);
+
+/* frames.c */
+struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct frame *fr);
+const char *frames_load(struct fabric *f, struct fault *x, const json_t *request);
+void frames_turn(struct fabric *f, struct fault *x, bool on);
+
+/* config/params.c */
+void fault_fold(struct fabric *f, int of, const void *object, void *params);
+const char *params_load(struct fabric *f, struct fault *x, const json_t *request);
+void params_in_force(struct fabric *f, struct fault *x);
+const char *swap_load(struct fabric *f, struct fault *x, const json_t *request);
+void swaps_in_force(struct fabric *f);
+
+/* traffic.c */
+extern const uint8_t traffic_payload[];
+void traffic_start(struct fabric *f, struct generated *g);
+void traffic_ended(struct fabric *f, struct generated *g, bool failed);
+const char *traffic_load(struct fabric *f, struct fault *x, const json_t *request);
+void traffic_turn(struct fabric *f, struct fault *x, bool on);
+json_t *traffic_json(const struct fault *x);
+
+#endif

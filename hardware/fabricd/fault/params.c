@@ -1,0 +1,179 @@
+/* Faults of parameters and of wiring
+ *
+ * Theory of Operation
+ *
+ * Values are laid over the base of a thing, the faults in the order in which they
+ * were switched on; the result is what is in force.  Whenever a fault goes on or
+ * off, that is made anew, and the thing is told.  Wiring likewise: from the ends
+ * that the cables were configured with, the swaps that are on exchange far ends
+ * one after the other; a cable whose ends are others than before was unplugged,
+ * and what was on it is lost.
+ */
+#include <string.h>
+
+#include "base/units.h"
+#include "config/params.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/cable.h"
+#include "link/params.h"
+#include "link/pfc.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "nic/params.h"
+#include "switch/params.h"
+#include "switch/switch.h"
+#include "transport/congestion.h"
+
+/* fault_fold() - Lay over @params, of @object, what the faults that are on say */
+void fault_fold(struct fabric *f, int of, const void *object, void *params)
+{
+	uint64_t after = 0;
+
+	for (struct fault *x; (x = fault_first_on(f, FAULT_PARAMS, after)); after = x->order) {
+		if ((int)x->of != of || x->object != object)
+			continue;
+		switch (x->of) {
+		case OF_CABLE: cable_params_set(params, x->values); break;
+		case OF_PORT: port_params_set(params, x->values); break;
+		case OF_SWITCH: switch_params_set(params, x->values); break;
+		case OF_NIC: nic_params_set(f, params, x->values); break;
+		case OF_CONTROL: *(ps_t *)params = (ps_t)(json_number_value(json_object_get(x->values, "reaction_ns")) * 1000); break;
+		}
+	}
+}
+
+/* params_in_force() - A fault has gone on or off */
+void params_in_force(struct fabric *f, struct fault *x)
+{
+	switch (x->of) {
+	case OF_CABLE: cable_in_force(f, x->object); break;
+	case OF_PORT: {
+		struct port *p = x->object;
+		p->p = p->base;
+		fault_fold(f, OF_PORT, p, &p->p);
+		pfc_changed(f, p);
+		break;
+	}
+	case OF_SWITCH: {
+		struct sw *s = x->object;
+		struct watchdog_params before = s->p.watchdog;
+		s->p = s->base;
+		fault_fold(f, OF_SWITCH, s, &s->p);
+		if (before.on != s->p.watchdog.on || before.drop != s->p.watchdog.drop ||
+		    before.detect != s->p.watchdog.detect || before.restore != s->p.watchdog.restore)
+			watchdog_changed(f, s);
+		buffer_changed(f, s);
+		break;
+	}
+	case OF_NIC: {
+		struct nic *n = x->object;
+		n->p = n->base;
+		fault_fold(f, OF_NIC, n, &n->p);
+		f->stamps = f->stamps || n->p.cc->hops;
+		nic_params_changed(f, n);
+		break;
+	}
+	case OF_CONTROL:
+		f->reaction = f->reaction_base;
+		fault_fold(f, OF_CONTROL, f, &f->reaction);
+		break;
+	}
+}
+
+static struct nic *nic_named(struct fabric *f, const json_t *v)
+{
+	json_int_t rank = json_integer_value(v);
+
+	return json_is_integer(v) && rank >= 0 && rank < f->nic_count ? &f->nics[rank] : NULL;
+}
+
+/* params_load() - Take in what to lay over what
+ * Return: NULL, or what is wrong
+ */
+const char *params_load(struct fabric *f, struct fault *x, const json_t *request)
+{
+	const char *cable = json_string_value(json_object_get(request, "cable")),
+		   *port = json_string_value(json_object_get(request, "port")),
+		   *name = json_string_value(json_object_get(request, "switch"));
+	const json_t *nic = json_object_get(request, "nic");
+
+	x->values = json_object_get(x->request, "values");
+	if (!json_is_object(x->values))
+		return "inject: values: an object is needed";
+	if (cable) {
+		struct cable *c = fabric_cable(f, cable);
+		struct cable_params trial = c ? c->p : (struct cable_params){0};
+		x->of = OF_CABLE;
+		x->object = c;
+		return c ? cable_params_set(&trial, x->values) : "inject: cable: no cable of that name";
+	}
+	if (port) {
+		struct port *p = fabric_port_named(f, port);
+		struct port_params trial = p ? p->p : (struct port_params){0};
+		x->of = OF_PORT;
+		x->object = p;
+		return p && p->cable ? port_params_set(&trial, x->values) : "inject: port: no such port (NODE:PORT)";
+	}
+	if (name) {
+		struct port *p = fabric_port(f, name, 1);
+		struct sw *s = p && p->node->kind == NODE_SWITCH ? (struct sw *)p->node : NULL;
+		struct switch_params trial = s ? s->p : switch_plain;
+		x->of = OF_SWITCH;
+		x->object = s;
+		return s ? switch_params_set(&trial, x->values) : "inject: switch: no switch of that name";
+	}
+	if (nic) {
+		struct nic *n = nic_named(f, nic);
+		struct nic_params trial = n ? n->p : (struct nic_params){0};
+		x->of = OF_NIC;
+		x->object = n;
+		return n ? nic_params_set(f, &trial, x->values) : "inject: nic: no such rank";
+	}
+	if (json_object_get(request, "control")) {
+		const json_t *reaction = json_object_get(x->values, "reaction_ns");
+		double ns = json_number_value(reaction);
+		x->of = OF_CONTROL;
+		x->object = f;
+		return json_is_number(reaction) && ns >= 0 && ns <= 1e12 ? NULL : "inject: reaction_ns: from 0 to 1e12";
+	}
+	return "inject: cable, port, switch, nic or control is needed";
+}
+
+/* swap_load() - Take in which two cables change their far ends */
+const char *swap_load(struct fabric *f, struct fault *x, const json_t *request)
+{
+	const json_t *names = json_object_get(request, "cables");
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+		x->swap[i] = name ? fabric_cable(f, name) : NULL;
+		if (!x->swap[i])
+			return "inject: cables: the names of two cables are needed";
+	}
+	return x->swap[0] == x->swap[1] ? "inject: cables: twice the same" : NULL;
+}
+
+/* swaps_in_force() - A swap has gone on or off: plug the cables in as it now says */
+void swaps_in_force(struct fabric *f)
+{
+	uint64_t after = 0;
+
+	for (uint32_t i = 0; i < f->cable_count; i++)
+		memcpy(f->cables[i].wanted, f->cables[i].base_end, sizeof f->cables[i].wanted);
+	for (struct fault *x; (x = fault_first_on(f, FAULT_SWAP, after)); after = x->order) {
+		struct port **a = &x->swap[0]->wanted[1], **b = &x->swap[1]->wanted[1], *was = *a;
+		*a = *b;
+		*b = was;
+	}
+	for (uint32_t i = 0; i < f->cable_count; i++) {
+		struct cable *c = &f->cables[i];
+		if (memcmp(c->wanted, c->end, sizeof c->end))
+			cable_unplug(f, c);
+	}
+	for (uint32_t i = 0; i < f->cable_count; i++) {
+		struct cable *c = &f->cables[i];
+		if (memcmp(c->wanted, c->end, sizeof c->end))
+			cable_plug(f, c);
+	}
+}

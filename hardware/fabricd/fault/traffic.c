@@ -1,0 +1,127 @@
+/* Generated traffic: flows that NICs send without a worker
+ *
+ * Theory of Operation
+ *
+ * A flow is one RDMA write from NIC to NIC over queue pairs of its own, in real
+ * frames, under the NIC's congestion control.  What it carries is a fixed
+ * pattern, and the receiver throws it away.  Flows of one pair of NICs use a
+ * queue pair again that has nothing left to do.
+ *
+ * When the fault ends, flows that have not started never will; those under way
+ * are sent to their end.
+ */
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/units.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "nic/nic.h"
+#include "transport/qp.h"
+
+#define FLOWS_MAX 1000000
+#define BYTES_MAX (1ull << 31)
+
+const uint8_t traffic_payload[16384] = {0x52, 0x61, 0x69, 0x6c, 0x62, 0x65, 0x64};
+
+static bool whole(const json_t *v, double most, double *to)
+{
+	*to = json_number_value(v);
+	return json_is_number(v) && *to >= 0 && *to <= most;
+}
+
+/* traffic_load() - Take in the flows: [from, to, bytes, start_ns]
+ * Return: NULL, or what is wrong
+ */
+const char *traffic_load(struct fabric *f, struct fault *x, const json_t *request)
+{
+	const json_t *flows = json_object_get(request, "flows"), *v;
+	struct generated **at = &x->flows;
+	size_t i;
+
+	if (!json_array_size(flows) || json_array_size(flows) > FLOWS_MAX)
+		return "inject: flows: a list of [from, to, bytes, start_ns] is needed";
+	json_array_foreach(flows, i, v) {
+		double from, to, bytes, start;
+		if (!whole(json_array_get(v, 0), (double)f->nic_count - 1, &from) ||
+		    !whole(json_array_get(v, 1), (double)f->nic_count - 1, &to) ||
+		    !whole(json_array_get(v, 2), (double)BYTES_MAX, &bytes) || !whole(json_array_get(v, 3), 1e15, &start) ||
+		    bytes < 1 || (uint32_t)from == (uint32_t)to)
+			return "inject: flows: [from, to, bytes, start_ns], of two ranks and 1 byte to 2 GiB";
+		struct generated *g = calloc(1, sizeof *g);
+		if (!g)
+			abort();
+		*g = (struct generated){.fault = x, .from = &f->nics[(uint32_t)from], .to = &f->nics[(uint32_t)to],
+					.bytes = (uint64_t)bytes, .number = (uint32_t)i,
+					.start = (ps_t)(start * PS_PER_NS + 0.5), .end = PS_NEVER};
+		*at = g;
+		at = &g->next;
+	}
+	return NULL;
+}
+
+/* traffic_turn() - The fault goes on: its flows start, each in its time from now */
+void traffic_turn(struct fabric *f, struct fault *x, bool on)
+{
+	for (struct generated *g = x->flows; on && g; g = g->next) {
+		if (g->started)
+			continue; /* of an earlier time, and still under way or over */
+		event_add(f, f->clock.now + g->start, EV_TRAFFIC, g->from->n.index, 0, 0, x->number << 32 | g->number, g, 0);
+	}
+}
+
+static struct qp *idle_qp(struct fabric *f, struct nic *from, struct nic *to)
+{
+	for (uint32_t i = 0; i < from->qp_count; i++) {
+		struct qp *q = from->qps[i];
+		if (q->generated && q->peer == to && q->state == QP_READY && q->peer_qp->state == QP_READY &&
+		    q->generated->end != PS_NEVER)
+			return q;
+	}
+	struct qp *a = qp_new(from), *b = a ? qp_new(to) : NULL;
+	if (!b)
+		return NULL;
+	a->connect_peer = to->rank;
+	b->connect_peer = from->rank;
+	a->no_scale_up = b->no_scale_up = true;
+	qp_connected(f, a, b);
+	return a;
+}
+
+/* traffic_start() - A flow's time has come */
+void traffic_start(struct fabric *f, struct generated *g)
+{
+	if (!g->fault->on)
+		return;
+	g->started = true;
+	g->start = f->clock.now;
+	g->qp = idle_qp(f, g->from, g->to);
+	if (!g->qp) {
+		g->failed = true;
+		return;
+	}
+	g->fault->hits++;
+	g->qp->generated = g->qp->peer_qp->generated = g;
+	qp_post_send(f, g->qp, &(struct send_wr){.length = g->bytes, .opcode = WR_WRITE, .signaled = true});
+}
+
+/* traffic_ended() - All of a flow is acknowledged, or its queue pair has failed */
+void traffic_ended(struct fabric *f, struct generated *g, bool failed)
+{
+	g->failed = failed;
+	g->end = f->clock.now;
+}
+
+/* traffic_json() - What became of the flows: [from, to, bytes, start_ns, end_ns or null] */
+json_t *traffic_json(const struct fault *x)
+{
+	json_t *list = json_array();
+
+	for (const struct generated *g = x->flows; g; g = g->next)
+		if (g->started)
+			json_array_append_new(list, json_pack("[i, i, I, o, o]", (int)g->from->rank, (int)g->to->rank,
+							      (json_int_t)g->bytes, ns_json(g->start),
+							      g->end == PS_NEVER || g->failed ? json_null() : ns_json(g->end)));
+	return list;
+}

@@ -1,0 +1,154 @@
+/* Cables: their parameters, their ends, and what the controller is told of them
+ *
+ * Theory of Operation
+ *
+ * A cable is up or down, and has a rate and a delay: what was configured or set
+ * over the control socket, with what faults lay over it.  When it goes down, or
+ * is pulled out, what is on it is lost: each cut makes it another epoch, and what
+ * comes in of an earlier one does not count (port.c).  The controller learns of
+ * it control.reaction later.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "control/control.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/cable.h"
+#include "link/params.h"
+#include "link/pfc.h"
+#include "link/port.h"
+
+/* change_new() - A change that may be scheduled: kept until the fabric ends, as events point to it */
+struct change *change_new(struct fabric *f, const struct change *what)
+{
+	struct change *c = malloc(sizeof *c);
+
+	if (!c)
+		abort();
+	*c = *what;
+	c->next = f->changes;
+	f->changes = c;
+	f->last_change++;
+	return c;
+}
+
+/* cable_unplug() - A cable is pulled out at both ends: what is on it and what waits for it is lost */
+void cable_unplug(struct fabric *f, struct cable *cable)
+{
+	cable->epoch++;
+	for (int i = 0; i < 2; i++)
+		port_cut(f, cable->end[i]);
+}
+
+/* cable_plug() - A cable is put in where it is wanted */
+void cable_plug(struct fabric *f, struct cable *cable)
+{
+	cable->epoch++;
+	for (int i = 0; i < 2; i++) {
+		struct port *p = cable->end[i] = cable->wanted[i];
+		p->cable = cable;
+		p->peer = cable->wanted[!i];
+		p->ser_len = 0;
+		if (p->xoff)
+			pfc_say(f, p, p->xoff, true);
+		port_kick(f, p);
+	}
+}
+
+/* cable_in_force() - A cable's parameters may be others from now on: carry out what that means
+ *
+ * When it goes up or down and ends at a switch, the controller is told
+ * control.reaction later.
+ */
+void cable_in_force(struct fabric *f, struct cable *cable)
+{
+	struct cable_params want = cable->base;
+
+	fault_fold(f, OF_CABLE, cable, &want);
+	bool turned = want.up != cable->p.up;
+	cable->p = want;
+	for (int i = 0; i < 2; i++)
+		cable->end[i]->ser_len = 0;
+	if (!turned)
+		return;
+	cable->epoch++;
+	for (int i = 0; i < 2; i++) {
+		if (!want.up)
+			port_cut(f, cable->end[i]);
+		else if (cable->end[i]->xoff)
+			pfc_say(f, cable->end[i], cable->end[i]->xoff, true);
+	}
+	struct change *c = change_new(f, &(struct change){.cable = cable, .set_up = true, .up = want.up});
+	event_add(f, f->clock.now + f->reaction, EV_ANNOUNCE, 0, 0, 0, f->last_change, c, 0);
+}
+
+/* cable_apply() - Carry out a change of a cable, now */
+void cable_apply(struct fabric *f, struct change *c)
+{
+	struct cable *cable = c->cable;
+
+	if (c->rate_bps)
+		cable->base.rate_bps = c->rate_bps;
+	if (c->delay >= 0)
+		cable->base.delay = c->delay;
+	if (c->set_up)
+		cable->base.up = c->up;
+	cable_in_force(f, cable);
+}
+
+static json_t *port_event(struct fabric *f, const struct port *p, bool up)
+{
+	return json_pack("{s:I, s:s, s:i, s:b}", "id", (json_int_t)++f->last_port_event, "switch", p->node->name, "port",
+			 p->number, "up", up);
+}
+
+/* cables_down_say() - Tell a controller that has just come which ports are known to be down */
+void cables_down_say(struct fabric *f, struct control_conn *c)
+{
+	for (uint32_t k = 0; k < f->cable_count; k++)
+		for (int i = 0; f->cables[k].announced_down && i < 2; i++) {
+			const struct port *p = f->cables[k].end[i];
+			if (p->node->kind != NODE_SWITCH)
+				continue;
+			json_t *o = port_event(f, p, false);
+			json_object_set_new(o, "event", json_string("port"));
+			json_object_set_new(o, "time_ns", ns_json(f->clock.now));
+			control_send(f, c, o);
+		}
+}
+
+/* cable_announce() - Tell the controller that a cable's ports went up or down
+ *
+ * With the virtual clock, time then stands still until it says that its rules
+ * are in, so that they take effect at the same emulated time in every run.
+ */
+void cable_announce(struct fabric *f, struct change *c)
+{
+	c->cable->announced_down = !c->up;
+	for (int i = 0; i < 2; i++) {
+		struct port *p = c->cable->end[i];
+		if (p->node->kind != NODE_SWITCH)
+			continue;
+		control_event(f, "port", port_event(f, p, c->up));
+		for (struct control_conn *k = f->conns; k; k = k->next)
+			if (k->settles && !k->closing)
+				clock_hold(f, f->last_port_event, k);
+	}
+}
+
+/* fabric_cable() - The cable called @name, A-B or B-A, or NULL */
+struct cable *fabric_cable(struct fabric *f, const char *name)
+{
+	for (uint32_t i = 0; i < f->cable_count; i++) {
+		struct cable *c = &f->cables[i];
+		char turned[2 * NAME_BYTES];
+		snprintf(turned, sizeof turned, "%s-%s", c->base_end[1]->node->name, c->base_end[0]->node->name);
+		if (!strcmp(c->name, name) || !strcmp(turned, name))
+			return c;
+	}
+	return NULL;
+}

@@ -1,0 +1,108 @@
+/* Frames: buffers of one size, from slabs that grow and are never given back
+ * while the fabric lives, so that nothing is allocated per packet.
+ */
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "switch/switch.h"
+
+#define SLAB_FRAMES 256
+
+static void slab_add(struct fabric *f)
+{
+	size_t each = (sizeof(struct frame) + f->frame_room + 63) & ~(size_t)63;
+	uint8_t *slab = malloc(each * SLAB_FRAMES);
+	void **slabs = realloc(f->frame_slabs, (f->frame_slab_count + 1) * sizeof *slabs);
+
+	if (!slab || !slabs)
+		abort();
+	f->frame_slabs = slabs;
+	slabs[f->frame_slab_count++] = slab;
+	for (size_t i = SLAB_FRAMES; i-- > 0;) {
+		struct frame *fr = (struct frame *)(slab + i * each);
+		fr->next = f->frame_free;
+		f->frame_free = fr;
+	}
+}
+
+/* frame_new() - An empty frame with frame_room bytes */
+struct frame *frame_new(struct fabric *f)
+{
+	if (!f->frame_free)
+		slab_add(f);
+	struct frame *fr = f->frame_free;
+	f->frame_free = fr->next;
+	*fr = (struct frame){0};
+	return fr;
+}
+
+/* frame_free() - One user of a frame is done with it */
+void frame_free(struct fabric *f, struct frame *fr)
+{
+	if (fr->users && --fr->users)
+		return;
+	passage_leave(f, fr);
+	fr->next = f->frame_free;
+	f->frame_free = fr;
+}
+
+/* passage_new() - A frame is on its way to a switch's port; the frame itself is its first user */
+struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes)
+{
+	if (!f->passage_free) {
+		struct passage *slab = malloc(sizeof *slab * SLAB_FRAMES);
+		struct passage **slabs = realloc(f->passage_slabs, (f->passage_slab_count + 1) * sizeof(struct passage *));
+		if (!slab || !slabs)
+			abort();
+		f->passage_slabs = slabs;
+		slabs[f->passage_slab_count++] = slab;
+		for (size_t i = 0; i < SLAB_FRAMES; i++) {
+			slab[i].next = f->passage_free;
+			f->passage_free = &slab[i];
+		}
+	}
+	struct passage *way = f->passage_free;
+	f->passage_free = way->next;
+	*way = (struct passage){.in = in, .t_in = t_in, .bytes = bytes, .users = 1};
+	return way;
+}
+
+/* passage_join() - A copy shares the way */
+struct passage *passage_join(struct passage *way)
+{
+	way->users++;
+	return way;
+}
+
+/* passage_leave() - A frame is out of the switch; with the last one, its place in the buffer is free */
+void passage_leave(struct fabric *f, struct frame *fr)
+{
+	struct passage *way = fr->way;
+
+	fr->way = NULL;
+	if (!way || --way->users)
+		return;
+	if (way->admitted)
+		buffer_release(f, (struct sw *)way->in->node, way);
+	way->next = f->passage_free;
+	f->passage_free = way;
+}
+
+void frames_close(struct fabric *f)
+{
+	while (f->passage_slab_count)
+		free(f->passage_slabs[--f->passage_slab_count]);
+	free(f->passage_slabs);
+	f->passage_slabs = NULL;
+	f->passage_free = NULL;
+	while (f->frame_slab_count)
+		free(f->frame_slabs[--f->frame_slab_count]);
+	free(f->frame_slabs);
+	f->frame_slabs = NULL;
+	f->frame_free = NULL;
+}
+

@@ -1,0 +1,60 @@
+/* Frames, and their way through a switch (frame.c).
+ *
+ * A frame is a buffer of `fabric.frame_room` bytes with the packet in it.  One that is on its way to a switch has a
+ * passage, which its copies share.
+ */
+#ifndef LINK_FRAME_H
+#define LINK_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+#include "wire/ethernet.h"
+
+struct fabric;
+struct nic;
+struct port;
+struct qp;
+struct tx;
+
+#define CLASS_DEFAULT 0
+#define TRAILER_BYTES 16
+
+struct frame {
+	struct frame *next;
+	uint64_t id;	   /* in order of creation, kept by copies */
+	uint32_t len;	   /* without FCS and trailer */
+	uint8_t class;
+	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
+	struct qp *from;   /* queue pair that sends it, or NULL: it counts the frame when it goes onto the wire */
+	uint32_t payload;  /* likewise: bytes of payload in it */
+	uint64_t number;   /* likewise: which of its packets it is */
+	bool asks;	   /* likewise: to be acknowledged */
+	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
+	struct nic *to;	   /* scale-up domain: destination */
+	struct passage *way; /* through the switch that it is in, or on its way to */
+	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
+	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */
+	uint8_t data[];	   /* fabric.frame_room bytes */
+};
+
+/* A frame's way through one switch: shared by the frame that comes in and the copies that leave */
+struct passage {
+	struct passage *next;
+	struct port *in;
+	ps_t t_in;	/* when its last bit comes in */
+	uint32_t bytes, users;
+	uint8_t class;	/* by its DSCP as it came in */
+	bool admitted;	/* occupies the buffer */
+	bool lost;	/* the cable was cut before it came in, or there was no room: nothing leaves */
+};
+
+struct frame *frame_new(struct fabric *f);
+void frame_free(struct fabric *f, struct frame *fr);
+struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes);
+struct passage *passage_join(struct passage *way);
+void passage_leave(struct fabric *f, struct frame *fr);
+void frames_close(struct fabric *f);
+
+#endif

@@ -1,0 +1,40 @@
+/* Parameters of the hardware that may change while the fabric lives.
+ *
+ * Each thing has them twice: `base`, as configured, and `p`, in force.  A fault
+ * lays its values over the base (fault/params.c); when it is healed, `p` is made
+ * anew from the base and the faults that are left.  So nothing has to be put
+ * back by hand, in whatever order faults end.  Here: those of ports and cables.
+ */
+#ifndef LINK_PARAMS_H
+#define LINK_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+
+#define CLASSES 8
+
+/* RED on the queue as it is: probability 0 up to kmin, pmax at kmax, 1 above */
+struct ecn_params {
+	bool on;
+	uint64_t kmin_bytes, kmax_bytes;
+	double pmax;
+};
+
+/* A port of a switch or NIC */
+struct port_params {
+	uint64_t headroom_bytes; /* of each lossless class */
+	bool pfc_rx, pfc_tx;	 /* obeys, sends */
+	bool own_ecn;		 /* marks by `ecn` and not by its switch's, unless a fault says otherwise */
+	struct ecn_params ecn[CLASSES];
+};
+
+struct cable_params {
+	bool up;
+	int64_t rate_bps;
+	ps_t delay;
+	uint32_t mtu; /* frames with a longer IP packet are dropped; 0: no limit */
+};
+
+#endif

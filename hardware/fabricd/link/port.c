@@ -1,0 +1,357 @@
+/* Ports
+ *
+ * Theory of Operation
+ *
+ * A port has one queue per class (scheduler.c says which is served next).  A frame
+ * occupies the cable for (frame + FCS + preamble and gap) at the cable's rate
+ * and arrives, last bit, a cable delay later: store and forward.  A port that
+ * runs empty leaves no event behind; the next frame looks at busy_until.
+ *
+ * A switch's queues share its buffer (switch/buffer.c).  A NIC's queues are bounded by its transmit buffer (nic/nic.c), which is told as
+ * soon as a frame leaves for the wire.
+ *
+ * The scale-up port of a NIC is a port whose far end is picked frame by frame.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "accelerator/accelerator.h"
+#include "base/units.h"
+#include "control/control.h"
+#include "control/sample.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/capture.h"
+#include "link/frame.h"
+#include "link/params.h"
+#include "link/pfc.h"
+#include "link/port.h"
+#include "link/scheduler.h"
+#include "nic/nic.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+#include "transport/pacer.h"
+#include "wire/ethernet.h"
+
+static const char *const drop_names[DROPS] = {
+	[DROP_TAIL] = "tail",
+	[DROP_FORWARDING] = "forwarding",
+	[DROP_CABLE] = "cable",
+	[DROP_ICRC] = "icrc",
+	[DROP_NO_QP] = "no_qp",
+	[DROP_MALFORMED] = "malformed",
+	[DROP_LOSSY] = "lossy",
+	[DROP_HEADROOM] = "headroom",
+	[DROP_FAULT] = "fault",
+	[DROP_NO_RECEIVE_BUFFER] = "no_receive_buffer",
+	[DROP_TTL] = "ttl",
+	[DROP_WATCHDOG] = "watchdog",
+	[DROP_MTU] = "mtu",
+};
+
+const char *drop_name(enum drop why)
+{
+	return drop_names[why];
+}
+
+/* port_serialization() - Time that a frame of @len bytes takes on the port's cable */
+ps_t port_serialization(struct port *p, uint32_t len)
+{
+	if (p->ser_len != len) {
+		p->ser_len = len;
+		p->ser_ps = ((ps_t)wire_bytes(len) * 8 * PS_PER_S + p->cable->p.rate_bps / 2) / p->cable->p.rate_bps;
+	}
+	return p->ser_ps;
+}
+
+static void credit_back(struct fabric *f, struct frame *fr)
+{
+	struct tx *tx = fr->credit;
+
+	if (!tx)
+		return;
+	fr->credit = NULL;
+	tx->used_bytes -= fr->len;
+	if (fr->from)
+		pacer_gone(f, fr);
+	nic_tx_kick(f, tx);
+}
+
+/* port_lost() - Count a frame as lost at a port and keep its headers */
+void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why)
+{
+	struct dropped *last = p->last_drop[why];
+
+	p->drops[why]++;
+	p->lane[fr->class].drops++;
+	p->lane[fr->class].drop_bytes += fr->len + FCS_BYTES;
+	if (!last) {
+		last = p->last_drop[why] = malloc(sizeof *last);
+		if (!last)
+			abort();
+	}
+	last->len = fr->len;
+	memcpy(last->data, fr->data, fr->len < DROPPED_BYTES ? fr->len : DROPPED_BYTES);
+	if (why == DROP_FORWARDING && p->drops[why] == 1) {
+		char text[256];
+		frame_describe(fr->data, fr->len, fr->len, text, sizeof text);
+		control_event(f, "forwarding_drop",
+			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
+	}
+}
+
+/* port_drop() - Count a frame as lost at a port, keep its headers, free it */
+void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
+{
+	port_lost(f, p, fr, why);
+	credit_back(f, fr);
+	frame_free(f, fr);
+}
+
+static bool may_send(const struct port *p)
+{
+	return p->control.head || p->classes_used & ~p->paused;
+}
+
+/* The port is busy: go on when it is free, if there is something to go on with */
+static void free_later(struct fabric *f, struct port *p)
+{
+	if (!may_send(p)) {
+		if (p->classes_used)
+			pfc_waits(f, p);
+	} else if (!p->free_event) {
+		p->free_event = true;
+		event_add(f, p->busy_until, EV_PORT_FREE, p->node->index, p->number, 0, 0, p, 0);
+	}
+}
+
+static struct frame *fifo_pop(struct port *p, unsigned class)
+{
+	struct fifo *q = &p->queue[class];
+	struct frame *fr = q->head;
+
+	q->head = fr->next;
+	q->frames--;
+	q->bytes -= fr->len;
+	p->queued_bytes -= fr->len;
+	if (!q->head) {
+		q->tail = NULL;
+		p->classes_used &= (uint8_t)~(1u << class);
+	}
+	return fr;
+}
+
+static struct frame *control_pop(struct port *p)
+{
+	struct frame *fr = p->control.head;
+
+	p->control.head = fr->next;
+	if (!fr->next)
+		p->control.tail = NULL;
+	return fr;
+}
+
+/* A frame comes in at @to when its last bit does; towards a switch, Open vSwitch may think about it until then */
+static void on_its_way(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
+{
+	passage_leave(f, fr);
+	event_add(f, arrives, fr->pause ? EV_PAUSE_ARRIVE : EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
+		  p->cable->epoch);
+	if (to->node->kind != NODE_SWITCH || fr->pause)
+		return;
+	fr->way = passage_new(f, to, arrives, fr->len);
+	fr->users = 2;
+	if (ovs_room(f, to))
+		ovs_hand_over(f, fr);
+	else
+		event_add(f, f->clock.now, EV_HAND_OVER, to->node->index, to->number, 0, fr->id, fr, 0);
+}
+
+static void duplicate(struct fabric *f, struct port *p, struct port *to, const struct frame *fr, ps_t arrives)
+{
+	struct frame *copy = frame_new(f);
+
+	copy->len = fr->len;
+	copy->class = fr->class;
+	copy->to = fr->to;
+	copy->id = ++f->last_frame_id;
+	memcpy(copy->data, fr->data, fr->len);
+	on_its_way(f, p, to, copy, arrives);
+}
+
+/* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
+static void send(struct fabric *f, struct port *p, struct frame *fr)
+{
+	struct port *to = p->peer ? p->peer : &fr->to->port[1];
+	struct frame_fate fate = {0};
+
+	if (p->frame_faults && !fr->pause)
+		fate = fault_frames(f, p, fr);
+	p->busy_until = f->clock.now + port_serialization(p, fr->len);
+	p->tx_frames++;
+	p->tx_bytes += fr->len + FCS_BYTES;
+	if (p->capture)
+		capture_frame(f, p, fr->data, fr->len, true);
+	if (fr->credit)
+		nic_on_wire(f, fr);
+	credit_back(f, fr);
+	if (fate.dropped) {
+		port_drop(f, to, fr, DROP_FAULT);
+		return;
+	}
+	ps_t arrives = p->busy_until + p->cable->p.delay + fate.delay;
+	if (arrives < p->arrives && !fate.reorder)
+		arrives = p->arrives; /* the cable has become shorter; nothing overtakes on it all the same */
+	if (!fate.reorder)
+		p->arrives = arrives;
+	for (; fate.duplicates; fate.duplicates--)
+		duplicate(f, p, to, fr, arrives);
+	on_its_way(f, p, to, fr, arrives);
+}
+
+/* The next frame of a class that may send, or NULL: the pacer has held all that there were */
+static struct frame *data_pop(struct fabric *f, struct port *p)
+{
+	while (p->classes_used & ~p->paused) {
+		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused)));
+		if (pacer_passes(f, fr))
+			return fr;
+	}
+	return NULL;
+}
+
+static void port_start(struct fabric *f, struct port *p)
+{
+	struct frame *fr;
+
+	if (p->control.head) {
+		send(f, p, control_pop(p));
+	} else if ((fr = data_pop(f, p))) {
+		unsigned class = fr->class;
+		struct lane *l = &p->lane[class];
+		l->tx_frames++;
+		l->tx_bytes += fr->len + FCS_BYTES;
+		if (p->node->kind == NODE_SWITCH) {
+			scheduler_sent(p, class, fr->len);
+			ecn_dequeued(f, p, class, fr);
+			if (f->stamps)
+				switch_stamp(f, p, class, fr);
+		}
+		send(f, p, fr);
+	}
+	free_later(f, p);
+}
+
+/* port_kick() - Something may have become ready to be sent */
+void port_kick(struct fabric *f, struct port *p)
+{
+	if (p->free_event)
+		return;
+	if (f->clock.now >= p->busy_until && may_send(p))
+		port_start(f, p);
+	else
+		free_later(f, p);
+}
+
+/* port_enqueue() - Offer a frame to a port's egress queue
+ *
+ * The frame belongs to the port from here on; it may be dropped.
+ */
+void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
+{
+	struct fifo *q = &p->queue[fr->class];
+
+	if (!p->cable || !p->cable->p.up) {
+		port_drop(f, p, fr, DROP_CABLE);
+		return;
+	}
+	if (p->cable->p.mtu && fr->len > p->cable->p.mtu + ETH_BYTES) {
+		port_drop(f, p, fr, DROP_MTU);
+		return;
+	}
+	fr->next = NULL;
+	if (q->tail)
+		q->tail->next = fr;
+	else
+		q->head = fr;
+	q->tail = fr;
+	q->frames++;
+	q->bytes += fr->len;
+	if (q->bytes > p->lane[fr->class].queue_max)
+		p->lane[fr->class].queue_max = q->bytes;
+	p->classes_used |= (uint8_t)(1u << fr->class);
+	if (p->paused >> fr->class & 1)
+		watchdog_paused(f, p, fr->class);
+	p->queued_bytes += fr->len;
+	if (p->queued_bytes > p->queued_max)
+		p->queued_max = p->queued_bytes;
+	port_kick(f, p);
+}
+
+/* port_free() - The last bit has left: start the next frame, if any */
+void port_free(struct fabric *f, struct port *p)
+{
+	p->free_event = false;
+	if (may_send(p))
+		port_start(f, p);
+	else
+		free_later(f, p);
+	if (p->node->kind == NODE_NIC)
+		nic_netdev_resume(f, (struct nic *)p->node);
+}
+
+/* port_arrive() - A frame's last bit has come in
+ * @epoch:	The cable's when the frame was sent: a cut since then lost it
+ */
+void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch)
+{
+	if (epoch != p->cable->epoch) {
+		if (fr->way)
+			fr->way->lost = true;
+		port_drop(f, p, fr, DROP_CABLE);
+		return;
+	}
+	p->rx_frames++;
+	p->rx_bytes += fr->len + FCS_BYTES;
+	if (p->capture)
+		capture_frame(f, p, fr->data, fr->len, false);
+	if (fr->pause) {
+		pfc_receive(f, p, fr);
+		return;
+	}
+	if (p->node->kind == NODE_SWITCH) {
+		switch_ingress(f, p, fr); /* which knows the class that it puts the frame into */
+		return;
+	}
+	p->lane[fr->class].rx_frames++;
+	p->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
+	if (p->node->kind == NODE_ACCELERATOR)
+		accelerator_receive(f, (struct accelerator *)p->node, fr);
+	else if (p->number == 2)
+		scale_up_arrive(f, fr);
+	else
+		nic_receive(f, (struct nic *)p->node, fr, false);
+}
+
+/* port_flush_class() - Drop all that waits in one queue */
+void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum drop why)
+{
+	while (p->queue[class].head)
+		port_drop(f, p, fifo_pop(p, class), why);
+}
+
+/* port_cut() - The cable is cut: what waits is lost, and what was agreed over it is forgotten */
+void port_cut(struct fabric *f, struct port *p)
+{
+	for (unsigned c = 0; c < CLASSES; c++) {
+		port_flush_class(f, p, c, DROP_CABLE);
+		if (p->paused >> c & 1) {
+			p->lane[c].paused_total += f->clock.now - p->lane[c].paused_since;
+			sample_pause(f, p, c, false);
+		}
+	}
+	while (p->control.head)
+		frame_free(f, control_pop(p));
+	p->paused = 0;
+}

@@ -1,0 +1,139 @@
+/* Nodes, ports and cables: what frames leave by and come in at (port.c, cable.c).
+ *
+ * A node is a switch, a NIC or an accelerator.  Its ports queue frames by class, and a cable carries them to a port of
+ * another node.
+ */
+#ifndef LINK_PORT_H
+#define LINK_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "link/params.h"
+
+struct capture;
+
+enum drop {
+	DROP_TAIL,		/* the buffer is full */
+	DROP_FORWARDING,	/* no rule sends it anywhere */
+	DROP_CABLE,		/* the cable is down */
+	DROP_ICRC,		/* wrong checksum at the receiver */
+	DROP_NO_QP,		/* for nobody here */
+	DROP_MALFORMED,
+	DROP_LOSSY,		/* a lossy class's queue is over its threshold */
+	DROP_HEADROOM,		/* a lossless class's headroom is full */
+	DROP_FAULT,		/* an injected loss */
+	DROP_NO_RECEIVE_BUFFER,	/* the NIC's is full */
+	DROP_TTL,		/* ran out */
+	DROP_WATCHDOG,		/* the PFC watchdog empties the queue */
+	DROP_MTU,		/* longer than the cable carries */
+	DROPS
+};
+
+#define DROPPED_BYTES 80
+struct dropped {
+	uint32_t len;
+	uint8_t data[DROPPED_BYTES];
+};
+
+struct fifo {
+	struct frame *head, *tail;
+	uint32_t frames;
+	uint64_t bytes;
+};
+
+enum node_kind { NODE_SWITCH, NODE_NIC, NODE_ACCELERATOR };
+
+struct node {
+	enum node_kind kind;
+	char name[NAME_BYTES];
+	uint32_t index; /* over switches, then NICs */
+	uint16_t port_count;
+	struct port *ports;
+};
+
+struct cable {
+	char name[2 * NAME_BYTES];
+	struct port *end[2];
+	struct port *base_end[2], *wanted[2]; /* as configured; as swaps say */
+	struct cable_params base, p;
+	bool announced_down;
+	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
+};
+
+/* What came in at one port in one class and occupies the switch's buffer */
+struct priority_group {
+	uint64_t bytes;	   /* in the reserve and the shared part */
+	uint64_t headroom; /* beyond: what still came in after XOFF */
+	uint64_t max_bytes, headroom_max;
+	uint64_t refused; /* what a frame that was dropped needs of the shared part: no XON before there is that much */
+	bool xoff;
+};
+
+/* PFC and the counts of one class at one port */
+struct lane {
+	struct priority_group in; /* switches */
+	ps_t paused_since, paused_until, paused_total;
+	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
+	ps_t pause_seen;	/* the last XOFF */
+	int64_t deficit;	/* of the scheduler */
+	uint64_t queue_max;
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
+	uint64_t storms; /* times that the watchdog stepped in */
+	uint64_t marked, drops, drop_bytes;
+};
+
+struct port {
+	struct node *node;
+	uint16_t number; /* from 1; a NIC's scale-up port is 2 */
+	uint32_t index;	 /* over all ports of the fabric */
+	uint32_t frame_faults; /* that look at what leaves here */
+	struct cable *cable;
+	struct port *peer;
+	struct port_params base, p;
+	struct fifo queue[CLASSES];
+	struct fifo control;  /* pause frames: go first */
+	struct lane lane[CLASSES];
+	uint64_t queued_bytes, queued_max;
+	uint8_t classes_used; /* bit per class with frames */
+	uint8_t paused;	      /* by the other end */
+	uint8_t xoff;	      /* we pause the other end */
+	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
+	uint8_t scheduled;    /* class whose turn it is */
+	ps_t pause_end_event; /* the earliest EV_PAUSE_END that is due, or PS_NEVER */
+	ps_t again_at;	      /* when XOFF is to be said again */
+	bool again_event;     /* EV_PAUSE_AGAIN is due, then or before */
+	bool free_event;      /* EV_PORT_FREE is due */
+	ps_t busy_until;
+	ps_t arrives; /* the last frame sent, at the far end */
+	uint32_t ser_len; /* serialization of the last length asked for */
+	ps_t ser_ps;
+	int tap; /* switch: its TAP; -1 otherwise */
+	uint32_t tap_pending;
+	uint32_t tap_pending_bytes;
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint64_t drops[DROPS];
+	struct dropped *last_drop[DROPS];
+	struct capture *capture;
+	int capture_if;
+};
+
+void port_init(struct port *p, struct node *n, uint16_t number);
+ps_t port_serialization(struct port *p, uint32_t len);
+void port_enqueue(struct fabric *f, struct port *p, struct frame *fr);
+void port_free(struct fabric *f, struct port *p);
+void port_kick(struct fabric *f, struct port *p);
+void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum drop why);
+void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch);
+void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why);
+void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why);
+void port_cut(struct fabric *f, struct port *p);
+const char *drop_name(enum drop why);
+struct port *fabric_port(struct fabric *f, const char *node, uint32_t number);
+struct port *fabric_port_named(struct fabric *f, const char *name);
+
+#endif

@@ -1,0 +1,13 @@
+/* Which class a port serves next (scheduler.c) */
+#ifndef LINK_SCHEDULER_H
+#define LINK_SCHEDULER_H
+
+#include <stdint.h>
+
+struct fabric;
+struct port;
+
+unsigned scheduler_pick(const struct fabric *f, struct port *p, uint8_t ready);
+void scheduler_sent(struct port *p, unsigned class, uint32_t bytes);
+
+#endif

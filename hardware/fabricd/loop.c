@@ -1,0 +1,359 @@
+/* The event loop
+ *
+ * Theory of Operation
+ *
+ * Virtual clock: emulated time jumps from event to event.  An event runs as
+ * soon as nothing real can still put something before it:
+ *  - a frame in Open vSwitch acts at its deadline, not before;
+ *  - a worker that is running acts through its NIC's doorbell, so not before
+ *    its own time + the cost of a post + the PCIe latency; only its CONNECT and
+ *    SYNC act at its own time, so whoever waits for one wakes after it;
+ *  - while the controller is being waited for, time stands still.
+ * clock_limit() is the earliest of these; events strictly before it run, and
+ * then the process sleeps until something real answers.
+ *
+ * Real clock: emulated time = wall time / dilation.  An event runs when it is
+ * due, with its nominal time, so that lateness does not add up; how late it
+ * ran is kept in a histogram.
+ */
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "base/units.h"
+#include "base/wall.h"
+#include "control/control.h"
+#include "control/sample.h"
+#include "engine/clock.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "engine/watch.h"
+#include "fault/fault.h"
+#include "link/cable.h"
+#include "link/frame.h"
+#include "link/pfc.h"
+#include "link/port.h"
+#include "loop.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+#include "transport/pacer.h"
+#include "transport/qp.h"
+#include "worker/worker.h"
+
+#define OVS_PATIENCE_NS 300000LL	/* then ask with a fence */
+#define REAL_OVS_PATIENCE_NS 20000000LL
+#define NAP_NS 100000000LL
+#define BURST 4096
+
+/* clock_limit() - Events before this time may run */
+static ps_t clock_limit(const struct fabric *f)
+{
+	const struct clock *c = &f->clock;
+
+	if (c->mode == CLOCK_REAL)
+		return clock_real_now(f) + 1;
+	if (!c->started)
+		return 0;
+	ps_t limit = c->workers;
+	if (f->ovs->head && f->ovs->head->deadline < limit)
+		limit = f->ovs->head->deadline;
+	if (c->hold_left && c->hold < limit)
+		limit = c->hold;
+	return limit;
+}
+
+/* What happens when an event's time has come.  The type of its object stands here and nowhere else */
+#define ON(name, type, call)                                          \
+	static void name(struct fabric *f, const struct event *e)     \
+	{                                                             \
+		type *x = e->a;                                       \
+		call;                                                 \
+	}
+
+ON(fault_goes, struct fault, fault_event(f, x, e->b))
+ON(flow_starts, struct generated, traffic_start(f, x))
+ON(cable_changes, struct change, cable_apply(f, x))
+ON(controller_learns, struct change, cable_announce(f, x))
+ON(member_left, struct member, offload_left(f, x))
+ON(group_called, struct group, offload_ask(f, x))
+ON(group_opens, struct group, offload_open(f, x))
+ON(doorbell, struct post, worker_doorbell(f, x))
+ON(fetched, struct frame, port_enqueue(f, x->credit->port, x))
+ON(hand_over, struct frame, ovs_hand_over(f, x))
+ON(port_idle, struct port, port_free(f, x))
+ON(pause_ends, struct port, pfc_end(f, x, e->t))
+ON(pause_again, struct port, pfc_again(f, x))
+ON(arrives, struct frame, port_arrive(f, &f->nodes[event_node(e)]->ports[event_port(e) - 1], x, (uint32_t)e->b))
+ON(forward, struct frame, switch_forward(f, &f->nodes[event_node(e)]->ports[event_other(e) - 1], x))
+ON(no_way, struct frame, switch_no_way(f, x))
+ON(deliver, struct frame, nic_receive(f, x->to, x, true))
+ON(watchdog, struct port, watchdog_look(f, x, (unsigned)e->b))
+ON(timer, struct qp, qp_timer(f, x))
+ON(pacer, struct qp, pacer_event(f, x, e->t))
+ON(offload, struct nic, offload_event(f, x, e->b, e->t, e->seq))
+ON(drained, struct nic, nic_drained(f, x))
+ON(wakes, struct worker, worker_wake(f, x))
+
+static void recv_usable(struct fabric *f, const struct event *e)
+{
+	(void)f;
+	qp_recv_usable(e->a, (uint32_t)e->b);
+}
+
+/* Does an event still matter?  If not nothing happens, and no time passes */
+static bool timer_due(const struct event *e)
+{
+	return qp_timer_set(e->a, e->t);
+}
+
+static bool wake_due(const struct event *e)
+{
+	return worker_wakes(e->a, e->seq);
+}
+
+static bool offload_matters(const struct event *e)
+{
+	return offload_due(e->a, e->b, e->seq);
+}
+
+/* Must an event wait for room in, or an answer of, Open vSwitch, or for a worker that may act before it? */
+static bool no_room(const struct fabric *f, const struct event *e)
+{
+	return !ovs_room(f, ((const struct frame *)e->a)->way->in);
+}
+
+static bool wake_waits(const struct fabric *f, const struct event *e)
+{
+	return worker_must_wait(f, e->a);
+}
+
+/* The controller's new rules must not meet frames from before */
+static bool frames_out(const struct fabric *f, const struct event *e)
+{
+	(void)e;
+	return f->ovs->head && f->clock.mode == CLOCK_VIRTUAL;
+}
+
+/* And another worker may call at the same time */
+static bool calls_out(const struct fabric *f, const struct event *e)
+{
+	return f->clock.mode == CLOCK_VIRTUAL && (f->clock.workers_now <= e->t || f->ovs->head);
+}
+
+/* And a worker may end before that */
+static bool fault_waits(const struct fabric *f, const struct event *e)
+{
+	return f->clock.workers_now <= e->t || frames_out(f, e);
+}
+
+/* All kinds of events: a new one gets a line here and a place in `enum event_kind` */
+static const struct event_type {
+	void (*run)(struct fabric *f, const struct event *e);
+	bool (*due)(const struct event *e);			     /* NULL: always */
+	bool (*waits)(const struct fabric *f, const struct event *e); /* NULL: never */
+} events[EVENT_KINDS] = {
+	[EV_FAULT_NOW] = {fault_goes, NULL, frames_out},
+	[EV_FAULT] = {fault_goes, NULL, fault_waits},
+	[EV_TRAFFIC] = {flow_starts, NULL, NULL},
+	[EV_CABLE] = {cable_changes, NULL, NULL},
+	[EV_ANNOUNCE] = {controller_learns, NULL, frames_out},
+	[EV_GROUP_LEFT] = {member_left, NULL, calls_out},
+	[EV_GROUP] = {group_called, NULL, calls_out},
+	[EV_GROUP_OPEN] = {group_opens, NULL, NULL},
+	[EV_DOORBELL] = {doorbell, NULL, NULL},
+	[EV_FETCHED] = {fetched, NULL, NULL},
+	[EV_HAND_OVER] = {hand_over, NULL, no_room},
+	[EV_PORT_FREE] = {port_idle, NULL, NULL},
+	[EV_PAUSE_END] = {pause_ends, NULL, NULL},
+	[EV_PAUSE_AGAIN] = {pause_again, NULL, NULL},
+	[EV_ARRIVE] = {arrives, NULL, NULL},
+	[EV_PAUSE_ARRIVE] = {arrives, NULL, NULL},
+	[EV_FORWARD] = {forward, NULL, NULL},
+	[EV_NO_WAY] = {no_way, NULL, NULL},
+	[EV_DELIVER] = {deliver, NULL, NULL},
+	[EV_WATCHDOG] = {watchdog, NULL, NULL},
+	[EV_QP_TIMER] = {timer, timer_due, NULL},
+	[EV_QP_SEND] = {pacer, NULL, NULL},
+	[EV_OFFLOAD] = {offload, offload_matters, NULL},
+	[EV_RX_DRAINED] = {drained, NULL, NULL},
+	[EV_RECV_USABLE] = {recv_usable, NULL, NULL},
+	[EV_WAKE] = {wakes, wake_due, wake_waits},
+};
+
+static void event_run(struct fabric *f, const struct event *e)
+{
+	const struct event_type *type = &events[event_kind(e)];
+
+	if (type->due && !type->due(e))
+		return;
+	if (f->sampler)
+		sample_before(f, e->t);
+	if (e->t > f->clock.now)
+		f->clock.now = e->t;
+	f->clock.events++;
+	type->run(f, e);
+}
+
+static bool held_up(const struct fabric *f, const struct event *e)
+{
+	const struct event_type *type = &events[event_kind(e)];
+
+	return type->waits && type->waits(f, e);
+}
+
+/* fabric_step() - Run the events that may run, a burst at most
+ * Return: whether any ran
+ */
+bool fabric_step(struct fabric *f)
+{
+	struct event e;
+	int n = 0;
+
+	bool real = f->clock.mode == CLOCK_REAL;
+	ps_t real_limit = real ? clock_limit(f) : 0;
+	for (; n < BURST && f->heap.n && !f->stop; n++) {
+		const struct event *first = &f->heap.ev[0];
+		ps_t limit = real ? real_limit : clock_limit(f);
+		if (first->t >= limit || held_up(f, first))
+			break;
+		if (f->heap.n == f->heap.background && limit == PS_NEVER)
+			break; /* pauses that are said again, and nothing else */
+		event_pop(&f->heap, &e);
+		if (real)
+			clock_late(f, (int64_t)((__int128)(real_limit - 1 - e.t) * f->clock.dilation / PS_PER_NS));
+		event_run(f, &e);
+	}
+	return n > 0;
+}
+
+
+static void dispatch(struct fabric *f, const struct epoll_event *ev)
+{
+	void *object = (void *)(uintptr_t)(ev->data.u64 & ~7ull);
+
+	switch ((enum watch)(ev->data.u64 & 7)) {
+	case WATCH_TAP: ovs_readable(f, object); break;
+	case WATCH_FENCE: ovs_fence_readable(f); break;
+	case WATCH_NETDEV: nic_netdev_readable(f, object); break;
+	case WATCH_WORKER_LISTEN: worker_accept(f, object); break;
+	case WATCH_WORKER: worker_readable(f, object); break;
+	case WATCH_CONTROL_LISTEN: control_accept(f); break;
+	case WATCH_CONTROL:
+		if (ev->events & EPOLLOUT)
+			control_writable(f, object);
+		if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			control_readable(f, object);
+		break;
+	}
+}
+
+/* watch_dispatch() - Sleep until something is heard, and handle it
+ * @timeout_ns:	Sleep no longer
+ *
+ * Return: how many descriptors were ready
+ */
+static int watch_dispatch(struct fabric *f, int64_t timeout_ns)
+{
+	struct epoll_event ev[128];
+	struct timespec ts = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+	int n = epoll_pwait2(f->epoll_fd, ev, 128, &ts, NULL);
+
+	if (f->clock.mode == CLOCK_REAL && n > 0) {
+		fabric_step(f); /* what was due before it was heard */
+		ps_t now = clock_real_now(f);
+		if (now > f->clock.now && (!f->heap.n || f->heap.ev[0].t >= now))
+			f->clock.now = now;
+	}
+	for (int i = 0; i < n; i++)
+		dispatch(f, &ev[i]);
+	control_sweep(f);
+	return n;
+}
+
+static void say_stalled(struct fabric *f)
+{
+	json_t *waiting = json_array();
+
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		if (w->state == WORKER_RUNNING || (w->state == WORKER_ABSENT && w->expected)) {
+			json_decref(waiting);
+			return;
+		}
+		if (w->state == WORKER_WAITING) {
+			char text[256];
+			worker_waits_for(w, text, sizeof text);
+			json_array_append_new(waiting, json_pack("{s:i, s:s}", "rank", (int)w->rank, "waits_for", text));
+		}
+	}
+	if (json_array_size(waiting)) {
+		f->stalled_said = true;
+		control_event(f, "stalled", json_pack("{s:o}", "waiting", waiting));
+	} else {
+		json_decref(waiting);
+	}
+}
+
+static void tick(struct fabric *f)
+{
+	int64_t now = wall_ns();
+
+	if (now - f->clock.ticked_ns > NAP_NS / 2) {
+		f->clock.ticked_ns = now;
+		worker_look_after(f);
+		clock_look_after(f);
+	}
+	if (fabric_idle(f) && f->clock.started) {
+		control_idle(f);
+		if (!f->stalled_said && f->clock.mode == CLOCK_VIRTUAL)
+			say_stalled(f);
+	}
+}
+
+/* How long to sleep when no event may run, in wall time */
+static int64_t sleep_ns(const struct fabric *f)
+{
+	if (f->clock.mode == CLOCK_REAL) {
+		int64_t ns = NAP_NS;
+		if (f->heap.n) {
+			ps_t ahead = f->heap.ev[0].t - clock_real_now(f);
+			if (ahead <= 0)
+				ns = held_up(f, &f->heap.ev[0]) ? OVS_PATIENCE_NS : 0;
+			else if (ahead < NAP_NS / f->clock.dilation * PS_PER_NS + PS_PER_NS)
+				ns = (int64_t)((__int128)ahead * f->clock.dilation / PS_PER_NS);
+		}
+		return f->ovs->head && ns > REAL_OVS_PATIENCE_NS ? REAL_OVS_PATIENCE_NS : ns;
+	}
+	return f->ovs->head && !f->ovs->fence_round ? OVS_PATIENCE_NS : NAP_NS;
+}
+
+/* Has a frame been in Open vSwitch for so long that a fence should ask? */
+static bool ask_ovs(const struct fabric *f, bool silence)
+{
+	const struct pending *p = f->ovs->head;
+
+	if (!p)
+		return false;
+	if (p->many && p->copies == 0)
+		return silence;
+	if (f->clock.mode == CLOCK_VIRTUAL)
+		return silence || p->many;
+	return (clock_real_now(f) - p->frame->way->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
+}
+
+/* fabric_run() - The event loop: until a stop is asked for */
+void fabric_run(struct fabric *f)
+{
+	while (!f->stop) {
+		bool ran = fabric_step(f);
+		if (ran && f->heap.n && f->heap.ev[0].t < clock_limit(f) && !held_up(f, &f->heap.ev[0])) {
+			watch_dispatch(f, 0); /* a long burst: look up now and then */
+			continue;
+		}
+		tick(f);
+		int heard = watch_dispatch(f, sleep_ns(f));
+		if (ask_ovs(f, heard == 0))
+			ovs_tick(f);
+	}
+}

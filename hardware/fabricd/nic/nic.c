@@ -1,0 +1,260 @@
+/* NICs: transmit buffer, PCIe, scale-up domain, kernel interface
+ *
+ * Theory of Operation
+ *
+ * Queue pairs, and offloads, with something to send stand in a round (struct tx),
+ * one for the cable and one for the scale-up domain.  While the transmit buffer has
+ * room, the next of them hands over one packet: its payload is fetched over PCIe
+ * (a serial link; its latency is paid by each packet, but packets overlap),
+ * then it joins the port's queue.  On the scale-up domain payload comes from
+ * the GPU's memory and costs nothing.
+ *
+ * What arrives is RoCEv2 for a queue pair of ours, or it is for the host's
+ * kernel (real clock only: a TAP in the host's network namespace), or nobody's.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "engine/clock.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "engine/watch.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "transport/congestion.h"
+#include "transport/qp.h"
+#include "wire/roce.h"
+
+#define NETDEV_QUEUE_BYTES 524288 /* beyond this the kernel's queue has to wait */
+
+static ps_t transfer(uint32_t bytes, int64_t bps)
+{
+	return ((ps_t)bytes * 8 * PS_PER_S + bps / 2) / bps;
+}
+
+/* pcie_write() - When @bytes that the NIC writes from now on are visible in memory */
+ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes)
+{
+	n->pcie_write_bytes += bytes;
+	ps_t start = n->pcie_rx_free > now ? n->pcie_rx_free : now;
+
+	n->pcie_rx_free = start + transfer(bytes, n->p.pcie_bps);
+	return n->pcie_rx_free + n->p.pcie_latency;
+}
+
+/* pcie_read_time() - How long @bytes would take that the NIC asked for now */
+ps_t pcie_read_time(const struct nic *n, ps_t now, uint32_t bytes)
+{
+	ps_t backlog = n->pcie_tx_free > now ? n->pcie_tx_free - now : 0;
+
+	return backlog + transfer(bytes, n->p.pcie_bps) + n->p.pcie_latency;
+}
+
+/* pcie_read() - When @bytes that the NIC asks for now are there */
+ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
+{
+	n->pcie_read_bytes += bytes;
+	ps_t start = n->pcie_tx_free > now ? n->pcie_tx_free : now;
+
+	n->pcie_tx_free = start + transfer(bytes, n->p.pcie_bps);
+	return n->pcie_tx_free + n->p.pcie_latency;
+}
+
+static void into_round(struct fabric *f, struct tx *tx, struct tx_source *s)
+{
+	if (!s->ops->has_packet(f, s)) {
+		s->ops->held(f, s);
+		return;
+	}
+	s->ready = true;
+	s->next = NULL;
+	if (tx->ready_tail)
+		tx->ready_tail->next = s;
+	else
+		tx->ready_head = s;
+	tx->ready_tail = s;
+}
+
+/* nic_tx_ready() - Somebody may have something to send: put it into the round */
+void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s)
+{
+	if (!s->ready)
+		into_round(f, tx, s);
+	nic_tx_kick(f, tx);
+}
+
+/* nic_tx_forget() - Take somebody out of the round */
+void nic_tx_forget(struct tx *tx, const struct tx_source *s)
+{
+	struct tx_source **at = &tx->ready_head, *last = NULL;
+
+	while (*at && *at != s) {
+		last = *at;
+		at = &(*at)->next;
+	}
+	if (!*at)
+		return;
+	*at = s->next;
+	if (tx->ready_tail == s)
+		tx->ready_tail = last;
+}
+
+/* nic_tx_kick() - Fetch packets while the transmit buffer has room */
+void nic_tx_kick(struct fabric *f, struct tx *tx)
+{
+	struct nic *n = tx->nic;
+
+	while (tx->ready_head && tx->used_bytes < n->p.tx_buffer_bytes) {
+		struct tx_source *s = tx->ready_head;
+		tx->ready_head = s->next;
+		if (!tx->ready_head)
+			tx->ready_tail = NULL;
+		s->ready = false;
+		if (!s->ops->has_packet(f, s)) {
+			s->ops->held(f, s);
+			continue;
+		}
+		struct frame *fr = frame_new(f);
+		uint32_t payload = s->ops->build(f, s, fr);
+		fr->id = ++f->last_frame_id;
+		fr->credit = tx;
+		tx->used_bytes += fr->len;
+		if (fr->from)
+			fr->from->fetched_bytes += fr->len;
+		bool scale_up = tx == &n->tx[1];
+		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
+		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
+		into_round(f, tx, s);
+	}
+}
+
+/* nic_control_frame() - Send an acknowledgement or notification: made in the NIC, needs no fetch */
+void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class)
+{
+	fr->id = ++f->last_frame_id;
+	fr->class = (uint8_t)class;
+	fr->to = q->peer;
+	port_enqueue(f, q->tx->port, fr);
+}
+
+/* scale_up_arrive() - A frame has crossed the scale-up domain: one at a time into each GPU */
+void scale_up_arrive(struct fabric *f, struct frame *fr)
+{
+	struct nic *n = fr->to;
+	ps_t ser = port_serialization(&n->port[1], fr->len);
+	ps_t start = f->clock.now - ser;
+
+	if (start < n->scale_rx_free)
+		start = n->scale_rx_free;
+	n->scale_rx_free = start + ser;
+	event_add(f, n->scale_rx_free, EV_DELIVER, n->n.index, 2, 0, fr->id, fr, 0);
+}
+
+static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
+{
+	if (n->netdev < 0) {
+		port_drop(f, &n->port[0], fr, DROP_NO_QP);
+		return;
+	}
+	if (write(n->netdev, fr->data, fr->len) < 0)
+		n->netdev_drops++;
+	frame_free(f, fr);
+}
+
+/* nic_receive() - A frame has come in from the cable or the scale-up domain */
+void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up)
+{
+	struct port *p = &n->port[scale_up];
+	struct roce_packet pkt;
+
+	switch (roce_parse(fr->data, fr->len, &pkt)) {
+	case ROCE_NOT_ROCE:
+		to_netdev(f, n, fr);
+		return;
+	case ROCE_MALFORMED:
+		port_drop(f, p, fr, DROP_MALFORMED);
+		return;
+	case ROCE_BAD_ICRC:
+		n->icrc_errors++;
+		port_drop(f, p, fr, DROP_ICRC);
+		return;
+	case ROCE_OK:
+		break;
+	}
+	if (roce_is_offload(pkt.opcode)) {
+		n->rx_packets++;
+		n->rx_bytes += fr->len;
+		if (fr->data[0] & 1) {
+			n->rx_many_packets++;
+			n->rx_many_bytes += fr->len;
+		}
+		if (!offload_receive(f, n, &pkt, fr))
+			port_drop(f, p, fr, DROP_NO_QP);
+		else if (!scale_up)
+			nic_pressure(f, n);
+		return;
+	}
+	struct qp *q = memcmp(pkt.dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt.dst_qp);
+	if (!q || q->state != QP_READY || pkt.src_ip != q->peer->ip) {
+		port_drop(f, p, fr, DROP_NO_QP);
+		return;
+	}
+	if (!scale_up && !nic_rx_room(f, n, pkt.payload_bytes)) {
+		n->out_of_buffer++;
+		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);
+		return;
+	}
+	n->rx_packets++;
+	n->rx_bytes += fr->len;
+	bool kept = false;
+	if (pkt.opcode == RC_ACK)
+		qp_acknowledged(f, q, &pkt, fr);
+	else if (pkt.opcode == RC_CNP)
+		cc_notified(f, q);
+	else
+		kept = qp_receive(f, q, &pkt, fr);
+	if (!kept)
+		frame_free(f, fr);
+	if (!scale_up)
+		nic_pressure(f, n);
+}
+
+/* nic_netdev_readable() - The host's kernel sends: into the NIC's queue, class 0 */
+void nic_netdev_readable(struct fabric *f, struct nic *n)
+{
+	struct port *p = &n->port[0];
+
+	if (clock_real_now(f) > f->clock.now)
+		f->clock.now = clock_real_now(f);
+	for (int i = 0; i < 64; i++) {
+		if (p->queue[CLASS_DEFAULT].bytes >= NETDEV_QUEUE_BYTES) {
+			n->netdev_paused = true;
+			watch_set(f, n->netdev, WATCH_NETDEV, n, 0);
+			return;
+		}
+		struct frame *fr = frame_new(f);
+		ssize_t len = read(n->netdev, fr->data, f->frame_room - TRAILER_BYTES);
+		if (len <= 0) {
+			frame_free(f, fr);
+			return;
+		}
+		fr->len = (uint32_t)len;
+		fr->id = ++f->last_frame_id;
+		fr->class = CLASS_DEFAULT;
+		port_enqueue(f, p, fr);
+	}
+}
+
+/* nic_netdev_resume() - The queue has shrunk: read on from the kernel */
+void nic_netdev_resume(struct fabric *f, struct nic *n)
+{
+	if (!n->netdev_paused || n->port[0].queue[CLASS_DEFAULT].bytes >= NETDEV_QUEUE_BYTES / 2)
+		return;
+	n->netdev_paused = false;
+	watch_set(f, n->netdev, WATCH_NETDEV, n, EPOLLIN);
+}

@@ -1,0 +1,119 @@
+/* NICs: what sends from them, PCIe, buffers, the scale-up domain, the host's kernel.
+ *
+ * Whatever has something to send is a `struct tx_source` and stands in a round; what comes in goes to who knows its
+ * kind of packet.
+ */
+#ifndef NIC_NIC_H
+#define NIC_NIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/port.h"
+#include "nic/params.h"
+
+struct member;
+struct qp;
+struct tx_source;
+struct worker;
+
+#define MEMBER_BUCKETS 256
+
+struct region {
+	uint8_t *base;
+	uint64_t bytes;
+};
+
+struct tx_ops {
+	bool (*has_packet)(const struct fabric *f, const struct tx_source *s);
+	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe, or IN_NIC */
+	uint32_t (*build)(struct fabric *f, struct tx_source *s, struct frame *fr);
+	void (*held)(struct fabric *f, struct tx_source *s); /* has none for now */
+};
+
+#define IN_NIC UINT32_MAX /* it stands in the NIC's memory */
+
+/* Who sends from a NIC: a queue pair, or a member of an offloaded group */
+struct tx_source {
+	struct tx_source *next;
+	const struct tx_ops *ops;
+	bool ready; /* is in its tx's round */
+};
+
+/* One way out of a NIC: its cable, or the scale-up domain */
+struct tx {
+	struct nic *nic;
+	struct port *port;
+	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued, not what the pacer holds */
+	struct tx_source *ready_head, *ready_tail; /* that have something to send, round robin */
+};
+
+struct scale_up {
+	int64_t rate_bps;
+	ps_t delay;
+	struct cable cable; /* rate and delay in the form that ports know */
+};
+
+#define SENT_KEPT 256
+struct sent { /* sent.c: the last changes of a count, oldest overwritten */
+	uint64_t count;
+	ps_t at[SENT_KEPT];
+	uint64_t bytes[SENT_KEPT];
+};
+
+struct nic {
+	struct node n;
+	struct port port[2]; /* 0: cable, 1: scale-up */
+	struct tx tx[2];
+	struct scale_up *scale_up;
+	ps_t scale_rx_free;
+	uint32_t rank;
+	uint8_t mac[6];
+	uint32_t ip;
+	uint32_t mtu;
+	struct nic_params base, p;
+	ps_t pcie_tx_free, pcie_rx_free;
+	uint64_t pcie_read_bytes, pcie_write_bytes;
+	ps_t engine_free;	/* its adder (offload/ring/compute_enhancer.c) */
+	uint64_t engine_used;	/* of its memory, in bytes */
+	uint64_t engine_added, engine_diverted, engine_full;
+	ps_t pressure_event; /* the EV_RX_DRAINED that is due, or PS_NEVER */
+	bool pressed; /* its receive buffer is over the threshold: classes are paused */
+	struct worker *worker;
+	struct qp **qps;
+	uint32_t qp_count, qp_room;
+	uint32_t qp_first; /* numbers before the first one's that are taken (control/again.c) */
+	int netdev;
+	char netdev_name[16];
+	bool netdev_paused;
+	uint64_t netdev_drops;
+	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
+	uint64_t tx_many_packets, tx_many_bytes, rx_many_packets, rx_many_bytes; /* of those: to multicast addresses */
+	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
+	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
+	struct sent sent;
+	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
+};
+
+void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
+void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
+void nic_tx_forget(struct tx *tx, const struct tx_source *s);
+void nic_tx_kick(struct fabric *f, struct tx *tx);
+void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class);
+void nic_netdev_readable(struct fabric *f, struct nic *n);
+void nic_netdev_resume(struct fabric *f, struct nic *n);
+void scale_up_arrive(struct fabric *f, struct frame *fr);
+
+ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
+ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes);
+ps_t pcie_read_time(const struct nic *n, ps_t now, uint32_t bytes);
+
+void nic_on_wire(struct fabric *f, struct frame *fr);
+uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
+
+bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes);
+void nic_pressure(struct fabric *f, struct nic *n);
+void nic_drained(struct fabric *f, struct nic *n);
+void nic_params_changed(struct fabric *f, struct nic *n);
+
+#endif

@@ -1,0 +1,42 @@
+/* Parameters of a NIC, of its congestion control among them: see link/params.h. */
+#ifndef NIC_PARAMS_H
+#define NIC_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+
+struct cc_algorithm;
+
+/* Parameters of congestion control, by name in transport/congestion.c: rates in bits/s, times in ns, sizes in bytes */
+enum cc_param {
+	CC_MIN_RATE, CC_AI, CC_HAI, CC_G, CC_ALPHA_TIMER, CC_RATE_TIMER, CC_BYTE_COUNTER, CC_FAST_RECOVERY,
+	CC_DECREASE_GAP, CC_CNP_GAP, CC_BASE_RTT, CC_ETA, CC_MAX_STAGE, CC_EWMA, CC_BETA, CC_T_LOW, CC_T_HIGH, CC_MIN_RTT,
+	CC_HAI_AFTER, CC_BASE_TARGET, CC_HOP_SCALE, CC_FLOW_RANGE, CC_FLOW_MIN_WINDOW, CC_FLOW_MAX_WINDOW, CC_MAX_DECREASE,
+	CC_AI_PACKETS, CC_TARGET_QUEUE, CC_WINDOW, CC_MIN_WINDOW, CC_PROPORTIONAL_PACKETS, CC_PERIOD_PACKETS, CC_FAST,
+	CC_QUICK_ADAPT, CC_CLAMP_TARGET, CC_ARMED, CC_PARAMS
+};
+
+struct cc_params {
+	double v[CC_PARAMS];
+};
+
+struct nic_params {
+	int64_t pcie_bps;
+	ps_t pcie_latency, post, timeout, rnr_timeout, recv_delay;
+	uint64_t tx_buffer_bytes, rx_buffer_bytes, rx_xoff_bytes, rx_xon_bytes;
+	/* the reduction engine of an on-path SmartNIC: bits of one operand, packets, added or not (0: no limit); its memory
+	 * (0: there is no engine), and what it reads ahead of sending or adding */
+	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes, engine_prefetch_bytes;
+	uint32_t ack_every, retry, rnr_retry, reorder_packets;
+	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
+	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills; pauses without end */
+	double slow;		 /* host and GPU take so many times as long */
+	bool frozen;		 /* the worker is not woken */
+	bool selective;		 /* selective repeat; otherwise go-back-N */
+	const struct cc_algorithm *cc;
+	struct cc_params cc_params;
+};
+
+#endif

@@ -1,0 +1,105 @@
+/* What a NIC asks the other end of its cable to hold back
+ *
+ * Theory of Operation
+ *
+ * What has come in and has not yet gone over PCIe stands in the receive buffer.
+ * PCIe is a serial link, so how much that is follows from when it will be free;
+ * there is no event for each frame.  From rx_xoff on, the NIC pauses the lossless
+ * classes, and lets them go when it is down to rx_xon.  What finds no room is
+ * dropped.
+ *
+ * A pause storm is a NIC that pauses classes for no reason, without end.
+ */
+#include "base/units.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "link/pfc.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "transport/congestion.h"
+#include "transport/qp.h"
+#include "worker/worker.h"
+
+static uint64_t backlog_bytes(const struct fabric *f, const struct nic *n)
+{
+	ps_t left = n->pcie_rx_free - f->clock.now;
+
+	return left > 0 ? (uint64_t)((__int128)left * n->p.pcie_bps / 8 / PS_PER_S) : 0;
+}
+
+/* What should be paused is, and nothing else */
+static void say(struct fabric *f, struct nic *n)
+{
+	struct port *p = &n->port[0];
+	uint8_t want = (uint8_t)((p->p.pfc_tx && n->pressed ? n->p.lossless : 0) | n->p.storm);
+	uint8_t on = want & ~p->xoff, off = p->xoff & ~want;
+
+	if (on)
+		pfc_say(f, p, on, true);
+	if (off)
+		pfc_say(f, p, off, false);
+}
+
+static void drained_later(struct fabric *f, struct nic *n)
+{
+	ps_t t = n->pcie_rx_free - (ps_t)((__int128)n->p.rx_xon_bytes * 8 * PS_PER_S / n->p.pcie_bps);
+
+	if (n->pressure_event != PS_NEVER)
+		return;
+	n->pressure_event = t > f->clock.now ? t : f->clock.now;
+	event_add(f, n->pressure_event, EV_RX_DRAINED, n->n.index, 0, 0, 0, n, 0);
+}
+
+static void press(struct fabric *f, struct nic *n)
+{
+	n->pressed = true;
+	say(f, n);
+	drained_later(f, n);
+}
+
+/* nic_rx_room() - Does the receive buffer have room for so much more?  If not, it is pressed, wherever its threshold is */
+bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes)
+{
+	if (!n->p.rx_buffer_bytes || backlog_bytes(f, n) + bytes <= n->p.rx_buffer_bytes)
+		return true;
+	if (!n->pressed)
+		press(f, n);
+	return false;
+}
+
+/* nic_pressure() - Something has come in */
+void nic_pressure(struct fabric *f, struct nic *n)
+{
+	if (!n->pressed && n->p.rx_buffer_bytes && backlog_bytes(f, n) >= n->p.rx_xoff_bytes)
+		press(f, n);
+}
+
+/* nic_drained() - By what was known when it was asked for, the backlog is down to rx_xon */
+void nic_drained(struct fabric *f, struct nic *n)
+{
+	n->pressure_event = PS_NEVER;
+	if (backlog_bytes(f, n) > n->p.rx_xon_bytes) {
+		drained_later(f, n);
+		return;
+	}
+	n->pressed = false;
+	say(f, n);
+}
+
+/* nic_params_changed() - Parameters are new */
+void nic_params_changed(struct fabric *f, struct nic *n)
+{
+	if (n->pressed && backlog_bytes(f, n) <= n->p.rx_xon_bytes)
+		n->pressed = false;
+	say(f, n);
+	if (!n->p.frozen)
+		worker_thaw(f, n->worker);
+	for (uint32_t i = 0; i < n->qp_count; i++) {
+		struct qp *q = n->qps[i];
+		if (q->state != QP_READY)
+			continue;
+		if (q->cc != &cc_none || n->p.cc != &cc_none)
+			cc_restart(f, q);
+		qp_ready(f, q);
+	}
+}

@@ -1,0 +1,62 @@
+/* What a NIC has sent for its worker, as of a time
+ *
+ * Theory of Operation
+ *
+ * A running worker's own time may lie behind the clock, by what a post needs
+ * to act at most (loop.c), and how far behind depends on wall time.  So that
+ * what it is told does not, the last changes of the count are kept with their
+ * times, one entry for all of one time.
+ */
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "transport/pacer.h"
+#include "transport/qp.h"
+
+/* A data frame of @bytes goes out over the cable on behalf of the worker, now */
+static void count_data(struct fabric *f, struct nic *n, uint32_t bytes)
+{
+	struct sent *s = &n->sent;
+	uint64_t total = nic_sent_bytes(n, PS_NEVER) + bytes;
+
+	if (!s->count || s->at[(s->count - 1) % SENT_KEPT] != f->clock.now)
+		s->count++;
+	s->at[(s->count - 1) % SENT_KEPT] = f->clock.now;
+	s->bytes[(s->count - 1) % SENT_KEPT] = total;
+}
+
+/* nic_on_wire() - A frame that one of a NIC's sources has built begins to leave: only now has it been sent */
+void nic_on_wire(struct fabric *f, struct frame *fr)
+{
+	struct nic *n = fr->credit->nic;
+
+	n->tx_packets++;
+	n->tx_bytes += fr->len;
+	if (fr->data[0] & 1) {
+		n->tx_many_packets++;
+		n->tx_many_bytes += fr->len;
+	}
+	if (fr->data_of_worker)
+		count_data(f, n, fr->len);
+	if (fr->from) {
+		fr->from->tx_packets++;
+		fr->from->tx_bytes += fr->payload;
+		pacer_sent(f, fr);
+	}
+}
+
+/* nic_sent_bytes() - Bytes of data frames that had gone out over the cable by @t
+ *
+ * If more than SENT_KEPT changes have come since @t: by the oldest that is known.
+ */
+uint64_t nic_sent_bytes(const struct nic *n, ps_t t)
+{
+	const struct sent *s = &n->sent;
+	uint64_t oldest = s->count > SENT_KEPT ? s->count - SENT_KEPT : 0;
+
+	for (uint64_t i = s->count; i > oldest; i--)
+		if (s->at[(i - 1) % SENT_KEPT] <= t)
+			return s->bytes[(i - 1) % SENT_KEPT];
+	return oldest ? s->bytes[oldest % SENT_KEPT] : 0;
+}

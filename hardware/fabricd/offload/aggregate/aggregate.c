@@ -1,0 +1,389 @@
+/* In-network aggregation: the rank's end
+ *
+ * Theory of Operation
+ *
+ * A vector is cut into blocks of `elements`; block i goes through slot i mod slots.
+ * Every slot is a conversation of its own: the block's contribution goes to the
+ * accelerator, its result comes back and clocks out the slot's next block, with the
+ * next number of use (SwitchML, algorithm 4).  When no result comes for `timeout`, the
+ * contribution goes again; after `retry` such times the accelerator is given up, and
+ * all members are told.  So are they when results come to a rank only as answers to
+ * what it has sent again: then nothing copies them.
+ *
+ * Floating-point numbers travel as fixed point (offload/block.c), whose exponent the ranks have
+ * to agree on.  It is learnt one block ahead: each contribution carries the exponent
+ * of the slot's next block, each result the maximum.  So every slot begins with a
+ * contribution without elements.
+ *
+ * Conversion is the host's work (its vector units), at `convert_bps`; it runs ahead of
+ * the NIC in one direction and behind it in the other.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "offload/block.h"
+#include "offload/offload.h"
+#include "transport/qp.h"
+#include "vector/element.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+
+#define REQUESTS_MAX 64
+
+enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS };
+
+enum slot_state { SLOT_IDLE, SLOT_READY, SLOT_WAITING };
+
+struct aslot {
+	enum slot_state state;
+	uint32_t use, retries;
+	uint64_t block; /* BLOCKS_NONE: only the exponent */
+	int16_t exponent, next;
+};
+#define BLOCK_NONE UINT64_MAX
+
+struct request {
+	struct request *next;
+	struct offload_wr wr;
+};
+
+struct aggregate {
+	uint32_t slots, elements, parent_ip;
+	uint16_t child;
+	ps_t timeout, convert_tx_free, convert_rx_free;
+	uint32_t retry;
+	double convert_bps;
+	struct request *head, *tail;
+	uint32_t requests, answers; /* answers: results in a row that came to this rank alone */
+	uint64_t blocks, left; /* of the request at the head: in all, not yet here */
+	ps_t visible;
+	bool working;
+	uint32_t *queue, queue_head, queued; /* slots that are ready to be sent */
+	struct aslot slot[];
+};
+
+static const char *check(const struct fabric *f, const struct group *g)
+{
+	(void)f;
+	if (g->args[ARG_SLOTS] < 1 || g->args[ARG_SLOTS] > 65535)
+		return "GROUP: aggregate: slots from 1 to 65535";
+	if (g->args[ARG_ELEMENTS] < 1 || g->args[ARG_ELEMENTS] > BLOCK_ELEMENTS_MAX)
+		return "GROUP: aggregate: elements from 1 to 2250";
+	if (g->args[ARG_TIMEOUT_PS] < 1000 || g->args[ARG_TIMEOUT_PS] > (uint64_t)PS_PER_S || g->args[ARG_RETRY] > 1000)
+		return "GROUP: aggregate: timeout from 1 ns to 1 s, retry up to 1000";
+	return g->args[ARG_CONVERT_BPS] <= 1000000000000000ull ? NULL : "GROUP: aggregate: convert_bps up to 1e15";
+}
+
+static const char *open(struct fabric *f, struct group *g)
+{
+	const json_t *slots = group_granted(g, "slots"), *parents = group_granted(g, "parents");
+	uint32_t n = (uint32_t)json_integer_value(slots);
+
+	(void)f;
+	if (n < 1 || n > g->args[ARG_SLOTS] || json_array_size(parents) != g->count)
+		return "the controller's answer is not one";
+	for (uint32_t i = 0; i < g->count; i++) {
+		const json_t *parent = json_array_get(parents, i);
+		struct aggregate *a = calloc(1, sizeof *a + n * sizeof(struct aslot));
+		if (!a || !(a->queue = calloc(n, sizeof *a->queue)))
+			abort();
+		a->slots = n;
+		a->elements = (uint32_t)g->args[ARG_ELEMENTS];
+		a->parent_ip = (uint32_t)json_integer_value(json_array_get(parent, 0));
+		a->child = (uint16_t)json_integer_value(json_array_get(parent, 1));
+		a->timeout = (ps_t)g->args[ARG_TIMEOUT_PS];
+		a->retry = (uint32_t)g->args[ARG_RETRY];
+		a->convert_bps = (double)g->args[ARG_CONVERT_BPS];
+		g->member[i].state = a;
+	}
+	return NULL;
+}
+
+static const char *check_wr(const struct member *m, const struct offload_wr *wr)
+{
+	const struct aggregate *a = m->state;
+
+	return a->requests == REQUESTS_MAX ? "POST_OFFLOAD: aggregate: more than 64 requests" : block_check(m, wr);
+}
+
+/* Elements of a block of the request at the head */
+static uint32_t count_of(const struct aggregate *a, uint64_t block)
+{
+	return block_count(&a->head->wr, a->elements, block);
+}
+
+static void ready(struct fabric *f, struct member *m, uint32_t slot)
+{
+	struct aggregate *a = m->state;
+
+	a->slot[slot].state = SLOT_READY;
+	a->queue[(a->queue_head + a->queued++) % a->slots] = slot;
+	nic_tx_ready(f, &m->nic->tx[0], &m->source);
+}
+
+#define WHAT(slot, use, timer) ((uint64_t)(timer) << 63 | (uint64_t)(slot) << 32 | (use))
+
+/* The host converts a block, then its contribution can go */
+static void convert(struct fabric *f, struct member *m, uint32_t slot)
+{
+	struct aggregate *a = m->state;
+	struct aslot *s = &a->slot[slot];
+
+	if (!a->convert_bps || element_is_integer(a->head->wr.element) || s->block == BLOCK_NONE) {
+		ready(f, m, slot);
+		return;
+	}
+	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
+	a->convert_tx_free = from + block_conversion(m, &a->head->wr, count_of(a, s->block), a->convert_bps);
+	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
+}
+
+/* Begin the request at the head */
+static void begin(struct fabric *f, struct member *m)
+{
+	struct aggregate *a = m->state;
+
+	if (a->working || !a->head || m->failed)
+		return;
+	const struct offload_wr *wr = &a->head->wr;
+	a->working = true;
+	a->visible = f->clock.now;
+	a->blocks = (wr->count + a->elements - 1) / a->elements;
+	a->left = a->blocks;
+	for (uint32_t i = 0; i < a->slots && i < a->blocks; i++) {
+		struct aslot *s = &a->slot[i];
+		s->block = element_is_integer(wr->element) ? i : BLOCK_NONE;
+		s->exponent = EXPONENT_ZERO;
+		s->next = block_exponent(m, wr, a->elements, i);
+		s->retries = 0;
+		convert(f, m, i);
+	}
+}
+
+static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
+{
+	struct aggregate *a = m->state;
+	struct request *r = malloc(sizeof *r);
+
+	if (!r)
+		abort();
+	*r = (struct request){.wr = *wr};
+	if (a->tail)
+		a->tail->next = r;
+	else
+		a->head = r;
+	a->tail = r;
+	a->requests++;
+	begin(f, m);
+}
+
+static bool has_packet(const struct fabric *f, const struct tx_source *source)
+{
+	const struct member *m = (const struct member *)source;
+	const struct aggregate *a = m->state;
+
+	(void)f;
+	return a->queued && !m->failed && !m->left;
+}
+
+static void held(struct fabric *f, struct tx_source *source)
+{
+	(void)f;
+	(void)source;
+}
+
+static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *fr)
+{
+	struct member *m = (struct member *)source;
+	struct aggregate *a = m->state;
+	struct nic *n = m->nic;
+	uint32_t slot = a->queue[a->queue_head];
+	struct aslot *s = &a->slot[slot];
+	uint32_t count = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
+	int32_t payload[BLOCK_ELEMENTS_MAX];
+	struct roce_packet pkt = {
+		.src_ip = n->ip,
+		.dst_ip = a->parent_ip,
+		.src_port = (uint16_t)(0xc000 | (m->group->id * 0x9e3779b1u >> 18)),
+		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
+		.ttl = TTL_SENT,
+		.opcode = OFF_CONTRIBUTE,
+		.dst_qp = m->group->id,
+		.psn = s->use & PSN_MASK,
+		.offload = {.offset = count ? s->block * a->elements : BLOCK_NONE,
+			    .slot = (uint16_t)slot,
+			    .child = a->child,
+			    .count = (uint16_t)count,
+			    .exponent = s->exponent,
+			    .next = s->next,
+			    .flags = a->head->wr.reduction & OFF_REDUCTION},
+		.payload = (const uint8_t *)payload,
+		.payload_bytes = 4 * count,
+	};
+
+	a->queue_head = (a->queue_head + 1) % a->slots;
+	a->queued--;
+	if (count)
+		block_read(m, &a->head->wr, a->elements, s->block, s->exponent, payload);
+	mac_of(pkt.dst_ip, pkt.dst_mac);
+	memcpy(pkt.src_mac, n->mac, 6);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
+	fr->class = (uint8_t)n->p.data_class;
+	fr->data_of_worker = true;
+	if (s->state == SLOT_READY && s->retries)
+		n->retransmitted++;
+	s->state = SLOT_WAITING;
+	offload_later(f, m, f->clock.now + a->timeout, WHAT(slot, s->use, 1));
+	return 4 * count;
+}
+
+static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .held = held};
+
+/* The sums of a block have come: into memory, as what the worker wants */
+static void write_out(struct fabric *f, struct member *m, const struct aslot *s, const struct roce_packet *pkt)
+{
+	struct aggregate *a = m->state;
+	const struct offload_wr *wr = &a->head->wr;
+	uint32_t count = pkt->offload.count;
+
+	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
+	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
+	if (a->convert_bps && !element_is_integer(wr->element)) {
+		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;
+		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
+	}
+	a->visible = visible > a->visible ? visible : a->visible;
+}
+
+static void finish(struct fabric *f, struct member *m)
+{
+	struct aggregate *a = m->state;
+	struct request *r = a->head;
+
+	offload_done(f, m, r->wr.wr_id, WC_SUCCESS, r->wr.count * element_bytes[r->wr.element], a->visible);
+	a->head = r->next;
+	if (!a->head)
+		a->tail = NULL;
+	a->requests--;
+	a->working = false;
+	free(r);
+	begin(f, m);
+}
+
+static bool receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr)
+{
+	struct aggregate *a = m->state;
+	const struct roce_offload *o = &pkt->offload;
+
+	if (pkt->opcode != OFF_RESULT || o->slot >= a->slots || pkt->payload_bytes != 4u * o->count)
+		return false;
+	struct aslot *s = &a->slot[o->slot];
+	if (s->state == SLOT_IDLE || pkt->psn != (s->use & PSN_MASK) || m->failed) {
+		m->nic->duplicate_request++;
+		frame_free(f, fr);
+		return true;
+	}
+	uint32_t due = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
+	if (o->count != due)
+		return false;
+	if (s->state == SLOT_READY) { /* was to be sent again: too late, the result is here */
+		uint32_t kept = 0;
+		for (uint32_t i = 0; i < a->queued; i++) {
+			uint32_t slot = a->queue[(a->queue_head + i) % a->slots];
+			if (slot != o->slot)
+				a->queue[(a->queue_head + kept++) % a->slots] = slot;
+		}
+		a->queued = kept;
+	}
+	a->answers = pkt->dst_ip == m->nic->ip ? a->answers + 1 : 0;
+	s->state = SLOT_IDLE;
+	s->use++;
+	s->retries = 0;
+	if (due) {
+		write_out(f, m, s, pkt);
+		a->left--;
+	}
+	s->block = s->block == BLOCK_NONE ? o->slot : s->block + a->slots;
+	s->exponent = o->next;
+	if (s->block < a->blocks) {
+		s->next = block_exponent(m, &a->head->wr, a->elements, s->block + a->slots);
+		convert(f, m, o->slot);
+	}
+	frame_free(f, fr);
+	if (!a->left)
+		finish(f, m);
+	uint64_t under_way = a->slots < a->blocks ? a->slots : a->blocks;
+	if (a->answers > a->retry + under_way / 4) { /* not by chance, as after losses */
+		char why[64];
+		snprintf(why, sizeof why, "rank %u gets results only when it asks again", m->nic->rank);
+		offload_failed(f, m, why);
+	}
+	return true;
+}
+
+static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
+{
+	struct aggregate *a = m->state;
+	uint32_t slot = (uint32_t)(what >> 32 & 0x7fffffff);
+	struct aslot *s = &a->slot[slot];
+
+	(void)t;
+	if (m->failed || m->left || s->use != (uint32_t)what)
+		return;
+	if (!(what >> 63)) {
+		ready(f, m, slot);
+		return;
+	}
+	if (s->state != SLOT_WAITING)
+		return;
+	m->nic->timeouts++;
+	if (s->retries++ < a->retry) {
+		ready(f, m, slot);
+		return;
+	}
+	char why[64];
+	snprintf(why, sizeof why, "no accelerator answers rank %u", m->nic->rank);
+	offload_failed(f, m, why);
+}
+
+static bool due(const struct member *m, uint64_t what)
+{
+	const struct aggregate *a = m->state;
+	const struct aslot *s = &a->slot[what >> 32 & 0x7fffffff];
+
+	return !m->failed && !m->left && s->use == (uint32_t)what && (!(what >> 63) || s->state == SLOT_WAITING);
+}
+
+static void close(struct fabric *f, struct group *g)
+{
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct aggregate *a = g->member[i].state;
+		(void)f;
+		while (a->head) {
+			struct request *r = a->head;
+			a->head = r->next;
+			free(r);
+		}
+		free(a->queue);
+		free(a);
+	}
+}
+
+const struct offload_ops aggregate_ops = {
+	.name = "aggregate",
+	.asks = true,
+	.tx = &tx_ops,
+	.check = check,
+	.open = open,
+	.check_wr = check_wr,
+	.post = post,
+	.receive = receive,
+	.due = due,
+	.event = event,
+	.close = close,
+};

@@ -1,0 +1,114 @@
+/* Best-effort aggregation: what the rank's end and the server's end share. */
+#ifndef BEST_EFFORT_H
+#define BEST_EFFORT_H
+
+#include "offload/offload.h"
+
+enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
+
+struct block_lane {
+	enum lane_state state;
+	uint32_t number, retries;
+	bool overtaken; /* sent again because later blocks' sums have come */
+	ps_t deadline;
+};
+
+/* Which slot each lane of a job uses (slots.c) */
+struct lane_slots {
+	uint32_t job, slots, used; /* used: slots that some lane has */
+	uint16_t *of;		   /* by lane */
+	uint32_t *users;	   /* lanes, by slot */
+	uint64_t moves;
+};
+
+struct request {
+	struct request *next;
+	struct offload_wr wr;
+};
+
+struct best_effort {
+	uint32_t slots, elements, next_ip, server_ip, group_ip, retry, shared; /* shared: slots of a pool */
+	struct server *server; /* of the first member; else NULL */
+	ps_t timeout, convert_tx_free, convert_rx_free, visible;
+	double convert_bps;
+	struct request *head, *tail;
+	uint32_t requests, answers; /* answers: sums in a row that came to this rank alone */
+	bool working;
+	/* of the request at the head: number of its first packet, its packets and those sent, how many come before the
+	 * blocks, blocks in all and not yet here */
+	uint32_t first, lead;
+	uint64_t packets, sent, blocks, left;
+	/* Of the request's numbers, the first one that is neither there nor overtaken; how many sums in a row were not its,
+	 * and the lowest number of those */
+	uint64_t expected, lowest;
+	uint32_t ahead;
+	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
+	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
+	int16_t *exponent;		     /* of blocks, by block mod lead */
+	uint16_t *slot;			     /* of lanes, in the pools */
+	struct block_lane lane[];
+};
+
+/* The sum of a block at the parameter server */
+struct server_entry {
+	uint32_t number;
+	bool used, complete, answered, queued;
+	bool announce;	      /* the sum is to go to all */
+	uint64_t seen, asked; /* bits of ranks: in the sum, and those to be told once more */
+	uint16_t count, flags, slot, next_slot; /* next_slot: of the lane's next block */
+	int16_t exponent, next;
+	int32_t *sum;
+};
+
+struct server {
+	uint32_t window, elements, group_ip;
+	double reduce_bps;
+	uint64_t all;
+	ps_t free; /* when the host is done with what has come */
+	struct lane_slots *lanes;
+	int32_t *sums;
+	uint32_t *queue, queue_head, queued; /* entries with something to send */
+	struct server_entry entry[];	     /* two of each lane: the last use and the one before */
+};
+
+/* A sum, or part of one */
+struct partial {
+	uint32_t number;
+	uint64_t ranks;
+	uint16_t count, flags, slot, next_slot;
+	int16_t exponent, next;
+	const uint8_t *payload;
+};
+
+struct lane_slots *lane_slots_new(uint32_t job, uint32_t lanes, uint32_t slots);
+uint16_t lane_slots_move(struct lane_slots *t, uint32_t lane);
+void lane_slots_free(struct lane_slots *t);
+
+struct server *server_new(const struct group *g, uint32_t window, uint32_t elements, double reduce_bps, uint32_t group_ip,
+			  struct lane_slots *lanes);
+struct partial server_partial(const struct server_entry *e);
+void server_free(struct server *s);
+bool server_merge(struct fabric *f, struct member *m, struct server *s, const struct partial *part, ps_t t);
+bool server_due(const struct server *s, uint32_t number);
+const struct server_entry *server_sum(const struct server *s, uint32_t number);
+uint64_t server_missing(const struct server *s, uint32_t number);
+void server_answer(struct fabric *f, struct member *m, struct server *s, uint32_t number);
+uint32_t server_build(struct fabric *f, struct member *m, struct server *s, struct frame *fr);
+
+uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to, uint8_t opcode,
+			   const struct partial *part, struct frame *fr);
+
+extern const struct tx_ops best_effort_tx;
+void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane);
+bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t *block);
+void best_effort_set_timer(struct fabric *f, struct member *m, struct block_lane *l);
+void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l);
+void best_effort_pump(struct fabric *f, struct member *m);
+
+/* What a member sets for itself, besides the end of a conversion: with a block's number */
+#define TIMER (1ull << 63)
+#define SERVER_EVENT (1ull << 62)
+
+#define EXPONENT_UNKNOWN INT16_MIN
+
+#endif

@@ -1,0 +1,17 @@
+/* Blocks of a request's vector as the int32 that travel (block.c) */
+#ifndef OFFLOAD_BLOCK_H
+#define OFFLOAD_BLOCK_H
+
+#include "offload/offload.h"
+
+#define BLOCK_ELEMENTS_MAX 2250
+const char *block_check(const struct member *m, const struct offload_wr *wr);
+uint32_t block_count(const struct offload_wr *wr, uint32_t elements, uint64_t block);
+int16_t block_exponent(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block);
+void block_read(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block, int exponent,
+		int32_t *to);
+void block_write(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block, int exponent,
+		 const uint8_t *payload);
+ps_t block_conversion(struct member *m, const struct offload_wr *wr, uint32_t count, double bps);
+
+#endif

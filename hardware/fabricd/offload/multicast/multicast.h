@@ -1,0 +1,37 @@
+/* Multicast: what its files share. */
+#ifndef MULTICAST_H
+#define MULTICAST_H
+
+#include "offload/multicast/chunks.h"
+#include "offload/offload.h"
+
+/* A member's state: one operation at a time */
+struct multicast {
+	uint32_t group_ip, number;
+	bool armed, started, waits; /* waits: for a sender that is late */
+	struct layout layout;
+	struct offload_wr arm;
+	uint64_t wr_id, chunks, missing; /* missing: of the others' */
+	uint64_t next, end;		 /* own chunks not yet sent */
+	uint64_t *here;
+	size_t here_room;
+	uint32_t chains;
+	ps_t begin, slack, interval, next_send, pace_event, turn, cutoff, last, visible;
+	uint64_t silent[]; /* of each member: how many chunks in a row did not come */
+};
+
+/* EV_OFFLOAD of this kind: a time in `what`, and what it is for */
+enum alarm { ALARM_PACE, ALARM_TURN, ALARM_CUTOFF };
+
+/* multicast.c */
+void multicast_alarm(struct fabric *f, struct member *m, enum alarm kind, ps_t *at, ps_t t);
+uint8_t *multicast_memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes);
+ps_t multicast_on_cable(const struct member *m, uint64_t frames);
+ps_t multicast_turn_after(const struct fabric *f, const struct member *m, uint32_t sender, uint64_t chunk);
+bool multicast_complete(const struct multicast *s);
+void multicast_ended(struct fabric *f, struct member *m);
+
+/* receive.c */
+bool multicast_receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
+
+#endif

@@ -1,0 +1,109 @@
+/* Offloaded collectives: groups of ranks for which NICs and accelerators work by themselves
+ *
+ * A kind of offload is one `struct offload_ops` in a file of its own.
+ */
+#ifndef OFFLOAD_OFFLOAD_H
+#define OFFLOAD_OFFLOAD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nic/nic.h"
+#include "transport/qp.h"
+
+struct control_conn;
+struct roce_packet;
+
+#define GROUP_ARGS 8
+#define GROUP_MEMBERS_MAX 4096
+#define GROUPS_MAX 4096
+
+enum offload_kind { OFFLOAD_AGGREGATE = 1, OFFLOAD_RING, OFFLOAD_MULTICAST, OFFLOAD_BEST_EFFORT, OFFLOAD_KINDS };
+
+/* A request of a member: what its arguments mean is the kind's matter */
+struct offload_wr {
+	uint64_t wr_id, in, out, count, args[4];
+	uint32_t in_key, out_key;
+	uint8_t collective, reduction, element, flags;
+};
+
+struct member {
+	struct tx_source source;
+	struct group *group;
+	struct nic *nic;
+	struct member *next; /* of the NIC's, with the same hash of the group's number */
+	uint32_t index, cookie;
+	bool called, left;
+	bool failed; /* its work cannot be done by the offload any more: the workers have been told */
+	void *state; /* the kind's */
+};
+
+enum group_state { GROUP_GATHERING, GROUP_ASKING, GROUP_OPENING, GROUP_OPEN, GROUP_REFUSED };
+
+struct group {
+	struct group *next;
+	uint32_t id; /* the job's number, from 1: queue pair number of its packets */
+	enum group_state state;
+	const struct offload_ops *ops;
+	uint32_t tag, count, called, left;
+	uint64_t args[GROUP_ARGS];
+	ps_t t;		    /* when the last member called */
+	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
+	json_t *granted;    /* the controller's answer */
+	bool unanswered;    /* there was none */
+	char reason[192];   /* why it was refused, or has failed */
+	struct member member[];
+};
+
+struct offload_ops {
+	const char *name;
+	bool asks; /* the controller has to say yes */
+	const struct tx_ops *tx; /* its members as senders, or NULL */
+	/* Return: NULL, or what is wrong with the arguments */
+	const char *(*check)(const struct fabric *f, const struct group *g);
+	/* All members have called, and it was granted.  Return: NULL, or why it cannot be */
+	const char *(*open)(struct fabric *f, struct group *g);
+	/* Return: NULL, or what is wrong with the request */
+	const char *(*check_wr)(const struct member *m, const struct offload_wr *wr);
+	/* A request has reached the NIC */
+	void (*post)(struct fabric *f, struct member *m, const struct offload_wr *wr);
+	/* A packet for the group.  Return: false if it is not for the member: the caller drops it */
+	bool (*receive)(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
+	/* What a member has set for itself by EV_OFFLOAD: does it still matter?  Then it happens */
+	bool (*due)(const struct member *m, uint64_t what);
+	void (*event)(struct fabric *f, struct member *m, ps_t t, uint64_t what);
+	void (*close)(struct fabric *f, struct group *g);
+};
+
+extern const struct offload_ops aggregate_ops, multicast_ops, ring_ops, best_effort_ops;
+
+/* What a group is told by the controller, or NULL */
+static inline const json_t *group_granted(const struct group *g, const char *key)
+{
+	return json_object_get(g->granted, key);
+}
+
+const char *offload_group(struct fabric *f, struct worker *w, const struct group *asked, const uint32_t *ranks);
+void offload_ask(struct fabric *f, struct group *g);
+const char *offload_answered(struct fabric *f, uint64_t event, const json_t *answer);
+void offload_refuse(struct fabric *f, uint32_t job, const char *why);
+void offload_say(struct fabric *f, struct control_conn *c);
+void offload_unanswered(struct fabric *f);
+void offload_open(struct fabric *f, struct group *g);
+const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id);
+void offload_lost(struct fabric *f, struct worker *w);
+void offload_left(struct fabric *f, struct member *m);
+const char *offload_reason(const struct nic *n, uint32_t id);
+struct member *offload_member(const struct nic *n, uint32_t id);
+const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr);
+void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
+void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what);
+bool offload_due(const struct nic *n, uint64_t id, uint64_t what);
+void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);
+bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
+void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
+void offload_failed(struct fabric *f, struct member *m, const char *why);
+void offload_free(struct fabric *f);
+
+#endif

@@ -1,0 +1,118 @@
+/* Buffers that wait for each other
+ *
+ * Theory of Operation
+ *
+ * A paused queue waits for the group at the other end of its cable to shrink.
+ * The frames of that group stand in queues of that switch; if one of those is
+ * paused, too, it waits for the next group, and so on.  When that comes back to
+ * the first queue, nothing in the circle can move until something from outside
+ * takes frames away: a deadlock.
+ *
+ * It is looked for when a pause is said again.  Only queues count that have been
+ * paused for longer than one XOFF lasts, so that a jam which dissolves by itself
+ * is none.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/control.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "link/params.h"
+#include "link/pfc.h"
+#include "link/port.h"
+#include "switch/switch.h"
+
+#define DEPTH_MAX 256
+
+struct wait {
+	struct port *port;
+	unsigned class;
+};
+
+struct walk {
+	struct fabric *f;
+	struct wait path[DEPTH_MAX];
+	unsigned depth;
+	uint8_t *seen; /* a bit a class, by port */
+};
+
+static bool stuck(const struct fabric *f, const struct port *p, unsigned class)
+{
+	const struct lane *l = &p->lane[class];
+
+	return p->paused >> class & 1 && p->queue[class].head && f->clock.now - l->paused_since > pfc_time(p, 0xffff);
+}
+
+static bool holds_frame_of(const struct port *p, unsigned class, const struct port *in, unsigned in_class)
+{
+	for (const struct frame *fr = p->queue[class].head; fr; fr = fr->next)
+		if (fr->way && fr->way->in == in && fr->way->class == in_class)
+			return true;
+	return false;
+}
+
+static size_t index_of(const struct fabric *f, const struct port *p)
+{
+	size_t i = p->number - 1u;
+
+	for (uint32_t k = 0; k < p->node->index; k++)
+		i += f->switches[k].n.port_count;
+	return i;
+}
+
+/* Follow what a stuck queue waits for, depth first.  Return: whether it leads back to the first */
+static bool leads_back(struct walk *w, struct port *p, unsigned class)
+{
+	struct port *in = p->peer;
+
+	if (w->depth == DEPTH_MAX || !in || in->node->kind != NODE_SWITCH)
+		return false;
+	w->path[w->depth++] = (struct wait){p, class};
+	for (uint16_t i = 0; i < in->node->port_count; i++)
+		for (unsigned c = 0; c < CLASSES; c++) {
+			struct port *out = &in->node->ports[i];
+			if (!stuck(w->f, out, c) || !holds_frame_of(out, c, in, class))
+				continue;
+			if (out == w->path[0].port && c == w->path[0].class)
+				return true;
+			uint8_t *seen = &w->seen[index_of(w->f, out)];
+			if (*seen >> c & 1)
+				continue;
+			*seen |= (uint8_t)(1u << c);
+			if (leads_back(w, out, c))
+				return true;
+		}
+	w->depth--;
+	return false;
+}
+
+/* deadlock_look() - Is this queue, whose pause was said again, part of a circle?  Said once a switch */
+void deadlock_look(struct fabric *f, struct port *p, unsigned class)
+{
+	struct walk w = {.f = f};
+	size_t ports = 0;
+
+	if (!stuck(f, p, class) || ((struct sw *)p->node)->deadlock_said)
+		return;
+	for (uint32_t k = 0; k < f->switch_count; k++)
+		ports += f->switches[k].n.port_count;
+	w.seen = calloc(ports + 1, 1);
+	if (!w.seen)
+		abort();
+	if (leads_back(&w, p, class)) {
+		json_t *circle = json_array();
+		bool watchdog = false; /* will break it */
+		for (unsigned i = 0; i < w.depth; i++) {
+			struct sw *s = (struct sw *)w.path[i].port->node;
+			s->deadlock_said = true;
+			watchdog = watchdog || (s->p.watchdog.on && s->p.watchdog.drop);
+			json_array_append_new(circle, json_pack("{s:s, s:i, s:i}", "switch", w.path[i].port->node->name,
+								"port", (int)w.path[i].port->number, "class",
+								(int)w.path[i].class));
+		}
+		f->deadlocks++;
+		control_event(f, "deadlock", json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
+	}
+	free(w.seen);
+}

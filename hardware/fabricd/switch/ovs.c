@@ -1,0 +1,351 @@
+/* Frames through Open vSwitch
+ *
+ * Theory of Operation
+ *
+ * Every switch port is a TAP device that is a port of the switch's bridge.  A
+ * frame is written into its ingress port's TAP with a trailer behind the
+ * packet (Ethernet padding, as far as Open vSwitch is concerned) and is
+ * `pending` until it is settled:
+ *
+ *  - it comes out of another TAP: the trailer names the pending slot.  At its
+ *    deadline (t_in + switch latency) it is offered to that port's queue.  With
+ *    a unicast destination the first copy settles it.
+ *  - two fences, one after the other, have gone through Open vSwitch after it.
+ *    A fence is a marked frame on a TAP of its own that a bridge of the same
+ *    Open vSwitch sends straight back.  The userspace datapath polls its ports
+ *    in turn, up to 32 frames each: the first fence is back when some round
+ *    has passed its port, the second when every port was polled once more.  So
+ *    with at most 32 frames pending a port, whatever has not come out by then
+ *    never will: no copy at all is a forwarding drop.
+ *
+ * A copy of a frame that is settled already, or a frame without our trailer
+ * (a controller's packet-out), is taken at the current time and flagged.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/json.h"
+#include "base/patience.h"
+#include "base/tap.h"
+#include "base/units.h"
+#include "base/wall.h"
+#include "control/control.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "engine/watch.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+#include "wire/ethernet.h"
+
+#define PORT_PENDING_MAX 32
+#define FENCE_TYPE 0x88b5 /* IEEE local experimental */
+#define FENCE_BYTES 60
+
+/* What the kernel charges OVS's socket for one frame: whole pages and overhead */
+static uint32_t truesize(uint32_t len)
+{
+	return (len + TRAILER_BYTES + 512 + 4095) / 4096 * 4096;
+}
+
+/* What a new socket has: net.core.rmem_default, which not every network namespace shows in /proc */
+static int receive_buffer(void)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), bytes = 0;
+	socklen_t size = sizeof bytes;
+
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size) || bytes <= 0)
+		bytes = 212992;
+	if (fd >= 0)
+		close(fd);
+	return bytes;
+}
+
+/* ovs_new() - Before anything is opened */
+struct ovs *ovs_new(void)
+{
+	struct ovs *o = calloc(1, sizeof *o);
+
+	if (!o)
+		abort();
+	o->fence_tap = -1;
+	return o;
+}
+
+bool ovs_open(struct fabric *f, const char *fence_tap)
+{
+	struct ovs *o = f->ovs;
+	int room = receive_buffer();
+	char error[256];
+
+	o->room_bytes = (uint32_t)(room > 65536 ? room - 16384 : room / 2);
+	if (getrandom(&o->nonce, sizeof o->nonce, 0) != sizeof o->nonce)
+		return config_fail(f, "no random numbers: %s", strerror(errno));
+	for (uint16_t i = 0; i < PENDING_MAX; i++) {
+		o->slot[i].slot = i;
+		o->free_slot[o->free_count++] = i;
+	}
+	o->flagged_examples = json_array();
+	if (!fence_tap)
+		return true;
+	o->fence_tap = tap_open(fence_tap, error, sizeof error);
+	if (o->fence_tap < 0)
+		return config_fail(f, "%s", error);
+	return watch_add(f, o->fence_tap, WATCH_FENCE, o);
+}
+
+void ovs_close(struct fabric *f)
+{
+	if (!f->ovs)
+		return;
+	if (f->ovs->fence_tap >= 0)
+		close(f->ovs->fence_tap);
+	json_decref(f->ovs->flagged_examples);
+	free(f->ovs);
+	f->ovs = NULL;
+}
+
+/* ovs_room() - May a frame be handed over at @in now? */
+bool ovs_room(const struct fabric *f, const struct port *in)
+{
+	return f->ovs->free_count && in->tap_pending < PORT_PENDING_MAX &&
+	       in->tap_pending_bytes + truesize(f->frame_room - TRAILER_BYTES) <= f->ovs->room_bytes;
+}
+
+static void flag(struct fabric *f, const struct port *p, const char *what, const uint8_t *data, size_t len)
+{
+	char text[256];
+
+	f->ovs->flagged++;
+	if (json_array_size(f->ovs->flagged_examples) >= 16)
+		return;
+	frame_describe(data, len, len, text, sizeof text);
+	json_array_append_new(f->ovs->flagged_examples,
+			      json_pack("{s:s, s:s, s:i, s:o, s:s}", "what", what, "switch", p->node->name, "port",
+					p->number, "time_ns", ns_json(f->clock.now), "headers", text));
+}
+
+static void settle(struct fabric *f, struct pending *p)
+{
+	struct ovs *o = f->ovs;
+
+	if (p->prev)
+		p->prev->next = p->next;
+	else
+		o->head = p->next;
+	if (p->next)
+		p->next->prev = p->prev;
+	else
+		o->tail = p->prev;
+	o->settled_ns = o->last_ns;
+	p->in->tap_pending--;
+	p->in->tap_pending_bytes -= truesize(p->frame->len);
+	if (p->copies)
+		frame_free(f, p->frame);
+	else
+		event_add(f, p->deadline > f->clock.now ? p->deadline : f->clock.now, EV_NO_WAY, p->in->node->index,
+			  p->in->number, 0, p->frame->id, p->frame, 0);
+	p->in_use = false;
+	o->free_slot[o->free_count++] = p->slot;
+}
+
+static void insert_by_deadline(struct ovs *o, struct pending *p)
+{
+	struct pending *after = o->tail;
+
+	while (after && after->deadline > p->deadline)
+		after = after->prev;
+	p->prev = after;
+	p->next = after ? after->next : o->head;
+	if (p->next)
+		p->next->prev = p;
+	else
+		o->tail = p;
+	if (after)
+		after->next = p;
+	else
+		o->head = p;
+}
+
+/* ovs_hand_over() - Give a frame to Open vSwitch at the port that it is on its way to
+ *
+ * The caller has asked ovs_room() first.
+ */
+void ovs_hand_over(struct fabric *f, struct frame *fr)
+{
+	struct ovs *o = f->ovs;
+	struct port *in = fr->way->in;
+	struct pending *p = &o->slot[o->free_slot[--o->free_count]];
+
+	p->frame = fr;
+	p->in = in;
+	p->deadline = fr->way->t_in + ((struct sw *)in->node)->latency;
+	p->number = ++o->last_number;
+	p->generation++;
+	p->in_use = true;
+	p->many = fr->data[0] & 1;
+	p->copies = 0;
+	in->tap_pending++;
+	in->tap_pending_bytes += truesize(fr->len);
+	if (!o->head)
+		o->settled_ns = wall_ns();
+	insert_by_deadline(o, p);
+	if (!o->hops++)
+		o->first_ns = wall_ns();
+
+	uint8_t *t = put_le32(fr->data + fr->len, o->nonce);
+	t = put_le32(t, p->generation);
+	t = put_le16(t, p->slot);
+	t = put_le16(t, in->number);
+	put_le32(t, ~(o->nonce ^ p->generation));
+	ssize_t n;
+	do
+		n = write(in->tap, fr->data, fr->len + TRAILER_BYTES);
+	while (n < 0 && errno == EINTR);
+	if (n < 0) {
+		o->write_errors++;
+		flag(f, in, strerror(errno), fr->data, fr->len);
+	}
+}
+
+static struct pending *trailer_pending(struct ovs *o, const uint8_t *data, size_t len, bool *ours)
+{
+	struct view v = view_of(data + len - TRAILER_BYTES, TRAILER_BYTES);
+	uint32_t nonce = get_le32(&v), generation = get_le32(&v);
+	uint16_t slot = get_le16(&v);
+
+	get_le16(&v);
+	*ours = nonce == o->nonce && get_le32(&v) == ~(nonce ^ generation) && slot < PENDING_MAX;
+	if (!*ours || !o->slot[slot].in_use || o->slot[slot].generation != generation)
+		return NULL;
+	return &o->slot[slot];
+}
+
+static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_t n)
+{
+	bool ours = false;
+	struct pending *p = n > TRAILER_BYTES ? trailer_pending(f->ovs, fr->data, n, &ours) : NULL;
+	ps_t t = f->clock.now;
+
+	fr->len = (uint32_t)(ours ? n - TRAILER_BYTES : n);
+	if (p) {
+		fr->id = p->frame->id;
+		fr->way = passage_join(p->frame->way);
+		if (p->deadline > t)
+			t = p->deadline;
+		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);
+		p->copies++;
+		if (!p->many)
+			settle(f, p);
+		return;
+	}
+	flag(f, out, ours ? "late copy" : "foreign frame", fr->data, fr->len);
+	fr->id = ++f->last_frame_id;
+	fr->class = CLASS_DEFAULT;
+	event_add(f, t, EV_FORWARD, out->node->index, 0, out->number, fr->id, fr, 0);
+}
+
+/* ovs_readable() - Take in all that Open vSwitch has put out at a port */
+void ovs_readable(struct fabric *f, struct port *out)
+{
+	f->ovs->last_ns = wall_ns();
+	for (;;) {
+		struct frame *fr = frame_new(f);
+		ssize_t n = read(out->tap, fr->data, f->frame_room);
+		if (n <= 0) {
+			frame_free(f, fr);
+			if (n < 0 && errno == EINTR)
+				continue;
+			return;
+		}
+		came_out(f, out, fr, (size_t)n);
+	}
+}
+
+static void fence_write(struct fabric *f)
+{
+	struct ovs *o = f->ovs;
+	uint8_t data[FENCE_BYTES] = {0x02, 0, 0, 0, 0, 0x01, 0x02, 0, 0, 0, 0, 0x02};
+	uint8_t *p = put_be16(data + 12, FENCE_TYPE);
+
+	p = put_le32(p, o->nonce);
+	put_le64(p, ++o->fence_token);
+	o->fences++;
+	patience_begin(&o->patience);
+	if (write(o->fence_tap, data, sizeof data) < 0)
+		fprintf(stderr, "fabricd: fence: %s\n", strerror(errno));
+}
+
+/* ovs_fence_start() - Send the first of two fences, unless one is under way */
+void ovs_fence_start(struct fabric *f)
+{
+	struct ovs *o = f->ovs;
+
+	if (o->fence_round || o->fence_tap < 0)
+		return;
+	o->fence_round = 1;
+	o->fence_upto = o->last_number;
+	fence_write(f);
+}
+
+/* ovs_fence_readable() - A fence is back: send the second, or settle what the two have proved */
+void ovs_fence_readable(struct fabric *f)
+{
+	struct ovs *o = f->ovs;
+	uint8_t data[FENCE_BYTES + 4];
+	ssize_t n;
+
+	while ((n = read(o->fence_tap, data, sizeof data)) > 0) {
+		struct view v = view_of(data + 12, n > 12 ? (size_t)n - 12 : 0);
+		uint16_t type = get_be16(&v);
+		uint32_t nonce = get_le32(&v);
+		uint64_t token = get_le64(&v);
+		if (v.bad || type != FENCE_TYPE || nonce != o->nonce || token != o->fence_token || !o->fence_round)
+			continue;
+		if (o->fence_round == 1) {
+			o->fence_round = 2;
+			fence_write(f);
+			continue;
+		}
+		/* all that came out before the fence lies in the TAPs: take it in first */
+		for (uint32_t s = 0; s < f->switch_count; s++)
+			for (uint16_t i = 0; i < f->switches[s].n.port_count; i++)
+				ovs_readable(f, &f->switches[s].n.ports[i]);
+		o->fence_round = 0;
+		for (struct pending *p = o->head, *next; p; p = next) {
+			next = p->next;
+			if (p->number <= o->fence_upto)
+				settle(f, p);
+		}
+	}
+}
+
+/* ovs_tick() - Look whether frames have been out for long enough to ask with a fence */
+void ovs_tick(struct fabric *f)
+{
+	struct ovs *o = f->ovs;
+	char why[128];
+
+	if (!o->head)
+		return;
+	if (o->fence_tap < 0) {
+		settle(f, o->head);
+		return;
+	}
+	if (!o->fence_round) {
+		ovs_fence_start(f);
+	} else if (patience_look(&o->patience, f->patience_ns, false, why, sizeof why)) {
+		char text[192];
+		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
+		fprintf(stderr, "fabricd: %s\n", text);
+		control_event(f, "ovs_lost", json_pack("{s:s}", "reason", text));
+		f->failed = f->stop = true;
+	}
+}

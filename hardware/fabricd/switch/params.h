@@ -1,0 +1,30 @@
+/* Parameters of a switch: see link/params.h. */
+#ifndef SWITCH_PARAMS_H
+#define SWITCH_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/params.h"
+
+#define DSCPS 64
+
+struct watchdog_params {
+	bool on, drop; /* drop: what the queue holds and gets; otherwise the pause is ignored */
+	ps_t detect, restore;
+};
+
+struct switch_params {
+	uint64_t buffer_bytes, reserve_bytes, xon_offset_bytes;
+	uint32_t alpha_1024; /* dynamic threshold: this share, in 1024ths, of the shared buffer that is free */
+	uint8_t dscp_class[DSCPS];
+	uint8_t lossless, strict; /* a bit a class */
+	uint8_t weight[CLASSES];  /* among the classes that are not strict */
+	struct ecn_params ecn[CLASSES];
+	struct watchdog_params watchdog;
+	bool accelerator_down; /* it answers nothing */
+};
+
+extern const struct switch_params switch_plain;
+
+#endif

@@ -1,0 +1,75 @@
+/* Switches
+ *
+ * Theory of Operation
+ *
+ * A frame's last bit comes in at t_in, which is known as soon as it starts on
+ * its cable.  So it goes into the ingress port's TAP then already, and Open
+ * vSwitch decides by its OpenFlow tables where it leaves (ovs.c) while the clock
+ * may still run a serialization, a cable delay and the switch's latency: the
+ * longer that is, the more frames it gets at once.  (A rule that changes
+ * meanwhile is met by the frames that start after the change.)  At t_in it takes
+ * its place in the buffer, if there is one (buffer.c).  At t_in + latency it is
+ * offered to the egress queue of each port where a copy came out, with one hop
+ * less to live, in the class that its DSCP says by then: a rule may have changed
+ * it.  A frame that comes out nowhere is a forwarding drop.
+ */
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "switch/switch.h"
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+
+/* switch_ingress() - A frame has come in at @in, entirely */
+void switch_ingress(struct fabric *f, struct port *in, struct frame *fr)
+{
+	struct sw *s = (struct sw *)in->node;
+	struct passage *way = fr->way;
+	enum drop why;
+
+	s->frames_in++;
+	way->class = fr->class = buffer_class(s, fr);
+	in->lane[fr->class].rx_frames++;
+	in->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
+	if (buffer_admit(f, s, way, &why)) {
+		frame_free(f, fr);
+		return;
+	}
+	way->lost = true;
+	port_drop(f, in, fr, why);
+}
+
+/* switch_forward() - A copy leaves the pipeline for @out */
+void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
+{
+	struct sw *s = (struct sw *)out->node;
+
+	if (fr->way && fr->way->lost) {
+		frame_free(f, fr);
+		return;
+	}
+	if (!ip_hop(fr->data, fr->len)) {
+		port_drop(f, out, fr, DROP_TTL);
+		return;
+	}
+	fr->class = buffer_class(s, fr);
+	if (out->dropping >> fr->class & 1)
+		port_drop(f, out, fr, DROP_WATCHDOG);
+	else if (buffer_queue_full(s, out, fr->class, fr->len))
+		port_drop(f, out, fr, DROP_LOSSY);
+	else
+		port_enqueue(f, out, fr);
+}
+
+/* switch_no_way() - A frame has gone through the pipeline, and no rule sends it anywhere */
+void switch_no_way(struct fabric *f, struct frame *fr)
+{
+	struct port *in = fr->way->in;
+
+	if (fr->way->lost) {
+		frame_free(f, fr);
+		return;
+	}
+	((struct sw *)in->node)->forwarding_drops++;
+	port_drop(f, in, fr, DROP_FORWARDING);
+}

@@ -1,0 +1,49 @@
+/* Switches: pipeline, packet buffer, marking, watchdog (switch.c, buffer.c, ecn.c, watchdog.c, deadlock.c).
+ *
+ * Where a frame leaves a switch, Open vSwitch says (ovs.h).
+ */
+#ifndef SWITCH_SWITCH_H
+#define SWITCH_SWITCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/port.h"
+#include "switch/params.h"
+
+struct accelerator;
+
+struct sw {
+	struct node n;
+	ps_t latency;
+	struct switch_params base, p;
+	uint64_t set_aside; /* of the buffer: reserves and headrooms of all groups in use */
+	uint32_t refusing;  /* groups that have refused a frame and not said XON since */
+	uint64_t shared;    /* of the rest: occupied */
+	uint64_t used, used_max;
+	uint64_t frames_in, forwarding_drops;
+	bool deadlock_said;
+	struct accelerator *accelerator; /* on its last port, or NULL */
+};
+
+void switch_ingress(struct fabric *f, struct port *in, struct frame *fr);
+void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
+void switch_no_way(struct fabric *f, struct frame *fr);
+
+uint8_t buffer_class(const struct sw *s, const struct frame *fr);
+void buffer_changed(struct fabric *f, struct sw *s);
+bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop *why);
+void buffer_release(struct fabric *f, struct sw *s, struct passage *way);
+uint64_t buffer_threshold(const struct sw *s);
+bool buffer_queue_full(const struct sw *s, const struct port *out, unsigned class, uint32_t bytes);
+
+void ecn_dequeued(struct fabric *f, struct port *p, unsigned class, struct frame *fr);
+
+void switch_stamp(struct fabric *f, const struct port *p, unsigned class, struct frame *fr);
+
+void watchdog_paused(struct fabric *f, struct port *p, unsigned class);
+void watchdog_look(struct fabric *f, struct port *p, unsigned class);
+void watchdog_changed(struct fabric *f, struct sw *s);
+void deadlock_look(struct fabric *f, struct port *p, unsigned class);
+
+#endif

@@ -1,0 +1,114 @@
+/* The PFC watchdog of a switch (as SONiC's)
+ *
+ * Theory of Operation
+ *
+ * A queue that has frames and has been paused without a break for `detect` is
+ * stormed.  With `drop`, the watchdog throws away what the queue holds and what
+ * comes for it; otherwise the queue no longer heeds pauses.  It ends when no
+ * XOFF has come for `restore`.
+ *
+ * One event looks at a queue at a time: detect after it had frames and was
+ * paused, again if another pause has begun since, and while the watchdog is on,
+ * restore after the last XOFF.
+ */
+#include "base/units.h"
+#include "control/control.h"
+#include "control/sample.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "link/params.h"
+#include "link/port.h"
+#include "switch/params.h"
+#include "switch/switch.h"
+
+static void look_later(struct fabric *f, struct port *p, unsigned class, ps_t t)
+{
+	event_add(f, t, EV_WATCHDOG, p->node->index, p->number, class, 0, p, class);
+}
+
+/* watchdog_paused() - A queue has frames and is paused */
+void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
+{
+	struct lane *l = &p->lane[class];
+
+	if (p->node->kind != NODE_SWITCH || !((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER ||
+	    !p->queue[class].head)
+		return;
+	l->watchdog_from = f->clock.now;
+	look_later(f, p, class, l->watchdog_from + ((struct sw *)p->node)->p.watchdog.detect);
+}
+
+static void say(struct fabric *f, const struct port *p, unsigned class, bool drop, bool on)
+{
+	control_event(f, "pfc_watchdog",
+		      json_pack("{s:s, s:i, s:i, s:s, s:b}", "switch", p->node->name, "port", p->number, "class",
+				(int)class, "action", drop ? "drop" : "forward", "on", on));
+}
+
+static void begin(struct fabric *f, struct port *p, unsigned class, const struct watchdog_params *w)
+{
+	uint8_t bit = (uint8_t)(1u << class);
+
+	p->lane[class].storms++;
+	p->deaf |= bit;
+	if (p->paused & bit) {
+		p->paused &= (uint8_t)~bit;
+		p->lane[class].paused_total += f->clock.now - p->lane[class].paused_since;
+		sample_pause(f, p, class, false);
+	}
+	if (w->drop) {
+		p->dropping |= bit;
+		port_flush_class(f, p, class, DROP_WATCHDOG);
+	}
+	say(f, p, class, w->drop, true);
+	look_later(f, p, class, p->lane[class].pause_seen + w->restore);
+	port_kick(f, p);
+}
+
+static void end(struct fabric *f, struct port *p, unsigned class)
+{
+	bool drop = p->dropping >> class & 1;
+
+	p->deaf &= (uint8_t)~(1u << class);
+	p->dropping &= (uint8_t)~(1u << class);
+	p->lane[class].watchdog_from = PS_NEVER;
+	say(f, p, class, drop, false);
+}
+
+/* watchdog_changed() - A switch's watchdog is another from now on: what it had decided is void */
+void watchdog_changed(struct fabric *f, struct sw *s)
+{
+	for (uint16_t i = 0; i < s->n.port_count; i++)
+		for (unsigned c = 0; c < CLASSES; c++) {
+			struct port *p = &s->n.ports[i];
+			if (p->deaf >> c & 1)
+				end(f, p, c);
+			p->lane[c].watchdog_from = PS_NEVER;
+			if (p->paused >> c & 1)
+				watchdog_paused(f, p, c);
+		}
+}
+
+/* watchdog_look() - The time has come to look at a queue */
+void watchdog_look(struct fabric *f, struct port *p, unsigned class)
+{
+	const struct watchdog_params *w = &((struct sw *)p->node)->p.watchdog;
+	struct lane *l = &p->lane[class];
+
+	if (p->deaf >> class & 1) {
+		if (w->on && f->clock.now < l->pause_seen + w->restore)
+			look_later(f, p, class, l->pause_seen + w->restore);
+		else
+			end(f, p, class);
+		return;
+	}
+	ps_t from = l->paused_since > l->watchdog_from ? l->paused_since : l->watchdog_from;
+	l->watchdog_from = PS_NEVER;
+	if (!w->on || !(p->paused >> class & 1) || !p->queue[class].head)
+		return; /* the next pause, or frame, asks anew */
+	l->watchdog_from = from;
+	if (f->clock.now < from + w->detect)
+		look_later(f, p, class, from + w->detect);
+	else
+		begin(f, p, class, w);
+}

@@ -1,0 +1,129 @@
+/* Congestion control: what is common to all controls. */
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "nic/params.h"
+#include "transport/congestion.h"
+#include "transport/pacer.h"
+#include "transport/qp.h"
+#include "wire/ethernet.h"
+
+#define LEAST_RATE 1e6 /* bits/s: a packet in some ms, whatever min_rate says */
+
+static void start_none(struct fabric *f, struct qp *q)
+{
+	(void)f;
+	(void)q;
+}
+
+/* As fast as the cable: whatever holds it back is PFC or loss */
+const struct cc_algorithm cc_none = {.name = "none", .start = start_none};
+
+double cc_param(const struct qp *q, enum cc_param which)
+{
+	return q->nic->p.cc_params.v[which];
+}
+
+/* cc_start() - A queue pair is connected, or its control is another from now on */
+void cc_start(struct fabric *f, struct qp *q)
+{
+	struct cc_state *s = &q->cc_state;
+
+	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->nic->p.cc;
+	*s = (struct cc_state){.alpha_timer = PS_NEVER, .rate_timer = PS_NEVER};
+	s->rate = s->line_rate = s->target_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
+	if (q->tx == &q->nic->tx[0])
+		s->window = cc_param(q, CC_WINDOW);
+	q->next_send = 0;
+	q->cc->start(f, q);
+}
+
+/* cc_restart() - The NIC's control or its parameters are others from now on */
+void cc_restart(struct fabric *f, struct qp *q)
+{
+	cc_start(f, q);
+	q->cc_state.window_end = q->left;
+	pacer_kick(f, q);
+}
+
+/* cc_catch_up() - Let the timers that have run out by now act */
+void cc_catch_up(struct fabric *f, struct qp *q)
+{
+	if (q->cc->catch_up)
+		q->cc->catch_up(f, q);
+}
+
+/* cc_sent() - A frame of that length starts on the cable; when may the next? */
+void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes)
+{
+	q->next_send = f->clock.now + (ps_t)((double)wire_bytes(frame_bytes) * 8 * (double)PS_PER_S / q->cc_state.rate + 0.5);
+	if (q->cc->sent)
+		q->cc->sent(f, q, frame_bytes);
+}
+
+void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
+{
+	if (!q->cc->acked)
+		return;
+	cc_catch_up(f, q);
+	q->cc->acked(f, q, ack);
+	pacer_kick(f, q);
+}
+
+/* cc_notified() - A congestion notification has come in */
+void cc_notified(struct fabric *f, struct qp *q)
+{
+	q->cnps++;
+	cc_catch_up(f, q);
+	if (q->cc->notified && q->cc->notified(f, q))
+		q->nic->rp_cnps++;
+	else
+		q->nic->rp_ignored++;
+}
+
+/* cc_set_rate() - From @t on, between the least rate and the cable's; what was left to wait changes with it */
+void cc_set_rate(struct qp *q, double bps, ps_t t)
+{
+	struct cc_state *s = &q->cc_state;
+	double before = s->rate;
+	double least = cc_param(q, CC_MIN_RATE) > LEAST_RATE ? cc_param(q, CC_MIN_RATE) : LEAST_RATE;
+
+	s->rate = bps > s->line_rate ? s->line_rate : bps < least ? least : bps;
+	if (q->next_send > t)
+		q->next_send = t + (ps_t)((double)(q->next_send - t) * before / s->rate + 0.5);
+}
+
+/* cc_window_open() - May one more packet go, with so many under way?
+ *
+ * A window holds whole packets (RFC 5681: nothing beyond it is sent); HPCC's is open
+ * until it is full (IsWinBound of the authors' code).  One packet can always go.
+ */
+bool cc_window_open(const struct qp *q, uint64_t under_way)
+{
+	double window = q->cc_state.window;
+
+	if (!under_way || window <= 0)
+		return true;
+	return q->cc->fills_window ? (double)(under_way * q->mtu) < window : (double)((under_way + 1) * q->mtu) <= window;
+}
+
+/* cc_round_over() - Does this acknowledgement end the round trip under way?  The next then begins
+ *
+ * It ends with the first packet that was sent after it began, which therefore asks to be
+ * acknowledged (pacer.c): so what is done once a round trip does not depend on nic.ack_every.
+ */
+bool cc_round_over(struct qp *q, const struct cc_ack *ack)
+{
+	if (ack->acked <= q->cc_state.window_end)
+		return false;
+	q->cc_state.window_end = q->left;
+	return true;
+}
+
+/* cc_set_window() - One packet at least can always be under way */
+void cc_set_window(struct qp *q, double bytes)
+{
+	struct cc_state *s = &q->cc_state;
+	double most = cc_param(q, CC_WINDOW);
+
+	s->window = bytes > most && most > 0 ? most : bytes < q->mtu ? q->mtu : bytes;
+}

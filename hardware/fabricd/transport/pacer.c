@@ -1,0 +1,198 @@
+/* The pacer: when a queue pair's packets may leave the NIC
+ *
+ * Theory of Operation
+ *
+ * Pacing stands behind the fetch, at the cable: a change of rate takes effect with the
+ * very next frame.  What has been fetched joins its port's queue.  When its turn comes and
+ * its queue pair's rate does not allow it yet, or something older of that queue pair
+ * waits, it is put aside (`held`) and the next frame of the queue goes.  When the
+ * queue pair's time comes (EV_QP_SEND), the oldest of what is held joins the queue
+ * again (`due`), one at a time; a cut meanwhile puts it back.  A pause keeps the queue
+ * as it is, so what is due waits there too.
+ *
+ * next_send is the start of the last frame plus its length at the rate.  When the
+ * rate changes, what is left of that time changes by old rate / new rate.  Timers of a control are
+ * not events (congestion.h), so whoever waits for a rate that may grow looks again when it does.
+ *
+ * What is held takes no room of the transmit buffer (tx.used_bytes), so that no slow
+ * queue pair keeps another from being fetched for.  Its own share is bounded: a paced queue
+ * pair has no more fetched than its rate carries in the time of a fetch, and at least
+ * one packet.  Only a cut leaves it with more: what was in the buffer then.
+ */
+#include "base/units.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "transport/congestion.h"
+#include "transport/pacer.h"
+#include "transport/qp.h"
+#include "wire/roce.h"
+#include "wire/telemetry.h"
+
+static bool paced(const struct qp *q)
+{
+	return q->cc_state.rate < q->cc_state.line_rate;
+}
+
+static bool may_go(const struct fabric *f, const struct qp *q)
+{
+	return !paced(q) || f->clock.now >= q->next_send;
+}
+
+/* Look again when the oldest frame that is held may go, or its rate grows before that */
+static void look_later(struct fabric *f, struct qp *q)
+{
+	ps_t t = q->next_send < q->cc_state.rate_timer ? q->next_send : q->cc_state.rate_timer;
+
+	if (!q->held.head || q->due)
+		return;
+	t = may_go(f, q) || t < f->clock.now ? f->clock.now : t;
+	if (t >= q->pace_event)
+		return;
+	q->pace_event = t;
+	event_add(f, t, EV_QP_SEND, q->nic->n.index, 0, 0, q->number, q, 0);
+}
+
+static void hold(struct qp *q, struct frame *fr)
+{
+	struct fifo *h = &q->held;
+
+	if (fr == q->due) { /* it is the oldest */
+		q->due = NULL;
+		fr->next = h->head;
+		h->head = fr;
+		h->tail = h->tail ? h->tail : fr;
+	} else {
+		fr->next = NULL;
+		if (h->tail)
+			h->tail->next = fr;
+		else
+			h->head = fr;
+		h->tail = fr;
+	}
+	h->frames++;
+	h->bytes += fr->len;
+	fr->credit->used_bytes -= fr->len;
+}
+
+static struct frame *take(struct qp *q)
+{
+	struct fifo *h = &q->held;
+	struct frame *fr = h->head;
+
+	h->head = fr->next;
+	if (!h->head)
+		h->tail = NULL;
+	h->frames--;
+	h->bytes -= fr->len;
+	fr->credit->used_bytes += fr->len;
+	return fr;
+}
+
+/* pacer_passes() - It is a frame's turn at a port: may it go?  If not, it is held from now on */
+bool pacer_passes(struct fabric *f, struct frame *fr)
+{
+	struct qp *q = fr->credit ? fr->from : NULL;
+
+	if (!q)
+		return true;
+	cc_catch_up(f, q);
+	if ((q->due ? fr == q->due : !q->held.head) && may_go(f, q))
+		return true;
+	hold(q, fr);
+	look_later(f, q);
+	nic_tx_kick(f, q->tx);
+	return false;
+}
+
+/* pacer_kick() - The rate may be another: what is held may be due */
+void pacer_kick(struct fabric *f, struct qp *q)
+{
+	if (!q->held.head || q->due)
+		return;
+	cc_catch_up(f, q);
+	if (!may_go(f, q)) {
+		look_later(f, q);
+		return;
+	}
+	q->due = take(q);
+	port_enqueue(f, q->tx->port, q->due);
+}
+
+/* pacer_event() - An EV_QP_SEND of time @t has come */
+void pacer_event(struct fabric *f, struct qp *q, ps_t t)
+{
+	if (t == q->pace_event)
+		q->pace_event = PS_NEVER;
+	pacer_kick(f, q);
+}
+
+/* pacer_full() - Is enough fetched for a queue pair at its rate? */
+bool pacer_full(const struct fabric *f, const struct qp *q)
+{
+	if (!paced(q) && !q->held.head && !q->due)
+		return false;
+	ps_t fetch = pcie_read_time(q->nic, f->clock.now, q->mtu);
+	return (double)q->fetched_bytes > q->cc_state.rate / 8 * (double)fetch / (double)PS_PER_S;
+}
+
+/* A round trip's last packet, and each one of a slow queue pair, asks to be acknowledged: known only now */
+static void ask(struct qp *q, struct frame *fr)
+{
+	bool round = q->cc->rounds && fr->number >= q->cc_state.window_end && q->left_asked <= q->cc_state.window_end;
+
+	if (!fr->asks && (round || qp_slow(q, fr->len))) {
+		fr->asks = true;
+		roce_ask(fr->data);
+	}
+	if (!fr->asks)
+		return;
+	if (q->asked <= fr->number)
+		q->asked = fr->number + 1;
+	if (q->left_asked <= fr->number)
+		q->left_asked = fr->number + 1;
+}
+
+/* pacer_sent() - A frame of a queue pair starts on the cable */
+void pacer_sent(struct fabric *f, struct frame *fr)
+{
+	struct qp *q = fr->from;
+
+	cc_catch_up(f, q);
+	ask(q, fr);
+	if (fr->number < q->left) {
+		q->retransmitted++;
+		q->nic->retransmitted++;
+	} else {
+		q->left = fr->number + 1;
+	}
+	if (q->cc->telemetry)
+		telemetry_sent(fr->data, fr->len, (uint64_t)f->clock.now);
+	cc_sent(f, q, fr->len);
+}
+
+/* pacer_gone() - A frame of a queue pair has left the NIC, or was dropped there: the next one's turn */
+void pacer_gone(struct fabric *f, struct frame *fr)
+{
+	struct qp *q = fr->from;
+
+	q->fetched_bytes -= fr->len;
+	if (fr == q->due)
+		q->due = NULL;
+	look_later(f, q);
+	if (paced(q))
+		qp_ready(f, q);
+}
+
+/* pacer_flush() - What is held will be sent anew, or never */
+void pacer_flush(struct fabric *f, struct qp *q)
+{
+	while (q->held.head) {
+		struct frame *fr = take(q);
+		fr->credit->used_bytes -= fr->len;
+		q->fetched_bytes -= fr->len;
+		frame_free(f, fr);
+	}
+}

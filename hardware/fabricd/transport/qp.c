@@ -1,0 +1,78 @@
+/* Queue pairs: made, found, connected, given back.  What they do is in send.c and receive.c. */
+#include <stdlib.h>
+
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "nic/nic.h"
+#include "transport/congestion.h"
+#include "transport/qp.h"
+#include "transport/reorder.h"
+
+#define FIRST_QP_NUMBER 16
+
+/* qp_find() - The queue pair of that number, or NULL */
+struct qp *qp_find(struct nic *n, uint32_t number)
+{
+	uint32_t i = number - FIRST_QP_NUMBER - n->qp_first;
+
+	return number >= FIRST_QP_NUMBER + n->qp_first && i < n->qp_count ? n->qps[i] : NULL;
+}
+
+/* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already */
+struct qp *qp_new(struct nic *n)
+{
+	if (n->qp_count == QPS_MAX)
+		return NULL;
+	if (n->qp_count == n->qp_room) {
+		uint32_t room = n->qp_room ? 2 * n->qp_room : 16;
+		struct qp **qps = realloc(n->qps, room * sizeof(struct qp *));
+		if (!qps)
+			return NULL;
+		n->qps = qps;
+		n->qp_room = room;
+	}
+	struct qp *q = calloc(1, sizeof *q);
+	if (!q)
+		return NULL;
+	q->source.ops = &qp_tx_ops;
+	q->nic = n;
+	q->number = FIRST_QP_NUMBER + n->qp_first + n->qp_count;
+	q->timer = q->timer_event = q->pace_event = PS_NEVER;
+	q->cnp_sent = -PS_PER_S;
+	q->cc = &cc_none;
+	q->made = UINT64_MAX;
+	n->qps[n->qp_count++] = q;
+	return q;
+}
+
+void qp_release(struct qp *q)
+{
+	if (q->engine)
+		q->engine->ops->release(q);
+	free(q->sq.at);
+	free(q->rq.at);
+	reorder_release(q);
+	free(q);
+}
+
+/* qp_connected() - Two queue pairs have found each other */
+void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
+{
+	bool scale_up = a->nic->scale_up && a->nic->scale_up == b->nic->scale_up && !a->no_scale_up && !b->no_scale_up;
+
+	for (int i = 0; i < 2; i++) {
+		struct qp *q = i ? b : a, *other = i ? a : b;
+		q->peer = other->nic;
+		q->peer_qp = other;
+		q->peer_number = other->number;
+		q->tx = &q->nic->tx[scale_up];
+		q->mtu = a->nic->mtu < b->nic->mtu ? a->nic->mtu : b->nic->mtu;
+		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
+		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
+			      other->nic->ip * 0x27d4eb2fu);
+		q->src_port = (uint16_t)(0xc000 | (h >> 18));
+		q->state = QP_READY;
+		cc_start(f, q);
+	}
+}
+

@@ -1,0 +1,140 @@
+/* Queue pairs: reliable connections (qp.c, send.c, receive.c) */
+#ifndef TRANSPORT_QP_H
+#define TRANSPORT_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/ring.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "transport/congestion.h"
+
+struct generated;
+struct reorder;
+struct repeat;
+struct roce_packet;
+
+#define QPS_MAX 4096
+#define QP_NUMBERS (1u << 24)
+#define WRS_MAX 16384
+
+/* What makes and takes the packets of a queue pair inside the NIC, instead of a worker's memory */
+struct qp_engine {
+	const struct qp_engine_ops *ops;
+};
+
+enum engine_verdict { ENGINE_TAKEN, ENGINE_NOT_YET, ENGINE_REFUSED };
+
+struct qp_engine_ops {
+	/* Payload of packet @n, which goes out now, perhaps again; it is there since qp.made has passed it */
+	const uint8_t *(*payload)(struct fabric *f, struct qp *q, uint64_t n);
+	/* The expected packet has come.  NOT_YET: it is to come again (RNR) */
+	enum engine_verdict (*take)(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved */
+	void (*failed)(struct fabric *f, struct qp *q);
+	void (*release)(struct qp *q); /* the queue pair goes */
+};
+
+enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
+
+enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_OPCODES };
+
+enum wc_status { WC_SUCCESS = 0, WC_FLUSHED = 5, WC_REMOTE_ACCESS = 10, WC_RETRY = 12, WC_RNR_RETRY = 13 };
+
+struct send_wr {
+	uint64_t wr_id, local, remote, length;
+	uint32_t lkey, rkey, imm;
+	uint8_t opcode;
+	bool signaled;
+	uint64_t first; /* packet number of its first packet, and how many */
+	uint64_t packets;
+};
+
+struct recv_wr {
+	uint64_t wr_id, offset, length;
+	uint32_t lkey;
+};
+
+struct qp {
+	struct tx_source source;
+	struct nic *nic;
+	uint32_t number, peer_number;
+	struct nic *peer;
+	struct qp *peer_qp;
+	enum qp_state state;
+	enum wc_status error;
+	struct tx *tx;
+	uint32_t mtu;
+	uint16_t src_port;
+	uint32_t connect_tag, connect_peer, connect_cookie;
+	bool no_scale_up;
+	uint8_t private_data[256];
+	uint16_t private_bytes;
+	ps_t connect_time;
+	/* sender: packets are counted from 0, the PSN is their low 24 bits */
+	struct ring sq;
+	uint64_t next_packet; /* next number to hand out to a posted request */
+	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
+	struct qp_engine *engine; /* or NULL */
+	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
+	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
+	uint32_t send_wr_index; /* request that `send` belongs to */
+	ps_t timer, rnr_until;
+	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */
+	uint32_t retries, rnr_retries;
+	/* receiver */
+	struct ring rq;
+	uint64_t expected;
+	bool nak_sent;
+	uint32_t msn;
+	bool in_message;
+	uint8_t message_kind;
+	uint32_t message_rkey;
+	uint64_t message_at, message_left, message_bytes;
+	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
+	ps_t cnp_sent;	      /* when the last congestion notification went out */
+	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
+	struct telemetry last; /* of the packet that is acknowledged next */
+	struct reorder *reorder; /* selective repeat: what came ahead */
+	/* congestion control */
+	const struct cc_algorithm *cc;
+	struct cc_state cc_state;
+	/* pacer.c */
+	ps_t next_send;	      /* not before, if it is paced */
+	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
+	struct fifo held;     /* fetched, and not due */
+	struct frame *due;    /* one that was held and has joined the port's queue again, or NULL */
+	uint64_t fetched_bytes; /* in the NIC: being fetched, held or queued */
+	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
+	uint64_t sent_bytes_acked;
+	struct repeat *repeat; /* selective repeat: what is to be sent again */
+	struct generated *generated; /* a flow of the traffic generator, or NULL */
+	/* counters */
+	uint64_t tx_packets, tx_bytes, retransmitted, cnps;
+	struct qp_sample {
+		uint32_t number;
+		uint64_t rate, sent, flying;
+	} sample; /* what was written of it last */
+};
+
+extern const struct tx_ops qp_tx_ops;
+void qp_ready(struct fabric *f, struct qp *q);
+struct qp *qp_new(struct nic *n);
+struct qp *qp_find(struct nic *n, uint32_t number);
+void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
+void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
+void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
+void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
+bool qp_slow(const struct qp *q, uint32_t frame_bytes);
+bool qp_timer_set(struct qp *q, ps_t t);
+void qp_timer(struct fabric *f, struct qp *q);
+void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
+void qp_release(struct qp *q);
+
+#define SEND_WR(q, i) ((struct send_wr *)ring_at(&(q)->sq, sizeof(struct send_wr), (i)))
+
+bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr);
+void qp_recv_usable(struct qp *q, uint32_t count);
+
+#endif

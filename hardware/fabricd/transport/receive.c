@@ -1,0 +1,266 @@
+/* Queue pairs, receiving side (reliable connection)
+ *
+ * Theory of Operation
+ *
+ * Packets are taken in order.  One ahead of the expected number means loss: one
+ * NAK (sequence error) is sent, and no other until the expected packet has
+ * come; with selective repeat it is kept until its turn (reorder.c).  One behind
+ * is a duplicate: acknowledged again if it asks for it.  A message that needs a
+ * receive request while none is posted is answered with an RNR NAK and not taken.
+ *
+ * Payload is written to the worker's region when the packet arrives; that it is
+ * there is said when the NIC's PCIe writes up to it are done.
+ */
+#include <string.h>
+
+#include "base/ring.h"
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "nic/params.h"
+#include "transport/qp.h"
+#include "transport/reorder.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+#include "wire/telemetry.h"
+#include "worker/records.h"
+#include "worker/worker.h"
+
+static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
+{
+	struct frame *fr = frame_new(f);
+
+	pkt->src_ip = q->nic->ip;
+	pkt->dst_ip = q->peer->ip;
+	pkt->src_port = q->src_port;
+	pkt->tos = (uint8_t)(dscp << 2);
+	pkt->ttl = TTL_SENT;
+	pkt->dst_qp = q->peer_number;
+	memcpy(pkt->dst_mac, q->peer->mac, 6);
+	memcpy(pkt->src_mac, q->nic->mac, 6);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
+	if (pkt->opcode == RC_ACK && q->last.present) {
+		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
+		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
+		q->last.room = q->last.hops;
+		fr->len = telemetry_append(fr->data, fr->len, &q->last);
+		q->seen = q->marked = 0;
+	}
+	nic_control_frame(f, q, fr, class);
+}
+
+static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, uint32_t msn)
+{
+	struct roce_packet pkt = {
+		.opcode = RC_ACK, .psn = (uint32_t)packet & PSN_MASK, .syndrome = syndrome, .msn = msn & PSN_MASK};
+
+	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
+}
+
+/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now */
+static void congestion_seen(struct fabric *f, struct qp *q)
+{
+	static const uint8_t reserved[CNP_BYTES];
+	struct nic *n = q->nic;
+	ps_t gap = (ps_t)(n->p.cc_params.v[CC_CNP_GAP] * PS_PER_NS + 0.5);
+
+	n->np_marked++;
+	if (!n->p.cc->cnp || f->clock.now - q->cnp_sent < gap)
+		return;
+	q->cnp_sent = f->clock.now;
+	n->np_cnps++;
+	struct roce_packet pkt = {.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES};
+	send_answer(f, q, &pkt, n->p.cnp_dscp, n->p.cnp_class);
+}
+
+static void refuse_access(struct fabric *f, struct qp *q)
+{
+	answer(f, q, AETH_NAK_ACCESS, q->expected, q->msn);
+	q->nak_sent = true;
+}
+
+static void answer_not_ready(struct fabric *f, struct qp *q)
+{
+	answer(f, q, AETH_RNR_NAK, q->expected, q->msn);
+	q->nak_sent = true;
+	reorder_drop(f, q);
+}
+
+/* Is the first packet of a message acceptable?  Sets up the message */
+static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	struct worker *w = q->nic->worker;
+
+	if (roce_is_write(pkt->opcode)) {
+		if (!q->generated && pkt->dma_bytes && !worker_region(w, pkt->rkey, pkt->remote_offset, pkt->dma_bytes)) {
+			refuse_access(f, q);
+			return false;
+		}
+		q->message_rkey = pkt->rkey;
+		q->message_at = pkt->remote_offset;
+		q->message_left = q->message_bytes = pkt->dma_bytes;
+		return true;
+	}
+	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head);
+	q->message_rkey = wr->lkey;
+	q->message_at = wr->offset;
+	q->message_left = wr->length;
+	q->message_bytes = 0;
+	return true;
+}
+
+static void received(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
+{
+	bool imm = roce_has_imm(pkt->opcode);
+
+	q->in_message = false;
+	q->msn = (q->msn + 1) & PSN_MASK;
+	if (q->generated || (!imm && !roce_is_send(pkt->opcode)))
+		return;
+	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head++);
+	worker_record(f, q->nic->worker,
+		      &(struct record){.kind = imm ? REC_RECEIVED_IMM : REC_RECEIVED,
+				       .wr_id = wr->wr_id,
+				       .t = visible,
+				       .qp = q->number,
+				       .imm = pkt->imm,
+				       .bytes = q->message_bytes});
+}
+
+/* Is the packet one that is expected now, and is there a place for it?  Answers if not */
+static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	bool first = roce_is_first(pkt->opcode), send = roce_is_send(pkt->opcode);
+
+	if ((!send && !roce_is_write(pkt->opcode)) || first == q->in_message || pkt->payload_bytes > q->mtu ||
+	    (!first && send != roce_is_send(q->message_kind))) {
+		refuse_access(f, q);
+		return false;
+	}
+	if (((first && send) || roce_has_imm(pkt->opcode)) && !q->generated && (uint32_t)q->usable == q->rq.head) {
+		answer_not_ready(f, q);
+		return false;
+	}
+	if (first && !begin(f, q, pkt))
+		return false;
+	if (pkt->payload_bytes > q->message_left ||
+	    (!send && roce_is_last(pkt->opcode) && pkt->payload_bytes != q->message_left)) {
+		refuse_access(f, q);
+		return false;
+	}
+	return true;
+}
+
+/* The expected packet is here, and an engine in the NIC takes it */
+static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	switch (q->engine->ops->take(f, q, pkt)) {
+	case ENGINE_NOT_YET: answer_not_ready(f, q); return false;
+	case ENGINE_REFUSED: refuse_access(f, q); return false;
+	case ENGINE_TAKEN: break;
+	}
+	q->nak_sent = false;
+	q->expected++;
+	if (roce_is_last(pkt->opcode))
+		q->msn = (q->msn + 1) & PSN_MASK;
+	if (pkt->ack_request)
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+	return true;
+}
+
+/* The expected packet is here
+ * Return: whether it was taken
+ */
+static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	struct nic *n = q->nic;
+
+	if (q->engine)
+		return divert(f, q, pkt);
+	if (!acceptable(f, q, pkt))
+		return false;
+	q->in_message = true;
+	q->message_kind = pkt->opcode;
+	q->nak_sent = false;
+	q->expected++;
+	if (pkt->payload_bytes && !q->generated) {
+		struct region *r = worker_region(n->worker, q->message_rkey, q->message_at, pkt->payload_bytes);
+		if (r)
+			memcpy(r->base + q->message_at, pkt->payload, pkt->payload_bytes);
+	}
+	q->message_at += pkt->payload_bytes;
+	q->message_left -= pkt->payload_bytes;
+	if (roce_is_send(pkt->opcode))
+		q->message_bytes += pkt->payload_bytes;
+	ps_t visible = q->tx == &n->tx[1] ? f->clock.now : pcie_write(n, f->clock.now, pkt->payload_bytes);
+	if (roce_is_last(pkt->opcode))
+		received(f, q, pkt, visible);
+	if (pkt->ack_request)
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+	return true;
+}
+
+/* Take what was kept until its turn, and say how far that leads */
+static void take_kept(struct fabric *f, struct qp *q)
+{
+	struct roce_packet pkt;
+	struct frame *fr;
+	bool taken = true, told = true;
+
+	while (taken && (fr = reorder_take(q))) {
+		taken = roce_parse(fr->data, fr->len, &pkt) == ROCE_OK && take(f, q, &pkt);
+		told = !taken || pkt.ack_request;
+		frame_free(f, fr);
+	}
+	if (!told)
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+}
+
+/* One ahead of the expected: something is lost, or comes later.  Return: whether the frame is kept */
+static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint32_t ahead, struct frame *fr)
+{
+	q->nic->out_of_sequence++;
+	if (q->nic->p.selective) {
+		bool kept = reorder_keep(q, ahead, fr);
+		if (kept || !q->nak_sent)
+			answer(f, q, AETH_NAK_SEQUENCE, q->expected, kept ? pkt->psn : (uint32_t)q->expected);
+		q->nak_sent = true;
+		return kept;
+	}
+	if (!q->nak_sent) {
+		q->nak_sent = true;
+		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->msn);
+	}
+	return false;
+}
+
+/* qp_receive() - A data packet has come in for a queue pair that is ready
+ * @fr:		The frame that @pkt was parsed from
+ *
+ * Return: whether the frame is kept; if not, it is the caller's still
+ */
+bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr)
+{
+	struct nic *n = q->nic;
+	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->expected) << 8) >> 8;
+
+	q->seen++;
+	if ((pkt->tos & ECN_CE) == ECN_CE) {
+		q->marked++;
+		congestion_seen(f, q);
+	}
+	if (n->p.cc->telemetry)
+		telemetry_read(fr->data, fr->len, &q->last);
+	if (ahead < 0) {
+		n->duplicate_request++;
+		if (pkt->ack_request)
+			answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+		return false;
+	}
+	if (ahead > 0)
+		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
+	if (take(f, q, pkt))
+		take_kept(f, q);
+	return false;
+}

@@ -1,0 +1,441 @@
+/* Queue pairs, sending side (reliable connection)
+ *
+ * Theory of Operation
+ *
+ * Packets of a queue pair are counted from 0 over all its requests; the PSN on
+ * the wire is the low 24 bits.  `acked` <= `send` <= `next_packet`:
+ *
+ *	acked	first packet not acknowledged
+ *	send	next packet to go out (goes back on loss: go-back-N)
+ *	next	number that the next posted request starts with
+ *
+ * A NAK (sequence error) acknowledges what came before it and takes `send`
+ * back to it.  When nothing is acknowledged for nic.timeout, `send` goes back
+ * to `acked`, and the first packet asks for an acknowledgement, so that the
+ * receiver says how far it is; after nic.retry such times in a row the queue pair fails.  An RNR
+ * NAK does the same after a pause.  Every acknowledgement that moves `acked`
+ * restarts the timer and forgets the retries.
+ *
+ * With selective repeat (reorder.c), `send` never goes back; what was lost is sent
+ * again in between.  Congestion control (congestion.h) may hold back the next packet by a
+ * window; its rate counts later, at the cable (pacer.c).  Whoever may
+ * send no more until it hears something asks for an acknowledgement.
+ *
+ * Packets of an engine (struct qp_engine) become available one by one, up to `made`,
+ * and stand in the NIC's memory until they are acknowledged.
+ */
+#include <string.h>
+
+#include "base/ring.h"
+#include "base/units.h"
+#include "control/control.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "nic/params.h"
+#include "transport/congestion.h"
+#include "transport/pacer.h"
+#include "transport/qp.h"
+#include "transport/reorder.h"
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+#include "wire/telemetry.h"
+#include "worker/records.h"
+#include "worker/worker.h"
+
+#define WINDOW (1u << 23) /* packets under way: half of what PSNs can tell apart */
+
+static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
+{
+	if (q->generated) {
+		traffic_ended(f, q->generated, status != WC_SUCCESS);
+		return;
+	}
+	if (q->engine) {
+		if (status != WC_SUCCESS)
+			q->engine->ops->failed(f, q);
+		return;
+	}
+	if (!wr->signaled && status == WC_SUCCESS)
+		return;
+	worker_record(f, q->nic->worker,
+		      &(struct record){.kind = REC_SENT,
+				       .status = status,
+				       .wr_id = wr->wr_id,
+				       .t = f->clock.now + q->nic->p.pcie_latency,
+				       .qp = q->number,
+				       .bytes = wr->length});
+}
+
+/* qp_ready() - A queue pair may have something to send */
+void qp_ready(struct fabric *f, struct qp *q)
+{
+	nic_tx_ready(f, q->tx, &q->source);
+}
+
+/* qp_post_send() - A send request has reached the NIC */
+void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
+{
+	struct send_wr *in = q->state == QP_READY ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
+
+	if (!in) {
+		complete(f, q, wr, WC_FLUSHED);
+		return;
+	}
+	*in = *wr;
+	in->first = q->next_packet;
+	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
+	q->next_packet += in->packets;
+	qp_ready(f, q);
+}
+
+static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+{
+	worker_record(f, q->nic->worker,
+		      &(struct record){.kind = REC_RECEIVED,
+				       .status = WC_FLUSHED,
+				       .wr_id = wr->wr_id,
+				       .t = f->clock.now + q->nic->p.pcie_latency,
+				       .qp = q->number});
+}
+
+/* qp_post_recv() - A receive request has reached the NIC; a slow receiver's may be used later only */
+void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+{
+	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
+	ps_t delay = q->nic->p.recv_delay;
+
+	if (!in) {
+		flush_recv(f, q, wr);
+		return;
+	}
+	*in = *wr;
+	if (delay)
+		event_add(f, f->clock.now + delay, EV_RECV_USABLE, q->nic->n.index, 0, 0, q->number, q, 1);
+	else
+		q->usable++;
+}
+
+/* qp_recv_usable() - So many more receives may be used */
+void qp_recv_usable(struct qp *q, uint32_t count)
+{
+	q->usable += count;
+}
+
+static bool window_open(const struct qp *q)
+{
+	uint64_t under_way = q->send - q->acked;
+
+	if (q->nic->p.selective && under_way >= q->nic->p.reorder_packets)
+		return false;
+	if (under_way && q->asked <= q->acked)
+		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
+	return cc_window_open(q, under_way);
+}
+
+/* Is there something to send? */
+static bool has_work(const struct fabric *f, const struct qp *q)
+{
+	uint64_t n;
+
+	if (q->state != QP_READY || f->clock.now < q->rnr_until)
+		return false;
+	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
+	return repeat_next(q, &n) || (q->send < there && q->send - q->acked < WINDOW && window_open(q));
+}
+
+static bool has_packet(const struct fabric *f, const struct tx_source *s)
+{
+	const struct qp *q = (const struct qp *)s;
+
+	return has_work(f, q) && !pacer_full(f, q);
+}
+
+/* Who has nothing to send is ready again when it has, or when something fetched for it has left */
+static void held(struct fabric *f, struct tx_source *s)
+{
+	(void)f;
+	(void)s;
+}
+
+static void set_timer(struct fabric *f, struct qp *q, ps_t t)
+{
+	q->timer = t;
+	if (t < q->timer_event) {
+		q->timer_event = t;
+		event_add(f, t, EV_QP_TIMER, q->nic->n.index, 0, 0, q->number, q, 0);
+	}
+}
+
+static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
+{
+	if (wr->opcode == WR_SEND)
+		return first ? (last ? RC_SEND_ONLY : RC_SEND_FIRST) : (last ? RC_SEND_LAST : RC_SEND_MIDDLE);
+	bool imm = wr->opcode == WR_WRITE_IMM;
+	if (first && last)
+		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	if (last)
+		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
+	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
+}
+
+/* The request that packet @n belongs to; @n has been handed out and is not acknowledged */
+static uint32_t request_of(const struct qp *q, uint64_t n)
+{
+	uint32_t i = q->sq.head;
+
+	while (n >= SEND_WR(q, i)->first + SEND_WR(q, i)->packets)
+		i++;
+	return i;
+}
+
+/* qp_slow() - Would the timer run out before every ack_every-th packet has left? */
+bool qp_slow(const struct qp *q, uint32_t frame_bytes)
+{
+	const struct cc_state *s = &q->cc_state;
+	const struct nic_params *p = &q->nic->p;
+
+	return s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
+}
+
+/* Must the receiver answer this packet, or nothing would go on? */
+static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
+{
+	const struct nic_params *p = &q->nic->p;
+
+	return last || (n + 1) % p->ack_every == 0 || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
+	       (p->selective && n < q->sent_max) || !cc_window_open(q, n + 1 - q->acked) ||
+	       (p->selective && n + 2 - q->acked > p->reorder_packets);
+}
+
+static const uint8_t *payload_of(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
+{
+	uint64_t offset = (n - wr->first) * q->mtu;
+	const struct region *r;
+
+	if (q->generated)
+		return traffic_payload;
+	if (q->engine)
+		return q->engine->ops->payload(f, q, n);
+	r = wr->length ? worker_region(q->nic->worker, wr->lkey, wr->local, wr->length) : NULL;
+	return r ? r->base + wr->local + offset : NULL;
+}
+
+/* Build the next packet: one that is to be sent again, or the next new one */
+static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
+{
+	struct qp *q = (struct qp *)s;
+	struct nic *n = q->nic;
+	uint64_t number;
+	bool again = repeat_next(q, &number);
+	uint32_t index = again ? request_of(q, number) : q->send_wr_index;
+
+	number = again ? number : q->send;
+	const struct send_wr *wr = SEND_WR(q, index);
+	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
+	bool last = i + 1 == wr->packets;
+	const uint8_t *payload = payload_of(f, q, wr, number);
+
+	struct roce_packet pkt = {
+		.src_ip = n->ip,
+		.dst_ip = q->peer->ip,
+		.src_port = q->src_port,
+		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
+		.ttl = TTL_SENT,
+		.opcode = opcode_of(wr, i == 0, last),
+		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
+		.dst_qp = q->peer_number,
+		.psn = (uint32_t)number & PSN_MASK,
+		.remote_offset = wr->remote,
+		.rkey = wr->rkey,
+		.dma_bytes = (uint32_t)wr->length,
+		.imm = wr->imm,
+		.payload = payload,
+		.payload_bytes = payload ? (uint32_t)(left < q->mtu ? left : q->mtu) : 0,
+	};
+	memcpy(pkt.dst_mac, q->peer->mac, 6);
+	memcpy(pkt.src_mac, n->mac, 6);
+	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, &pkt);
+	if (q->cc->telemetry)
+		fr->len = telemetry_append(fr->data, fr->len, &(struct telemetry){.room = q->cc->hops});
+
+	fr->class = (uint8_t)n->p.data_class;
+	fr->to = q->peer;
+	if (pkt.ack_request && number >= q->asked)
+		q->asked = number + 1;
+	fr->from = q;
+	fr->payload = pkt.payload_bytes;
+	fr->number = number;
+	fr->asks = pkt.ack_request;
+	fr->data_of_worker = q->tx == &n->tx[0] && !q->generated;
+	if (again) {
+		repeat_sent(q);
+	} else {
+		q->send++;
+		if (q->send > q->sent_max)
+			q->sent_max = q->send;
+		if (last)
+			q->send_wr_index++;
+	}
+	if (q->timer == PS_NEVER)
+		set_timer(f, q, f->clock.now + n->p.timeout);
+	return q->engine ? IN_NIC : pkt.payload_bytes;
+}
+
+const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .held = held};
+
+static void go_back(struct fabric *f, struct qp *q)
+{
+	pacer_flush(f, q);
+	q->asked = q->acked;
+	q->send = q->acked;
+	q->send_wr_index = q->sq.head;
+}
+
+/* Everything before packet @n has arrived */
+static void advance(struct fabric *f, struct qp *q, uint64_t n)
+{
+	uint64_t before = q->acked;
+
+	if (n <= q->acked)
+		return;
+	q->acked = n;
+	repeat_acked(q, before);
+	q->retries = q->rnr_retries = 0;
+	while (q->sq.head != q->sq.tail) {
+		struct send_wr *wr = SEND_WR(q, q->sq.head);
+		if (wr->first + wr->packets > n)
+			break;
+		complete(f, q, wr, WC_SUCCESS);
+		if (q->send_wr_index == q->sq.head)
+			q->send_wr_index++;
+		q->sq.head++;
+	}
+	if (q->send < q->acked)
+		go_back(f, q); /* had gone back further than was needed */
+	if (q->acked == q->send)
+		q->timer = PS_NEVER;
+	else
+		set_timer(f, q, f->clock.now + q->nic->p.timeout);
+	if (q->engine)
+		q->engine->ops->acked(f, q);
+}
+
+/* qp_fail() - The queue pair is broken: say so for every request that it still has */
+void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
+{
+	if (q->state == QP_ERROR)
+		return;
+	q->state = QP_ERROR;
+	q->error = why;
+	q->timer = PS_NEVER;
+	pacer_flush(f, q);
+	if (!q->generated)
+		control_event(f, "qp_error",
+		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
+				(int)q->peer->rank, "status", (int)why));
+	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
+		complete(f, q, SEND_WR(q, q->sq.head), why);
+	for (; q->rq.head != q->rq.tail; q->rq.head++)
+		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
+}
+
+static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struct roce_packet *pkt, const struct frame *fr)
+{
+	struct telemetry t;
+
+	if (!q->cc->telemetry)
+		return;
+	telemetry_read(fr->data, fr->len, &t);
+	cc_acked(f, q,
+		 &(struct cc_ack){.bytes = (q->acked - before) * q->mtu,
+				  .packets = q->acked - before,
+				  .acked = q->acked,
+				  .rtt = t.present ? f->clock.now - (ps_t)t.sent_ps : 0,
+				  .switches = pkt->ttl < TTL_SENT ? TTL_SENT - pkt->ttl : 0,
+				  .t = &t});
+}
+
+/* qp_acknowledged() - An ACK or NAK has come in */
+void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
+{
+	uint8_t syndrome = pkt->syndrome;
+	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->acked) << 8) >> 8;
+	bool ack = (syndrome & 0x60) == 0;
+	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack), before = q->acked;
+
+	if (ahead + ack < 0 || n > q->left)
+		return; /* old, or never sent */
+	advance(f, q, n);
+	tell_cc(f, q, before, pkt, fr);
+	if (ack) {
+		qp_ready(f, q);
+		return;
+	}
+	if (q->acked == q->next_packet)
+		return;
+	if (syndrome == AETH_NAK_SEQUENCE) {
+		q->nic->packet_seq_err++;
+		if (q->nic->p.selective)
+			repeat_came(q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
+		else
+			go_back(f, q);
+		set_timer(f, q, f->clock.now + q->nic->p.timeout);
+		qp_ready(f, q);
+	} else if (syndrome == AETH_NAK_ACCESS) {
+		qp_fail(f, q, WC_REMOTE_ACCESS);
+	} else {
+		q->nic->rnr_naks++;
+		if (q->nic->p.rnr_retry < 7 && q->rnr_retries++ >= q->nic->p.rnr_retry) {
+			qp_fail(f, q, WC_RNR_RETRY);
+			return;
+		}
+		repeat_forget(q);
+		go_back(f, q);
+		q->rnr_until = f->clock.now + q->nic->p.rnr_timeout;
+		set_timer(f, q, q->rnr_until);
+	}
+}
+
+/* qp_timer_set() - An EV_QP_TIMER of time @t has come: is it the one that counts, and does the timer still run? */
+bool qp_timer_set(struct qp *q, ps_t t)
+{
+	if (t != q->timer_event)
+		return false;
+	q->timer_event = PS_NEVER;
+	return q->timer != PS_NEVER && q->state == QP_READY;
+}
+
+/* qp_timer() - The timer runs and its event has come: it may have moved on since */
+void qp_timer(struct fabric *f, struct qp *q)
+{
+	if (f->clock.now < q->timer) {
+		set_timer(f, q, q->timer);
+		return;
+	}
+	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
+		set_timer(f, q, q->next_send + q->nic->p.timeout); /* the pacer holds what would be answered */
+		return;
+	}
+	q->timer = PS_NEVER;
+	if (q->rnr_until && q->rnr_until <= f->clock.now) {
+		q->rnr_until = 0;
+		qp_ready(f, q);
+		return;
+	}
+	q->nic->timeouts++;
+	if (q->retries++ >= q->nic->p.retry) {
+		qp_fail(f, q, WC_RETRY);
+		return;
+	}
+	if (q->nic->p.selective)
+		repeat_timeout(q);
+	else
+		go_back(f, q);
+	qp_ready(f, q);
+	if (q->timer == PS_NEVER) /* the round has not come to it yet */
+		set_timer(f, q, f->clock.now + q->nic->p.timeout);
+}

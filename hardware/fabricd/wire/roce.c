@@ -1,0 +1,291 @@
+/* RoCEv2 packets
+ *
+ * Theory of Operation
+ *
+ * A packet is built straight into its frame buffer, payload included, and
+ * closed with the invariant CRC: CRC-32 over eight bytes of ones (where
+ * InfiniBand has its local route header), the IP header with type of service,
+ * TTL and checksum as ones, the UDP header with its checksum as ones, the BTH
+ * with its reserved byte (FECN, BECN) as ones, and everything behind it
+ * (RoCEv2 annex A17).  So a switch may mark ECN or change DSCP without
+ * breaking it, and anything else that changes is found.
+ *
+ * Parsing never trusts a length: all bytes come through the getters of base/bytes.h.
+ */
+#include <libdeflate.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+
+#define BECN (1u << 30)
+
+bool roce_has_reth(uint8_t op)
+{
+	return op == RC_WRITE_FIRST || op == RC_WRITE_ONLY || op == RC_WRITE_ONLY_IMM;
+}
+
+bool roce_has_imm(uint8_t op)
+{
+	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM;
+}
+
+bool roce_is_first(uint8_t op)
+{
+	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || roce_has_reth(op);
+}
+
+bool roce_is_last(uint8_t op)
+{
+	return op == RC_SEND_LAST || op == RC_SEND_ONLY || op == RC_WRITE_LAST || op == RC_WRITE_ONLY ||
+	       roce_has_imm(op);
+}
+
+bool roce_is_write(uint8_t op)
+{
+	return op >= RC_WRITE_FIRST && op <= RC_WRITE_ONLY_IMM;
+}
+
+bool roce_is_send(uint8_t op)
+{
+	return op == RC_SEND_FIRST || op == RC_SEND_MIDDLE || op == RC_SEND_LAST || op == RC_SEND_ONLY;
+}
+
+bool roce_is_offload(uint8_t op)
+{
+	return op >= OFF_CONTRIBUTE && op <= OFF_PARTIAL;
+}
+
+const char *roce_opcode_name(uint8_t op)
+{
+	switch (op) {
+	case RC_SEND_FIRST: return "SEND_FIRST";
+	case RC_SEND_MIDDLE: return "SEND_MIDDLE";
+	case RC_SEND_LAST: return "SEND_LAST";
+	case RC_SEND_ONLY: return "SEND_ONLY";
+	case RC_WRITE_FIRST: return "WRITE_FIRST";
+	case RC_WRITE_MIDDLE: return "WRITE_MIDDLE";
+	case RC_WRITE_LAST: return "WRITE_LAST";
+	case RC_WRITE_LAST_IMM: return "WRITE_LAST_IMM";
+	case RC_WRITE_ONLY: return "WRITE_ONLY";
+	case RC_WRITE_ONLY_IMM: return "WRITE_ONLY_IMM";
+	case RC_ACK: return "ACKNOWLEDGE";
+	case RC_CNP: return "CNP";
+	case OFF_CONTRIBUTE: return "CONTRIBUTE";
+	case OFF_RESULT: return "RESULT";
+	case OFF_MULTICAST: return "MULTICAST";
+	case OFF_PARTIAL: return "PARTIAL";
+	default: return "opcode?";
+	}
+}
+
+/* roce_frame_bytes() - Frame length, FCS not counted
+ * @op:		Opcode: decides which extension headers there are
+ * @payload:	Payload bytes, before padding to a multiple of four
+ */
+uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
+{
+	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_has_reth(op) ? RETH_BYTES : 0) +
+	       (roce_has_imm(op) ? IMM_BYTES : 0) + (op == RC_ACK ? AETH_BYTES : 0) +
+	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
+	       ICRC_BYTES;
+}
+
+static uint16_t ipv4_checksum(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < IPV4_BYTES; i += 2)
+		sum += (uint32_t)(ip[i] << 8 | ip[i + 1]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~((sum & 0xffff) + (sum >> 16));
+}
+
+/* roce_icrc() - Invariant CRC of a packet
+ * @ip:		First byte of the IPv4 header (20 bytes, no options)
+ * @len:	Bytes from there up to, not including, the ICRC; at least IP + UDP + BTH
+ */
+uint32_t roce_icrc(const uint8_t *ip, size_t len)
+{
+	enum { HEAD = IPV4_BYTES + UDP_BYTES + BTH_BYTES };
+	uint8_t masked[8 + HEAD];
+
+	memset(masked, 0xff, 8);
+	memcpy(masked + 8, ip, HEAD);
+	uint8_t *m = masked + 8;
+	m[1] = 0xff;		  /* type of service */
+	m[8] = 0xff;		  /* TTL */
+	m[10] = m[11] = 0xff;	  /* IP checksum */
+	m[26] = m[27] = 0xff;	  /* UDP checksum */
+	m[IPV4_BYTES + UDP_BYTES + 4] = 0xff; /* BTH: FECN, BECN, reserved */
+	uint32_t crc = libdeflate_crc32(0, masked, sizeof masked);
+	return libdeflate_crc32(crc, ip + HEAD, len - HEAD);
+}
+
+/* roce_set_icrc() - Write the ICRC that belongs to a frame into its last four bytes
+ * Return: false if the frame is too short to have one
+ */
+bool roce_set_icrc(uint8_t *frame, size_t len)
+{
+	if (len < ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + ICRC_BYTES)
+		return false;
+	put_le32(frame + len - ICRC_BYTES, roce_icrc(frame + ETH_BYTES, len - ETH_BYTES - ICRC_BYTES));
+	return true;
+}
+
+/* roce_build() - Write a whole frame
+ * @frame:	Where to
+ * @room:	Bytes there
+ * @pkt:	What; payload may already lie in place, then it is not copied
+ *
+ * Return: frame length without FCS, or 0 if it does not fit
+ */
+uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
+{
+	uint32_t len = roce_frame_bytes(pkt->opcode, pkt->payload_bytes);
+	uint32_t pad = (4 - (pkt->payload_bytes & 3)) & 3;
+	uint8_t *p = frame;
+
+	if (len > room)
+		return 0;
+	memcpy(p, pkt->dst_mac, 6);
+	memcpy(p + 6, pkt->src_mac, 6);
+	p = put_be16(p + 12, 0x0800);
+
+	uint8_t *ip = p;
+	p = put_be16(p, (uint16_t)(0x4500 | pkt->tos));
+	p = put_be16(p, (uint16_t)(len - ETH_BYTES));
+	p = put_be16(p, 0);
+	p = put_be16(p, 0x4000); /* don't fragment */
+	p = put_u8(p, pkt->ttl);
+	p = put_u8(p, 17);
+	p = put_be16(p, 0);
+	p = put_be32(p, pkt->src_ip);
+	p = put_be32(p, pkt->dst_ip);
+	put_be16(ip + 10, ipv4_checksum(ip));
+
+	p = put_be16(p, pkt->src_port);
+	p = put_be16(p, ROCE_UDP_PORT);
+	p = put_be16(p, (uint16_t)(len - ETH_BYTES - IPV4_BYTES));
+	p = put_be16(p, 0);
+
+	p = put_u8(p, pkt->opcode);
+	p = put_u8(p, (uint8_t)(0x40 | pad << 4)); /* migration state set, pad count, version 0 */
+	p = put_be16(p, 0xffff);		   /* default partition */
+	p = put_be32(p, (pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
+	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->psn & PSN_MASK));
+	if (roce_has_reth(pkt->opcode)) {
+		p = put_be64(p, pkt->remote_offset);
+		p = put_be32(p, pkt->rkey);
+		p = put_be32(p, pkt->dma_bytes);
+	}
+	if (pkt->opcode == RC_ACK)
+		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
+	if (roce_has_imm(pkt->opcode))
+		p = put_be32(p, pkt->imm);
+	if (roce_is_offload(pkt->opcode)) {
+		const struct roce_offload *o = &pkt->offload;
+		p = put_be16(put_be16(put_be16(put_be64(p, o->offset), o->slot), o->child), o->count);
+		p = put_be16(put_be16(put_be16(p, (uint16_t)o->exponent), (uint16_t)o->next), o->flags);
+		p = put_be32(p, o->more);
+	}
+	if (pkt->payload_bytes && pkt->payload != p)
+		memcpy(p, pkt->payload, pkt->payload_bytes);
+	p += pkt->payload_bytes;
+	memset(p, 0, pad);
+	roce_set_icrc(frame, len);
+	return len;
+}
+
+/* roce_ask() - Let a packet of roce_build() ask to be acknowledged */
+void roce_ask(uint8_t *frame)
+{
+	const uint8_t *ip = frame + ETH_BYTES;
+
+	frame[ETH_BYTES + IPV4_BYTES + UDP_BYTES + 8] |= 0x80;
+	roce_set_icrc(frame, ETH_BYTES + (size_t)(ip[2] << 8 | ip[3]));
+}
+
+/* roce_parse() - Take a frame apart
+ * @frame:	Ethernet frame without FCS
+ * @len:	Its length; bytes behind the IP packet (padding) are ignored
+ * @pkt:	Filled in; payload points into @frame
+ *
+ * Return: ROCE_OK, or why not
+ */
+enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt)
+{
+	struct view v = view_of(frame, len);
+	const uint8_t *mac = view_take(&v, 12);
+	uint16_t type = get_be16(&v);
+
+	*pkt = (struct roce_packet){0};
+	if (v.bad || type != 0x0800)
+		return ROCE_NOT_ROCE;
+	memcpy(pkt->dst_mac, mac, 6);
+	memcpy(pkt->src_mac, mac + 6, 6);
+
+	const uint8_t *ip = v.p;
+	uint8_t version = get_u8(&v);
+	pkt->tos = get_u8(&v);
+	uint16_t ip_bytes = get_be16(&v);
+	get_be16(&v);
+	uint16_t fragment = get_be16(&v);
+	pkt->ttl = get_u8(&v);
+	uint8_t protocol = get_u8(&v);
+	get_be16(&v);
+	pkt->src_ip = get_be32(&v);
+	pkt->dst_ip = get_be32(&v);
+	pkt->src_port = get_be16(&v);
+	uint16_t dst_port = get_be16(&v);
+	uint16_t udp_bytes = get_be16(&v);
+	get_be16(&v);
+	if (v.bad || version != 0x45 || protocol != 17 || dst_port != ROCE_UDP_PORT || (fragment & 0x3fff))
+		return ROCE_NOT_ROCE;
+	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES + ICRC_BYTES || ip_bytes > len - ETH_BYTES ||
+	    udp_bytes != ip_bytes - IPV4_BYTES)
+		return ROCE_MALFORMED;
+
+	v = view_of(ip + IPV4_BYTES + UDP_BYTES, (size_t)ip_bytes - IPV4_BYTES - UDP_BYTES - ICRC_BYTES);
+	pkt->opcode = get_u8(&v);
+	uint8_t pad = (get_u8(&v) >> 4) & 3;
+	get_be16(&v);
+	pkt->dst_qp = get_be32(&v) & PSN_MASK;
+	uint32_t psn = get_be32(&v);
+	pkt->ack_request = psn >> 31;
+	pkt->psn = psn & PSN_MASK;
+	if (roce_has_reth(pkt->opcode)) {
+		pkt->remote_offset = get_be64(&v);
+		pkt->rkey = get_be32(&v);
+		pkt->dma_bytes = get_be32(&v);
+	}
+	if (pkt->opcode == RC_ACK) {
+		uint32_t aeth = get_be32(&v);
+		pkt->syndrome = (uint8_t)(aeth >> 24);
+		pkt->msn = aeth & PSN_MASK;
+	}
+	if (roce_has_imm(pkt->opcode))
+		pkt->imm = get_be32(&v);
+	if (roce_is_offload(pkt->opcode)) {
+		struct roce_offload *o = &pkt->offload;
+		o->offset = get_be64(&v);
+		o->slot = get_be16(&v);
+		o->child = get_be16(&v);
+		o->count = get_be16(&v);
+		o->exponent = (int16_t)get_be16(&v);
+		o->next = (int16_t)get_be16(&v);
+		o->flags = get_be16(&v);
+		o->more = get_be32(&v);
+	}
+	if (v.bad || v.left < pad)
+		return ROCE_MALFORMED;
+	pkt->payload = v.p;
+	pkt->payload_bytes = (uint32_t)(v.left - pad);
+
+	struct view tail = view_of(ip + ip_bytes - ICRC_BYTES, ICRC_BYTES);
+	if (get_le32(&tail) != roce_icrc(ip, (size_t)ip_bytes - ICRC_BYTES))
+		return ROCE_BAD_ICRC;
+	return ROCE_OK;
+}

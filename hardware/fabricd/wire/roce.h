@@ -1,0 +1,111 @@
+/* RoCEv2 packets: Ethernet / IPv4 / UDP 4791 / BTH .. payload / ICRC.
+ *
+ * Pure functions over bytes: nothing here knows a queue pair or a port.
+ */
+#ifndef ROCE_H
+#define ROCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+
+#define ROCE_UDP_PORT 4791
+#define UDP_BYTES 8
+#define BTH_BYTES 12
+#define RETH_BYTES 16
+#define AETH_BYTES 4
+#define IMM_BYTES 4
+#define ICRC_BYTES 4
+#define OFFLOAD_BYTES 24
+#define ROCE_MAX_HEADER (ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + RETH_BYTES + IMM_BYTES)
+#define CNP_BYTES 16 /* reserved, all zero */
+#define PSN_MASK 0xffffffu
+
+/* RC opcodes (InfiniBand specification, table "OpCode field") */
+enum roce_opcode {
+	RC_SEND_FIRST = 0x00,
+	RC_SEND_MIDDLE = 0x01,
+	RC_SEND_LAST = 0x02,
+	RC_SEND_ONLY = 0x04,
+	RC_WRITE_FIRST = 0x06,
+	RC_WRITE_MIDDLE = 0x07,
+	RC_WRITE_LAST = 0x08,
+	RC_WRITE_LAST_IMM = 0x09,
+	RC_WRITE_ONLY = 0x0a,
+	RC_WRITE_ONLY_IMM = 0x0b,
+	RC_ACK = 0x11,
+	RC_CNP = 0x81,
+	/* of the range that is free for manufacturers: offloaded collectives */
+	OFF_CONTRIBUTE = 0xc0,
+	OFF_RESULT = 0xc1,
+	OFF_MULTICAST = 0xc2,
+	OFF_PARTIAL = 0xc3, /* a sum of some ranks, by best effort: `offset` is their bitmap, `more` the number */
+};
+
+/* Our extension header behind the BTH of an offload's packets */
+struct roce_offload {
+	uint64_t offset;   /* where in the vector, in elements or bytes */
+	uint16_t slot;
+	uint16_t child;	   /* who contributes; in a sum by best effort: the slot of the lane's next block */
+	uint16_t count;	   /* elements in the payload */
+	int16_t exponent;  /* block scaling: of this block, and of the slot's next */
+	int16_t next;
+	uint16_t flags;
+	uint32_t more;
+};
+#define OFF_REDUCTION 7  /* flags: how to combine */
+#define OFF_RESEND 8	 /* sent again: let go of what is held for it */
+#define OFF_CONGESTED 16 /* something in it was marked on its way */
+#define OFF_COLLIDED 32	 /* something in it met a slot that another block had */
+
+/* AETH syndromes */
+#define AETH_ACK 0x1f
+#define AETH_RNR_NAK 0x20
+#define AETH_NAK_SEQUENCE 0x60
+#define AETH_NAK_ACCESS 0x62
+
+struct roce_packet {
+	uint8_t dst_mac[6], src_mac[6];
+	uint32_t src_ip, dst_ip; /* host byte order */
+	uint16_t src_port;
+	uint8_t tos; /* DSCP << 2 | ECN */
+	uint8_t ttl;
+	uint8_t opcode;
+	bool ack_request;
+	uint32_t dst_qp;
+	uint32_t psn;
+	/* RETH, on the first packet of a write */
+	uint64_t remote_offset;
+	uint32_t rkey;
+	uint32_t dma_bytes;
+	uint32_t imm;
+	/* AETH, on acknowledgements */
+	uint8_t syndrome;
+	uint32_t msn;
+	struct roce_offload offload;
+	const uint8_t *payload;
+	uint32_t payload_bytes; /* without padding */
+};
+
+bool roce_has_reth(uint8_t opcode);
+bool roce_has_imm(uint8_t opcode);
+bool roce_is_first(uint8_t opcode);
+bool roce_is_last(uint8_t opcode);
+bool roce_is_write(uint8_t opcode);
+bool roce_is_send(uint8_t opcode);
+bool roce_is_offload(uint8_t opcode);
+const char *roce_opcode_name(uint8_t opcode);
+
+uint32_t roce_frame_bytes(uint8_t opcode, uint32_t payload_bytes);
+uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt);
+
+enum roce_verdict { ROCE_OK, ROCE_NOT_ROCE, ROCE_MALFORMED, ROCE_BAD_ICRC };
+enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt);
+uint32_t roce_icrc(const uint8_t *ip, size_t len);
+bool roce_set_icrc(uint8_t *frame, size_t len);
+void roce_ask(uint8_t *frame);
+
+#endif

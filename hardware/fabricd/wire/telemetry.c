@@ -1,0 +1,103 @@
+/* Telemetry: what congestion controls want to know from the network
+ *
+ * Theory of Operation
+ *
+ * A data packet of a control that wants it carries a block behind its IP packet,
+ * as Ethernet padding: the RoCE headers, their decoding and the ICRC are as ever.
+ *
+ *	u8 'T', u8 room, u8 hops, u8 0, u16 seen, u16 marked, u64 sent (ps),
+ *	room x { u32 time (256 ps), u32 bytes sent, u32 queue, u32 rate (Mb/s) }
+ *
+ * all big endian.  Each switch fills the next free hop when the frame starts on
+ * the cable; bytes sent count preamble and gap, so that a full cable is at its rate.  The receiver sends the block of the packet that it acknowledges
+ * back behind the acknowledgement, without room for more stamps, with the data
+ * packets seen since the last one and how many of them were marked CE.  (HPCC's
+ * own header has 42 bytes for five hops, in the UDP payload; this has 96, which
+ * the wire carries and the buffers hold like everything else.)
+ */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "wire/ethernet.h"
+#include "wire/telemetry.h"
+
+#define MARK 'T'
+#define HEAD_BYTES 16
+#define HOP_BYTES 16
+
+/* telemetry_append() - Put a block behind a frame
+ * Return: the frame's length with it
+ */
+uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t)
+{
+	uint8_t *p = frame + len;
+
+	p = put_u8(put_u8(put_u8(put_u8(p, MARK), t->room), t->hops), 0);
+	p = put_be64(put_be16(put_be16(p, t->seen), t->marked), t->sent_ps);
+	for (unsigned i = 0; i < t->room; i++) {
+		const struct hop *h = &t->hop[i];
+		p = put_be32(put_be32(put_be32(put_be32(p, h->t), h->tx_bytes), h->queue_bytes), h->rate_mbps);
+	}
+	return (uint32_t)(p - frame);
+}
+
+/* Where the block begins: behind the IP packet; the view is bad if there is none */
+static struct view behind_ip(const uint8_t *frame, size_t len)
+{
+	struct view v = view_of(frame, len);
+
+	view_take(&v, ETH_BYTES + 2);
+	uint16_t ip_bytes = get_be16(&v);
+	v = view_of(frame, len);
+	view_take(&v, ETH_BYTES);
+	view_take(&v, ip_bytes);
+	return v;
+}
+
+/* telemetry_sent() - A frame starts on its NIC's cable: say when */
+void telemetry_sent(uint8_t *frame, size_t len, uint64_t sent_ps)
+{
+	struct view v = behind_ip(frame, len);
+
+	if (!v.bad && v.left >= HEAD_BYTES && v.p[0] == MARK)
+		put_be64(frame + (v.p - frame) + 8, sent_ps);
+}
+
+/* telemetry_read() - Take a frame's block in; `present` says whether there was one */
+void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t)
+{
+	struct view v = behind_ip(frame, len);
+	uint8_t mark = get_u8(&v);
+
+	*t = (struct telemetry){0};
+	t->room = get_u8(&v);
+	t->hops = get_u8(&v);
+	get_u8(&v);
+	t->seen = get_be16(&v);
+	t->marked = get_be16(&v);
+	t->sent_ps = get_be64(&v);
+	if (v.bad || mark != MARK || t->room > HOPS_MAX || t->hops > t->room || t->sent_ps > INT64_MAX) {
+		*t = (struct telemetry){0};
+		return;
+	}
+	for (unsigned i = 0; i < t->room; i++) {
+		struct hop *h = &t->hop[i];
+		h->t = get_be32(&v);
+		h->tx_bytes = get_be32(&v);
+		h->queue_bytes = get_be32(&v);
+		h->rate_mbps = get_be32(&v);
+	}
+	t->present = !v.bad;
+}
+
+/* telemetry_stamp() - A frame starts on a switch's cable: fill the next hop, if it asks for that */
+void telemetry_stamp(uint8_t *frame, size_t len, const struct hop *h)
+{
+	struct view v = behind_ip(frame, len);
+
+	if (v.bad || v.left < HEAD_BYTES || v.p[0] != MARK || v.p[2] >= v.p[1] ||
+	    v.left < HEAD_BYTES + (size_t)v.p[1] * HOP_BYTES)
+		return;
+	uint8_t *block = frame + (v.p - frame), *at = block + HEAD_BYTES + block[2]++ * HOP_BYTES;
+	put_be32(put_be32(put_be32(put_be32(at, h->t), h->tx_bytes), h->queue_bytes), h->rate_mbps);
+}

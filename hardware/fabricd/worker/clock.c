@@ -1,0 +1,25 @@
+/* How far workers that run let the clock go. */
+#include "base/units.h"
+#include "engine/clock.h"
+#include "engine/fabric.h"
+#include "worker/worker.h"
+
+/* clock_workers_changed() - Work out anew how far running workers let the clock go */
+void clock_workers_changed(struct fabric *f)
+{
+	struct clock *c = &f->clock;
+
+	c->workers = c->workers_now = PS_NEVER;
+	if (c->mode == CLOCK_REAL)
+		return;
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		const struct worker *w = &f->workers[i];
+		ps_t acts = w->now + f->nics[i].p.post + f->nics[i].p.pcie_latency;
+		if (w->state == WORKER_ABSENT && w->expected)
+			c->workers = c->workers_now = 0;
+		if (w->state == WORKER_RUNNING && acts < c->workers)
+			c->workers = acts;
+		if (w->state == WORKER_RUNNING && w->now < c->workers_now)
+			c->workers_now = w->now;
+	}
+}

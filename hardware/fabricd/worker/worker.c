@@ -1,0 +1,377 @@
+/* Workers: sessions, their own clocks, waiting and waking
+ *
+ * Theory of Operation
+ *
+ * Each rank has a socket of its own, so that a worker is who its socket says.
+ * A worker is either RUNNING (it computes; the clock may pass it only by the
+ * time that a post of its needs to act, loop.c) or WAITING.  It has its own
+ * time `now`: waking sets it, posts and SPEND move it.
+ *
+ * What happens to it is a record with a time, kept in the order of time.  A
+ * wait ends when the n-th record is due or its limit is reached, as an event
+ * that runs after all others of that time: so which records a worker sees
+ * depends on emulated time only.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/closer.h"
+#include "base/patience.h"
+#include "base/units.h"
+#include "base/wall.h"
+#include "control/control.h"
+#include "engine/clock.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "engine/watch.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "transport/qp.h"
+#include "worker/records.h"
+#include "worker/worker.h"
+
+#define PACKET_RECORDS 1024
+
+static const char *const state_names[] = {"absent", "running", "waiting", "done", "lost"};
+
+const char *worker_state_name(enum worker_state s)
+{
+	return state_names[s];
+}
+
+/* workers_open() - Listen on @dir/<rank>/sock for every rank */
+bool workers_open(struct fabric *f, const char *dir)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		struct sockaddr_un at = {.sun_family = AF_UNIX};
+		char folder[sizeof at.sun_path - 8];
+
+		int n = snprintf(folder, sizeof folder, "%s/%u", dir, w->rank);
+		if (n < 0 || (size_t)n >= sizeof folder)
+			return config_fail(f, "%s: path too long for a unix socket", dir);
+		if (mkdir(folder, 0755) && errno != EEXIST)
+			return config_fail(f, "%s: %s", folder, strerror(errno));
+		snprintf(at.sun_path, sizeof at.sun_path, "%s/sock", folder);
+		unlink(at.sun_path);
+		w->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (w->listen_fd < 0 || bind(w->listen_fd, (struct sockaddr *)&at, sizeof at) || listen(w->listen_fd, 4))
+			return config_fail(f, "%s: %s", at.sun_path, strerror(errno));
+		if (!watch_add(f, w->listen_fd, WATCH_WORKER_LISTEN, w))
+			return false;
+	}
+	return true;
+}
+
+void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len)
+{
+	if (w->fd < 0)
+		return;
+	ssize_t n;
+	do
+		n = send(w->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		worker_end(f, w, WORKER_LOST, errno == EAGAIN ? "does not read its answers" : strerror(errno));
+}
+
+/* worker_accept() - A worker connects; a rank that has a session already refuses a second
+ *
+ * Its socket's queue may hold descriptors already, so even a refused one is closed elsewhere.
+ */
+void worker_accept(struct fabric *f, struct worker *w)
+{
+	bool refused = w->fd >= 0 || w->state != WORKER_ABSENT;
+
+	if (refused && closer_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
+		watch_remove(f, w->listen_fd);
+		shutdown(w->listen_fd, SHUT_RDWR);
+		close_later(w->listen_fd);
+		w->listen_fd = -1;
+		return;
+	}
+	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (refused) {
+		static const char text[] = "rank has a session already, or had one";
+		uint8_t reply[8 + sizeof text - 1];
+		put_le32(put_le16(put_le16(reply, 4), 0), sizeof reply);
+		memcpy(reply + 8, text, sizeof text - 1);
+		send(fd, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
+		close_later(fd);
+		return;
+	}
+	w->fd = fd;
+	patience_of(&w->patience, fd);
+	if (!watch_add(f, fd, WATCH_WORKER, w)) {
+		close_later(fd);
+		w->fd = -1;
+	}
+}
+
+/* regions_unmap() - A worker's memory is no longer ours */
+void regions_unmap(struct worker *w)
+{
+	while (w->region_count) {
+		struct region *r = &w->region[--w->region_count];
+		unmap_later(r->base, r->bytes);
+	}
+	w->region_bytes = 0;
+}
+
+/* worker_end() - A session is over
+ * @how:	WORKER_DONE: its queue pairs and memory stay, peers may still need its acknowledgements.
+ *		WORKER_LOST: everything of its goes, as with a process that dies
+ * @why:	Reason, for WORKER_LOST
+ */
+void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const char *why)
+{
+	if (w->fd < 0)
+		return;
+	if (how == WORKER_LOST && w->state != WORKER_DONE) {
+		uint8_t reply[8 + sizeof w->reason];
+		snprintf(w->reason, sizeof w->reason, "%s", why);
+		size_t n = strlen(w->reason);
+		put_le32(put_le16(put_le16(reply, 4), 0), (uint32_t)(8 + n));
+		memcpy(reply + 8, w->reason, n);
+		send(w->fd, reply, 8 + n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	watch_remove(f, w->fd);
+	shutdown(w->fd, SHUT_RDWR); /* the worker hears at once */
+	close_later(w->fd);
+	w->fd = -1;
+	if (w->state == WORKER_DONE)
+		return;
+	bool greeted = w->state != WORKER_ABSENT;
+	w->state = how;
+	clock_workers_changed(f);
+	if (how == WORKER_DONE) {
+		offload_lost(f, w);
+		control_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
+		return;
+	}
+	for (uint32_t i = 0; i < w->nic->qp_count; i++)
+		if (!w->nic->qps[i]->generated) /* those are the NIC's own */
+			w->nic->qps[i]->state = QP_ERROR;
+	offload_lost(f, w);
+	regions_unmap(w);
+	control_event(f, "worker_lost",
+		      json_pack("{s:i, s:s, s:b}", "rank", (int)w->rank, "reason", w->reason, "greeted", greeted));
+}
+
+void workers_close(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		if (w->fd >= 0)
+			close_later(w->fd);
+		if (w->listen_fd >= 0)
+			close_later(w->listen_fd);
+		regions_unmap(w);
+		records_free(&w->records);
+	}
+}
+
+/* worker_region() - The region behind a key, if [offset, offset + length) lies inside it; else NULL */
+struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
+{
+	if (key == 0 || key > w->region_count)
+		return NULL;
+	struct region *r = &w->region[key - 1];
+	return offset <= r->bytes && length <= r->bytes - offset ? r : NULL;
+}
+
+/* Find out when the wait ends, as far as is known now, and have an event for it */
+static void plan_wake(struct fabric *f, struct worker *w)
+{
+	ps_t t = PS_NEVER;
+
+	if (w->records.count >= w->wait_records)
+		t = w->wait_records ? records_nth(&w->records, w->wait_records - 1)->t : w->now;
+	if (w->wait_until < t)
+		t = w->wait_until;
+	if (t < w->now)
+		t = w->now;
+	if (t == PS_NEVER || t == w->wake_at)
+		return;
+	w->wake_at = t;
+	event_add(f, t > f->clock.now ? t : f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
+}
+
+/* worker_record() - Something has happened, or will at r->t */
+void worker_record(struct fabric *f, struct worker *w, const struct record *r)
+{
+	if (w->fd < 0)
+		return;
+	if (w->records.count == RECORDS_MAX) {
+		worker_end(f, w, WORKER_LOST, "more than 65536 records not fetched");
+		return;
+	}
+	records_add(&w->records, r);
+	if (w->state == WORKER_WAITING)
+		plan_wake(f, w);
+}
+
+/* worker_wait() - The worker waits
+ * @records:	Until so many records are due, 0: just look
+ * @until:	Or until this time
+ */
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until)
+{
+	w->state = WORKER_WAITING;
+	w->wait_records = records;
+	w->wait_until = until;
+	w->wake_at = PS_NEVER;
+	f->stalled_said = false;
+	plan_wake(f, w);
+}
+
+/* Does the reason of its group stand behind the record?  (The group may be gone by now.) */
+static bool group_record(const struct record *r)
+{
+	return r->kind == REC_GROUP || r->kind == REC_GROUP_FAILED;
+}
+
+static void send_records(struct fabric *f, struct worker *w)
+{
+	uint8_t packet[MESSAGE_MAX];
+	uint8_t *p = packet + 40;
+	size_t due = records_due(&w->records, w->now);
+	uint32_t count = 0;
+
+	while (count < due && count < PACKET_RECORDS) {
+		const struct record *r = records_nth(&w->records, count);
+		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
+		const char *reason = group_record(r) ? offload_reason(w->nic, r->qp) : "";
+		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
+		if ((size_t)(packet + sizeof packet - p) < 40 + extra)
+			break;
+		uint8_t *end = p + 40 + extra;
+		p = put_le16(put_le16(p, r->kind), (uint16_t)(40 + extra));
+		p = put_le64(put_le32(p, r->status), r->wr_id);
+		p = put_le64(p, (uint64_t)r->t);
+		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), private ? private : group_record(r) ? 0 : r->bytes);
+		memset(p, 0, extra);
+		if (private)
+			memcpy(p, q ? (const char *)q->peer_qp->private_data : reason, private);
+		p = end;
+		count++;
+	}
+	records_drop(&w->records, count);
+	uint8_t *head = put_le32(put_le16(put_le16(packet, 3), 0), (uint32_t)(p - packet));
+	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), (uint32_t)(due - count));
+	put_le64(put_le64(head, (uint64_t)w->host), nic_sent_bytes(w->nic, w->now));
+	worker_send(f, w, packet, (size_t)(p - packet));
+}
+
+/* worker_wakes() - An EV_WAKE has come: does it count, or has the wait been planned anew since? */
+bool worker_wakes(const struct worker *w, uint64_t number)
+{
+	return w->state == WORKER_WAITING && number == w->wake_number;
+}
+
+/* worker_thaw() - A worker is frozen no longer: what it should have been woken for meanwhile wakes it now */
+void worker_thaw(struct fabric *f, struct worker *w)
+{
+	if (!w->asleep)
+		return;
+	w->asleep = false;
+	w->wake_at = f->clock.now;
+	event_add(f, f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
+}
+
+/* worker_wake() - The wait is over */
+void worker_wake(struct fabric *f, struct worker *w)
+{
+	if (w->nic->p.frozen) {
+		w->asleep = true;
+		return;
+	}
+	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
+	w->state = WORKER_RUNNING;
+	patience_begin(&w->patience);
+	w->hung = false;
+	clock_workers_changed(f);
+	send_records(f, w);
+}
+
+/* worker_must_wait() - May a running worker still cause a record that this one sees when it wakes now?
+ *
+ * Only by a CONNECT or SYNC, which act at once.
+ */
+bool worker_must_wait(const struct fabric *f, const struct worker *w)
+{
+	return w->state == WORKER_WAITING && (w->syncing || w->connecting) && f->clock.workers_now <= w->wake_at;
+}
+
+/* Is it the worker's turn to say something? */
+static bool its_turn(const struct worker *w)
+{
+	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT);
+}
+
+/* worker_look_after() - Say which workers hang whose turn it is to say something */
+void worker_look_after(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct worker *w = &f->workers[i];
+		char why[128];
+		if (!its_turn(w) || w->hung || !patience_look(&w->patience, f->patience_ns, false, why, sizeof why))
+			continue;
+		int64_t heard = w->patience.heard_ns;
+		worker_readable(f, w);
+		if (!its_turn(w) || w->patience.heard_ns != heard)
+			continue; /* the word was there */
+		w->hung = true;
+		control_event(f, "worker_hung", json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
+	}
+}
+
+/* worker_waits_json() - Whose turn it is to say something for a second or more, and who has not come yet */
+json_t *worker_waits_json(const struct fabric *f)
+{
+	json_t *list = json_array();
+	int64_t now = wall_ns();
+
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		const struct worker *w = &f->workers[i];
+		int64_t silent = now - w->patience.heard_ns;
+		if (w->fd < 0 && w->state == WORKER_ABSENT && w->expected)
+			json_array_append_new(list, json_pack("{s:s, s:i}", "who", "absent", "rank", (int)w->rank));
+		else if (its_turn(w) && silent >= 1000000000)
+			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:s%}", "who", "worker", "rank",
+							      (int)w->rank, "pid", w->patience.pid, "silent_s",
+							      (double)silent / 1e9, "state", &w->patience.state, (size_t)1));
+	}
+	return list;
+}
+
+/* worker_waits_for() - In words, what a waiting worker lacks */
+void worker_waits_for(const struct worker *w, char *text, size_t room)
+{
+	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
+	uint32_t connecting = 0, sending = 0, receiving = 0;
+
+	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
+		const struct qp *q = w->nic->qps[i];
+		if (q->state == QP_CONNECTING) {
+			connecting++;
+			snprintf(text + n, room - (size_t)n, "; rank %u to connect (tag %u)", q->connect_peer, q->connect_tag);
+		} else if (q->state == QP_READY) {
+			sending += q->sq.head != q->sq.tail;
+			receiving += q->rq.head != q->rq.tail;
+		}
+	}
+	if (!connecting && (size_t)n < room)
+		snprintf(text + n, room - (size_t)n, "; %u queue pairs with requests to send, %u with receives posted%s",
+			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
+}

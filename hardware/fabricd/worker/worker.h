@@ -1,0 +1,105 @@
+/* Workers: sessions of the ranks' processes, their memory, their own clocks (worker.c, message.c, sync.c)
+ *
+ * Everything that a worker says comes from a process that is not trusted.
+ */
+#ifndef WORKER_WORKER_H
+#define WORKER_WORKER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/patience.h"
+#include "nic/nic.h"
+#include "transport/qp.h"
+#include "worker/records.h"
+
+struct offload_wr;
+
+enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
+
+#define WORKER_PROTOCOL 2
+#define NICS_MAX 8192
+#define REGIONS_MAX 256
+#define REGION_BYTES_MAX (64ull << 30)
+#define POSTS_MAX 65536
+#define SYNCS_MAX 256
+#define SYNC_BITS 10
+#define RECORDS_MAX 65536
+#define MESSAGE_MAX 65536
+
+struct worker {
+	struct fabric *f;
+	struct nic *nic;
+	uint32_t rank;
+	enum worker_state state;
+	bool expected; /* named by `start`: the clock waits for it */
+	int listen_fd, fd;
+	ps_t now; /* its own clock: it is that far */
+	ps_t host; /* of that: what posts and SPEND took, not waiting */
+	uint64_t wait_records;
+	ps_t wait_until;
+	uint64_t wake_number; /* EV_WAKE with another number is stale */
+	ps_t wake_at;
+	struct records records; /* not fetched yet */
+	struct region region[REGIONS_MAX];
+	uint32_t region_count;
+	uint64_t region_bytes;
+	ps_t compute_free;
+	uint64_t posts;
+	uint32_t posts_under_way; /* that have not reached the NIC yet */
+	uint32_t syncing, connecting; /* not yet answered */
+	struct patience patience; /* with it while it runs */
+	bool hung; /* that was said */
+	bool asleep; /* should have been woken, but is frozen */
+	char reason[256];
+};
+
+struct post {
+	struct worker *w;
+	uint32_t qp; /* or group */
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD } kind;
+	union {
+		struct send_wr send;
+		struct recv_wr receive;
+		struct offload_wr *offload;
+	};
+};
+
+struct sync {
+	struct sync *next;
+	uint32_t tag, participants, count;
+	ps_t t;
+	uint32_t *ranks;
+	uint8_t *come; /* a bit for each rank */
+};
+
+bool workers_open(struct fabric *f, const char *dir);
+void worker_accept(struct fabric *f, struct worker *w);
+void worker_readable(struct fabric *f, struct worker *w);
+void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const char *why);
+void worker_record(struct fabric *f, struct worker *w, const struct record *r);
+bool worker_wakes(const struct worker *w, uint64_t number);
+void worker_wake(struct fabric *f, struct worker *w);
+void worker_thaw(struct fabric *f, struct worker *w);
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
+void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
+bool worker_must_wait(const struct fabric *f, const struct worker *w);
+void worker_look_after(struct fabric *f);
+json_t *worker_waits_json(const struct fabric *f);
+struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
+const char *worker_state_name(enum worker_state s);
+void worker_waits_for(const struct worker *w, char *text, size_t room);
+void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);
+void post_free(struct post *p);
+void worker_doorbell(struct fabric *f, struct post *p);
+void workers_close(struct fabric *f);
+void regions_unmap(struct worker *w);
+
+void clock_workers_changed(struct fabric *f);
+
+void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
+struct sync **syncs_new(void);
+void syncs_forget(struct fabric *f);
+
+#endif

@@ -1,0 +1,85 @@
+/* The whole fabric is given back. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "accelerator/accelerator.h"
+#include "control/control.h"
+#include "control/sample.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/cable.h"
+#include "link/capture.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+#include "transport/qp.h"
+#include "worker/worker.h"
+#include "world.h"
+
+static void node_free(struct node *n)
+{
+	for (uint16_t k = 0; k < n->port_count; k++) {
+		struct port *p = &n->ports[k];
+		for (int why = 0; why < DROPS; why++)
+			free(p->last_drop[why]);
+		if (p->tap >= 0)
+			close(p->tap);
+	}
+}
+
+/* fabric_free() - Give everything back (TAP devices go with their descriptors) */
+void fabric_free(struct fabric *f)
+{
+	struct event e;
+
+	while (event_pop(&f->heap, &e))
+		if (event_kind(&e) == EV_DOORBELL)
+			post_free(e.a);
+	captures_close(f);
+	sample_stop(f);
+	offload_free(f);
+	faults_close(f);
+	for (uint32_t i = 0; i < f->switch_count; i++) {
+		node_free(&f->switches[i].n);
+		free(f->switches[i].n.ports);
+	}
+	workers_close(f);
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct nic *n = &f->nics[i];
+		n->n.port_count = n->n.ports ? 2 : 0;
+		node_free(&n->n);
+		for (uint32_t k = 0; k < n->qp_count; k++)
+			qp_release(n->qps[k]);
+		free(n->qps);
+		if (n->netdev >= 0)
+			close(n->netdev);
+	}
+	for (uint32_t i = 0; i < f->accelerator_count; i++) {
+		node_free(&f->accelerators[i].n);
+		accelerator_free(&f->accelerators[i]);
+	}
+	ovs_close(f);
+	control_close(f);
+	frames_close(f);
+	while (f->changes) {
+		struct change *c = f->changes;
+		f->changes = c->next;
+		free(c);
+	}
+	syncs_forget(f);
+	free(f->syncs);
+	f->syncs = NULL;
+	free(f->heap.ev);
+	free(f->nodes);
+	free(f->accelerators);
+	free(f->switches);
+	free(f->nics);
+	free(f->workers);
+	free(f->cables);
+	free(f->scale_ups);
+	json_decref(f->config);
+}
