@@ -74,6 +74,7 @@ int main(int argc, char **argv)
 	sigaction(SIGTERM, &act, NULL);
 	sigaction(SIGINT, &act, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	world_join(f);
 	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	f->config = json_load_file(config, JSON_REJECT_DUPLICATES, &error);
 	if (!f->config) {

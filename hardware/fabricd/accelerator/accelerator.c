@@ -90,7 +90,7 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 		return config_fail(f, "%s: accelerator: no port", s->n.name);
 	struct port *p = &s->n.ports[s->n.port_count - 1];
 	*a = (struct accelerator){
-		.n = {.kind = NODE_ACCELERATOR, .port_count = 1, .ports = &a->port},
+		.n = {.kind = NODE_ACCELERATOR, .ops = &accelerator_ops, .port_count = 1, .ports = &a->port},
 		.sw = s,
 		.ip = (uint32_t)ip,
 		.slots = (uint32_t)slots,
@@ -346,9 +346,10 @@ static void pass_on(struct fabric *f, struct accelerator *a, struct program *p, 
 	s->asked[v] = 0;
 }
 
-/* accelerator_receive() - A frame has come in from the switch */
-void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *fr)
+/* A frame has come in from the switch */
+static void receive(struct fabric *f, struct port *in, struct frame *fr)
 {
+	struct accelerator *a = (struct accelerator *)in->node;
 	struct roce_packet pkt;
 	enum roce_verdict verdict = roce_parse(fr->data, fr->len, &pkt);
 
@@ -377,6 +378,8 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 	}
 	frame_free(f, fr);
 }
+
+const struct node_ops accelerator_ops = {.receive = receive};
 
 /* accelerator_watermarks_clear() - The most in use so far is now what is in use */
 void accelerator_watermarks_clear(struct accelerator *a)

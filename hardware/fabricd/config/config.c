@@ -130,7 +130,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	if (!params_fail(f, s->n.name, switch_params_set(&s->base, o)))
 		return false;
 	for (unsigned c = 0; c < CLASSES; c++)
-		s->base.weight[c] = s->base.weight[c] ? s->base.weight[c] : 1;
+		s->base.schedule.weight[c] = s->base.schedule.weight[c] ? s->base.schedule.weight[c] : 1;
 	s->p = s->base;
 	if (ports > PORTS_MAX)
 		return config_fail(f, "%s: more than %d ports", s->n.name, PORTS_MAX);
@@ -201,7 +201,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 		port_init(&n->port[i], &n->n, (uint16_t)(i + 1));
 		if (!load_port_params(f, &n->port[i], o))
 			return false;
-		n->tx[i] = (struct tx){.nic = n, .port = &n->port[i]};
+		n->tx[i] = (struct tx){.lender.ops = &nic_lender_ops, .nic = n, .port = &n->port[i]};
 	}
 	n->netdev = -1;
 	if (netdev) {
@@ -319,6 +319,8 @@ bool config_load(struct fabric *f, json_t *config)
 	json_array_foreach(json_object_get(config, "switches"), i, o) {
 		struct sw *s = &f->switches[i];
 		s->n.kind = NODE_SWITCH;
+		s->n.ops = &switch_ops;
+		s->n.schedule = &s->p.schedule;
 		s->n.index = (uint32_t)i;
 		f->nodes[i] = &s->n;
 		if (!load_switch(f, s, o))
@@ -327,6 +329,7 @@ bool config_load(struct fabric *f, json_t *config)
 	json_array_foreach(json_object_get(config, "nics"), i, o) {
 		struct nic *n = &f->nics[i];
 		n->n.kind = NODE_NIC;
+		n->n.ops = &nic_ops;
 		n->n.index = f->switch_count + (uint32_t)i;
 		f->nodes[n->n.index] = &n->n;
 		if (!load_nic(f, n, o))

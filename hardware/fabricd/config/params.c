@@ -15,7 +15,7 @@
 #include "transport/congestion.h"
 
 /* What a thing is when nothing is said: one shared buffer, no PFC, no ECN, the highest class first */
-const struct switch_params switch_plain = {.alpha_1024 = 1024, .strict = 0xff};
+const struct switch_params switch_plain = {.alpha_1024 = 1024, .schedule.strict = 0xff};
 
 static bool number(const json_t *v, double least, double most, double *to)
 {
@@ -94,7 +94,7 @@ static const char *set_weights(struct switch_params *p, const json_t *map)
 	json_object_foreach((json_t *)map, key, v) {
 		if (!keyed(key, CLASSES - 1, &class) || !number(v, 1, 100, &weight))
 			return "weights: classes from 0 to 7, each with a weight from 1 to 100";
-		p->weight[class] = (uint8_t)weight;
+		p->schedule.weight[class] = (uint8_t)weight;
 	}
 	return NULL;
 }
@@ -170,7 +170,7 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 	}
 	if ((v = json_object_get(o, "lossless")) && !classes(v, &p->lossless))
 		return "lossless: a list of classes from 0 to 7";
-	if ((v = json_object_get(o, "strict")) && !classes(v, &p->strict))
+	if ((v = json_object_get(o, "strict")) && !classes(v, &p->schedule.strict))
 		return "strict: a list of classes from 0 to 7";
 	if ((v = json_object_get(o, "dscp")))
 		wrong = set_dscp(p, v);

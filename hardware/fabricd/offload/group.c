@@ -25,9 +25,9 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "control/control.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
@@ -38,14 +38,8 @@
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "worker/records.h"
+#include "worker/services.h"
 #include "worker/worker.h"
-
-static const struct offload_ops *const kinds[OFFLOAD_KINDS] = {
-	[OFFLOAD_AGGREGATE] = &aggregate_ops,
-	[OFFLOAD_BEST_EFFORT] = &best_effort_ops,
-	[OFFLOAD_MULTICAST] = &multicast_ops,
-	[OFFLOAD_RING] = &ring_ops,
-};
 
 static const char no_answer[] = "the controller does not answer";
 
@@ -90,21 +84,21 @@ static void ended_already(struct group *g, const struct worker *w)
 }
 
 /* offload_group() - A rank calls for a group
- * @asked:	Kind (in `id`), tag, count and arguments; cookie of the caller in `called`
+ * @asked:	Kind, tag, count and arguments; cookie of the caller
  * @ranks:	Its members
  *
  * Return: NULL, or what is wrong
  */
-const char *offload_group(struct fabric *f, struct worker *w, const struct group *asked, const uint32_t *ranks)
+const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks)
 {
 	struct group like = {.tag = asked->tag, .count = asked->count}, *g = f->groups;
 	struct member *m = NULL;
 	uint32_t groups = 0;
 	uint8_t named[NICS_MAX / 8] = {0};
 
-	if (asked->id >= OFFLOAD_KINDS || !kinds[asked->id])
+	if (asked->kind >= OFFLOAD_KINDS || !f->offloads[asked->kind])
 		return "GROUP: unknown kind";
-	like.ops = kinds[asked->id];
+	like.ops = f->offloads[asked->kind];
 	memcpy(like.args, asked->args, sizeof like.args);
 	if (like.count < 2 || like.count > GROUP_MEMBERS_MAX)
 		return "GROUP: from 2 to 4096 members";
@@ -130,7 +124,7 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	if (!m || m->called)
 		return "GROUP: not a member, or twice with one tag";
 	m->called = true;
-	m->cookie = asked->called;
+	m->cookie = asked->cookie;
 	w->connecting++;
 	if (w->now > g->t)
 		g->t = w->now;
@@ -171,19 +165,12 @@ static json_t *job_json(const struct fabric *f, const struct group *g, const cha
 static uint64_t tell(struct fabric *f, const struct group *g, const char *event, const char **why)
 {
 	uint64_t id = ++f->last_port_event;
-	bool answers = false;
+	json_t *o = job_json(f, g, event);
 
-	*why = "there is no controller";
-
-	for (struct control_conn *c = f->conns; c; c = c->next)
-		if (!c->closing && !strcmp(c->acts, "controller")) {
-			json_t *o = job_json(f, g, event);
-			json_object_set_new(o, "id", json_integer((json_int_t)id));
-			control_send(f, c, o);
-			*why = no_answer;
-			answers = clock_hold(f, id, c) || answers;
-		}
-	return answers ? id : 0;
+	json_object_set_new(o, "id", json_integer((json_int_t)id));
+	struct asked a = report_ask(f, "controller", id, o);
+	*why = a.told ? no_answer : "there is no controller";
+	return a.waits ? id : 0;
 }
 
 /* Give a group its number: from now on its members are found by that */
@@ -251,24 +238,27 @@ void offload_refuse(struct fabric *f, uint32_t job, const char *why)
 			snprintf(g->reason, sizeof g->reason, "%s", why);
 }
 
-/* offload_say() - Tell a controller that has just come which jobs there are */
-void offload_say(struct fabric *f, struct control_conn *c)
+/* offload_jobs() - What a controller that has just come is told: the jobs that there are */
+json_t *offload_jobs(struct fabric *f)
 {
+	json_t *events = json_array();
+
 	for (struct group *g = f->groups; g; g = g->next) {
 		if (!g->granted)
 			continue;
 		json_t *o = job_json(f, g, "job");
 		json_object_set_new(o, "id", json_integer((json_int_t)++f->last_port_event));
 		json_object_set(o, "granted", g->granted);
-		control_send(f, c, o);
+		json_array_append_new(events, o);
 	}
+	return events;
 }
 
 /* offload_unanswered() - Nobody will answer some events any more: what was asked by them is refused */
 void offload_unanswered(struct fabric *f)
 {
 	for (struct group *g = f->groups; g; g = g->next)
-		if (g->state == GROUP_ASKING && g->asked && !clock_held(f, g->asked)) {
+		if (g->state == GROUP_ASKING && g->asked && !report_waits(f, g->asked)) {
 			snprintf(g->reason, sizeof g->reason, "%s", no_answer);
 			g->unanswered = true;
 			open_later(f, g);
@@ -290,7 +280,7 @@ void offload_open(struct fabric *f, struct group *g)
 	json_object_del(said, "hops");
 	json_object_update_new(said, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
 					       (int)g->count, "refused", g->reason));
-	control_event(f, "group", said);
+	report_event(f, "group", said);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->member[i];
 		if (m->left || !m->called)
@@ -375,7 +365,7 @@ static struct member *numbered(const struct nic *n, uint32_t id)
 }
 
 /* offload_reason() - Why a group was refused, "" if it was not */
-const char *offload_reason(const struct nic *n, uint32_t id)
+static const char *offload_reason(const struct nic *n, uint32_t id)
 {
 	const struct member *m = numbered(n, id);
 
@@ -393,7 +383,7 @@ struct member *offload_member(const struct nic *n, uint32_t id)
 /* offload_leave() - A rank leaves a group
  * Return: NULL, or what is wrong
  */
-const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id)
+static const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id)
 {
 	struct member *m = numbered(w->nic, id);
 
@@ -404,7 +394,7 @@ const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id)
 }
 
 /* offload_lost() - A rank is gone: it leaves everything that it was a member of, and the others learn it */
-void offload_lost(struct fabric *f, struct worker *w)
+static void offload_lost(struct fabric *f, struct worker *w)
 {
 	for (struct group *g = f->groups; g; g = g->next) {
 		struct member *m = mine(g, w->nic);
@@ -424,7 +414,7 @@ void offload_lost(struct fabric *f, struct worker *w)
 }
 
 /* offload_check() - Return: NULL, or what is wrong with a request to a group */
-const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr)
+static const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr)
 {
 	struct member *m = offload_member(w->nic, id);
 
@@ -434,7 +424,7 @@ const char *offload_check(const struct worker *w, uint32_t id, const struct offl
 }
 
 /* offload_post() - A request has reached the NIC */
-void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
+static void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
 {
 	struct member *m = offload_member(w->nic, id);
 
@@ -517,7 +507,7 @@ void offload_failed(struct fabric *f, struct member *m, const char *why)
 	if (m->failed)
 		return;
 	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
-	control_event(f, "group_failed",
+	report_event(f, "group_failed",
 		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
 				"reason", g->reason));
 	for (uint32_t i = 0; i < g->count; i++) {
@@ -537,3 +527,12 @@ void offload_free(struct fabric *f)
 	while (f->groups)
 		group_free(f, f->groups);
 }
+
+const struct worker_services offload_services = {
+	.group = offload_group,
+	.leave = offload_leave,
+	.check = offload_check,
+	.post = offload_post,
+	.ended = offload_lost,
+	.reason = offload_reason,
+};

@@ -25,9 +25,9 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
-#include "offload/offload.h"
 #include "transport/qp.h"
 #include "worker/records.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 
 #define MAGIC 0x31574252u
@@ -140,7 +140,7 @@ static const char *connect_qp(struct message *m)
 		if (w->nic->qps[i]->state == QP_CONNECTING && w->nic->qps[i]->connect_peer == peer &&
 		    w->nic->qps[i]->connect_tag == tag)
 			return "CONNECT: twice to one rank with one tag";
-	struct qp *q = qp_new(w->nic);
+	struct qp *q = qp_new(w->nic, &worker_qp_owner);
 	if (!q)
 		return "CONNECT: more than 4096 queue pairs";
 	q->connect_peer = peer;
@@ -203,7 +203,7 @@ static struct qp *usable_qp(struct worker *w, uint32_t number)
 {
 	struct qp *q = qp_find(w->nic, number);
 
-	return q && q->state != QP_CONNECTING && !q->generated && !q->engine ? q : NULL;
+	return q && q->state != QP_CONNECTING && q->owner == &worker_qp_owner ? q : NULL;
 }
 
 static const char *post_offload(struct message *m)
@@ -223,7 +223,7 @@ static const char *post_offload(struct message *m)
 	wr.count = get_le64(&m->v);
 	for (int i = 0; i < 4; i++)
 		wr.args[i] = get_le64(&m->v);
-	const char *wrong = offload_check(m->w, p.qp, &wr);
+	const char *wrong = m->f->services->check(m->w, p.qp, &wr);
 	if (wrong)
 		return wrong;
 	p.offload = malloc(sizeof wr);
@@ -239,7 +239,7 @@ static const char *post_offload(struct message *m)
 static const char *group(struct message *m)
 {
 	uint32_t kind = get_le32(&m->v), tag = get_le32(&m->v), cookie = get_le32(&m->v), count = get_le32(&m->v);
-	struct group asked = {.id = kind, .tag = tag, .count = count, .called = cookie};
+	struct group_call asked = {.kind = kind, .tag = tag, .count = count, .cookie = cookie};
 	static uint32_t ranks[GROUP_MEMBERS_MAX];
 
 	for (int i = 0; i < GROUP_ARGS; i++)
@@ -248,7 +248,7 @@ static const char *group(struct message *m)
 		return "GROUP: not of the length that its members take";
 	for (uint32_t i = 0; i < count; i++)
 		ranks[i] = get_le32(&m->v);
-	return offload_group(m->f, m->w, &asked, ranks);
+	return m->f->services->group(m->f, m->w, &asked, ranks);
 }
 
 static const char *leave(struct message *m)
@@ -256,7 +256,7 @@ static const char *leave(struct message *m)
 	uint32_t id = get_le32(&m->v);
 
 	get_le32(&m->v);
-	return offload_leave(m->f, m->w, id);
+	return m->f->services->leave(m->f, m->w, id);
 }
 
 static const char *post_send(struct message *m)
@@ -439,7 +439,7 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	switch (p->kind) {
 	case POST_KIND_SEND: qp_post_send(f, q, &p->send); break;
 	case POST_KIND_RECV: qp_post_recv(f, q, &p->receive); break;
-	case POST_KIND_OFFLOAD: offload_post(f, p->w, p->qp, p->offload); break;
+	case POST_KIND_OFFLOAD: f->services->post(f, p->w, p->qp, p->offload); break;
 	}
 	post_free(p);
 }

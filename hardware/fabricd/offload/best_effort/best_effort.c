@@ -50,6 +50,7 @@
 #include "vector/element.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 
 #define REQUESTS_MAX 64
 #define OVERTAKEN 3 /* sums of later blocks in a row that tell that a block's is missing */

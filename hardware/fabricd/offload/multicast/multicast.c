@@ -49,6 +49,7 @@
 #include "transport/qp.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 
 #define CHUNKS_MAX (1ull << 24) /* of an operation: as many as there are PSNs */
@@ -326,7 +327,7 @@ static bool has_packet(const struct fabric *f, const struct tx_source *source)
 }
 
 /* If only its rate keeps the member from sending, wake it in time */
-static void held(struct fabric *f, struct tx_source *source)
+static void none(struct fabric *f, struct tx_source *source)
 {
 	struct member *m = (struct member *)source;
 	struct multicast *s = m->state;
@@ -371,7 +372,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	return pkt.payload_bytes;
 }
 
-static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .held = held};
+static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .none = none};
 
 /* Is there a sender of much, of whom nothing has come? */
 static bool somebody_late(const struct multicast *s)
