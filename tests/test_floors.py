@@ -9,7 +9,7 @@ from pathlib import Path
 import floors
 import pytest
 
-from hardware.build import FABRICD, SOURCES, build
+from hardware.build import CFLAGS, FABRICD, SOURCES, build, compile_all
 
 HEADER_LINES, FILE_LINES, FUNCTION_LINES, ROOM_FILES = 250, 400, 60, 15
 
@@ -31,19 +31,17 @@ def test_nothing_runs_up_and_nothing_in_circles(objects: Path) -> None:
     assert floors.circles(arrows) == []
 
 
-def test_an_include_and_a_call_that_run_up_are_found(tmp_path: Path) -> None:
-    tree = tmp_path / "fabricd"
+def test_an_include_and_a_call_that_run_up_are_found(objects: Path, tmp_path: Path) -> None:
+    tree, compiled = tmp_path / "fabricd", tmp_path / "o"
     shutil.copytree(SOURCES, tree)
-    upward = tree / "link" / "scheduler.c"
-    text = upward.read_text()
-    call = "uint64_t up(const struct sw *s);\nuint64_t up(const struct sw *s)\n{\n\treturn buffer_threshold(s);\n}\n"
-    upward.write_text(
-        text.replace('#include "link/port.h"', '#include "link/port.h"\n#include "switch/switch.h"') + call
-    )
-    build(tmp_path / "fabricd.bin", sources=tree, objects=tmp_path / "o")
-    floor = floors.floors(tree)
-    arrows = [*floors.includes(tree), *floors.calls(tmp_path / "o", tree)]
-    assert [str(a) for a in floors.upward(arrows, floor)] == [
+    shutil.copytree(objects, compiled, ignore=shutil.ignore_patterns("*.d"))
+    changed = tree / "link" / "scheduler.c"
+    text = changed.read_text().replace('#include "link/port.h"', '#include "link/port.h"\n#include "switch/switch.h"')
+    up = "uint64_t up(const struct sw *s);\nuint64_t up(const struct sw *s)\n{\n\treturn buffer_threshold(s);\n}\n"
+    changed.write_text(text + up)
+    compile_all(["cc", *CFLAGS, f"-I{tree}"], {changed: compiled / "link" / "scheduler.o"})
+    arrows = [*floors.includes(tree), *floors.calls(compiled, tree)]
+    assert [str(a) for a in floors.upward(arrows, floors.floors(tree))] == [
         "link/scheduler.c -> switch/buffer.c (buffer_threshold)",
         "link/scheduler.c -> switch/switch.h (include)",
     ]

@@ -9,6 +9,8 @@
 #include "world.h"
 #include "loop.h"
 #include "world.h"
+#include "loop.h"
+#include "world.h"
 #include "accelerator/accelerator.h"
 #include "base/bytes.h"
 #include "base/units.h"

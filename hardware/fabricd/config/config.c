@@ -186,7 +186,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .cc = &cc_none,
 				      .engine_prefetch_bytes = 262144};
-	if (!params_fail(f, n->n.name, nic_params_set(f, &n->base, o)))
+	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)))
 		return false;
 	if (!n->base.timeout || !n->base.rnr_timeout)
 		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
@@ -285,34 +285,11 @@ static void *array_of(struct fabric *f, const json_t *config, const char *key, s
 	return room;
 }
 
-/* config_load() - Build the fabric
- * Return: false, with f->error set, if it cannot be
- */
-bool config_load(struct fabric *f, json_t *config)
+/* Switches, then NICs */
+static bool load_nodes(struct fabric *f, const json_t *config)
 {
 	const json_t *o;
 	size_t i;
-
-	f->ovs = ovs_new();
-	f->syncs = syncs_new();
-	if (!name_of(f, config, "fabric", f->id, sizeof f->id) || !load_clock(f, json_object_get(config, "clock")))
-		return false;
-	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
-	f->patience_ns = (int64_t)(number(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
-	f->worker_bytes = (uint64_t)number(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
-	f->ovs->patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
-	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
-	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
-	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
-	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
-	f->scale_ups = array_of(f, config, "scale_up", sizeof *f->scale_ups, NICS_MAX, &f->scale_up_count);
-	f->workers = calloc(f->nic_count + 1, sizeof *f->workers);
-	f->nodes = calloc(2 * f->switch_count + f->nic_count + 1, sizeof(struct node *));
-	f->accelerators = calloc(f->switch_count + 1, sizeof *f->accelerators);
-	if (f->error[0] || !f->workers || !f->nodes || !f->accelerators)
-		return config_fail(f, "out of memory");
-	for (uint32_t k = 0; k < f->nic_count; k++)
-		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
 
 	f->node_count = f->switch_count + f->nic_count;
 	uint32_t mtu = 1500;
@@ -338,6 +315,15 @@ bool config_load(struct fabric *f, json_t *config)
 	}
 	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
 	f->frame_room = (mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
+	return true;
+}
+
+/* Cables, scale-up domains, and accelerators, which hang on their switches */
+static bool load_links(struct fabric *f, const json_t *config)
+{
+	const json_t *o;
+	size_t i;
+
 	json_array_foreach(json_object_get(config, "cables"), i, o)
 		if (!load_cable(f, &f->cables[i], o))
 			return false;
@@ -355,6 +341,37 @@ bool config_load(struct fabric *f, json_t *config)
 		a->n.index = f->node_count;
 		f->nodes[f->node_count++] = &a->n;
 	}
+	return true;
+}
+
+/* config_load() - Build the fabric
+ * Return: false, with f->error set, if it cannot be
+ */
+bool config_load(struct fabric *f, json_t *config)
+{
+	f->ovs = ovs_new();
+	f->syncs = syncs_new();
+	if (!name_of(f, config, "fabric", f->id, sizeof f->id) || !load_clock(f, json_object_get(config, "clock")))
+		return false;
+	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
+	f->patience_ns = (int64_t)(number(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
+	f->worker_bytes = (uint64_t)number(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
+	f->ovs->patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
+	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
+	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
+	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
+	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
+	f->scale_ups = array_of(f, config, "scale_up", sizeof *f->scale_ups, NICS_MAX, &f->scale_up_count);
+	f->workers = calloc(f->nic_count + 1, sizeof *f->workers);
+	f->nodes = calloc(2 * f->switch_count + f->nic_count + 1, sizeof(struct node *));
+	f->accelerators = calloc(f->switch_count + 1, sizeof *f->accelerators);
+	if (f->error[0] || !f->workers || !f->nodes || !f->accelerators)
+		return config_fail(f, "out of memory");
+	for (uint32_t k = 0; k < f->nic_count; k++)
+		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
+
+	if (!load_nodes(f, config) || !load_links(f, config))
+		return false;
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;

@@ -38,7 +38,7 @@ static void fold(struct fabric *f, enum params_of of, const void *object, void *
 		case OF_CABLE: cable_params_set(params, x->values); break;
 		case OF_PORT: port_params_set(params, x->values); break;
 		case OF_SWITCH: switch_params_set(params, x->values); break;
-		case OF_NIC: nic_params_set(f, params, x->values); break;
+		case OF_NIC: nic_params_set(params, x->values); break;
 		case OF_CONTROL: *(ps_t *)params = (ps_t)(json_number_value(json_object_get(x->values, "reaction_ns")) * 1000); break;
 		}
 	}
@@ -138,7 +138,7 @@ const char *params_load(struct fabric *f, struct fault *x, const json_t *request
 		struct nic_params trial = n ? n->p : (struct nic_params){0};
 		x->of = OF_NIC;
 		x->object = n;
-		return n ? nic_params_set(f, &trial, x->values) : "inject: nic: no such rank";
+		return n ? nic_params_set(&trial, x->values) : "inject: nic: no such rank";
 	}
 	if (json_object_get(request, "control")) {
 		const json_t *reaction = json_object_get(x->values, "reaction_ns");

@@ -76,6 +76,14 @@ static inline const json_t *group_granted(const struct group *g, const char *key
 }
 
 const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks);
+/* group.c */
+void group_open_later(struct fabric *f, struct group *g);
+void group_number(struct group *g, uint32_t id);
+void group_leave(struct fabric *f, struct worker *w, struct member *m);
+void group_worker_ended(struct fabric *f, struct worker *w);
+
+/* job.c */
+uint64_t job_tell(struct fabric *f, const struct group *g, const char *event, const char **why);
 void offload_ask(struct fabric *f, struct group *g);
 const char *offload_answered(struct fabric *f, uint64_t event, const json_t *answer);
 void offload_refuse(struct fabric *f, uint32_t job, const char *why);

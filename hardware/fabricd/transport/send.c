@@ -26,11 +26,9 @@
  */
 #include <string.h>
 
-#include "base/ring.h"
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
-#include "engine/report.h"
 #include "link/frame.h"
 #include "nic/nic.h"
 #include "nic/params.h"
@@ -45,59 +43,10 @@
 
 #define WINDOW (1u << 23) /* packets under way: half of what PSNs can tell apart */
 
-static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
-{
-	q->owner->ops->sent(f, q, wr, status);
-}
-
 /* qp_ready() - A queue pair may have something to send */
 void qp_ready(struct fabric *f, struct qp *q)
 {
 	nic_tx_ready(f, q->tx, &q->source);
-}
-
-/* qp_post_send() - A send request has reached the NIC */
-void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
-{
-	struct send_wr *in = q->state == QP_READY ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
-
-	if (!in) {
-		complete(f, q, wr, WC_FLUSHED);
-		return;
-	}
-	*in = *wr;
-	in->first = q->next_packet;
-	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
-	q->next_packet += in->packets;
-	qp_ready(f, q);
-}
-
-static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
-{
-	q->owner->ops->received(f, q, wr, NULL, f->clock.now + q->nic->p.pcie_latency);
-}
-
-/* qp_post_recv() - A receive request has reached the NIC; a slow receiver's may be used later only */
-void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
-{
-	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
-	ps_t delay = q->nic->p.recv_delay;
-
-	if (!in) {
-		flush_recv(f, q, wr);
-		return;
-	}
-	*in = *wr;
-	if (delay)
-		event_add(f, f->clock.now + delay, EV_RECV_USABLE, q->nic->n.index, 0, 0, q->number, q, 1);
-	else
-		q->usable++;
-}
-
-/* qp_recv_usable() - So many more receives may be used */
-void qp_recv_usable(struct qp *q, uint32_t count)
-{
-	q->usable += count;
 }
 
 static bool window_open(const struct qp *q)
@@ -273,7 +222,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		struct send_wr *wr = SEND_WR(q, q->sq.head);
 		if (wr->first + wr->packets > n)
 			break;
-		complete(f, q, wr, WC_SUCCESS);
+		q->owner->ops->sent(f, q, wr, WC_SUCCESS);
 		if (q->send_wr_index == q->sq.head)
 			q->send_wr_index++;
 		q->sq.head++;
@@ -286,25 +235,6 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 	if (q->owner->ops->acked)
 		q->owner->ops->acked(f, q);
-}
-
-/* qp_fail() - The queue pair is broken: say so for every request that it still has */
-void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
-{
-	if (q->state == QP_ERROR)
-		return;
-	q->state = QP_ERROR;
-	q->error = why;
-	q->timer = PS_NEVER;
-	pacer_flush(f, q);
-	if (!q->owner->ops->generated)
-		report_event(f, "qp_error",
-		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
-				(int)q->peer->rank, "status", (int)why));
-	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
-		complete(f, q, SEND_WR(q, q->sq.head), why);
-	for (; q->rq.head != q->rq.tail; q->rq.head++)
-		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
 }
 
 static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struct roce_packet *pkt, const struct frame *fr)
