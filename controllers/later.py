@@ -33,8 +33,43 @@ def _now(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+class _NotAsked:
+    """In the place of pbr's VersionInfo."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def version_string(self) -> str:
+        return ""
+
+
+def _without_version() -> None:
+    """Imports os-ken's top without what tells its version: the packages' metadata take longer than OpenFlow."""
+    pbr: Any = ModuleType("pbr")
+    pbr.version = ModuleType("pbr.version")
+    pbr.version.VersionInfo = _NotAsked
+    stand_ins = {"pbr": pbr, "pbr.version": pbr.version}
+    if "os_ken" in sys.modules or stand_ins.keys() & sys.modules.keys():
+        return
+    sys.modules.update(stand_ins)
+    try:
+        library: Any = importlib.import_module("os_ken")
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
+    del library.__version__
+
+    def version(name: str) -> Any:
+        if name == "__version__":
+            return importlib.import_module("importlib.metadata").version("os-ken")
+        raise AttributeError(f"module 'os_ken' has no attribute {name!r}")
+
+    library.__getattr__ = version
+
+
 def put_off() -> None:
     """To be called before anything of os-ken is imported."""
+    _without_version()
     for name in (*_VERSIONS, *_OTHERS):
         sys.modules.setdefault(name, Later(name))
     library: Any = importlib.import_module("os_ken.lib")

@@ -14,12 +14,12 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from hardware.client import Fabricd, FabricdError
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
@@ -38,6 +38,7 @@ TAP_MTU = 9216
 FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
+_POLL_S = 0.005
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parent.parent
 HOLDER = _CHECKOUT / "hardware" / "bin" / "holder"
@@ -56,6 +57,7 @@ class Bringup:
     children: list[subprocess.Popen[Any]] = field(default_factory=list)
     ids: int | None = None  # first user id of the ranks', if they have user namespaces
     holder: Holder | None = None
+    controller: Controller | None = None
 
     @property
     def dir(self) -> Path:
@@ -182,10 +184,13 @@ class Bringup:
         with out.open("wb") as stdout, log.open("ab") as stderr:
             process = self.spawn_inside(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         self.journal.made({"controller": Process.of(process.pid)})
-        return Controller(process, out, log)
+        self.controller = Controller(process, out, log)
+        return self.controller
 
     def look(self) -> None:
-        """Raises MachineError if a process of the fabric has ended while it comes up."""
+        """Raises MachineError if a process of the fabric has ended while it comes up, or what the controller says."""
+        if self.controller:
+            self.controller.look()
         for name, process in Record.read(self.dir).processes.items():
             if name in SWITCHES and not process.alive():
                 log = self.dir / ("ovs" if name.startswith("ovs") else "") / f"{name}.log"
@@ -299,22 +304,26 @@ class Controller:
         self._await(lambda: "programmed" in self._said(), "has not programmed all switches")
         return self._said()
 
-    def _await(self, condition: Any, complaint: str) -> None:
+    def look(self) -> None:
+        """Raises MachineError, or for an application's fault UserError, if it has ended or said that it will."""
+        if "error" in self._said() or self.process.poll() is not None:
+            self._fail("ended")
+
+    def _await(self, condition: Callable[[], bool], complaint: str) -> None:
         """Waits for it, as long as the controller lives, has reported no error and patience with it lasts."""
         patience = Patience(self.process.pid)
+        while not condition():
+            self.look()
+            if patience.look() and not condition():
+                self._fail(complaint)
+            time.sleep(_POLL_S)
 
-        def over() -> bool:
-            return bool("error" in self._said() or self.process.poll() is not None or patience.look())
-
-        while not (condition() or over()):
-            time.sleep(0.005)
-        if condition():
-            return
-        if "where" in (about := self._said()):
+    def _fail(self, complaint: str) -> NoReturn:
+        about = self._said()
+        if "where" in about:
             raise UserError(f"a controller application failed: {about['error']}", about["where"])
         said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
-        ended = self.process.poll() is not None
-        raise MachineError(f"the controller {'ended' if ended else complaint}: {said}", where=str(self.log))
+        raise MachineError(f"the controller {complaint}: {said}", where=str(self.log))
 
     def _said(self) -> dict[str, Any]:
         return next(iter(controller_lines(self.out)), {})

@@ -1,8 +1,9 @@
 """What a rank's container looks like: the OCI configuration that runc gets.
 
 Its root is empty but for what a worker needs of this machine, read-only: programs and libraries (/usr), our Python, the
-code of the workers and a few files of /etc; or it is an image. Its own are /tmp, /run, /dev, the process ids, users,
-host name and IPC. It shares nothing with the outside but its host's network namespace and the worker socket.
+code of the workers and a few files of /etc (shown.py); or it is an image. An experiment may bind more. Its own are
+/tmp, /run, /dev, the process ids, users, host name and IPC. Besides it shares nothing with the outside but its host's
+network namespace and the worker socket.
 
 Users: root inside is nobody outside, where the kernel has user namespaces and others may read our code. Then the
 network of the rank's host belongs to that user namespace, and capabilities are good for that network only.
@@ -15,16 +16,16 @@ import resource
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import MachineError
 from testbed.seccomp import profile
+from testbed.shown import CHECKOUT, Bind, of_machine, own_folders
 
 INSIDE = Path("/run/railbed")  # where socket, plan and init are, seen from inside
-CHECKOUT = Path(__file__).resolve().parent.parent
 # ping and captures; before it looks at packets tcpdump turns into a user of its own, to whom it gives its file
 _CAPABILITIES = ["CAP_NET_RAW", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"]
 _PIDS = 4096
@@ -37,14 +38,7 @@ _MASKED = [
     *("/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/sys/firmware", "/sys/devices/virtual/powercap"),
 ]
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")]
-# What a worker sees of this machine, read-only, as far as it is there.
-_FOLDERS = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
-_ETC = [
-    *("alternatives", "bash.bashrc", "ethertypes", "gai.conf", "group", "host.conf", "hosts", "inputrc", "iproute2"),
-    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "networks", "nsswitch.conf", "openmpi"),
-    *("os-release", "passwd", "profile", "protocols", "rpc", "services", "shells", "ssl/certs", "ssl/openssl.cnf"),
-    *("terminfo", "timezone", "wireshark"),
-]
+_COVERED = ("/var", "/srv", "/opt", "/mnt", "/media", "/boot")
 # User ids that systemd's list of who uses which leaves free: 4096 times 65536.
 _FIRST_ID, _IDS = 0x7000_0000, 65536
 
@@ -67,11 +61,12 @@ class Users:
 
 @dataclass(frozen=True)
 class Binds:
-    """Files of the fabric that a container sees, read-only except the socket."""
+    """Files of the fabric that a container sees, read-only except the socket; `more` are the experiment's."""
 
     socket: Path
     plan: Path | None = None
     idle: Path | None = None
+    more: Sequence[Bind] = ()
 
 
 def configuration(
@@ -89,10 +84,11 @@ def configuration(
     """config.json of a bundle. `rootfs` None: what is needed of this machine. `users` None: those of this machine."""
     nofile = min(_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     capabilities = dict.fromkeys(("bounding", "effective", "permitted"), _CAPABILITIES)
+    mounts = _mounts(binds, rootfs)
     return {
         "ociVersion": "1.0.2",
         "hostname": hostname,
-        "root": {"path": _covered(users), "readonly": True},
+        "root": {"path": _covered(users, mounts), "readonly": True},
         "process": {
             "args": [str(INSIDE / "init"), "-g", "--", *argv],
             "env": [f"{key}={value}" for key, value in env.items()],
@@ -102,7 +98,7 @@ def configuration(
             "noNewPrivileges": True,
             "rlimits": [{"type": "RLIMIT_NOFILE", "soft": nofile, "hard": nofile}],
         },
-        "mounts": _mounts(binds, rootfs),
+        "mounts": mounts,
         "linux": {
             "namespaces": [
                 *({"type": kind} for kind in ("pid", "mount", "uts", "ipc", "cgroup") if _has_namespace(kind)),
@@ -119,9 +115,18 @@ def configuration(
     }
 
 
-def _covered(users: Users | None) -> str:
-    """The folder over which the first mount goes: one that others may enter, and with nothing above it that we show."""
-    return "/var" if users else "rootfs"
+def _covered(users: Users | None, mounts: Sequence[Mapping[str, Any]]) -> str:
+    """The folder over which the root is mounted: one that others may enter, and in which nothing lies that is shown.
+
+    Of such a path runc would think that it leads into the new root already.
+    """
+    if users is None:
+        return "rootfs"
+    for name in _COVERED:
+        shown = any(Path(mount["destination"]).is_relative_to(name) for mount in mounts)
+        if not shown and os.path.isdir(name) and _open_to_all(Path(name)):
+            return name
+    raise MachineError(f"ranks see something in each of {', '.join(_COVERED)}", hint="bind less with workers.bind")
 
 
 def _has_namespace(kind: str) -> bool:
@@ -141,7 +146,7 @@ def _resources(limits: Limits) -> dict[str, Any]:
 
 def first_id(fabric_id: str) -> int | None:
     """The first user id of a fabric's ranks; None if others than root cannot read what the workers are made of."""
-    if not all(_open_to_all(p) for p in (*_own_folders(), Path(sys.executable).resolve())):
+    if not all(_open_to_all(p) for p in (*own_folders(), Path(sys.executable).resolve())):
         return None
     return _FIRST_ID + int(fabric_id, 16) % 4096 * _IDS
 
@@ -164,7 +169,7 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts = [_mount("/", "bind", str(rootfs), "rbind", "rprivate", *private)]  # read-only when all is mounted
     else:
         mounts = [_mount("/", "tmpfs", "tmpfs", *private, "mode=755", "size=1m")]
-        mounts += [_mount(path, "bind", os.path.realpath(path), *shown) for path in _of_machine()]
+        mounts += [_mount(path, "bind", os.path.realpath(path), *shown) for path in of_machine()]
     mounts += [
         _mount("/proc", "proc", "proc", *private, "noexec"),
         _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=64k"),
@@ -181,29 +186,19 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
-    own = [CHECKOUT / "workloads"] if rootfs else _own_folders()
+    own = [CHECKOUT / "workloads"] if rootfs else own_folders()
+    # What is bound first is covered by what comes after it.
+    mounts += [_mount(str(b.path), "bind", str(b.path.resolve()), *_bound(b)) for b in binds.more]
     return mounts + [_mount(str(p), "bind", str(p), *shown) for p in own]
+
+
+def _bound(bind: Bind) -> tuple[str, ...]:
+    """Options of a mount of the user's; they hold for all mounts below it, too."""
+    return ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")
 
 
 def _mount(destination: str, kind: str, source: str, *options: str) -> dict[str, Any]:
     return {"destination": destination, "type": kind, "source": source, "options": list(options)}
-
-
-def _of_machine() -> list[str]:
-    """What there is of the list above. Links are followed: /bin is /usr/bin, seen in two places."""
-    etc = [f"/etc/{name}" for name in _ETC] + [str(p) for p in Path("/etc").glob("python3*")]
-    return [path for path in [*_FOLDERS, *sorted(etc)] if os.path.exists(path)]
-
-
-def _own_folders() -> list[Path]:
-    """Our Python and the workers' code, as far as they do not lie in a folder that is shown anyway."""
-    wanted = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
-    return sorted(_outermost(p for p in wanted if not any(p.is_relative_to(folder) for folder in _FOLDERS)))
-
-
-def _outermost(paths: Iterable[Path]) -> set[Path]:
-    found = set(paths)
-    return {p for p in found if not any(p != other and p.is_relative_to(other) for other in found)}
 
 
 def _init() -> str:

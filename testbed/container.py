@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from testbed import idle
-from testbed.bundle import CHECKOUT, INSIDE, Binds, Limits, Users, configuration
+from testbed.bundle import INSIDE, Binds, Limits, Users, configuration
 from testbed.errors import MachineError, UserError
 from testbed.image import Image
 from testbed.processes import MARK, Process, wait_for
+from testbed.shown import CHECKOUT, Bind
 from testbed.teardown import in_control_groups
 from testbed.trees import remove_tree
 
@@ -51,6 +52,7 @@ class Containers:
     limits: Limits
     image: Image | None = None
     ids: int | None = None  # the first of the users inside, as seen from outside; None: they are our own
+    binds: Sequence[Bind] = ()  # what the experiment binds
     suffix: str = ""  # tells the containers of a job from those that stay
 
     def name(self, rank: int) -> str:
@@ -78,6 +80,7 @@ class Containers:
                 socket,
                 plan if plan.exists() else None,
                 idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
+                self.binds,
             ),
             rootfs=self.image.rootfs if self.image else None,
         )

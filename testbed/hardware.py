@@ -15,7 +15,7 @@ from workloads.collectives.in_network_time import block_bytes
 
 if TYPE_CHECKING:
     from testbed.spec import Experiment
-    from testbed.spec.model import Nic, Switch
+    from testbed.spec.fabric import Nic, Switch
 
 
 def hardware_of(experiment: Experiment) -> Hardware:

@@ -25,7 +25,7 @@ from testbed.fits import load_for
 from testbed.lab import Lab
 from testbed.ownership import Record, find
 from testbed.processes import MARK, Process, wait_for
-from testbed.run import RunResult, run
+from testbed.run import RunResult, check_work, run
 from testbed.seat import Job, Seat
 from testbed.trees import remove_tree
 
@@ -55,6 +55,7 @@ def start(
     """Begins a job in the background: so many runs, or without end (None). Raises UserError."""
     record = find(fabric)
     experiment = load_for(file, record, settings)
+    check_work(experiment)
     folder = Path(os.path.abspath(out or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{experiment.name}"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("the folder exists and is not empty", str(folder), "name another folder with --out")

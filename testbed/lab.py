@@ -34,6 +34,7 @@ from testbed.names import Names
 from testbed.ovs import OpenVSwitch
 from testbed.ownership import HOST, Record, Removed
 from testbed.processes import MARK, Process
+from testbed.shown import binds
 from topologies import Fabric
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ class Lab:
         (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
         (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
         work.enter(holder)
-        controller = work.start_controller(experiment.control.model_dump())
         database = work.start_database()
+        controller = work.start_controller(experiment.control.model_dump())
         hardware = hardware_of(experiment)
         clock: dict[str, Any] = {"mode": experiment.clock.mode}
         if work.kernel:
@@ -135,8 +136,8 @@ class Lab:
             seed=experiment.seed,
             patience_s=experiment.patience / 1e9,
         )
-        config["ovs_pid"] = work.start_switch(database)
         config["worker_memory_bytes"] = experiment.workers.memory
+        config["ovs_pid"] = work.start_switch(database)
         if work.kernel:
             pids = work.take_hosts(holder)
             config = work.with_kernel_interfaces(config, pids)
@@ -146,19 +147,20 @@ class Lab:
         if not work.kernel:
             work.take_hosts(holder)
         image = root_of(experiment.workers.image, directory, work.ids or 0)
-        controller.wait_listening()
-        work.ovs.finish(bridges, work.look)
-        names = [work.names.bridge(s) for s in fabric.switches]
-        commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
-        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
-        work.ovs.finish(commands, work.look)
+        work.ovs.finish(bridges, work.look)
+        fence = work.ovs.return_to_sender(FENCE_BRIDGE)
+        controller.wait_listening()
+        names = [work.names.bridge(s) for s in fabric.switches]
+        commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
+        work.ovs.finish([*commands, fence], work.look)
         state = {
             "name": experiment.name,
             "clock": clock,
             "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
             "ids": work.ids,
+            "bind": experiment.workers.bind,
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
             "flows": controller.wait_programmed()["flows"],
         }
@@ -305,6 +307,7 @@ class Lab:
             Limits(**self.state["limits"]),
             Image(Path(image["rootfs"]), image["env"]) if image else None,
             self.state["ids"],
+            binds(self.state["bind"]),
             f"-{self.job}" if self.job else "",
         )
 

@@ -255,7 +255,6 @@ def undo(record: Record) -> Removed:
         # As long as namespaces are held, what runs inside them is found.
         known = Record.read(record.dir).processes
         removed.processes += _kill(record, {p.pid for name, p in known.items() if name == "holder" or HOST in name})
-        removed.processes += _kill(record, set())
         now = Record.read(record.dir)
         if not now.here and now.state == "alive":
             raise MachineError(
@@ -281,14 +280,15 @@ def undo(record: Record) -> Removed:
     return removed
 
 
-def _kill(record: Record, keep: set[int]) -> int:
-    """Kills what is the fabric's, except the pids in `keep`, until no more of it turns up."""
+def _kill(record: Record, last: set[int]) -> int:
+    """Kills what is the fabric's until no more of it turns up, and only then the pids in `last`."""
     killed: set[Process] = set()
-    spare = keep | processes.ancestors()
+    spare = processes.ancestors()
     for _ in range(100):
-        found = {p for p in _processes(record) if p.pid not in spare and p.alive()}
-        if not found:
+        left = {p for p in _processes(record) if p.pid not in spare and p.alive()}
+        if not left:
             return len(killed)
+        found = {p for p in left if p.pid not in last} or left
         for process in found:
             process.signal(9)
         killed |= found
@@ -298,12 +298,9 @@ def _kill(record: Record, keep: set[int]) -> int:
 
 def _processes(record: Record) -> set[Process]:
     record = Record.read(record.dir)  # it may still be coming up
-    found = set(record.processes.values())
-    if record.mark:
-        found |= processes.marked(record.mark)
-    found |= teardown.in_control_groups(control_group(record.id))
+    found = set(record.processes.values()) | teardown.in_control_groups(control_group(record.id))
     inside = [p for name, p in record.processes.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
-    return found | processes.in_network_namespaces(processes.network_namespace(p.pid) for p in inside)
+    return found | processes.belonging(record.mark, (processes.network_namespace(p.pid) for p in inside))
 
 
 @contextmanager

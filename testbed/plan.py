@@ -15,7 +15,7 @@ from workloads.sparse.sizes import spot_blocks
 if TYPE_CHECKING:
     from testbed.choose import Chooser
     from testbed.spec import CollectiveStep, Experiment, FlowsStep
-    from testbed.spec.model import Complex, Nic
+    from testbed.spec.fabric import Complex, Nic
     from testbed.spec.steps import Load, LoadStep
 
 Plan = dict[str, Any]

@@ -52,6 +52,14 @@ class Progress:
         """Something that the user should know while the run goes on."""
         print(f"note: {text}", file=sys.stderr)
 
+    def warn(self, text: str) -> None:
+        """Notes what is odd about an experiment, once for all points of a sweep."""
+        if text not in self._warned:
+            self._warned = {*self._warned, text}
+            self.note(text)
+
+    _warned: frozenset[str] | set[str] = frozenset()
+
     def points(self, total: int) -> None:
         """A sweep begins, of so many runs."""
         self._sweep = SweepClock(total)

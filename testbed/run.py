@@ -37,7 +37,7 @@ from testbed.ideal import Ideal
 from testbed.inject.agent import Agent
 from testbed.progress import Progress
 from testbed.said import Sayings
-from testbed.thresholds import marking
+from testbed.thresholds import marking, warnings
 from testbed.units import format_size
 from testbed.verdict import judged
 from testbed.watch import Watch
@@ -113,14 +113,18 @@ def run(
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
     `up` brings the fabric up (default: Lab.up); or it is up already, and stays (`on`). Raises RunFailed, InputError for
-    a folder that cannot be written, and what `up` raises; in the last two cases there is no run folder.
+    an empty workload and for a folder that cannot be written, and what `up` raises; but for RunFailed there is no run
+    folder then.
     """
     progress = progress or Progress()
+    check_work(experiment)
     try:
         folder = RunFolder.create(experiment.name, out)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
     try:
+        for warning in warnings(experiment):
+            progress.warn(warning)
         attempt = _Attempt(experiment, folder, progress, guest=on)
         if on is None:
             progress.stage("building the fabric")
@@ -159,6 +163,13 @@ def run(
         if problem is None:
             raise
         raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+
+
+def check_work(experiment: Experiment) -> None:
+    """Raises InputError for an experiment without a workload: there is nothing to measure."""
+    if not experiment.workload:
+        hint = "a step such as {collective: all_reduce, sizes: [1MiB]}; `testbed up FILE` needs none"
+        raise InputError("there is nothing to run: the workload is empty", experiment.place("workload"), hint)
 
 
 def _no_room(error: OSError, folder: RunFolder) -> Problem | None:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").ex
 RAIL = """
 name: rail
 fabric: {topology: {rail: {servers: 2, gpus: 2, spines: 1}}}
-workers: {cpus: 0.5, memory: 256MiB}
+workers: {cpus: 0.5, memory: 256MiB, bind: [FOLDER/data, "FOLDER/data/out:rw", FOLDER/notes]}
 """
 # Makes a system call; prints its result and errno.
 SYSCALL = "import ctypes; c = ctypes.CDLL(None, use_errno=True); print(c.syscall({}), ctypes.get_errno())"
@@ -41,8 +41,21 @@ x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers 
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    lab = Lab.up(loads(RAIL, "rail.yaml"))
+def folder() -> Iterator[Path]:
+    """A user's folder, closed to others; in it what is bound and what is not."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        for file in ("data/all", "data/mine", "data/out/old", "other/all", "notes"):
+            (folder / file).parent.mkdir(exist_ok=True, parents=True)
+            (folder / file).write_text(f"{file}\n")
+        (folder / "data" / "mine").chmod(0o600)
+        (folder / "data" / "out").chmod(0o777)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def lab(folder: Path) -> Iterator[Lab]:
+    lab = Lab.up(loads(RAIL.replace("FOLDER", str(folder)), "rail.yaml"))
     try:
         yield lab
     finally:
@@ -124,7 +137,7 @@ def test_the_first_process_has_no_more_than_that(lab: Lab) -> None:
         "test -e /etc/shadow",
         "test -e /root/.bashrc",
         "test -e /home",
-        "test -e /var",
+        "test -e /var/lib",
         f"test -e {ROOT}/testbed",
         "test -s /proc/kcore",
         "test -e /run/openvswitch",
@@ -160,11 +173,11 @@ def test_without_user_namespaces_it_is_root_with_few_rights(lab: Lab) -> None:
     assert said.split()[-2:] == ["init", "worker.sock"]
 
 
-def test_what_it_sees_is_what_it_was_given(lab: Lab) -> None:
+def test_what_it_sees_is_what_it_was_given(lab: Lab, folder: Path) -> None:
     """Every mount is the kernel's own, empty at the start, or a listed folder that is only for reading."""
-    writable = {"/tmp", "/run", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc"}
+    writable = {"/tmp", "/run", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc", str(folder / "data/out")}
     devices = {f"/dev/{name}" for name in ("null", "zero", "full", "tty", "random", "urandom")}
-    own = {str(ROOT / "workloads"), sys.prefix}
+    own = {str(ROOT / "workloads"), sys.prefix, str(folder / "data"), str(folder / "notes")}
     for line in shell(lab, "cat /proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         point, options, kind = before.split()[4], before.split()[5].split(","), after.split()[0]
@@ -173,6 +186,27 @@ def test_what_it_sees_is_what_it_was_given(lab: Lab) -> None:
         assert "ro" in options, line
         listed = point.startswith(("/usr", "/bin", "/sbin", "/lib", "/etc/", "/run/railbed/")) or point in own
         assert (listed and "nosuid" in options) or kind in ("tmpfs", "proc", "sysfs", "devtmpfs"), line
+
+
+def test_what_an_experiment_binds_is_seen_and_nothing_beside_it(lab: Lab, folder: Path) -> None:
+    assert shell(lab, f"cd {folder}; ls . data; cat data/all notes").split() == [
+        *(".:", "data", "notes", "data:", "all", "mine", "out"),
+        *("data/all", "notes"),
+    ]
+    for forbidden in ("cat data/mine", "touch data/new", "echo >> data/all", "echo >> notes", "touch new", "rm notes"):
+        shell(lab, f"cd {folder}; if ({forbidden}) 2>/dev/null; then exit 1; fi")
+    shell(lab, f"cd {folder}/data/out; cat old; echo by a rank > new; cp /bin/true .; chmod 4755 true")
+    written = folder / "data" / "out" / "new"
+    assert written.read_text() == "by a rank\n" and written.stat().st_uid >= 0x7000_0000
+    mounts = [line.split() for line in shell(lab, "cat /proc/self/mountinfo").splitlines()]
+    options = {
+        m[4]: {"ro", "rw", "nosuid", "nodev"} & {*m[5].split(",")} for m in mounts if m[4].startswith(str(folder))
+    }
+    assert options == {
+        f"{folder}/data": {"ro", "nosuid", "nodev"},
+        f"{folder}/data/out": {"rw", "nosuid", "nodev"},
+        f"{folder}/notes": {"ro", "nosuid", "nodev"},
+    }
 
 
 def test_sockets_of_this_machine_cannot_be_reached(lab: Lab) -> None:
@@ -198,28 +232,27 @@ def test_sockets_of_this_machine_cannot_be_reached(lab: Lab) -> None:
 # -- captures from inside
 
 
+def capture(lab: Lab, start: str, ready: str, result: str) -> list[str]:
+    """What a program says that captures two packets of the loopback, a ping and its answer, once it is `ready`."""
+    script = (
+        f"{start} 2>/tmp/log & while kill -0 $! && ! grep -q '{ready}' /tmp/log; do sleep 0.05; done; "
+        f"ping -qc1 127.0.0.1 >/dev/null; wait; {result}"
+    )
+    return shell(lab, script).splitlines()
+
+
 @pytest.mark.skipif(not shutil.which("tcpdump"), reason="needs tcpdump")
 def test_tcpdump_inside_a_rank(lab: Lab) -> None:
     """It becomes another user, and gives its file to that."""
-    script = (
-        "tcpdump -nni lo -c 2 -w /tmp/seen.pcap icmp 2>/tmp/log & "
-        "while kill -0 $! && ! grep -q listening /tmp/log; do sleep 0.05; done; "
-        "ping -qc1 127.0.0.1 >/dev/null; wait; tcpdump -nnr /tmp/seen.pcap 2>/dev/null"
-    )
-    said = shell(lab, script).splitlines()
+    file = "/tmp/seen.pcap"
+    said = capture(lab, f"tcpdump -nni lo -c 2 -w {file} icmp", "listening", f"tcpdump -nnr {file} 2>/dev/null")
     assert ["echo request" in said[0], "echo reply" in said[1], len(said)] == [True, True, 2]
 
 
 @pytest.mark.skipif(not shutil.which("tshark"), reason="needs tshark")
 def test_tshark_inside_a_rank(lab: Lab) -> None:
-    script = (
-        "tshark -lni lo -c 2 -f icmp >/tmp/seen 2>/tmp/log & "
-        "while kill -0 $! && ! grep -q 'Capture started' /tmp/log; do sleep 0.05; done; "
-        "ping -qc1 127.0.0.1 >/dev/null; wait; cat /tmp/seen"
-    )
-    said = shell(lab, script)
-    assert "Echo (ping) request" in said
-    assert "Echo (ping) reply" in said
+    said = capture(lab, "tshark -lni lo -c 2 -f icmp >/tmp/seen", "Capture started", "cat /tmp/seen")
+    assert ["request" in said[0], "reply" in said[1], len(said)] == [True, True, 2]
 
 
 def test_devices_of_the_machine_cannot_be_opened(lab: Lab) -> None:

@@ -303,15 +303,19 @@ def machine_image(path: Path) -> Path:
 @pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="needs TAP")
 def test_workers_run_in_an_image(tmp_path: Path) -> None:
     machine_image(tmp_path / "i.tar")
-    experiment = "name: i\nfabric: {topology: {star: {hosts: 2}}}\nworkers: {image: i.tar}\n"
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    (data / "bound").write_text("bound\n")
+    experiment = f"name: i\nfabric: {{topology: {{star: {{hosts: 2}}}}}}\nworkers: {{image: i.tar, bind: [{data}]}}\n"
     (tmp_path / "e.yaml").write_text(experiment)
     fabric_id = json.loads(cli("up", str(tmp_path / "e.yaml"), "--virtual", "--json"))["id"]
     try:
         script = (
-            "cat /etc/image; echo; echo $FROM_IMAGE $RAILBED_RANK; hostname; (echo x > /new) 2>&- || echo read-only"
+            "cat /etc/image; echo; echo $FROM_IMAGE $RAILBED_RANK; hostname; (echo x > /new) 2>&- || echo read-only;"
+            f" cat {data}/bound; (echo x > {data}/new) 2>&- || echo read-only"
         )
         out = cli("exec", "--fabric", fabric_id, "1", "--", "sh", "-c", script)
-        assert out.split() == ["mine", "yes", "1", "h1", "read-only"]
+        assert out.split() == ["mine", "yes", "1", "h1", "read-only", "bound", "read-only"]
     finally:
         cli("down", fabric_id)
     assert traces(fabric_id) == []

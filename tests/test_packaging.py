@@ -105,7 +105,7 @@ def test_no_compiler_and_no_sources(sources, tmp_path, monkeypatch):
         build.build(tmp_path / "fabricd", sources=sources)
     (tmp_path / "empty").mkdir()
     with pytest.raises(build.BuildError, match="no C sources"):
-        build.build(tmp_path / "fabricd", sources=tmp_path / "empty")
+        build.build(tmp_path / "fabricd", sources=tmp_path / "none")
 
 
 def test_builds_at_the_same_time(sources, tmp_path):

@@ -412,6 +412,16 @@ def test_the_controllers_death_is_said_and_the_run_goes_on(play: Play, capsys: p
     assert "controller_died" in load(result.folder).events["event"].tolist()
 
 
+def test_thresholds_that_are_in_each_others_way_are_said_once(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
+    text = EXPERIMENT.replace("nodes: 3}}", "nodes: 3}}, switch: {buffer: 200KB}")
+    progress = Progress()
+    for _ in range(2):  # as the points of a sweep
+        play(whole, text=text, progress=progress)
+        play.folder /= "again"
+        play.folder.mkdir()
+    assert capsys.readouterr().err.count("the buffer has 200 KB: enlarge fabric.switch.buffer") == 1
+
+
 def test_a_request_that_fails_fails_the_run(play: Play) -> None:
     def prepare(lab: FakeLab) -> None:
         lab.fabricd.answers["start"] = MachineError("fabricd refused: no such rank")

@@ -112,6 +112,12 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
         (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
         (("run", "small.yaml", "--set", "fabric.nik=3"), "no 'nik'"),
+        (("run", "small.yaml", "--set", "workload=[]"), "there is nothing to run: the workload is empty"),
+        (("run", "small.yaml", "--seed", "many"), "'many' is not a valid integer."),
+        (("run", "small.yaml", "--set", "workload.0.sizes=1KiB"), "or lines that begin with a dash"),
+        (("run", "small.yaml", "--set", "workload=ring"), "'ring' is not a list"),
+        (("run", "small.yaml", "--set", "control=ecmp"), "KEY: VALUE, each in a line of its own"),
+        (("run", "small.yaml", "--set", "inject=[{fault: loss, on: all, rate: 1%}]"), "such as 0.01"),
         (("show", "run", "none"), "no such run"),
         (("show", "run", "."), "no run folder"),
         (("show", "topology", "moebius"), "no topology and no file"),
@@ -131,7 +137,7 @@ def test_bad_input_is_said_without_a_traceback_and_makes_nothing(
     assert sorted(p.name for p in Path().iterdir()) == ["small.yaml"]
     as_json = testbed(*args, "--json")
     assert as_json.code == 2
-    assert says in f"{as_json.data['error']['what']} {as_json.data['error']['where']}"
+    assert says in " ".join(as_json.data["error"][key] for key in ("what", "where", "hint"))
 
 
 def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:

@@ -15,7 +15,8 @@ from testbed.hardware import hardware_of
 from testbed.ideal import Ideal
 from testbed.plan import endpoints, for_rank, plan
 from testbed.spec import loads
-from testbed.spec.model import Complex, Engine, Experiment
+from testbed.spec.fabric import Complex, Engine
+from testbed.spec.model import Experiment
 from workloads.closed_form import Costs, Link, flow_ns
 from workloads.closed_form import Path as Way
 

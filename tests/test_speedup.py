@@ -17,7 +17,7 @@ MTU = 4096
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("ranks", "elements"), [(2, 256), (4, 256), (4, 1024), (8, 1024)])
+@pytest.mark.parametrize(("ranks", "elements"), [(2, 256), (4, 1024)])
 def test_speed_up_is_what_the_bytes_say(ranks: int, elements: int, tmp_path: Path) -> None:
     """Against a ring in pieces, which keeps its cables busy while it adds up."""
     steps = [

@@ -132,14 +132,14 @@ def test_samples_agree_with_the_counters(sampled: tuple[results.Run, str]) -> No
 @pytest.mark.parametrize("kind", PLOTS)
 def test_pictures_are_drawn(kind: str, sampled: tuple[results.Run, str], tmp_path: Path) -> None:
     picture = tmp_path / f"{kind}.svg"
-    save(PLOTS[kind].draw(sampled[0]), picture)
+    save([PLOTS[kind].draw(sampled[0])], picture)
     text = picture.read_text()
     assert text.startswith("<?xml") and len(text) > 10_000
     if kind == "rate":
         (top, _) = PLOTS[kind].draw(sampled[0]).axes
         assert 300 < max(max(line.get_ydata()) for line in top.get_lines()) <= 400
     again = tmp_path / "again.svg"
-    save(PLOTS[kind].draw(sampled[0]), again)
+    save([PLOTS[kind].draw(sampled[0])], again)
     assert again.read_text() == text
 
 

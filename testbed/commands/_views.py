@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import FABRIC
+from testbed.ranges import Number
 
 if TYPE_CHECKING:
     from testbed.lab import Lab
@@ -19,7 +20,7 @@ PERIOD_S = 1.0
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("-c", "--clear", is_flag=True, help="Count from now on; nothing is shown. Watermarks stay."),
     click.option("-d", "--delete", is_flag=True, help="Forget -c: count from when the fabric came up."),
-    click.option("-p", "--period", type=click.FloatRange(0.01, 3600), default=PERIOD_S, show_default=True,
+    click.option("-p", "--period", type=Number(0.01, 3600), default=PERIOD_S, show_default=True,
                  metavar="SECONDS", help="Wall time over which rates are taken."),
     click.option("--nonzero", is_flag=True, help="Leave out rows in which all counters are 0."),
     click.option("--watch", is_flag=True, help="Print again each period, until Ctrl-C."),

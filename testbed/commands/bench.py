@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from testbed.ranges import Whole
+
 
 @click.command()
 @click.argument("collective")
@@ -22,7 +24,7 @@ import click
     "-n",
     "--iters",
     "iterations",
-    type=click.IntRange(1, 10**6),
+    type=Whole(1, 10**6),
     default=1,
     show_default=True,
     metavar="N",
@@ -32,7 +34,7 @@ import click
     "-w",
     "--warmup_iters",
     "warmup",
-    type=click.IntRange(0, 10**6),
+    type=Whole(0, 10**6),
     default=0,
     show_default=True,
     metavar="N",
@@ -41,7 +43,7 @@ import click
 @click.option(
     "-c",
     "--check",
-    type=click.IntRange(1, 10**6),
+    type=Whole(1, 10**6),
     default=1,
     show_default=True,
     metavar="N",
@@ -72,7 +74,7 @@ import click
     help="YAML file with `fabric:`, {KIND: {..}}, or star, rail, clos, ring, torus for -g.",
 )
 @click.option("--cc", metavar="NAME", help="Congestion control (default: none, or the file's).")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed.")
+@click.option("--seed", type=Whole(0), metavar="N", help="Seed.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
 @click.option("--host", is_flag=True, help="Columns of host time and bytes sent, of a rank.")

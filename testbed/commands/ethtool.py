@@ -7,10 +7,11 @@ import json
 import click
 
 from testbed.commands._complete import FABRIC
+from testbed.ranges import Whole
 
 
 @click.command()
-@click.argument("rank", type=click.IntRange(0))
+@click.argument("rank", type=Whole(0))
 @click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(rank: int, fabric: str | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import FABRIC, FILE
+from testbed.ranges import Whole
 
 if TYPE_CHECKING:
     from testbed.seat import Job
@@ -36,7 +37,7 @@ def command() -> None:
 @command.command()
 @click.argument("file", shell_complete=FILE)
 @_FABRIC
-@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Run it so many times (default: once).")
+@click.option("--repeat", type=Whole(1), metavar="N", help="Run it so many times (default: once).")
 @click.option("--forever", is_flag=True, help="Run it again and again, until it is stopped; the last 10 runs are kept.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--out", metavar="DIR", help="Folder for its runs (default: results/runs/<timestamp>-<name>).")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from testbed.commands._complete import FABRIC
+from testbed.ranges import Whole
 
 PARTS = {
     "fabricd": ("fabricd.log",),
@@ -22,7 +23,7 @@ PARTS = {
 @click.command()
 @click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
 @click.option("--part", type=click.Choice(list(PARTS)), help="Only what this part has written.")
-@click.option("-n", "--lines", type=click.IntRange(0), default=20, show_default=True, help="Lines of each file.")
+@click.option("-n", "--lines", type=Whole(0), default=20, show_default=True, help="Lines of each file.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.commands._complete import FABRIC, FILE
+from testbed.ranges import Whole
 
 if TYPE_CHECKING:
     from testbed.progress import Progress
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", shell_complete=FILE)
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed, instead of the experiment's.")
+@click.option("--seed", type=Whole(0), metavar="N", help="Seed, instead of the experiment's.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="Run on this fabric, which is up; it stays up.")
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from testbed.spec.types import Model
 from topologies import targets
@@ -137,6 +137,8 @@ class Place:
 
 class Fault(Model):
     """One fault. Its fields are its parameters; the class says the rest."""
+
+    model_config = ConfigDict(defer_build=True)  # of the many faults a run uses few or none
 
     name: ClassVar[str]
     summary: ClassVar[str]

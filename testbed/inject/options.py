@@ -13,6 +13,7 @@ import click
 
 from testbed.errors import InputError, Problem
 from testbed.inject import CATALOGUE, Fault, Injection, Mistakes
+from testbed.ranges import Number, Whole
 from testbed.units import RATE, SIZE, TIME, UnitError
 
 if TYPE_CHECKING:
@@ -39,18 +40,6 @@ class Quantity(ParamType):
         except UnitError as error:
             self.fail(f"{error.what}; {error.hint}" if error.hint else error.what, param, ctx)
         return value
-
-
-class Whole(click.IntRange):
-    """Whole numbers; click would call them `integer range`."""
-
-    name = "integer"
-
-
-class Number(click.FloatRange):
-    """Numbers."""
-
-    name = "number"
 
 
 class Words(ParamType):

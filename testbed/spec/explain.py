@@ -30,15 +30,16 @@ def explain(
             yield path, *_say(detail, loc, value(path), root)
 
 
-_TYPES = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "string_type": "a text",
-    "list_type": "a list",
-    "model_type": "a mapping of keys to values",
-    "model_attributes_type": "a mapping of keys to values",
-    "dict_type": "a mapping of keys to values",
+_MAPPING = ("a mapping of keys to values", "KEY: VALUE, each in a line of its own, or {KEY: VALUE, ..}")
+_TYPES = {  # and how it is written
+    "int_type": ("a whole number", "such as 4"),
+    "float_type": ("a number", "such as 0.01"),
+    "finite_number": ("a finite number", ""),
+    "string_type": ("a text", 'in quotes if need be: "4"'),
+    "list_type": ("a list", "[ENTRY, ..], or lines that begin with a dash, one for each entry"),
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "dict_type": _MAPPING,
 }
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
@@ -57,10 +58,9 @@ def _say(detail: ErrorDetails, loc: tuple[str | int, ...], written: object, root
     if kind == "missing":
         return f"key {loc[-1]!r} is missing", f"allowed keys: {', '.join(allowed_keys(loc[:-1], root))}"
     if kind in _TYPES:
+        wanted, such_as = _TYPES[kind]
         return (
-            ("there is nothing here", f"expected: {_TYPES[kind]}")
-            if value is None
-            else (f"{shown} is not {_TYPES[kind]}", "")
+            ("there is nothing here", f"expected: {wanted}") if value is None else (f"{shown} is not {wanted}", such_as)
         )
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]

@@ -72,3 +72,6 @@ def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]
 def default(text: str, description: str, **bounds: Any) -> Any:
     """A field whose default is written as in the file (`400Gbps`)."""
     return Field(text, description=description, validate_default=True, **bounds)
+
+
+Dscp = Annotated[int, Field(ge=0, le=63)]
