@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from results.arrow import arrow_array
+
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
@@ -271,8 +273,13 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The same as an Arrow table, for Parquet: a run can so be stored without waiting for pandas to load."""
     import pyarrow as pa
 
-    types = {TEXT: pa.string(), COUNT: pa.int64(), MAYBE: pa.int64(), REAL: pa.float64(), BOOL: pa.bool_(), None: None}
-    return pa.table({key: pa.array(values, types[dtype]) for key, dtype, values in _data(name, rows)})
+    types = {TEXT: pa.string(), COUNT: pa.int64(), MAYBE: pa.int64(), REAL: pa.float64(), BOOL: pa.bool_()}
+    return pa.table(
+        {
+            key: pa.array(values) if dtype is None else arrow_array(values, types[dtype])
+            for key, dtype, values in _data(name, rows)
+        }
+    )
 
 
 def as_markdown() -> str:
