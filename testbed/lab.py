@@ -261,10 +261,6 @@ class Lab:
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
         return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
 
-    def set_cable(self, name: str, up: bool) -> None:
-        """Cuts or mends a cable."""
-        self.fabricd.request("cable", cable=name, up=up)
-
     def restart_controller(self) -> None:
         """Starts the controller anew, after it has died. Raises MachineError."""
         experiment = json.loads((self.dir / "experiment.json").read_text())

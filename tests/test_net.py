@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from machine import ROOT, TESTBED, addresses, cli, run, traces, wait_until
+from machine import RAIL_REAL, ROOT, TESTBED, addresses, cli, run, traces, wait_until
 
 from hardware.config import Hardware
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
@@ -24,13 +24,7 @@ from topologies import Fabric, build
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 
-REAL = """
-name: rail
-clock: {real: {dilation: 1000}}
-fabric:
-  topology: {rail: {servers: 2, gpus: 2, spines: 1}}
-  cable: {rate: 40Gbps, delay: 2us}
-"""
+REAL = RAIL_REAL.replace("1us", "2us")
 # One way over one switch: two cables, the switch, and a short frame twice on the wire.
 _RTT_MS = 2 * (2 * 2000 + 500 + 2 * (98 + 24) * 8 / 40) * 1000 / 1e6
 

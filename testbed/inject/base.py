@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from testbed.spec.types import Model
 from topologies import targets
@@ -53,6 +53,11 @@ class CannotInject(ValueError):
         super().__init__(what)
         self.what = what
         self.hint = hint
+
+
+def fault_id(part: str) -> str:
+    """The id of the fault that a primitive, such as f1.2, is a part of."""
+    return part.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,8 @@ class Place:
 
 class Fault(Model):
     """One fault. Its fields are its parameters; the class says the rest."""
+
+    model_config = ConfigDict(defer_build=True)  # of the many faults a run uses few or none
 
     name: ClassVar[str]
     summary: ClassVar[str]
