@@ -59,6 +59,15 @@ def test_builds_only_what_is_older(sources, tmp_path, monkeypatch):
     assert built() == ["answer.c", "link", "main.c"]
     assert value(output) == 44
 
+    room = sources / "room"  # a header of its own, and a file of a name that there is already
+    room.mkdir()
+    (room / "room.h").write_text("#define ROOM 1\n")
+    (room / "answer.c").write_text('#include "room/room.h"\nint room(void);\nint room(void) { return ROOM; }\n')
+    assert built() == ["answer.c", "link"]
+    (room / "room.h").write_text("#define ROOM 2\n")
+    assert built() == ["answer.c", "link"]
+    assert value(output) == 44
+
 
 def test_a_source_that_is_gone_is_gone(sources, tmp_path):
     (sources / "spare.c").write_text("int spare(void);\nint spare(void) { return 1; }\n")
@@ -94,6 +103,7 @@ def test_no_compiler_and_no_sources(sources, tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler -x")
     with pytest.raises(build.BuildError, match="no C compiler called no-such-compiler: apt-get install gcc"):
         build.build(tmp_path / "fabricd", sources=sources)
+    (tmp_path / "empty").mkdir()
     with pytest.raises(build.BuildError, match="no C sources"):
         build.build(tmp_path / "fabricd", sources=tmp_path / "none")
 

@@ -14,7 +14,7 @@ from results.drawing import MOST_SERIES, Across, PlotError, new_figure
 from results.plots import PLOTS
 from results.summary import figure_label
 from results.sweep_plot import sweep
-from results.values import amount, distinct, full
+from results.values import amount, amounts, distinct, full
 from testbed.units import RATE, SIZE, TIME
 
 PERIOD_NS = 1000
@@ -200,6 +200,7 @@ def test_amounts_are_what_the_file_means(kind: Any) -> None:
 
 def test_what_is_no_amount() -> None:
     assert [amount(v) for v in ("fast", True, None, "3 cats", float("nan"), "", {}, "1e999x")] == [None] * 8
+    assert [amounts(v) for v in (["1us", "fast"], ["1us", "1KB"], ["1us", "2us"])] == [None, None, [1e3, 2e3]]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@
 #include "engine/clock.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "engine/watch.h"
 #include "fault/fault.h"
 #include "link/cable.h"
@@ -79,15 +80,15 @@ ON(member_left, struct member, offload_left(f, x))
 ON(group_called, struct group, offload_ask(f, x))
 ON(group_opens, struct group, offload_open(f, x))
 ON(doorbell, struct post, worker_doorbell(f, x))
-ON(fetched, struct frame, port_enqueue(f, x->credit->port, x))
+ON(fetched, struct frame, port_enqueue(f, tx_of(x)->port, x))
 ON(hand_over, struct frame, ovs_hand_over(f, x))
-ON(port_idle, struct port, port_free(f, x))
+ON(port_idle, struct port, port_became_idle(f, x))
 ON(pause_ends, struct port, pfc_end(f, x, e->t))
 ON(pause_again, struct port, pfc_again(f, x))
 ON(arrives, struct frame, port_arrive(f, &f->nodes[event_node(e)]->ports[event_port(e) - 1], x, (uint32_t)e->b))
 ON(forward, struct frame, switch_forward(f, &f->nodes[event_node(e)]->ports[event_other(e) - 1], x))
 ON(no_way, struct frame, switch_no_way(f, x))
-ON(deliver, struct frame, nic_receive(f, x->to, x, true))
+ON(deliver, struct frame, nic_receive(f, (struct nic *)x->to->node, x, true))
 ON(watchdog, struct port, watchdog_look(f, x, (unsigned)e->b))
 ON(timer, struct qp, qp_timer(f, x))
 ON(pacer, struct qp, pacer_event(f, x, e->t))
@@ -289,7 +290,7 @@ static void say_stalled(struct fabric *f)
 	}
 	if (json_array_size(waiting)) {
 		f->stalled_said = true;
-		control_event(f, "stalled", json_pack("{s:o}", "waiting", waiting));
+		report_event(f, "stalled", json_pack("{s:o}", "waiting", waiting));
 	} else {
 		json_decref(waiting);
 	}

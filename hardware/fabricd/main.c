@@ -42,6 +42,20 @@ static void usage(void)
 	exit(2);
 }
 
+static void prepare_process(void)
+{
+	struct rlimit files;
+	struct sigaction act = {.sa_handler = on_signal};
+
+	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* TAP devices, workers, and what those send us */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	sigaction(SIGTERM, &act, NULL);
+	sigaction(SIGINT, &act, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -65,15 +79,8 @@ int main(int argc, char **argv)
 	if (!config || !control || !workers || optind != argc)
 		usage();
 
-	struct rlimit files;
-	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* TAP devices, workers, and what those send us */
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
-	struct sigaction act = {.sa_handler = on_signal};
-	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGINT, &act, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	prepare_process();
+	world_join(f);
 	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	f->config = json_load_file(config, JSON_REJECT_DUPLICATES, &error);
 	if (!f->config) {

@@ -1,4 +1,4 @@
-/* The whole fabric is given back. */
+/* The whole fabric: its rooms are joined at the beginning, and all of it is given back at the end. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,12 +13,36 @@
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
+#include "offload/aggregate/aggregate.h"
+#include "offload/best_effort/best_effort.h"
+#include "offload/multicast/multicast.h"
 #include "offload/offload.h"
+#include "offload/ring/ring.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "transport/qp.h"
 #include "worker/worker.h"
 #include "world.h"
+
+static const struct nic_receivers receivers = {.transport = transport_receive, .offload = offload_receive};
+
+/* All kinds of offloads: a new one gets a line here and a place in `enum offload_kind` */
+static const struct offload_ops *const offloads[OFFLOAD_KINDS] = {
+	[OFFLOAD_AGGREGATE] = &aggregate_ops,
+	[OFFLOAD_BEST_EFFORT] = &best_effort_ops,
+	[OFFLOAD_MULTICAST] = &multicast_ops,
+	[OFFLOAD_RING] = &ring_ops,
+};
+
+/* world_join() - Who does what rooms below have declared: before anything else */
+void world_join(struct fabric *f)
+{
+	f->listener = &control_listener;
+	f->impairment = &fault_impairment;
+	f->receivers = &receivers;
+	f->services = &offload_services;
+	f->offloads = offloads;
+}
 
 static void node_free(struct node *n)
 {
@@ -42,7 +66,6 @@ void fabric_free(struct fabric *f)
 	captures_close(f);
 	sample_stop(f);
 	offload_free(f);
-	faults_close(f);
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);
 		free(f->switches[i].n.ports);
@@ -58,6 +81,7 @@ void fabric_free(struct fabric *f)
 		if (n->netdev >= 0)
 			close(n->netdev);
 	}
+	faults_close(f); /* whose flows own queue pairs */
 	for (uint32_t i = 0; i < f->accelerator_count; i++) {
 		node_free(&f->accelerators[i].n);
 		accelerator_free(&f->accelerators[i]);

@@ -1,4 +1,4 @@
-/* The whole fabric: given back at the end (world.c). */
+/* The whole fabric: its rooms joined at the beginning, given back at the end (world.c). */
 #ifndef WORLD_H
 #define WORLD_H
 
@@ -6,6 +6,7 @@
 
 struct fabric;
 
+void world_join(struct fabric *f);
 void fabric_free(struct fabric *f);
 bool privileges_drop(struct fabric *f);
 

@@ -119,7 +119,7 @@ static void near_offload(struct fabric *f, struct input *in, bool best_effort)
 	memcpy(fr->data, buffer, len);
 	fr->len = len;
 	fr->id = ++f->last_frame_id;
-	accelerator_receive(f, &f->accelerators[0], fr);
+	accelerator_ops.receive(f, &f->accelerators[0].port, fr);
 }
 
 static void from_ovs(struct input *in, const uint8_t *data, size_t len)

@@ -16,6 +16,7 @@
 #include "offload/offload.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 #include "harness.h"
 

@@ -14,6 +14,7 @@
 #include "transport/qp.h"
 #include "vector/element.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 #include "harness.h"
 

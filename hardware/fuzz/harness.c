@@ -3,6 +3,14 @@
  * Plain, it is one buffer without PFC, ECN or congestion control.  Congested, it has
  * all of them, with thresholds and timers so small that a few packets reach them.
  */
+#include "loop.h"
+#include "world.h"
+#include "loop.h"
+#include "world.h"
+#include "loop.h"
+#include "world.h"
+#include "loop.h"
+#include "world.h"
 #include "accelerator/accelerator.h"
 #include "base/bytes.h"
 #include "base/units.h"
@@ -10,9 +18,12 @@
 #include "control/control.h"
 #include "engine/fabric.h"
 #include "loop.h"
+#include "offload/aggregate/aggregate.h"
+#include "offload/best_effort/best_effort.h"
 #include "offload/offload.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 #include "world.h"
 #include "harness.h"
@@ -96,6 +107,7 @@ struct fabric *harness_open(bool congested)
 	if (!f)
 		abort();
 	f->control_fd = -1;
+	world_join(f);
 	f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	f->config = config_json(congested);
 	if (!f->config || !config_load(f, f->config)) {
@@ -142,9 +154,9 @@ void harness_group(struct fabric *f, bool best_effort)
 {
 	static struct offload_ops granted;
 	static const uint32_t ranks[RANKS] = {0, 1, 2};
-	struct group asked = {.id = OFFLOAD_AGGREGATE, .tag = 1, .count = RANKS, .called = 1, .args = {4, 16, 20000000, 2}};
+	struct group_call asked = {.tag = 1, .count = RANKS, .cookie = 1, .args = {4, 16, 20000000, 2}};
 
-	asked.id = best_effort ? OFFLOAD_BEST_EFFORT : OFFLOAD_AGGREGATE;
+	asked.kind = best_effort ? OFFLOAD_BEST_EFFORT : OFFLOAD_AGGREGATE;
 	granted = best_effort ? best_effort_ops : aggregate_ops;
 	granted.asks = false;
 	for (unsigned r = 0; r < RANKS; r++)

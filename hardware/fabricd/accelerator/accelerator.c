@@ -25,10 +25,11 @@
  * Exponents of block scaling are combined by their maximum, one block ahead.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "accelerator/accelerator.h"
+#include "accelerator/program.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
@@ -38,59 +39,26 @@
 #include "wire/ip.h"
 #include "wire/roce.h"
 
-struct child {
-	uint32_t ip;
-	bool accelerator; /* below; else a rank */
-};
-
-struct slot {
-	uint32_t use[2];
-	bool complete[2];
-	uint64_t seen[2], asked[2];
-	uint64_t offset[2];
-	uint16_t count[2];
-	int16_t exponent[2], next[2];
-	int32_t *sum[2];
-};
-
-struct program {
-	struct program *next;
-	uint32_t job, slots, children, group_ip;
-	uint32_t parent_ip; /* 0: this is the root */
-	uint16_t parent_child; /* what the parent knows this one as */
-	struct child child[FAN_IN_MAX];
-	int32_t *sums;
-	struct slot slot[];
-};
-
-static double number(const json_t *o, const char *key, double least, double most)
-{
-	const json_t *v = json_object_get(o, key);
-	double x = json_number_value(v);
-
-	return json_is_number(v) && x >= least && x <= most ? x : -1;
-}
-
 /* accelerator_load() - The accelerator of a switch, as configured; its port is the switch's last
  * Return: false, with f->error set, if it cannot be
  */
 bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, const json_t *o)
 {
-	double slots = number(o, "slots", 1, 65535), elements = number(o, "elements", 1, 2250),
-	       fan_in = number(o, "fan_in", 1, FAN_IN_MAX), ip = number(o, "ip", 1, 4294967295.0),
-	       rate = number(o, "rate_bps", 1, 1e15), latency = number(o, "latency_ns", 0, 1e9);
+	double slots = number_in(o, "slots", 1, 65535), elements = number_in(o, "elements", 1, 2250),
+	       fan_in = number_in(o, "fan_in", 1, FAN_IN_MAX), ip = number_in(o, "ip", 1, 4294967295.0),
+	       rate = number_in(o, "rate_bps", 1, 1e15), latency = number_in(o, "latency_ns", 0, 1e9);
 
 	if (slots < 0 || elements < 0 || fan_in < 0 || ip < 0 || rate < 0 || latency < 0)
 		return config_fail(f, "%s: accelerator: slots (1 to 65535), elements (1 to 2250), fan_in (1 to %d), ip, rate_bps "
 				      "and latency_ns are needed", s->n.name, FAN_IN_MAX);
-	double shared = json_object_get(o, "shared_slots") ? number(o, "shared_slots", 0, slots) : 0;
+	double shared = json_object_get(o, "shared_slots") ? number_in(o, "shared_slots", 0, slots) : 0;
 	if (shared < 0)
 		return config_fail(f, "%s: accelerator: shared_slots: from 0 to its slots", s->n.name);
 	if (!s->n.port_count)
 		return config_fail(f, "%s: accelerator: no port", s->n.name);
 	struct port *p = &s->n.ports[s->n.port_count - 1];
 	*a = (struct accelerator){
-		.n = {.kind = NODE_ACCELERATOR, .port_count = 1, .ports = &a->port},
+		.n = {.kind = NODE_ACCELERATOR, .ops = &accelerator_ops, .port_count = 1, .ports = &a->port},
 		.sw = s,
 		.ip = (uint32_t)ip,
 		.slots = (uint32_t)slots,
@@ -113,117 +81,6 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 	pool_load(a, (uint32_t)shared);
 	s->accelerator = a;
 	return true;
-}
-
-static struct program *program_of(const struct accelerator *a, uint32_t job)
-{
-	struct program *p = a->programs[job % PROGRAM_CHAINS];
-
-	while (p && p->job != job)
-		p = p->next;
-	return p;
-}
-
-static void program_free(struct program *p)
-{
-	free(p->sums);
-	free(p);
-}
-
-static const char *load_children(struct program *p, const json_t *list)
-{
-	size_t i;
-	const json_t *v;
-
-	json_array_foreach(list, i, v) {
-		double ip = number(v, "ip", 1, 4294967295.0);
-		if (ip < 0)
-			return "accelerator_program: children: an ip is needed";
-		p->child[i].ip = (uint32_t)ip;
-		p->child[i].accelerator = json_is_true(json_object_get(v, "accelerator"));
-	}
-	return NULL;
-}
-
-/* accelerator_program() - The controller gives a job slots of a switch's accelerator, and says who adds up there
- * Return: NULL, or what is wrong
- */
-const char *accelerator_program(struct fabric *f, const json_t *request)
-{
-	const char *name = json_string_value(json_object_get(request, "switch"));
-	const json_t *children = json_object_get(request, "children"), *parent = json_object_get(request, "parent");
-	double job = number(request, "job", 1, PSN_MASK), slots = number(request, "slots", 1, 65535),
-	       group = number(request, "group_ip", 1, 4294967295.0);
-	bool shared = json_is_true(json_object_get(request, "shared"));
-	struct accelerator *a = NULL;
-
-	for (uint32_t i = 0; name && i < f->accelerator_count; i++)
-		if (!strcmp(f->accelerators[i].sw->n.name, name))
-			a = &f->accelerators[i];
-	if (!a)
-		return "accelerator_program: switch: none of that name has an accelerator";
-	if (job < 0 || (slots < 0 && !shared) || group < 0)
-		return "accelerator_program: job, slots (unless shared) and group_ip are needed";
-	if (shared)
-		return pool_program(a, (uint32_t)job, request);
-	if (program_of(a, (uint32_t)job))
-		return "accelerator_program: the job has a program there already";
-	if (!json_array_size(children) || json_array_size(children) > a->fan_in)
-		return "accelerator_program: children: from 1 to as many as the accelerator's bitmap has bits";
-	if (slots > a->slots_free)
-		return "accelerator_program: slots: fewer are free";
-	struct program *p = calloc(1, sizeof *p + (size_t)slots * sizeof(struct slot));
-	int32_t *sums = calloc((size_t)slots * 2 * a->elements, sizeof *sums);
-	if (!p || !sums)
-		abort();
-	p->job = (uint32_t)job;
-	p->slots = (uint32_t)slots;
-	p->group_ip = (uint32_t)group;
-	p->children = (uint32_t)json_array_size(children);
-	p->sums = sums;
-	const char *wrong = load_children(p, children);
-	if (!wrong && parent) {
-		double ip = number(parent, "ip", 1, 4294967295.0), child = number(parent, "child", 0, FAN_IN_MAX - 1);
-		if (ip < 0 || child < 0) {
-			wrong = "accelerator_program: parent: ip and child are needed";
-		} else {
-			p->parent_ip = (uint32_t)ip;
-			p->parent_child = (uint16_t)child;
-		}
-	}
-	if (wrong) {
-		program_free(p);
-		return wrong;
-	}
-	for (uint32_t i = 0; i < p->slots; i++)
-		for (int v = 0; v < 2; v++) {
-			p->slot[i].sum[v] = sums + (size_t)(2 * i + (uint32_t)v) * a->elements;
-			p->slot[i].use[v] = (uint32_t)(v - 2) & PSN_MASK; /* of before the first */
-		}
-	p->next = a->programs[p->job % PROGRAM_CHAINS];
-	a->programs[p->job % PROGRAM_CHAINS] = p;
-	a->slots_free -= p->slots;
-	uint32_t used = a->slots - pool_slots(a) - a->slots_free;
-	a->slots_used_max = used > a->slots_used_max ? used : a->slots_used_max;
-	return NULL;
-}
-
-/* accelerators_release() - A job is over: its slots are free again, everywhere */
-void accelerators_release(struct fabric *f, uint32_t job)
-{
-	for (uint32_t i = 0; i < f->accelerator_count; i++) {
-		struct accelerator *a = &f->accelerators[i];
-		pool_release(a, job);
-		for (struct program **at = &a->programs[job % PROGRAM_CHAINS], *p; (p = *at);) {
-			if (p->job != job) {
-				at = &p->next;
-				continue;
-			}
-			*at = p->next;
-			a->slots_free += p->slots;
-			program_free(p);
-		}
-	}
 }
 
 /* accelerator_send() - Send a packet through the switch; MAC addresses are filled in */
@@ -346,9 +203,10 @@ static void pass_on(struct fabric *f, struct accelerator *a, struct program *p, 
 	s->asked[v] = 0;
 }
 
-/* accelerator_receive() - A frame has come in from the switch */
-void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *fr)
+/* A frame has come in from the switch */
+static void receive(struct fabric *f, struct port *in, struct frame *fr)
 {
+	struct accelerator *a = (struct accelerator *)in->node;
 	struct roce_packet pkt;
 	enum roce_verdict verdict = roce_parse(fr->data, fr->len, &pkt);
 
@@ -377,6 +235,8 @@ void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *
 	}
 	frame_free(f, fr);
 }
+
+const struct node_ops accelerator_ops = {.receive = receive};
 
 /* accelerator_watermarks_clear() - The most in use so far is now what is in use */
 void accelerator_watermarks_clear(struct accelerator *a)

@@ -28,8 +28,8 @@ struct accelerator {
 	uint64_t contributions, duplicates, stale, completed, answered, unknown;
 };
 
+extern const struct node_ops accelerator_ops;
 bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, const json_t *o);
-void accelerator_receive(struct fabric *f, struct accelerator *a, struct frame *fr);
 const char *accelerator_program(struct fabric *f, const json_t *request);
 void accelerators_release(struct fabric *f, uint32_t job);
 json_t *accelerator_json(const struct accelerator *a);

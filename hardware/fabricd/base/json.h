@@ -7,5 +7,6 @@
 #include "base/units.h"
 
 json_t *ns_json(ps_t t);
+double number_in(const json_t *o, const char *key, double least, double most);
 
 #endif

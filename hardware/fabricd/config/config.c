@@ -130,7 +130,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	if (!params_fail(f, s->n.name, switch_params_set(&s->base, o)))
 		return false;
 	for (unsigned c = 0; c < CLASSES; c++)
-		s->base.weight[c] = s->base.weight[c] ? s->base.weight[c] : 1;
+		s->base.schedule.weight[c] = s->base.schedule.weight[c] ? s->base.schedule.weight[c] : 1;
 	s->p = s->base;
 	if (ports > PORTS_MAX)
 		return config_fail(f, "%s: more than %d ports", s->n.name, PORTS_MAX);
@@ -186,7 +186,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .cc = &cc_none,
 				      .engine_prefetch_bytes = 262144};
-	if (!params_fail(f, n->n.name, nic_params_set(f, &n->base, o)))
+	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)))
 		return false;
 	if (!n->base.timeout || !n->base.rnr_timeout)
 		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
@@ -201,7 +201,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 		port_init(&n->port[i], &n->n, (uint16_t)(i + 1));
 		if (!load_port_params(f, &n->port[i], o))
 			return false;
-		n->tx[i] = (struct tx){.nic = n, .port = &n->port[i]};
+		n->tx[i] = (struct tx){.lender.ops = &nic_lender_ops, .nic = n, .port = &n->port[i]};
 	}
 	n->netdev = -1;
 	if (netdev) {
@@ -285,14 +285,70 @@ static void *array_of(struct fabric *f, const json_t *config, const char *key, s
 	return room;
 }
 
+/* Switches, then NICs */
+static bool load_nodes(struct fabric *f, const json_t *config)
+{
+	const json_t *o;
+	size_t i;
+
+	f->node_count = f->switch_count + f->nic_count;
+	uint32_t mtu = 1500;
+	json_array_foreach(json_object_get(config, "switches"), i, o) {
+		struct sw *s = &f->switches[i];
+		s->n.kind = NODE_SWITCH;
+		s->n.ops = &switch_ops;
+		s->n.schedule = &s->p.schedule;
+		s->n.index = (uint32_t)i;
+		f->nodes[i] = &s->n;
+		if (!load_switch(f, s, o))
+			return false;
+	}
+	json_array_foreach(json_object_get(config, "nics"), i, o) {
+		struct nic *n = &f->nics[i];
+		n->n.kind = NODE_NIC;
+		n->n.ops = &nic_ops;
+		n->n.index = f->switch_count + (uint32_t)i;
+		f->nodes[n->n.index] = &n->n;
+		if (!load_nic(f, n, o))
+			return false;
+		mtu = n->mtu > mtu ? n->mtu : mtu;
+	}
+	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
+	f->frame_room = (mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
+	return true;
+}
+
+/* Cables, scale-up domains, and accelerators, which hang on their switches */
+static bool load_links(struct fabric *f, const json_t *config)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(config, "cables"), i, o)
+		if (!load_cable(f, &f->cables[i], o))
+			return false;
+	json_array_foreach(json_object_get(config, "scale_up"), i, o)
+		if (!load_scale_up(f, &f->scale_ups[i], o))
+			return false;
+	json_array_foreach(json_object_get(config, "switches"), i, o) {
+		const json_t *accelerator = json_object_get(o, "accelerator");
+		struct accelerator *a = &f->accelerators[f->accelerator_count];
+		if (!json_is_object(accelerator))
+			continue;
+		if (!accelerator_load(f, a, &f->switches[i], accelerator))
+			return false;
+		f->accelerator_count++;
+		a->n.index = f->node_count;
+		f->nodes[f->node_count++] = &a->n;
+	}
+	return true;
+}
+
 /* config_load() - Build the fabric
  * Return: false, with f->error set, if it cannot be
  */
 bool config_load(struct fabric *f, json_t *config)
 {
-	const json_t *o;
-	size_t i;
-
 	f->ovs = ovs_new();
 	f->syncs = syncs_new();
 	if (!name_of(f, config, "fabric", f->id, sizeof f->id) || !load_clock(f, json_object_get(config, "clock")))
@@ -314,44 +370,8 @@ bool config_load(struct fabric *f, json_t *config)
 	for (uint32_t k = 0; k < f->nic_count; k++)
 		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
 
-	f->node_count = f->switch_count + f->nic_count;
-	uint32_t mtu = 1500;
-	json_array_foreach(json_object_get(config, "switches"), i, o) {
-		struct sw *s = &f->switches[i];
-		s->n.kind = NODE_SWITCH;
-		s->n.index = (uint32_t)i;
-		f->nodes[i] = &s->n;
-		if (!load_switch(f, s, o))
-			return false;
-	}
-	json_array_foreach(json_object_get(config, "nics"), i, o) {
-		struct nic *n = &f->nics[i];
-		n->n.kind = NODE_NIC;
-		n->n.index = f->switch_count + (uint32_t)i;
-		f->nodes[n->n.index] = &n->n;
-		if (!load_nic(f, n, o))
-			return false;
-		mtu = n->mtu > mtu ? n->mtu : mtu;
-	}
-	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
-	f->frame_room = (mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
-	json_array_foreach(json_object_get(config, "cables"), i, o)
-		if (!load_cable(f, &f->cables[i], o))
-			return false;
-	json_array_foreach(json_object_get(config, "scale_up"), i, o)
-		if (!load_scale_up(f, &f->scale_ups[i], o))
-			return false;
-	json_array_foreach(json_object_get(config, "switches"), i, o) {
-		const json_t *accelerator = json_object_get(o, "accelerator");
-		struct accelerator *a = &f->accelerators[f->accelerator_count];
-		if (!json_is_object(accelerator))
-			continue;
-		if (!accelerator_load(f, a, &f->switches[i], accelerator))
-			return false;
-		f->accelerator_count++;
-		a->n.index = f->node_count;
-		f->nodes[f->node_count++] = &a->n;
-	}
+	if (!load_nodes(f, config) || !load_links(f, config))
+		return false;
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;

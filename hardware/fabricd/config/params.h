@@ -7,11 +7,9 @@
 #include "nic/params.h"
 #include "switch/params.h"
 
-struct fabric;
-
 const char *switch_params_set(struct switch_params *p, const json_t *o);
 const char *port_params_set(struct port_params *p, const json_t *o);
 const char *cable_params_set(struct cable_params *p, const json_t *o);
-const char *nic_params_set(struct fabric *f, struct nic_params *p, const json_t *o);
+const char *nic_params_set(struct nic_params *p, const json_t *o);
 
 #endif

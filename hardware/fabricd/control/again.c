@@ -39,12 +39,12 @@
 /* Of a generated flow that is under way */
 static bool kept(const struct qp *q)
 {
-	return q->generated && q->generated->end == PS_NEVER && q->state == QP_READY;
+	return traffic_under_way(q) && q->state == QP_READY;
 }
 
 static void forget_source(struct frame *fr)
 {
-	if (fr->from && !kept(fr->from))
+	if (fr->from && !kept((const struct qp *)fr->from))
 		fr->from = NULL;
 }
 

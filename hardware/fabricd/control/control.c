@@ -15,7 +15,9 @@
 #include "base/json.h"
 #include "base/patience.h"
 #include "control/control.h"
+#include "control/sample.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "engine/watch.h"
 #include "switch/ovs.h"
 #include "worker/worker.h"
@@ -216,3 +218,12 @@ void control_close(struct fabric *f)
 	if (f->control_fd >= 0)
 		close(f->control_fd);
 }
+
+const struct listener control_listener = {
+	.event = control_event,
+	.ask = control_ask,
+	.settle = control_settle,
+	.acts = control_acts,
+	.waits = clock_held,
+	.pause = sample_pause,
+};

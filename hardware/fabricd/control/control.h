@@ -8,6 +8,7 @@
 
 #include "base/patience.h"
 #include "base/units.h"
+#include "engine/report.h"
 
 struct fabric;
 
@@ -33,13 +34,17 @@ void control_accept(struct fabric *f);
 void control_readable(struct fabric *f, struct control_conn *c);
 void control_writable(struct fabric *f, struct control_conn *c);
 void control_send(struct fabric *f, struct control_conn *c, json_t *object);
+extern const struct listener control_listener;
 void control_event(struct fabric *f, const char *kind, json_t *fields);
 void control_idle(struct fabric *f);
 void control_sweep(struct fabric *f);
 void control_close(struct fabric *f);
 void control_line(struct fabric *f, struct control_conn *c, const char *text, size_t len);
 
-bool clock_hold(struct fabric *f, uint64_t id, struct control_conn *conn);
+struct asked control_ask(struct fabric *f, const char *who, uint64_t id, json_t *event);
+void control_settle(struct fabric *f, uint64_t id);
+bool control_acts(const struct fabric *f, const char *who);
+void controller_ask(struct fabric *f);
 bool clock_held(const struct fabric *f, uint64_t id);
 bool clock_answered(struct fabric *f, uint64_t id);
 void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why);

@@ -166,7 +166,7 @@ static json_t *qp_json(const struct qp *q)
 	COUNT(o, "cnps", q->cnps);
 	COUNT(o, "rate_bps", q->cc_state.rate);
 	COUNT(o, "window_bytes", q->cc_state.window);
-	json_object_set_new(o, "generated", json_boolean(q->generated));
+	json_object_set_new(o, "generated", json_boolean(q->owner->ops->generated));
 	return o;
 }
 

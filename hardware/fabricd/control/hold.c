@@ -19,11 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/patience.h"
 #include "base/wall.h"
 #include "control/control.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "fault/fault.h"
 #include "offload/offload.h"
 
@@ -43,10 +45,10 @@ bool clock_held(const struct fabric *f, uint64_t id)
 	return false;
 }
 
-/* clock_hold() - Stand still here (virtual clock) until @conn has answered the event of that id
+/* Stand still here (virtual clock) until @conn has answered the event of that id
  * Return: false if it is not waited for
  */
-bool clock_hold(struct fabric *f, uint64_t id, struct control_conn *conn)
+static bool hold(struct fabric *f, uint64_t id, struct control_conn *conn)
 {
 	struct clock *c = &f->clock;
 
@@ -108,6 +110,55 @@ void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *w
 		      json_pack("{s:s, s:i, s:i, s:s}", "who", conn->acts[0] ? conn->acts : "controller", "pid",
 				conn->patience.pid, "events", (int)events, "reason", why));
 	offload_unanswered(f);
+}
+
+/* control_ask() - See report.h */
+struct asked control_ask(struct fabric *f, const char *who, uint64_t id, json_t *event)
+{
+	struct asked a = {false, false};
+
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, who)) {
+			control_send(f, c, json_incref(event));
+			a.waits = hold(f, id, c) || a.waits;
+			a.told = true;
+		}
+	json_decref(event);
+	return a;
+}
+
+/* control_settle() - Likewise */
+void control_settle(struct fabric *f, uint64_t id)
+{
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (c->settles && !c->closing)
+			hold(f, id, c);
+}
+
+/* control_acts() - Likewise */
+bool control_acts(const struct fabric *f, const char *who)
+{
+	for (const struct control_conn *c = f->conns; c; c = c->next)
+		if (!c->closing && !strcmp(c->acts, who))
+			return true;
+	return false;
+}
+
+/* controller_ask() - Stand still until the controller has done all that it was told before
+ *
+ * What a controller does that stood still and goes on again, with events that it
+ * did not answer in time, then takes effect now, in every run.
+ */
+void controller_ask(struct fabric *f)
+{
+	uint64_t id = ++f->last_port_event;
+
+	for (struct control_conn *c = f->conns; c; c = c->next)
+		if (!strcmp(c->acts, "controller"))
+			c->silent = c->silent && c->closing; /* it has another chance */
+	control_ask(f, "controller", id,
+		    json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id, "fault", "", "on",
+			      false, "to", "controller", "spec", "time_ns", ns_json(f->clock.now)));
 }
 
 /* clock_look_after() - Look at those who have been told something and have not answered */

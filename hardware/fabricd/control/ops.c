@@ -184,6 +184,16 @@ static const char *stop_capture(struct fabric *f, struct control_conn *c, const 
 	return path ? capture_stop(f, path) : "capture_stop: path is needed";
 }
 
+static void send_all(struct fabric *f, struct control_conn *c, json_t *events)
+{
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach(events, i, e)
+		control_send(f, c, json_incref((json_t *)e));
+	json_decref(events);
+}
+
 static const char *subscribe(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	(void)f;
@@ -196,10 +206,10 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 	c->subscribed = true;
 	c->settles = json_is_true(json_object_get(request, "settles"));
 	if (c->settles) /* a controller that comes late, or again, learns what is down */
-		cables_down_say(f, c);
+		send_all(f, c, cables_down(f));
 	if (!strcmp(c->acts, "controller")) { /* and what is injected into it */
-		acts_say(f, c);
-		offload_say(f, c);
+		send_all(f, c, acts_on(f));
+		send_all(f, c, offload_jobs(f));
 	}
 	return NULL;
 }

@@ -30,7 +30,9 @@ struct fabric {
 	int64_t patience_ns;
 	ps_t reaction, reaction_base; /* of the controller */
 	uint64_t last_port_event;     /* id of the last event that the controller answers */
+	const struct listener *listener; /* report.h */
 	/* link/ */
+	const struct impairment *impairment;
 	struct node **nodes; /* switches, NICs, accelerators: by node index */
 	uint32_t node_count, port_count;
 	struct cable *cables;
@@ -56,13 +58,16 @@ struct fabric {
 	/* nic/ */
 	struct nic *nics;
 	uint32_t nic_count;
+	const struct nic_receivers *receivers;
 	struct scale_up *scale_ups;
 	uint32_t scale_up_count;
 	/* worker/ */
 	struct worker *workers; /* as many as NICs */
+	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */
 	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
 	/* offload/ */
+	const struct offload_ops *const *offloads; /* kinds, by number */
 	struct group *groups;
 	uint32_t last_job;
 	/* fault/ */

@@ -22,11 +22,12 @@
 
 #include "base/json.h"
 #include "base/units.h"
-#include "control/control.h"
 #include "engine/clock.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "fault/fault.h"
+#include "link/impairment.h"
 #include "worker/worker.h"
 
 #define FAULTS_MAX 1024
@@ -68,14 +69,6 @@ static void fault_free(struct fault *x)
 	free(x);
 }
 
-static bool somebody_acts(const struct fabric *f, const char *to)
-{
-	for (const struct control_conn *c = f->conns; c; c = c->next)
-		if (!c->closing && !strcmp(c->acts, to))
-			return true;
-	return false;
-}
-
 static const char *act_load(struct fabric *f, struct fault *x, const json_t *request)
 {
 	const char *to = json_string_value(json_object_get(request, "to"));
@@ -85,7 +78,7 @@ static const char *act_load(struct fabric *f, struct fault *x, const json_t *req
 	if (!json_is_object(json_object_get(request, "spec")))
 		return "inject: spec: an object for who acts";
 	strcpy(x->to, to);
-	return somebody_acts(f, to) ? NULL : "inject: nobody is connected who could do that";
+	return report_acts(f, to) ? NULL : "inject: nobody is connected who could do that";
 }
 
 static json_t *act_event(struct fabric *f, const struct fault *x, uint64_t id, bool on)
@@ -94,50 +87,23 @@ static json_t *act_event(struct fabric *f, const struct fault *x, uint64_t id, b
 			 on, "to", x->to, "spec", json_object_get(x->request, "spec"), "time_ns", ns_json(f->clock.now));
 }
 
-/* acts_say() - Tell a controller that has just come which faults are on that it carries out */
-void acts_say(struct fabric *f, struct control_conn *c)
+/* acts_on() - What a controller that has just come is told: the faults that it carries out and that are on */
+json_t *acts_on(struct fabric *f)
 {
+	json_t *events = json_array();
 	uint64_t after = 0;
 
 	for (struct fault *x; (x = fault_first_on(f, FAULT_ACT, after)); after = x->order)
 		if (!strcmp(x->to, "controller"))
-			control_send(f, c, act_event(f, x, ++f->last_port_event, true));
+			json_array_append_new(events, act_event(f, x, ++f->last_port_event, true));
+	return events;
 }
 
 static void act(struct fabric *f, struct fault *x, bool on)
 {
 	uint64_t id = ++f->last_port_event;
-	json_t *event = act_event(f, x, id, on);
-	bool told = false;
 
-	for (struct control_conn *c = f->conns; c; c = c->next)
-		if (!c->closing && !strcmp(c->acts, x->to)) {
-			control_send(f, c, json_incref(event));
-			clock_hold(f, id, c);
-			told = true;
-		}
-	json_decref(event);
-	x->hits += on && told;
-}
-
-/* controller_ask() - Stand still until the controller has done all that it was told before
- *
- * What a controller does that stood still and goes on again, with events that it
- * did not answer in time, then takes effect now, in every run.
- */
-void controller_ask(struct fabric *f)
-{
-	uint64_t id = ++f->last_port_event;
-
-	for (struct control_conn *c = f->conns; c; c = c->next)
-		if (!c->closing && !strcmp(c->acts, "controller")) {
-			control_send(f, c,
-				     json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id,
-					       "fault", "", "on", false, "to", "controller", "spec", "time_ns",
-					       ns_json(f->clock.now)));
-			c->silent = false; /* it has another chance */
-			clock_hold(f, id, c);
-		}
+	x->hits += on && report_ask(f, x->to, id, act_event(f, x, id, on)).told;
 }
 
 /* controller_made_to_hang() - Does a fault that is on keep the controller from running? */
@@ -168,7 +134,7 @@ static void turn(struct fabric *f, struct fault *x, bool on)
 	case FAULT_KINDS: break;
 	}
 	x->hits += on && (x->kind == FAULT_PARAMS || x->kind == FAULT_SWAP);
-	control_event(f, "fault", json_pack("{s:s, s:b}", "fault", x->id, "on", on));
+	report_event(f, "fault", json_pack("{s:s, s:b}", "fault", x->id, "on", on));
 }
 
 static void later(struct fabric *f, struct fault *x, ps_t t, bool on)
@@ -344,3 +310,5 @@ void faults_close(struct fabric *f)
 		}
 	}
 }
+
+const struct impairment fault_impairment = {.frame = frames_strike, .cable = params_of_cable};

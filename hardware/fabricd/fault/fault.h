@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "link/impairment.h"
 #include "link/port.h"
+#include "transport/qp.h"
 
-struct control_conn;
 struct nic;
-struct qp;
 
 enum fault_kind { FAULT_FRAMES, FAULT_PARAMS, FAULT_SWAP, FAULT_ACT, FAULT_TRAFFIC, FAULT_KINDS };
 enum frame_effect {
@@ -45,13 +45,8 @@ struct frame_rule {
 	ps_t level; /* meter: when the bucket will be full again */
 };
 
-struct frame_fate {
-	bool dropped, reorder;
-	uint32_t duplicates;
-	ps_t delay;
-};
-
 struct generated {
+	struct qp_owner owner;
 	struct generated *next;
 	struct fault *fault;
 	struct nic *from, *to;
@@ -82,12 +77,13 @@ struct fault {
 	struct generated *flows;
 };
 
+extern const struct impairment fault_impairment;
+
 /* fault.c */
 const char *fault_inject(struct fabric *f, const json_t *request);
 const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);
-void acts_say(struct fabric *f, struct control_conn *c);
-void controller_ask(struct fabric *f);
+json_t *acts_on(struct fabric *f);
 bool controller_made_to_hang(const struct fabric *f);
 json_t *faults_json(struct fabric *f);
 json_t *fault_counts_json(struct fabric *f);
@@ -96,21 +92,20 @@ void faults_close(struct fabric *f);
 struct fault *fault_first_on(struct fabric *f, enum fault_kind kind, uint64_t after);
 
 /* frames.c */
-struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct frame *fr);
 const char *frames_load(struct fabric *f, struct fault *x, const json_t *request);
+struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct frame *fr);
 void frames_turn(struct fabric *f, struct fault *x, bool on);
 
 /* config/params.c */
-void fault_fold(struct fabric *f, int of, const void *object, void *params);
 const char *params_load(struct fabric *f, struct fault *x, const json_t *request);
+void params_of_cable(struct fabric *f, const struct cable *cable, struct cable_params *params);
 void params_in_force(struct fabric *f, struct fault *x);
 const char *swap_load(struct fabric *f, struct fault *x, const json_t *request);
 void swaps_in_force(struct fabric *f);
 
 /* traffic.c */
-extern const uint8_t traffic_payload[];
 void traffic_start(struct fabric *f, struct generated *g);
-void traffic_ended(struct fabric *f, struct generated *g, bool failed);
+bool traffic_under_way(const struct qp *q);
 const char *traffic_load(struct fabric *f, struct fault *x, const json_t *request);
 void traffic_turn(struct fabric *f, struct fault *x, bool on);
 json_t *traffic_json(const struct fault *x);

@@ -23,9 +23,9 @@
 #include "engine/fabric.h"
 #include "fault/fault.h"
 #include "link/frame.h"
+#include "link/impairment.h"
 #include "link/params.h"
 #include "link/port.h"
-#include "nic/nic.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
@@ -288,8 +288,8 @@ static bool corrupt(struct fabric *f, const struct fault *x, struct frame *fr, b
 	return true;
 }
 
-/* fault_frames() - A frame is about to start on the cable from @p: what do the faults do to it? */
-struct frame_fate fault_frames(struct fabric *f, const struct port *p, struct frame *fr)
+/* frames_strike() - A frame is about to start on the cable from @p: what do the faults do to it? */
+struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct frame *fr)
 {
 	struct frame_fate fate = {0};
 

@@ -23,24 +23,31 @@
 #include "nic/params.h"
 #include "switch/params.h"
 #include "switch/switch.h"
-#include "transport/congestion.h"
+#include "transport/qp.h"
+#include "worker/worker.h"
 
-/* fault_fold() - Lay over @params, of @object, what the faults that are on say */
-void fault_fold(struct fabric *f, int of, const void *object, void *params)
+/* Lay over @params, of @object, what the faults that are on say */
+static void fold(struct fabric *f, enum params_of of, const void *object, void *params)
 {
 	uint64_t after = 0;
 
 	for (struct fault *x; (x = fault_first_on(f, FAULT_PARAMS, after)); after = x->order) {
-		if ((int)x->of != of || x->object != object)
+		if (x->of != of || x->object != object)
 			continue;
 		switch (x->of) {
 		case OF_CABLE: cable_params_set(params, x->values); break;
 		case OF_PORT: port_params_set(params, x->values); break;
 		case OF_SWITCH: switch_params_set(params, x->values); break;
-		case OF_NIC: nic_params_set(f, params, x->values); break;
+		case OF_NIC: nic_params_set(params, x->values); break;
 		case OF_CONTROL: *(ps_t *)params = (ps_t)(json_number_value(json_object_get(x->values, "reaction_ns")) * 1000); break;
 		}
 	}
+}
+
+/* params_of_cable() - What is in force of a cable, over its base */
+void params_of_cable(struct fabric *f, const struct cable *cable, struct cable_params *params)
+{
+	fold(f, OF_CABLE, cable, params);
 }
 
 /* params_in_force() - A fault has gone on or off */
@@ -51,7 +58,7 @@ void params_in_force(struct fabric *f, struct fault *x)
 	case OF_PORT: {
 		struct port *p = x->object;
 		p->p = p->base;
-		fault_fold(f, OF_PORT, p, &p->p);
+		fold(f, OF_PORT, p, &p->p);
 		pfc_changed(f, p);
 		break;
 	}
@@ -59,7 +66,7 @@ void params_in_force(struct fabric *f, struct fault *x)
 		struct sw *s = x->object;
 		struct watchdog_params before = s->p.watchdog;
 		s->p = s->base;
-		fault_fold(f, OF_SWITCH, s, &s->p);
+		fold(f, OF_SWITCH, s, &s->p);
 		if (before.on != s->p.watchdog.on || before.drop != s->p.watchdog.drop ||
 		    before.detect != s->p.watchdog.detect || before.restore != s->p.watchdog.restore)
 			watchdog_changed(f, s);
@@ -69,14 +76,17 @@ void params_in_force(struct fabric *f, struct fault *x)
 	case OF_NIC: {
 		struct nic *n = x->object;
 		n->p = n->base;
-		fault_fold(f, OF_NIC, n, &n->p);
+		fold(f, OF_NIC, n, &n->p);
 		f->stamps = f->stamps || n->p.cc->hops;
 		nic_params_changed(f, n);
+		if (!n->p.frozen)
+			worker_thaw(f, n->worker);
+		qps_params_changed(f, n);
 		break;
 	}
 	case OF_CONTROL:
 		f->reaction = f->reaction_base;
-		fault_fold(f, OF_CONTROL, f, &f->reaction);
+		fold(f, OF_CONTROL, f, &f->reaction);
 		break;
 	}
 }
@@ -128,7 +138,7 @@ const char *params_load(struct fabric *f, struct fault *x, const json_t *request
 		struct nic_params trial = n ? n->p : (struct nic_params){0};
 		x->of = OF_NIC;
 		x->object = n;
-		return n ? nic_params_set(f, &trial, x->values) : "inject: nic: no such rank";
+		return n ? nic_params_set(&trial, x->values) : "inject: nic: no such rank";
 	}
 	if (json_object_get(request, "control")) {
 		const json_t *reaction = json_object_get(x->values, "reaction_ns");

@@ -23,7 +23,47 @@
 #define FLOWS_MAX 1000000
 #define BYTES_MAX (1ull << 31)
 
-const uint8_t traffic_payload[16384] = {0x52, 0x61, 0x69, 0x6c, 0x62, 0x65, 0x64};
+static const uint8_t pattern[16384] = {0x52, 0x61, 0x69, 0x6c, 0x62, 0x65, 0x64};
+
+static struct generated *flow_of(const struct qp *q)
+{
+	return (struct generated *)q->owner;
+}
+
+static const uint8_t *payload(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
+{
+	(void)f;
+	(void)q;
+	(void)wr;
+	(void)n;
+	return pattern;
+}
+
+/* All of a flow is acknowledged, or its queue pair has failed */
+static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
+{
+	(void)wr;
+	flow_of(q)->failed = status != WC_SUCCESS;
+	flow_of(q)->end = f->clock.now;
+}
+
+static bool memory(struct qp *q, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at)
+{
+	(void)q;
+	(void)key;
+	(void)offset;
+	(void)length;
+	*at = NULL;
+	return true;
+}
+
+static const struct qp_owner_ops owner_ops = {.generated = true, .payload = payload, .sent = sent, .memory = memory};
+
+/* traffic_under_way() - Does a queue pair carry a flow that has not ended? */
+bool traffic_under_way(const struct qp *q)
+{
+	return q->owner->ops->generated && flow_of(q)->end == PS_NEVER;
+}
 
 static bool whole(const json_t *v, double most, double *to)
 {
@@ -52,7 +92,7 @@ const char *traffic_load(struct fabric *f, struct fault *x, const json_t *reques
 		struct generated *g = calloc(1, sizeof *g);
 		if (!g)
 			abort();
-		*g = (struct generated){.fault = x, .from = &f->nics[(uint32_t)from], .to = &f->nics[(uint32_t)to],
+		*g = (struct generated){.owner.ops = &owner_ops, .fault = x, .from = &f->nics[(uint32_t)from], .to = &f->nics[(uint32_t)to],
 					.bytes = (uint64_t)bytes, .number = (uint32_t)i,
 					.start = (ps_t)(start * PS_PER_NS + 0.5), .end = PS_NEVER};
 		*at = g;
@@ -71,15 +111,15 @@ void traffic_turn(struct fabric *f, struct fault *x, bool on)
 	}
 }
 
-static struct qp *idle_qp(struct fabric *f, struct nic *from, struct nic *to)
+static struct qp *idle_qp(struct fabric *f, struct nic *from, struct nic *to, struct qp_owner *owner)
 {
 	for (uint32_t i = 0; i < from->qp_count; i++) {
 		struct qp *q = from->qps[i];
-		if (q->generated && q->peer == to && q->state == QP_READY && q->peer_qp->state == QP_READY &&
-		    q->generated->end != PS_NEVER)
+		if (q->owner->ops->generated && q->peer == to && q->state == QP_READY && q->peer_qp->state == QP_READY &&
+		    flow_of(q)->end != PS_NEVER)
 			return q;
 	}
-	struct qp *a = qp_new(from), *b = a ? qp_new(to) : NULL;
+	struct qp *a = qp_new(from, owner), *b = a ? qp_new(to, owner) : NULL;
 	if (!b)
 		return NULL;
 	a->connect_peer = to->rank;
@@ -96,21 +136,14 @@ void traffic_start(struct fabric *f, struct generated *g)
 		return;
 	g->started = true;
 	g->start = f->clock.now;
-	g->qp = idle_qp(f, g->from, g->to);
+	g->qp = idle_qp(f, g->from, g->to, &g->owner);
 	if (!g->qp) {
 		g->failed = true;
 		return;
 	}
 	g->fault->hits++;
-	g->qp->generated = g->qp->peer_qp->generated = g;
+	g->qp->owner = g->qp->peer_qp->owner = &g->owner;
 	qp_post_send(f, g->qp, &(struct send_wr){.length = g->bytes, .opcode = WR_WRITE, .signaled = true});
-}
-
-/* traffic_ended() - All of a flow is acknowledged, or its queue pair has failed */
-void traffic_ended(struct fabric *f, struct generated *g, bool failed)
-{
-	g->failed = failed;
-	g->end = f->clock.now;
 }
 
 /* traffic_json() - What became of the flows: [from, to, bytes, start_ns, end_ns or null] */

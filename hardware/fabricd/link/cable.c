@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "control/control.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
-#include "fault/fault.h"
+#include "engine/report.h"
 #include "link/cable.h"
+#include "link/impairment.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
@@ -68,7 +68,7 @@ void cable_in_force(struct fabric *f, struct cable *cable)
 {
 	struct cable_params want = cable->base;
 
-	fault_fold(f, OF_CABLE, cable, &want);
+	f->impairment->cable(f, cable, &want);
 	bool turned = want.up != cable->p.up;
 	cable->p = want;
 	for (int i = 0; i < 2; i++)
@@ -106,9 +106,11 @@ static json_t *port_event(struct fabric *f, const struct port *p, bool up)
 			 p->number, "up", up);
 }
 
-/* cables_down_say() - Tell a controller that has just come which ports are known to be down */
-void cables_down_say(struct fabric *f, struct control_conn *c)
+/* cables_down() - What a controller that has just come is told: the ports that are known to be down */
+json_t *cables_down(struct fabric *f)
 {
+	json_t *events = json_array();
+
 	for (uint32_t k = 0; k < f->cable_count; k++)
 		for (int i = 0; f->cables[k].announced_down && i < 2; i++) {
 			const struct port *p = f->cables[k].end[i];
@@ -117,8 +119,9 @@ void cables_down_say(struct fabric *f, struct control_conn *c)
 			json_t *o = port_event(f, p, false);
 			json_object_set_new(o, "event", json_string("port"));
 			json_object_set_new(o, "time_ns", ns_json(f->clock.now));
-			control_send(f, c, o);
+			json_array_append_new(events, o);
 		}
+	return events;
 }
 
 /* cable_announce() - Tell the controller that a cable's ports went up or down
@@ -133,10 +136,8 @@ void cable_announce(struct fabric *f, struct change *c)
 		struct port *p = c->cable->end[i];
 		if (p->node->kind != NODE_SWITCH)
 			continue;
-		control_event(f, "port", port_event(f, p, c->up));
-		for (struct control_conn *k = f->conns; k; k = k->next)
-			if (k->settles && !k->closing)
-				clock_hold(f, f->last_port_event, k);
+		report_event(f, "port", port_event(f, p, c->up));
+		report_settle(f, f->last_port_event);
 	}
 }
 

@@ -2,12 +2,11 @@
 #ifndef LINK_CABLE_H
 #define LINK_CABLE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "link/port.h"
-
-struct control_conn;
 
 /* A change of a cable, scheduled or announced */
 struct change {
@@ -24,7 +23,7 @@ void cable_plug(struct fabric *f, struct cable *cable);
 void cable_in_force(struct fabric *f, struct cable *cable);
 void cable_apply(struct fabric *f, struct change *c);
 void cable_announce(struct fabric *f, struct change *c);
-void cables_down_say(struct fabric *f, struct control_conn *c);
+json_t *cables_down(struct fabric *f);
 struct cable *fabric_cable(struct fabric *f, const char *name);
 
 #endif

@@ -9,8 +9,6 @@
 #include "engine/fabric.h"
 #include "link/capture.h"
 #include "link/port.h"
-#include "nic/nic.h"
-#include "switch/switch.h"
 
 #define SECTION 0x0a0d0d0au
 #define INTERFACE 1u
@@ -110,12 +108,9 @@ static bool capture_close(struct fabric *f, struct capture **at)
 {
 	struct capture *c = *at;
 
-	for (uint32_t i = 0; i < f->switch_count; i++)
-		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++)
-			forget(&f->switches[i].n.ports[k], c);
-	for (uint32_t i = 0; i < f->nic_count; i++)
-		for (int k = 0; k < 2; k++)
-			forget(&f->nics[i].port[k], c);
+	for (uint32_t i = 0; i < f->node_count; i++)
+		for (uint16_t k = 0; k < f->nodes[i]->port_count; k++)
+			forget(&f->nodes[i]->ports[k], c);
 	*at = c->next;
 	if (fclose(c->file) && !c->error) /* what was still buffered */
 		c->error = errno;

@@ -8,7 +8,6 @@
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "link/port.h"
-#include "switch/switch.h"
 
 #define SLAB_FRAMES 256
 
@@ -87,7 +86,7 @@ void passage_leave(struct fabric *f, struct frame *fr)
 	if (!way || --way->users)
 		return;
 	if (way->admitted)
-		buffer_release(f, (struct sw *)way->in->node, way);
+		way->in->node->ops->passed(f, way);
 	way->next = f->passage_free;
 	f->passage_free = way;
 }

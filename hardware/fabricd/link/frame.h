@@ -13,26 +13,37 @@
 #include "wire/ethernet.h"
 
 struct fabric;
-struct nic;
 struct port;
-struct qp;
-struct tx;
+struct tx_source;
 
 #define CLASS_DEFAULT 0
 #define TRAILER_BYTES 16
+
+struct frame;
+
+/* A buffer in which a frame has its place until it is on the wire, or dropped: of who sends it */
+struct lender {
+	const struct lender_ops *ops;
+};
+
+struct lender_ops {
+	bool (*passes)(struct fabric *f, struct frame *fr);  /* its turn at the port: may it go?  If not, it is held */
+	void (*on_wire)(struct fabric *f, struct frame *fr); /* it starts on the cable */
+	void (*back)(struct fabric *f, struct frame *fr);    /* its place is free again */
+};
 
 struct frame {
 	struct frame *next;
 	uint64_t id;	   /* in order of creation, kept by copies */
 	uint32_t len;	   /* without FCS and trailer */
 	uint8_t class;
-	struct tx *credit; /* NIC transmit buffer that it occupies, or NULL */
-	struct qp *from;   /* queue pair that sends it, or NULL: it counts the frame when it goes onto the wire */
+	struct lender *credit;	/* NIC transmit buffer that it occupies, or NULL */
+	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
 	uint64_t number;   /* likewise: which of its packets it is */
 	bool asks;	   /* likewise: to be acknowledged */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
-	struct nic *to;	   /* scale-up domain: destination */
+	struct port *to;   /* scale-up domain: where it comes in */
 	struct passage *way; /* through the switch that it is in, or on its way to */
 	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
 	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */

@@ -22,6 +22,12 @@ struct ecn_params {
 	double pmax;
 };
 
+/* Which classes go first, and what share the others have */
+struct schedule {
+	uint8_t strict;		 /* a bit a class */
+	uint8_t weight[CLASSES]; /* among the classes that are not strict */
+};
+
 /* A port of a switch or NIC */
 struct port_params {
 	uint64_t headroom_bytes; /* of each lossless class */

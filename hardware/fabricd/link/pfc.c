@@ -20,14 +20,13 @@
 
 #include "base/bytes.h"
 #include "base/units.h"
-#include "control/sample.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
-#include "switch/switch.h"
 
 #define QUANTA 0xffff
 #define QUANTUM_BITS 512
@@ -110,7 +109,7 @@ static void resume(struct fabric *f, struct port *p, unsigned class)
 
 	p->paused &= (uint8_t)~(1u << class);
 	l->paused_total += f->clock.now - l->paused_since;
-	sample_pause(f, p, class, false);
+	report_pause(f, p, class, false);
 }
 
 /* pfc_waits() - A port has frames, and all of their classes are paused: look again when the first pause ends */
@@ -144,7 +143,7 @@ void pfc_end(struct fabric *f, struct port *p, ps_t t)
 	port_kick(f, p);
 }
 
-static void pause(struct fabric *f, struct port *p, unsigned class, ps_t until)
+static void paused(struct fabric *f, struct port *p, unsigned class, ps_t until)
 {
 	struct lane *l = &p->lane[class];
 	bool began = !(p->paused >> class & 1);
@@ -158,10 +157,11 @@ static void pause(struct fabric *f, struct port *p, unsigned class, ps_t until)
 		p->paused |= (uint8_t)(1u << class);
 		l->paused_since = f->clock.now;
 		l->pauses++;
-		sample_pause(f, p, class, true);
-		watchdog_paused(f, p, class);
-	} else if (p->node->kind == NODE_SWITCH) {
-		deadlock_look(f, p, class);
+		report_pause(f, p, class, true);
+		if (p->node->ops->paused)
+			p->node->ops->paused(f, p, class);
+	} else if (p->node->ops->paused_again) {
+		p->node->ops->paused_again(f, p, class);
 	}
 }
 
@@ -178,7 +178,7 @@ void pfc_receive(struct fabric *f, struct port *p, struct frame *fr)
 		if (v.bad || type != MAC_CONTROL || opcode != OPCODE_PFC || !(classes >> c & 1))
 			continue;
 		if (quanta)
-			pause(f, p, c, f->clock.now + pfc_time(p, quanta));
+			paused(f, p, c, f->clock.now + pfc_time(p, quanta));
 		else if (p->paused >> c & 1)
 			resume(f, p, c);
 	}
@@ -192,7 +192,7 @@ void pfc_changed(struct fabric *f, struct port *p)
 	for (unsigned c = 0; c < CLASSES; c++)
 		if (!p->p.pfc_rx && p->paused >> c & 1)
 			resume(f, p, c);
-	if (p->node->kind == NODE_SWITCH)
-		buffer_changed(f, (struct sw *)p->node);
+	if (p->node->ops->reconfigured)
+		p->node->ops->reconfigured(f, p);
 	port_kick(f, p);
 }

@@ -15,23 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "accelerator/accelerator.h"
 #include "base/units.h"
-#include "control/control.h"
-#include "control/sample.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
-#include "fault/fault.h"
+#include "engine/report.h"
 #include "link/capture.h"
 #include "link/frame.h"
+#include "link/impairment.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
 #include "link/scheduler.h"
-#include "nic/nic.h"
-#include "switch/ovs.h"
-#include "switch/switch.h"
-#include "transport/pacer.h"
 #include "wire/ethernet.h"
 
 static const char *const drop_names[DROPS] = {
@@ -67,15 +61,8 @@ ps_t port_serialization(struct port *p, uint32_t len)
 
 static void credit_back(struct fabric *f, struct frame *fr)
 {
-	struct tx *tx = fr->credit;
-
-	if (!tx)
-		return;
-	fr->credit = NULL;
-	tx->used_bytes -= fr->len;
-	if (fr->from)
-		pacer_gone(f, fr);
-	nic_tx_kick(f, tx);
+	if (fr->credit)
+		fr->credit->ops->back(f, fr);
 }
 
 /* port_lost() - Count a frame as lost at a port and keep its headers */
@@ -96,7 +83,7 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 	if (why == DROP_FORWARDING && p->drops[why] == 1) {
 		char text[256];
 		frame_describe(fr->data, fr->len, fr->len, text, sizeof text);
-		control_event(f, "forwarding_drop",
+		report_event(f, "forwarding_drop",
 			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
 	}
 }
@@ -152,20 +139,14 @@ static struct frame *control_pop(struct port *p)
 	return fr;
 }
 
-/* A frame comes in at @to when its last bit does; towards a switch, Open vSwitch may think about it until then */
+/* A frame comes in at @to when its last bit does */
 static void on_its_way(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
 {
 	passage_leave(f, fr);
 	event_add(f, arrives, fr->pause ? EV_PAUSE_ARRIVE : EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
 		  p->cable->epoch);
-	if (to->node->kind != NODE_SWITCH || fr->pause)
-		return;
-	fr->way = passage_new(f, to, arrives, fr->len);
-	fr->users = 2;
-	if (ovs_room(f, to))
-		ovs_hand_over(f, fr);
-	else
-		event_add(f, f->clock.now, EV_HAND_OVER, to->node->index, to->number, 0, fr->id, fr, 0);
+	if (to->node->ops->announce && !fr->pause)
+		to->node->ops->announce(f, to, fr, arrives);
 }
 
 static void duplicate(struct fabric *f, struct port *p, struct port *to, const struct frame *fr, ps_t arrives)
@@ -181,20 +162,20 @@ static void duplicate(struct fabric *f, struct port *p, struct port *to, const s
 }
 
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
-static void send(struct fabric *f, struct port *p, struct frame *fr)
+static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 {
-	struct port *to = p->peer ? p->peer : &fr->to->port[1];
+	struct port *to = p->peer ? p->peer : fr->to;
 	struct frame_fate fate = {0};
 
 	if (p->frame_faults && !fr->pause)
-		fate = fault_frames(f, p, fr);
+		fate = f->impairment->frame(f, p, fr);
 	p->busy_until = f->clock.now + port_serialization(p, fr->len);
 	p->tx_frames++;
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
 	if (fr->credit)
-		nic_on_wire(f, fr);
+		fr->credit->ops->on_wire(f, fr);
 	credit_back(f, fr);
 	if (fate.dropped) {
 		port_drop(f, to, fr, DROP_FAULT);
@@ -210,12 +191,12 @@ static void send(struct fabric *f, struct port *p, struct frame *fr)
 	on_its_way(f, p, to, fr, arrives);
 }
 
-/* The next frame of a class that may send, or NULL: the pacer has held all that there were */
+/* The next frame of a class that may send, or NULL: all that there were are held */
 static struct frame *data_pop(struct fabric *f, struct port *p)
 {
 	while (p->classes_used & ~p->paused) {
 		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused)));
-		if (pacer_passes(f, fr))
+		if (!fr->credit || fr->credit->ops->passes(f, fr))
 			return fr;
 	}
 	return NULL;
@@ -226,19 +207,17 @@ static void port_start(struct fabric *f, struct port *p)
 	struct frame *fr;
 
 	if (p->control.head) {
-		send(f, p, control_pop(p));
+		transmit(f, p, control_pop(p));
 	} else if ((fr = data_pop(f, p))) {
 		unsigned class = fr->class;
 		struct lane *l = &p->lane[class];
 		l->tx_frames++;
 		l->tx_bytes += fr->len + FCS_BYTES;
-		if (p->node->kind == NODE_SWITCH) {
+		if (p->node->schedule)
 			scheduler_sent(p, class, fr->len);
-			ecn_dequeued(f, p, class, fr);
-			if (f->stamps)
-				switch_stamp(f, p, class, fr);
-		}
-		send(f, p, fr);
+		if (p->node->ops->leaving)
+			p->node->ops->leaving(f, p, fr);
+		transmit(f, p, fr);
 	}
 	free_later(f, p);
 }
@@ -281,24 +260,24 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 	if (q->bytes > p->lane[fr->class].queue_max)
 		p->lane[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
-	if (p->paused >> fr->class & 1)
-		watchdog_paused(f, p, fr->class);
+	if (p->paused >> fr->class & 1 && p->node->ops->paused)
+		p->node->ops->paused(f, p, fr->class);
 	p->queued_bytes += fr->len;
 	if (p->queued_bytes > p->queued_max)
 		p->queued_max = p->queued_bytes;
 	port_kick(f, p);
 }
 
-/* port_free() - The last bit has left: start the next frame, if any */
-void port_free(struct fabric *f, struct port *p)
+/* port_became_idle() - The last bit has left: start the next frame, if any */
+void port_became_idle(struct fabric *f, struct port *p)
 {
 	p->free_event = false;
 	if (may_send(p))
 		port_start(f, p);
 	else
 		free_later(f, p);
-	if (p->node->kind == NODE_NIC)
-		nic_netdev_resume(f, (struct nic *)p->node);
+	if (p->node->ops->idle)
+		p->node->ops->idle(f, p);
 }
 
 /* port_arrive() - A frame's last bit has come in
@@ -320,18 +299,11 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 		pfc_receive(f, p, fr);
 		return;
 	}
-	if (p->node->kind == NODE_SWITCH) {
-		switch_ingress(f, p, fr); /* which knows the class that it puts the frame into */
-		return;
+	if (p->node->kind != NODE_SWITCH) { /* which knows the class that it puts the frame into */
+		p->lane[fr->class].rx_frames++;
+		p->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
 	}
-	p->lane[fr->class].rx_frames++;
-	p->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
-	if (p->node->kind == NODE_ACCELERATOR)
-		accelerator_receive(f, (struct accelerator *)p->node, fr);
-	else if (p->number == 2)
-		scale_up_arrive(f, fr);
-	else
-		nic_receive(f, (struct nic *)p->node, fr, false);
+	p->node->ops->receive(f, p, fr);
 }
 
 /* port_flush_class() - Drop all that waits in one queue */
@@ -348,7 +320,7 @@ void port_cut(struct fabric *f, struct port *p)
 		port_flush_class(f, p, c, DROP_CABLE);
 		if (p->paused >> c & 1) {
 			p->lane[c].paused_total += f->clock.now - p->lane[c].paused_since;
-			sample_pause(f, p, c, false);
+			report_pause(f, p, c, false);
 		}
 	}
 	while (p->control.head)

@@ -47,8 +47,23 @@ struct fifo {
 
 enum node_kind { NODE_SWITCH, NODE_NIC, NODE_ACCELERATOR };
 
+/* What a kind of node does at its ports; NULL: nothing */
+struct node_ops {
+	/* A frame is on its way, and will have come in whole at @t_in */
+	void (*announce)(struct fabric *f, struct port *in, struct frame *fr, ps_t t_in);
+	void (*receive)(struct fabric *f, struct port *in, struct frame *fr); /* it has come in */
+	void (*leaving)(struct fabric *f, struct port *out, struct frame *fr); /* it has left its queue for the cable */
+	void (*idle)(struct fabric *f, struct port *p); /* the last bit of a frame has left */
+	void (*paused)(struct fabric *f, struct port *p, unsigned class);	/* a class is paused, and may have frames */
+	void (*paused_again)(struct fabric *f, struct port *p, unsigned class); /* its pause was said again */
+	void (*reconfigured)(struct fabric *f, struct port *p);
+	void (*passed)(struct fabric *f, struct passage *way); /* no copy of a frame is left inside */
+};
+
 struct node {
 	enum node_kind kind;
+	const struct node_ops *ops;
+	const struct schedule *schedule; /* NULL: all classes are strict */
 	char name[NAME_BYTES];
 	uint32_t index; /* over switches, then NICs */
 	uint16_t port_count;
@@ -125,7 +140,7 @@ struct port {
 void port_init(struct port *p, struct node *n, uint16_t number);
 ps_t port_serialization(struct port *p, uint32_t len);
 void port_enqueue(struct fabric *f, struct port *p, struct frame *fr);
-void port_free(struct fabric *f, struct port *p);
+void port_became_idle(struct fabric *f, struct port *p);
 void port_kick(struct fabric *f, struct port *p);
 void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum drop why);
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch);

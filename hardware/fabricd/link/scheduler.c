@@ -12,11 +12,10 @@
 #include "link/params.h"
 #include "link/port.h"
 #include "link/scheduler.h"
-#include "switch/switch.h"
 
 static uint8_t strict_classes(const struct port *p)
 {
-	return p->node->kind == NODE_SWITCH ? ((const struct sw *)p->node)->p.strict : 0xff;
+	return p->node->schedule ? p->node->schedule->strict : 0xff;
 }
 
 /* scheduler_pick() - The class to send from
@@ -30,7 +29,7 @@ unsigned scheduler_pick(const struct fabric *f, struct port *p, uint8_t ready)
 		return 31 - (unsigned)__builtin_clz(first);
 	if (!(ready & (ready - 1)))
 		return (unsigned)__builtin_ctz(ready);
-	const uint8_t *weight = ((const struct sw *)p->node)->p.weight;
+	const uint8_t *weight = p->node->schedule->weight;
 	for (;;) {
 		unsigned c = p->scheduled;
 		if (ready >> c & 1 && p->lane[c].deficit >= (int64_t)p->queue[c].head->len)

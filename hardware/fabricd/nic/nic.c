@@ -25,9 +25,6 @@
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
-#include "offload/offload.h"
-#include "transport/congestion.h"
-#include "transport/qp.h"
 #include "wire/roce.h"
 
 #define NETDEV_QUEUE_BYTES 524288 /* beyond this the kernel's queue has to wait */
@@ -68,7 +65,7 @@ ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes)
 static void into_round(struct fabric *f, struct tx *tx, struct tx_source *s)
 {
 	if (!s->ops->has_packet(f, s)) {
-		s->ops->held(f, s);
+		s->ops->none(f, s);
 		return;
 	}
 	s->ready = true;
@@ -116,16 +113,14 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 			tx->ready_tail = NULL;
 		s->ready = false;
 		if (!s->ops->has_packet(f, s)) {
-			s->ops->held(f, s);
+			s->ops->none(f, s);
 			continue;
 		}
 		struct frame *fr = frame_new(f);
 		uint32_t payload = s->ops->build(f, s, fr);
 		fr->id = ++f->last_frame_id;
-		fr->credit = tx;
+		fr->credit = &tx->lender;
 		tx->used_bytes += fr->len;
-		if (fr->from)
-			fr->from->fetched_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
 		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
@@ -133,19 +128,28 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 	}
 }
 
-/* nic_control_frame() - Send an acknowledgement or notification: made in the NIC, needs no fetch */
-void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class)
+static bool passes(struct fabric *f, struct frame *fr)
 {
-	fr->id = ++f->last_frame_id;
-	fr->class = (uint8_t)class;
-	fr->to = q->peer;
-	port_enqueue(f, q->tx->port, fr);
+	return !fr->from || fr->from->ops->passes(f, fr);
 }
 
-/* scale_up_arrive() - A frame has crossed the scale-up domain: one at a time into each GPU */
-void scale_up_arrive(struct fabric *f, struct frame *fr)
+/* A frame has left, or was dropped: its place in the transmit buffer is free, and it may be another's turn */
+static void back(struct fabric *f, struct frame *fr)
 {
-	struct nic *n = fr->to;
+	struct tx *tx = tx_of(fr);
+
+	fr->credit = NULL;
+	tx->used_bytes -= fr->len;
+	if (fr->from)
+		fr->from->ops->gone(f, fr);
+	nic_tx_kick(f, tx);
+}
+
+const struct lender_ops nic_lender_ops = {.passes = passes, .on_wire = nic_on_wire, .back = back};
+
+/* A frame has crossed the scale-up domain: one at a time into each GPU */
+static void scale_up_arrive(struct fabric *f, struct nic *n, struct frame *fr)
+{
 	ps_t ser = port_serialization(&n->port[1], fr->len);
 	ps_t start = f->clock.now - ser;
 
@@ -193,35 +197,13 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 			n->rx_many_packets++;
 			n->rx_many_bytes += fr->len;
 		}
-		if (!offload_receive(f, n, &pkt, fr))
+		if (!f->receivers->offload(f, n, &pkt, fr))
 			port_drop(f, p, fr, DROP_NO_QP);
 		else if (!scale_up)
 			nic_pressure(f, n);
 		return;
 	}
-	struct qp *q = memcmp(pkt.dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt.dst_qp);
-	if (!q || q->state != QP_READY || pkt.src_ip != q->peer->ip) {
-		port_drop(f, p, fr, DROP_NO_QP);
-		return;
-	}
-	if (!scale_up && !nic_rx_room(f, n, pkt.payload_bytes)) {
-		n->out_of_buffer++;
-		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);
-		return;
-	}
-	n->rx_packets++;
-	n->rx_bytes += fr->len;
-	bool kept = false;
-	if (pkt.opcode == RC_ACK)
-		qp_acknowledged(f, q, &pkt, fr);
-	else if (pkt.opcode == RC_CNP)
-		cc_notified(f, q);
-	else
-		kept = qp_receive(f, q, &pkt, fr);
-	if (!kept)
-		frame_free(f, fr);
-	if (!scale_up)
-		nic_pressure(f, n);
+	f->receivers->transport(f, n, &pkt, fr, scale_up);
 }
 
 /* nic_netdev_readable() - The host's kernel sends: into the NIC's queue, class 0 */
@@ -250,11 +232,23 @@ void nic_netdev_readable(struct fabric *f, struct nic *n)
 	}
 }
 
-/* nic_netdev_resume() - The queue has shrunk: read on from the kernel */
-void nic_netdev_resume(struct fabric *f, struct nic *n)
+/* The queue has shrunk: read on from the kernel */
+static void netdev_resume(struct fabric *f, struct port *p)
 {
+	struct nic *n = (struct nic *)p->node;
+
 	if (!n->netdev_paused || n->port[0].queue[CLASS_DEFAULT].bytes >= NETDEV_QUEUE_BYTES / 2)
 		return;
 	n->netdev_paused = false;
 	watch_set(f, n->netdev, WATCH_NETDEV, n, EPOLLIN);
 }
+
+static void receive(struct fabric *f, struct port *p, struct frame *fr)
+{
+	if (p->number == 2)
+		scale_up_arrive(f, (struct nic *)p->node, fr);
+	else
+		nic_receive(f, (struct nic *)p->node, fr, false);
+}
+
+const struct node_ops nic_ops = {.receive = receive, .idle = netdev_resume};

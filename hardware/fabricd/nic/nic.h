@@ -14,6 +14,7 @@
 
 struct member;
 struct qp;
+struct roce_packet;
 struct tx_source;
 struct worker;
 
@@ -28,7 +29,12 @@ struct tx_ops {
 	bool (*has_packet)(const struct fabric *f, const struct tx_source *s);
 	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe, or IN_NIC */
 	uint32_t (*build)(struct fabric *f, struct tx_source *s, struct frame *fr);
-	void (*held)(struct fabric *f, struct tx_source *s); /* has none for now */
+	void (*none)(struct fabric *f, struct tx_source *s); /* has none for now */
+	/* Of a source that its frames name (`from`): a frame's turn at the port has come, may it go?  If not, it is held;
+	 * it starts on the cable; it has left, or was dropped in the NIC */
+	bool (*passes)(struct fabric *f, struct frame *fr);
+	void (*on_wire)(struct fabric *f, struct frame *fr);
+	void (*gone)(struct fabric *f, struct frame *fr);
 };
 
 #define IN_NIC UINT32_MAX /* it stands in the NIC's memory */
@@ -42,6 +48,7 @@ struct tx_source {
 
 /* One way out of a NIC: its cable, or the scale-up domain */
 struct tx {
+	struct lender lender; /* to the frames in its transmit buffer */
 	struct nic *nic;
 	struct port *port;
 	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued, not what the pacer holds */
@@ -95,14 +102,25 @@ struct nic {
 	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
 };
 
+/* The transmit buffer that a frame occupies */
+static inline struct tx *tx_of(const struct frame *fr)
+{
+	return (struct tx *)fr->credit;
+}
+
+/* Who takes the packets that have come in whole and right: transport/ and offload/ */
+struct nic_receivers {
+	void (*transport)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up);
+	bool (*offload)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr); /* false: for nobody */
+};
+
+extern const struct node_ops nic_ops;
+extern const struct lender_ops nic_lender_ops;
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
 void nic_tx_forget(struct tx *tx, const struct tx_source *s);
 void nic_tx_kick(struct fabric *f, struct tx *tx);
-void nic_control_frame(struct fabric *f, struct qp *q, struct frame *fr, uint32_t class);
 void nic_netdev_readable(struct fabric *f, struct nic *n);
-void nic_netdev_resume(struct fabric *f, struct nic *n);
-void scale_up_arrive(struct fabric *f, struct frame *fr);
 
 ps_t pcie_write(struct nic *n, ps_t now, uint32_t bytes);
 ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes);

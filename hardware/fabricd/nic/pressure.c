@@ -16,9 +16,6 @@
 #include "link/pfc.h"
 #include "link/port.h"
 #include "nic/nic.h"
-#include "transport/congestion.h"
-#include "transport/qp.h"
-#include "worker/worker.h"
 
 static uint64_t backlog_bytes(const struct fabric *f, const struct nic *n)
 {
@@ -92,14 +89,4 @@ void nic_params_changed(struct fabric *f, struct nic *n)
 	if (n->pressed && backlog_bytes(f, n) <= n->p.rx_xon_bytes)
 		n->pressed = false;
 	say(f, n);
-	if (!n->p.frozen)
-		worker_thaw(f, n->worker);
-	for (uint32_t i = 0; i < n->qp_count; i++) {
-		struct qp *q = n->qps[i];
-		if (q->state != QP_READY)
-			continue;
-		if (q->cc != &cc_none || n->p.cc != &cc_none)
-			cc_restart(f, q);
-		qp_ready(f, q);
-	}
 }

@@ -11,8 +11,6 @@
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "nic/nic.h"
-#include "transport/pacer.h"
-#include "transport/qp.h"
 
 /* A data frame of @bytes goes out over the cable on behalf of the worker, now */
 static void count_data(struct fabric *f, struct nic *n, uint32_t bytes)
@@ -29,7 +27,7 @@ static void count_data(struct fabric *f, struct nic *n, uint32_t bytes)
 /* nic_on_wire() - A frame that one of a NIC's sources has built begins to leave: only now has it been sent */
 void nic_on_wire(struct fabric *f, struct frame *fr)
 {
-	struct nic *n = fr->credit->nic;
+	struct nic *n = tx_of(fr)->nic;
 
 	n->tx_packets++;
 	n->tx_bytes += fr->len;
@@ -39,11 +37,8 @@ void nic_on_wire(struct fabric *f, struct frame *fr)
 	}
 	if (fr->data_of_worker)
 		count_data(f, n, fr->len);
-	if (fr->from) {
-		fr->from->tx_packets++;
-		fr->from->tx_bytes += fr->payload;
-		pacer_sent(f, fr);
-	}
+	if (fr->from)
+		fr->from->ops->on_wire(f, fr);
 }
 
 /* nic_sent_bytes() - Bytes of data frames that had gone out over the cable by @t

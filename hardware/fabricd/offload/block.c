@@ -17,6 +17,7 @@
 #include "offload/block.h"
 #include "offload/offload.h"
 #include "vector/element.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 
 #define MANTISSA_BITS 30

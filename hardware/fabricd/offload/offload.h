@@ -11,22 +11,13 @@
 
 #include "nic/nic.h"
 #include "transport/qp.h"
+#include "worker/services.h"
 
-struct control_conn;
 struct roce_packet;
 
-#define GROUP_ARGS 8
-#define GROUP_MEMBERS_MAX 4096
 #define GROUPS_MAX 4096
 
 enum offload_kind { OFFLOAD_AGGREGATE = 1, OFFLOAD_RING, OFFLOAD_MULTICAST, OFFLOAD_BEST_EFFORT, OFFLOAD_KINDS };
-
-/* A request of a member: what its arguments mean is the kind's matter */
-struct offload_wr {
-	uint64_t wr_id, in, out, count, args[4];
-	uint32_t in_key, out_key;
-	uint8_t collective, reduction, element, flags;
-};
 
 struct member {
 	struct tx_source source;
@@ -76,7 +67,7 @@ struct offload_ops {
 	void (*close)(struct fabric *f, struct group *g);
 };
 
-extern const struct offload_ops aggregate_ops, multicast_ops, ring_ops, best_effort_ops;
+extern const struct worker_services offload_services;
 
 /* What a group is told by the controller, or NULL */
 static inline const json_t *group_granted(const struct group *g, const char *key)
@@ -84,20 +75,23 @@ static inline const json_t *group_granted(const struct group *g, const char *key
 	return json_object_get(g->granted, key);
 }
 
-const char *offload_group(struct fabric *f, struct worker *w, const struct group *asked, const uint32_t *ranks);
+const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks);
+/* group.c */
+void group_open_later(struct fabric *f, struct group *g);
+void group_number(struct group *g, uint32_t id);
+void group_leave(struct fabric *f, struct worker *w, struct member *m);
+void group_worker_ended(struct fabric *f, struct worker *w);
+
+/* job.c */
+uint64_t job_tell(struct fabric *f, const struct group *g, const char *event, const char **why);
 void offload_ask(struct fabric *f, struct group *g);
 const char *offload_answered(struct fabric *f, uint64_t event, const json_t *answer);
 void offload_refuse(struct fabric *f, uint32_t job, const char *why);
-void offload_say(struct fabric *f, struct control_conn *c);
+json_t *offload_jobs(struct fabric *f);
 void offload_unanswered(struct fabric *f);
 void offload_open(struct fabric *f, struct group *g);
-const char *offload_leave(struct fabric *f, struct worker *w, uint32_t id);
-void offload_lost(struct fabric *f, struct worker *w);
 void offload_left(struct fabric *f, struct member *m);
-const char *offload_reason(const struct nic *n, uint32_t id);
 struct member *offload_member(const struct nic *n, uint32_t id);
-const char *offload_check(const struct worker *w, uint32_t id, const struct offload_wr *wr);
-void offload_post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr);
 void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what);
 bool offload_due(const struct nic *n, uint64_t id, uint64_t what);
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);

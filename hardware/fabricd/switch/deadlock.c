@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/control.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/pfc.h"
@@ -112,7 +112,7 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 								(int)w.path[i].class));
 		}
 		f->deadlocks++;
-		control_event(f, "deadlock", json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
+		report_event(f, "deadlock", json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
 	}
 	free(w.seen);
 }

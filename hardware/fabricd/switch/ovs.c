@@ -35,9 +35,9 @@
 #include "base/tap.h"
 #include "base/units.h"
 #include "base/wall.h"
-#include "control/control.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "engine/watch.h"
 #include "link/frame.h"
 #include "link/port.h"
@@ -345,7 +345,7 @@ void ovs_tick(struct fabric *f)
 		char text[192];
 		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
 		fprintf(stderr, "fabricd: %s\n", text);
-		control_event(f, "ovs_lost", json_pack("{s:s}", "reason", text));
+		report_event(f, "ovs_lost", json_pack("{s:s}", "reason", text));
 		f->failed = f->stop = true;
 	}
 }

@@ -18,8 +18,8 @@ struct switch_params {
 	uint64_t buffer_bytes, reserve_bytes, xon_offset_bytes;
 	uint32_t alpha_1024; /* dynamic threshold: this share, in 1024ths, of the shared buffer that is free */
 	uint8_t dscp_class[DSCPS];
-	uint8_t lossless, strict; /* a bit a class */
-	uint8_t weight[CLASSES];  /* among the classes that are not strict */
+	uint8_t lossless; /* a bit a class */
+	struct schedule schedule;
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
 	bool accelerator_down; /* it answers nothing */

@@ -13,15 +13,29 @@
  * less to live, in the class that its DSCP says by then: a rule may have changed
  * it.  A frame that comes out nowhere is a forwarding drop.
  */
+#include "base/units.h"
+#include "engine/event.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 
-/* switch_ingress() - A frame has come in at @in, entirely */
-void switch_ingress(struct fabric *f, struct port *in, struct frame *fr)
+/* Open vSwitch may think about a frame from the time that it starts on its cable */
+static void announce(struct fabric *f, struct port *in, struct frame *fr, ps_t t_in)
+{
+	fr->way = passage_new(f, in, t_in, fr->len);
+	fr->users = 2;
+	if (ovs_room(f, in))
+		ovs_hand_over(f, fr);
+	else
+		event_add(f, f->clock.now, EV_HAND_OVER, in->node->index, in->number, 0, fr->id, fr, 0);
+}
+
+/* A frame has come in at @in, entirely */
+static void receive(struct fabric *f, struct port *in, struct frame *fr)
 {
 	struct sw *s = (struct sw *)in->node;
 	struct passage *way = fr->way;
@@ -73,3 +87,30 @@ void switch_no_way(struct fabric *f, struct frame *fr)
 	((struct sw *)in->node)->forwarding_drops++;
 	port_drop(f, in, fr, DROP_FORWARDING);
 }
+
+static void leaving(struct fabric *f, struct port *out, struct frame *fr)
+{
+	ecn_dequeued(f, out, fr->class, fr);
+	if (f->stamps)
+		switch_stamp(f, out, fr->class, fr);
+}
+
+static void reconfigured(struct fabric *f, struct port *p)
+{
+	buffer_changed(f, (struct sw *)p->node);
+}
+
+static void passed(struct fabric *f, struct passage *way)
+{
+	buffer_release(f, (struct sw *)way->in->node, way);
+}
+
+const struct node_ops switch_ops = {
+	.announce = announce,
+	.receive = receive,
+	.leaving = leaving,
+	.paused = watchdog_paused,
+	.paused_again = deadlock_look,
+	.reconfigured = reconfigured,
+	.passed = passed,
+};

@@ -26,7 +26,7 @@ struct sw {
 	struct accelerator *accelerator; /* on its last port, or NULL */
 };
 
-void switch_ingress(struct fabric *f, struct port *in, struct frame *fr);
+extern const struct node_ops switch_ops;
 void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
 void switch_no_way(struct fabric *f, struct frame *fr);
 

@@ -12,10 +12,9 @@
  * restore after the last XOFF.
  */
 #include "base/units.h"
-#include "control/control.h"
-#include "control/sample.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "link/params.h"
 #include "link/port.h"
 #include "switch/params.h"
@@ -31,7 +30,7 @@ void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
 {
 	struct lane *l = &p->lane[class];
 
-	if (p->node->kind != NODE_SWITCH || !((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER ||
+	if (!((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER ||
 	    !p->queue[class].head)
 		return;
 	l->watchdog_from = f->clock.now;
@@ -40,7 +39,7 @@ void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
 
 static void say(struct fabric *f, const struct port *p, unsigned class, bool drop, bool on)
 {
-	control_event(f, "pfc_watchdog",
+	report_event(f, "pfc_watchdog",
 		      json_pack("{s:s, s:i, s:i, s:s, s:b}", "switch", p->node->name, "port", p->number, "class",
 				(int)class, "action", drop ? "drop" : "forward", "on", on));
 }
@@ -54,7 +53,7 @@ static void begin(struct fabric *f, struct port *p, unsigned class, const struct
 	if (p->paused & bit) {
 		p->paused &= (uint8_t)~bit;
 		p->lane[class].paused_total += f->clock.now - p->lane[class].paused_since;
-		sample_pause(f, p, class, false);
+		report_pause(f, p, class, false);
 	}
 	if (w->drop) {
 		p->dropping |= bit;

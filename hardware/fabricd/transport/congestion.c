@@ -1,6 +1,7 @@
 /* Congestion control: what is common to all controls. */
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/pacer.h"
@@ -126,4 +127,17 @@ void cc_set_window(struct qp *q, double bytes)
 	double most = cc_param(q, CC_WINDOW);
 
 	s->window = bytes > most && most > 0 ? most : bytes < q->mtu ? q->mtu : bytes;
+}
+
+/* qps_params_changed() - A NIC's parameters are new */
+void qps_params_changed(struct fabric *f, struct nic *n)
+{
+	for (uint32_t i = 0; i < n->qp_count; i++) {
+		struct qp *q = n->qps[i];
+		if (q->state != QP_READY)
+			continue;
+		if (q->cc != &cc_none || n->p.cc != &cc_none)
+			cc_restart(f, q);
+		qp_ready(f, q);
+	}
 }

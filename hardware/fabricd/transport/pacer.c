@@ -74,7 +74,7 @@ static void hold(struct qp *q, struct frame *fr)
 	}
 	h->frames++;
 	h->bytes += fr->len;
-	fr->credit->used_bytes -= fr->len;
+	tx_of(fr)->used_bytes -= fr->len;
 }
 
 static struct frame *take(struct qp *q)
@@ -87,17 +87,15 @@ static struct frame *take(struct qp *q)
 		h->tail = NULL;
 	h->frames--;
 	h->bytes -= fr->len;
-	fr->credit->used_bytes += fr->len;
+	tx_of(fr)->used_bytes += fr->len;
 	return fr;
 }
 
 /* pacer_passes() - It is a frame's turn at a port: may it go?  If not, it is held from now on */
 bool pacer_passes(struct fabric *f, struct frame *fr)
 {
-	struct qp *q = fr->credit ? fr->from : NULL;
+	struct qp *q = (struct qp *)fr->from;
 
-	if (!q)
-		return true;
 	cc_catch_up(f, q);
 	if ((q->due ? fr == q->due : !q->held.head) && may_go(f, q))
 		return true;
@@ -158,8 +156,10 @@ static void ask(struct qp *q, struct frame *fr)
 /* pacer_sent() - A frame of a queue pair starts on the cable */
 void pacer_sent(struct fabric *f, struct frame *fr)
 {
-	struct qp *q = fr->from;
+	struct qp *q = (struct qp *)fr->from;
 
+	q->tx_packets++;
+	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
 	ask(q, fr);
 	if (fr->number < q->left) {
@@ -176,7 +176,7 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 /* pacer_gone() - A frame of a queue pair has left the NIC, or was dropped there: the next one's turn */
 void pacer_gone(struct fabric *f, struct frame *fr)
 {
-	struct qp *q = fr->from;
+	struct qp *q = (struct qp *)fr->from;
 
 	q->fetched_bytes -= fr->len;
 	if (fr == q->due)
@@ -191,7 +191,7 @@ void pacer_flush(struct fabric *f, struct qp *q)
 {
 	while (q->held.head) {
 		struct frame *fr = take(q);
-		fr->credit->used_bytes -= fr->len;
+		tx_of(fr)->used_bytes -= fr->len;
 		q->fetched_bytes -= fr->len;
 		frame_free(f, fr);
 	}

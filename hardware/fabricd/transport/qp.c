@@ -19,7 +19,7 @@ struct qp *qp_find(struct nic *n, uint32_t number)
 }
 
 /* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already */
-struct qp *qp_new(struct nic *n)
+struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 {
 	if (n->qp_count == QPS_MAX)
 		return NULL;
@@ -35,6 +35,7 @@ struct qp *qp_new(struct nic *n)
 	if (!q)
 		return NULL;
 	q->source.ops = &qp_tx_ops;
+	q->owner = owner;
 	q->nic = n;
 	q->number = FIRST_QP_NUMBER + n->qp_first + n->qp_count;
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;
@@ -47,8 +48,8 @@ struct qp *qp_new(struct nic *n)
 
 void qp_release(struct qp *q)
 {
-	if (q->engine)
-		q->engine->ops->release(q);
+	if (q->owner->ops->release)
+		q->owner->ops->release(q);
 	free(q->sq.at);
 	free(q->rq.at);
 	reorder_release(q);

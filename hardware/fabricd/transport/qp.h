@@ -10,7 +10,7 @@
 #include "nic/nic.h"
 #include "transport/congestion.h"
 
-struct generated;
+struct qp;
 struct reorder;
 struct repeat;
 struct roce_packet;
@@ -18,23 +18,6 @@ struct roce_packet;
 #define QPS_MAX 4096
 #define QP_NUMBERS (1u << 24)
 #define WRS_MAX 16384
-
-/* What makes and takes the packets of a queue pair inside the NIC, instead of a worker's memory */
-struct qp_engine {
-	const struct qp_engine_ops *ops;
-};
-
-enum engine_verdict { ENGINE_TAKEN, ENGINE_NOT_YET, ENGINE_REFUSED };
-
-struct qp_engine_ops {
-	/* Payload of packet @n, which goes out now, perhaps again; it is there since qp.made has passed it */
-	const uint8_t *(*payload)(struct fabric *f, struct qp *q, uint64_t n);
-	/* The expected packet has come.  NOT_YET: it is to come again (RNR) */
-	enum engine_verdict (*take)(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
-	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved */
-	void (*failed)(struct fabric *f, struct qp *q);
-	void (*release)(struct qp *q); /* the queue pair goes */
-};
 
 enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 
@@ -56,8 +39,33 @@ struct recv_wr {
 	uint32_t lkey;
 };
 
+/* Whose a queue pair is: a worker, a generated flow, or an engine that makes and takes its packets inside the NIC */
+struct qp_owner {
+	const struct qp_owner_ops *ops;
+};
+
+enum engine_verdict { ENGINE_TAKEN, ENGINE_NOT_YET, ENGINE_REFUSED };
+
+struct qp_owner_ops {
+	bool in_nic;	/* what it sends stands in the NIC's memory: it needs no fetch */
+	bool generated; /* traffic that no worker asked for: it says nothing, and needs no receive requests */
+	/* Payload of packet @n of a request, which goes out now, perhaps again; NULL: there is none */
+	const uint8_t *(*payload)(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n);
+	/* A request to send has ended */
+	void (*sent)(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status);
+	/* The expected packet has come: the owner takes it itself.  NOT_YET: it is to come again (RNR).  NULL: into memory */
+	enum engine_verdict (*take)(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+	/* Memory that a peer may write to.  Return: false if it may not; @at: NULL if what comes is thrown away */
+	bool (*memory)(struct qp *q, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
+	/* A receive request has ended, with what @pkt ends (NULL: flushed), visible at @t */
+	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, const struct roce_packet *pkt, ps_t t);
+	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved; or NULL */
+	void (*release)(struct qp *q);		       /* the queue pair goes; or NULL */
+};
+
 struct qp {
 	struct tx_source source;
+	struct qp_owner *owner;
 	struct nic *nic;
 	uint32_t number, peer_number;
 	struct nic *peer;
@@ -76,7 +84,6 @@ struct qp {
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
-	struct qp_engine *engine; /* or NULL */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	uint32_t send_wr_index; /* request that `send` belongs to */
@@ -109,7 +116,6 @@ struct qp {
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
 	uint64_t sent_bytes_acked;
 	struct repeat *repeat; /* selective repeat: what is to be sent again */
-	struct generated *generated; /* a flow of the traffic generator, or NULL */
 	/* counters */
 	uint64_t tx_packets, tx_bytes, retransmitted, cnps;
 	struct qp_sample {
@@ -120,7 +126,7 @@ struct qp {
 
 extern const struct tx_ops qp_tx_ops;
 void qp_ready(struct fabric *f, struct qp *q);
-struct qp *qp_new(struct nic *n);
+struct qp *qp_new(struct nic *n, struct qp_owner *owner);
 struct qp *qp_find(struct nic *n, uint32_t number);
 void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
@@ -135,6 +141,8 @@ void qp_release(struct qp *q);
 #define SEND_WR(q, i) ((struct send_wr *)ring_at(&(q)->sq, sizeof(struct send_wr), (i)))
 
 bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr);
+void qps_params_changed(struct fabric *f, struct nic *n);
+void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up);
 void qp_recv_usable(struct qp *q, uint32_t count);
 
 #endif

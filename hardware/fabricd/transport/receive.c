@@ -17,15 +17,15 @@
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
+#include "link/port.h"
 #include "nic/nic.h"
 #include "nic/params.h"
+#include "transport/congestion.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
-#include "worker/records.h"
-#include "worker/worker.h"
 
 static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
 {
@@ -47,7 +47,10 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 		fr->len = telemetry_append(fr->data, fr->len, &q->last);
 		q->seen = q->marked = 0;
 	}
-	nic_control_frame(f, q, fr, class);
+	fr->id = ++f->last_frame_id; /* made in the NIC: needs no fetch */
+	fr->class = (uint8_t)class;
+	fr->to = &q->peer->port[1];
+	port_enqueue(f, q->tx->port, fr);
 }
 
 static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, uint32_t msn)
@@ -90,10 +93,10 @@ static void answer_not_ready(struct fabric *f, struct qp *q)
 /* Is the first packet of a message acceptable?  Sets up the message */
 static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
-	struct worker *w = q->nic->worker;
+	uint8_t *at;
 
 	if (roce_is_write(pkt->opcode)) {
-		if (!q->generated && pkt->dma_bytes && !worker_region(w, pkt->rkey, pkt->remote_offset, pkt->dma_bytes)) {
+		if (pkt->dma_bytes && !q->owner->ops->memory(q, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, &at)) {
 			refuse_access(f, q);
 			return false;
 		}
@@ -116,16 +119,10 @@ static void received(struct fabric *f, struct qp *q, const struct roce_packet *p
 
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
-	if (q->generated || (!imm && !roce_is_send(pkt->opcode)))
+	if (q->owner->ops->generated || (!imm && !roce_is_send(pkt->opcode)))
 		return;
 	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head++);
-	worker_record(f, q->nic->worker,
-		      &(struct record){.kind = imm ? REC_RECEIVED_IMM : REC_RECEIVED,
-				       .wr_id = wr->wr_id,
-				       .t = visible,
-				       .qp = q->number,
-				       .imm = pkt->imm,
-				       .bytes = q->message_bytes});
+	q->owner->ops->received(f, q, wr, pkt, visible);
 }
 
 /* Is the packet one that is expected now, and is there a place for it?  Answers if not */
@@ -138,7 +135,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 		refuse_access(f, q);
 		return false;
 	}
-	if (((first && send) || roce_has_imm(pkt->opcode)) && !q->generated && (uint32_t)q->usable == q->rq.head) {
+	if (((first && send) || roce_has_imm(pkt->opcode)) && !q->owner->ops->generated && (uint32_t)q->usable == q->rq.head) {
 		answer_not_ready(f, q);
 		return false;
 	}
@@ -155,7 +152,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 /* The expected packet is here, and an engine in the NIC takes it */
 static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
-	switch (q->engine->ops->take(f, q, pkt)) {
+	switch (q->owner->ops->take(f, q, pkt)) {
 	case ENGINE_NOT_YET: answer_not_ready(f, q); return false;
 	case ENGINE_REFUSED: refuse_access(f, q); return false;
 	case ENGINE_TAKEN: break;
@@ -176,7 +173,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
 	struct nic *n = q->nic;
 
-	if (q->engine)
+	if (q->owner->ops->take)
 		return divert(f, q, pkt);
 	if (!acceptable(f, q, pkt))
 		return false;
@@ -184,11 +181,9 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	q->message_kind = pkt->opcode;
 	q->nak_sent = false;
 	q->expected++;
-	if (pkt->payload_bytes && !q->generated) {
-		struct region *r = worker_region(n->worker, q->message_rkey, q->message_at, pkt->payload_bytes);
-		if (r)
-			memcpy(r->base + q->message_at, pkt->payload, pkt->payload_bytes);
-	}
+	uint8_t *at;
+	if (pkt->payload_bytes && q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
+		memcpy(at, pkt->payload, pkt->payload_bytes);
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
@@ -263,4 +258,33 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	if (take(f, q, pkt))
 		take_kept(f, q);
 	return false;
+}
+
+/* transport_receive() - A packet that is right has come in at a NIC */
+void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up)
+{
+	struct port *p = &n->port[scale_up];
+	struct qp *q = memcmp(pkt->dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt->dst_qp);
+	if (!q || q->state != QP_READY || pkt->src_ip != q->peer->ip) {
+		port_drop(f, p, fr, DROP_NO_QP);
+		return;
+	}
+	if (!scale_up && !nic_rx_room(f, n, pkt->payload_bytes)) {
+		n->out_of_buffer++;
+		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);
+		return;
+	}
+	n->rx_packets++;
+	n->rx_bytes += fr->len;
+	bool kept = false;
+	if (pkt->opcode == RC_ACK)
+		qp_acknowledged(f, q, pkt, fr);
+	else if (pkt->opcode == RC_CNP)
+		cc_notified(f, q);
+	else
+		kept = qp_receive(f, q, pkt, fr);
+	if (!kept)
+		frame_free(f, fr);
+	if (!scale_up)
+		nic_pressure(f, n);
 }

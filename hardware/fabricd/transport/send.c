@@ -21,17 +21,14 @@
  * window; its rate counts later, at the cable (pacer.c).  Whoever may
  * send no more until it hears something asks for an acknowledgement.
  *
- * Packets of an engine (struct qp_engine) become available one by one, up to `made`,
+ * Packets of an engine (an owner inside the NIC) become available one by one, up to `made`,
  * and stand in the NIC's memory until they are acknowledged.
  */
 #include <string.h>
 
-#include "base/ring.h"
 #include "base/units.h"
-#include "control/control.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
-#include "fault/fault.h"
 #include "link/frame.h"
 #include "nic/nic.h"
 #include "nic/params.h"
@@ -43,86 +40,13 @@
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
-#include "worker/records.h"
-#include "worker/worker.h"
 
 #define WINDOW (1u << 23) /* packets under way: half of what PSNs can tell apart */
-
-static void complete(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
-{
-	if (q->generated) {
-		traffic_ended(f, q->generated, status != WC_SUCCESS);
-		return;
-	}
-	if (q->engine) {
-		if (status != WC_SUCCESS)
-			q->engine->ops->failed(f, q);
-		return;
-	}
-	if (!wr->signaled && status == WC_SUCCESS)
-		return;
-	worker_record(f, q->nic->worker,
-		      &(struct record){.kind = REC_SENT,
-				       .status = status,
-				       .wr_id = wr->wr_id,
-				       .t = f->clock.now + q->nic->p.pcie_latency,
-				       .qp = q->number,
-				       .bytes = wr->length});
-}
 
 /* qp_ready() - A queue pair may have something to send */
 void qp_ready(struct fabric *f, struct qp *q)
 {
 	nic_tx_ready(f, q->tx, &q->source);
-}
-
-/* qp_post_send() - A send request has reached the NIC */
-void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
-{
-	struct send_wr *in = q->state == QP_READY ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
-
-	if (!in) {
-		complete(f, q, wr, WC_FLUSHED);
-		return;
-	}
-	*in = *wr;
-	in->first = q->next_packet;
-	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
-	q->next_packet += in->packets;
-	qp_ready(f, q);
-}
-
-static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
-{
-	worker_record(f, q->nic->worker,
-		      &(struct record){.kind = REC_RECEIVED,
-				       .status = WC_FLUSHED,
-				       .wr_id = wr->wr_id,
-				       .t = f->clock.now + q->nic->p.pcie_latency,
-				       .qp = q->number});
-}
-
-/* qp_post_recv() - A receive request has reached the NIC; a slow receiver's may be used later only */
-void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
-{
-	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
-	ps_t delay = q->nic->p.recv_delay;
-
-	if (!in) {
-		flush_recv(f, q, wr);
-		return;
-	}
-	*in = *wr;
-	if (delay)
-		event_add(f, f->clock.now + delay, EV_RECV_USABLE, q->nic->n.index, 0, 0, q->number, q, 1);
-	else
-		q->usable++;
-}
-
-/* qp_recv_usable() - So many more receives may be used */
-void qp_recv_usable(struct qp *q, uint32_t count)
-{
-	q->usable += count;
 }
 
 static bool window_open(const struct qp *q)
@@ -155,7 +79,7 @@ static bool has_packet(const struct fabric *f, const struct tx_source *s)
 }
 
 /* Who has nothing to send is ready again when it has, or when something fetched for it has left */
-static void held(struct fabric *f, struct tx_source *s)
+static void none(struct fabric *f, struct tx_source *s)
 {
 	(void)f;
 	(void)s;
@@ -211,19 +135,6 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
-static const uint8_t *payload_of(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
-{
-	uint64_t offset = (n - wr->first) * q->mtu;
-	const struct region *r;
-
-	if (q->generated)
-		return traffic_payload;
-	if (q->engine)
-		return q->engine->ops->payload(f, q, n);
-	r = wr->length ? worker_region(q->nic->worker, wr->lkey, wr->local, wr->length) : NULL;
-	return r ? r->base + wr->local + offset : NULL;
-}
-
 /* Build the next packet: one that is to be sent again, or the next new one */
 static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 {
@@ -237,7 +148,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	const struct send_wr *wr = SEND_WR(q, index);
 	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
 	bool last = i + 1 == wr->packets;
-	const uint8_t *payload = payload_of(f, q, wr, number);
+	const uint8_t *payload = q->owner->ops->payload(f, q, wr, number);
 
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
@@ -263,14 +174,14 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		fr->len = telemetry_append(fr->data, fr->len, &(struct telemetry){.room = q->cc->hops});
 
 	fr->class = (uint8_t)n->p.data_class;
-	fr->to = q->peer;
+	fr->to = &q->peer->port[1];
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;
-	fr->from = q;
+	fr->from = &q->source;
 	fr->payload = pkt.payload_bytes;
 	fr->number = number;
 	fr->asks = pkt.ack_request;
-	fr->data_of_worker = q->tx == &n->tx[0] && !q->generated;
+	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	if (again) {
 		repeat_sent(q);
 	} else {
@@ -282,10 +193,12 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	}
 	if (q->timer == PS_NEVER)
 		set_timer(f, q, f->clock.now + n->p.timeout);
-	return q->engine ? IN_NIC : pkt.payload_bytes;
+	q->fetched_bytes += fr->len;
+	return q->owner->ops->in_nic ? IN_NIC : pkt.payload_bytes;
 }
 
-const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .held = held};
+const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none = none, .passes = pacer_passes,
+				.on_wire = pacer_sent, .gone = pacer_gone};
 
 static void go_back(struct fabric *f, struct qp *q)
 {
@@ -309,7 +222,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		struct send_wr *wr = SEND_WR(q, q->sq.head);
 		if (wr->first + wr->packets > n)
 			break;
-		complete(f, q, wr, WC_SUCCESS);
+		q->owner->ops->sent(f, q, wr, WC_SUCCESS);
 		if (q->send_wr_index == q->sq.head)
 			q->send_wr_index++;
 		q->sq.head++;
@@ -320,27 +233,8 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		q->timer = PS_NEVER;
 	else
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
-	if (q->engine)
-		q->engine->ops->acked(f, q);
-}
-
-/* qp_fail() - The queue pair is broken: say so for every request that it still has */
-void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
-{
-	if (q->state == QP_ERROR)
-		return;
-	q->state = QP_ERROR;
-	q->error = why;
-	q->timer = PS_NEVER;
-	pacer_flush(f, q);
-	if (!q->generated)
-		control_event(f, "qp_error",
-		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
-				(int)q->peer->rank, "status", (int)why));
-	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
-		complete(f, q, SEND_WR(q, q->sq.head), why);
-	for (; q->rq.head != q->rq.tail; q->rq.head++)
-		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
+	if (q->owner->ops->acked)
+		q->owner->ops->acked(f, q);
 }
 
 static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struct roce_packet *pkt, const struct frame *fr)

@@ -208,6 +208,34 @@ void roce_ask(uint8_t *frame)
 	roce_set_icrc(frame, ETH_BYTES + (size_t)(ip[2] << 8 | ip[3]));
 }
 
+/* What follows the BTH, by the opcode */
+static void parse_extensions(struct view *v, struct roce_packet *pkt)
+{
+	if (roce_has_reth(pkt->opcode)) {
+		pkt->remote_offset = get_be64(v);
+		pkt->rkey = get_be32(v);
+		pkt->dma_bytes = get_be32(v);
+	}
+	if (pkt->opcode == RC_ACK) {
+		uint32_t aeth = get_be32(v);
+		pkt->syndrome = (uint8_t)(aeth >> 24);
+		pkt->msn = aeth & PSN_MASK;
+	}
+	if (roce_has_imm(pkt->opcode))
+		pkt->imm = get_be32(v);
+	if (roce_is_offload(pkt->opcode)) {
+		struct roce_offload *o = &pkt->offload;
+		o->offset = get_be64(v);
+		o->slot = get_be16(v);
+		o->child = get_be16(v);
+		o->count = get_be16(v);
+		o->exponent = (int16_t)get_be16(v);
+		o->next = (int16_t)get_be16(v);
+		o->flags = get_be16(v);
+		o->more = get_be32(v);
+	}
+}
+
 /* roce_parse() - Take a frame apart
  * @frame:	Ethernet frame without FCS
  * @len:	Its length; bytes behind the IP packet (padding) are ignored
@@ -256,29 +284,7 @@ enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packe
 	uint32_t psn = get_be32(&v);
 	pkt->ack_request = psn >> 31;
 	pkt->psn = psn & PSN_MASK;
-	if (roce_has_reth(pkt->opcode)) {
-		pkt->remote_offset = get_be64(&v);
-		pkt->rkey = get_be32(&v);
-		pkt->dma_bytes = get_be32(&v);
-	}
-	if (pkt->opcode == RC_ACK) {
-		uint32_t aeth = get_be32(&v);
-		pkt->syndrome = (uint8_t)(aeth >> 24);
-		pkt->msn = aeth & PSN_MASK;
-	}
-	if (roce_has_imm(pkt->opcode))
-		pkt->imm = get_be32(&v);
-	if (roce_is_offload(pkt->opcode)) {
-		struct roce_offload *o = &pkt->offload;
-		o->offset = get_be64(&v);
-		o->slot = get_be16(&v);
-		o->child = get_be16(&v);
-		o->count = get_be16(&v);
-		o->exponent = (int16_t)get_be16(&v);
-		o->next = (int16_t)get_be16(&v);
-		o->flags = get_be16(&v);
-		o->more = get_be32(&v);
-	}
+	parse_extensions(&v, pkt);
 	if (v.bad || v.left < pad)
 		return ROCE_MALFORMED;
 	pkt->payload = v.p;

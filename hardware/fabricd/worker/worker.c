@@ -26,15 +26,15 @@
 #include "base/patience.h"
 #include "base/units.h"
 #include "base/wall.h"
-#include "control/control.h"
 #include "engine/clock.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "engine/watch.h"
 #include "nic/nic.h"
-#include "offload/offload.h"
 #include "transport/qp.h"
 #include "worker/records.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 
 #define PACKET_RECORDS 1024
@@ -155,16 +155,16 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 	w->state = how;
 	clock_workers_changed(f);
 	if (how == WORKER_DONE) {
-		offload_lost(f, w);
-		control_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
+		f->services->ended(f, w);
+		report_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
 		return;
 	}
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
-		if (!w->nic->qps[i]->generated) /* those are the NIC's own */
+		if (!w->nic->qps[i]->owner->ops->generated) /* those are the NIC's own */
 			w->nic->qps[i]->state = QP_ERROR;
-	offload_lost(f, w);
+	f->services->ended(f, w);
 	regions_unmap(w);
-	control_event(f, "worker_lost",
+	report_event(f, "worker_lost",
 		      json_pack("{s:i, s:s, s:b}", "rank", (int)w->rank, "reason", w->reason, "greeted", greeted));
 }
 
@@ -251,7 +251,7 @@ static void send_records(struct fabric *f, struct worker *w)
 	while (count < due && count < PACKET_RECORDS) {
 		const struct record *r = records_nth(&w->records, count);
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		const char *reason = group_record(r) ? offload_reason(w->nic, r->qp) : "";
+		const char *reason = group_record(r) ? f->services->reason(w->nic, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if ((size_t)(packet + sizeof packet - p) < 40 + extra)
 			break;
@@ -332,7 +332,7 @@ void worker_look_after(struct fabric *f)
 		if (!its_turn(w) || w->patience.heard_ns != heard)
 			continue; /* the word was there */
 		w->hung = true;
-		control_event(f, "worker_hung", json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
+		report_event(f, "worker_hung", json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
 	}
 }
 

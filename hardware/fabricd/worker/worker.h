@@ -55,6 +55,8 @@ struct worker {
 	char reason[256];
 };
 
+extern struct qp_owner worker_qp_owner; /* of all queue pairs of workers (qps.c) */
+
 struct post {
 	struct worker *w;
 	uint32_t qp; /* or group */

@@ -26,12 +26,14 @@
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "nic/nic.h"
+#include "offload/aggregate/aggregate.h"
 #include "offload/block.h"
 #include "offload/offload.h"
 #include "transport/qp.h"
 #include "vector/element.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 
 #define REQUESTS_MAX 64
 
@@ -191,7 +193,7 @@ static bool has_packet(const struct fabric *f, const struct tx_source *source)
 	return a->queued && !m->failed && !m->left;
 }
 
-static void held(struct fabric *f, struct tx_source *source)
+static void none(struct fabric *f, struct tx_source *source)
 {
 	(void)f;
 	(void)source;
@@ -242,7 +244,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	return 4 * count;
 }
 
-static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .held = held};
+static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .none = none};
 
 /* The sums of a block have come: into memory, as what the worker wants */
 static void write_out(struct fabric *f, struct member *m, const struct aslot *s, const struct roce_packet *pkt)

@@ -42,17 +42,15 @@
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
-#include "nic/nic.h"
 #include "offload/best_effort/best_effort.h"
 #include "offload/block.h"
 #include "offload/offload.h"
 #include "transport/qp.h"
 #include "vector/element.h"
-#include "wire/ip.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 
 #define REQUESTS_MAX 64
-#define OVERTAKEN 3 /* sums of later blocks in a row that tell that a block's is missing */
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS, ARG_REDUCE_BPS };
 
@@ -152,7 +150,7 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 	begin(f, m);
 }
 
-static void finish(struct fabric *f, struct member *m)
+void best_effort_finish(struct fabric *f, struct member *m)
 {
 	struct best_effort *b = m->state;
 	struct request *r = b->head;
@@ -167,177 +165,6 @@ static void finish(struct fabric *f, struct member *m)
 	b->packets = b->sent = 0;
 	free(r);
 	begin(f, m);
-}
-
-static void congestion(struct best_effort *b, const struct partial *sum)
-{
-	if (!(sum->flags & OFF_CONGESTED)) {
-		b->window += b->window < b->slots;
-	} else if ((int32_t)(sum->number - b->recover) >= 0) {
-		b->window = b->window > 1 ? b->window / 2 : 1;
-		b->recover = b->first + (uint32_t)b->sent;
-	}
-}
-
-/* The lane that waits for a number, or NULL */
-static struct block_lane *waiting(struct best_effort *b, uint32_t number)
-{
-	struct block_lane *l = &b->lane[number % b->slots];
-
-	return l->state == LANE_IDLE || l->number != number ? NULL : l;
-}
-
-/* The request's packet that sum number @k belongs to is done: send what it has overtaken again, once */
-static void sequence(struct fabric *f, struct member *m, uint32_t k)
-{
-	struct best_effort *b = m->state;
-
-	if (k > b->expected) {
-		b->ahead++;
-		b->lowest = k < b->lowest ? k : b->lowest;
-	} else if (k == b->expected) {
-		b->ahead = 0;
-		b->lowest = UINT64_MAX;
-	}
-	bool overtaken = b->ahead == OVERTAKEN && !b->server;
-	uint64_t until = overtaken ? b->lowest : b->sent;
-	for (; b->expected < until; b->expected++) {
-		struct block_lane *l = waiting(b, b->first + (uint32_t)b->expected);
-		if (l && !overtaken)
-			break;
-		if (l && l->state == LANE_WAITING && !l->retries) {
-			l->overtaken = true;
-			best_effort_ready(f, m, l->number % b->slots);
-		}
-	}
-	if (overtaken) {
-		b->ahead = 0;
-		b->lowest = UINT64_MAX;
-	}
-}
-
-/* The sum of a number is here: visible in memory from @t on, without conversion */
-static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t)
-{
-	struct best_effort *b = m->state;
-	const struct offload_wr *wr = &b->head->wr;
-	uint64_t block;
-
-	l->state = LANE_IDLE;
-	b->slot[sum->number % b->slots] = sum->next_slot;
-	b->flying--;
-	sequence(f, m, sum->number - b->first);
-	congestion(b, sum);
-	if (best_effort_is_block(b, sum->number, &block)) {
-		block_write(m, wr, b->elements, block, b->lead ? b->exponent[block % b->lead] : EXPONENT_ZERO, sum->payload);
-		if (b->lead && b->convert_bps) {
-			ps_t from = b->convert_rx_free > t ? b->convert_rx_free : t;
-			b->convert_rx_free = t = from + block_conversion(m, wr, sum->count, b->convert_bps);
-		}
-		b->visible = t > b->visible ? t : b->visible;
-		b->left--;
-	}
-	if (b->lead)
-		b->exponent[block % b->lead] = sum->next;
-	if (b->left)
-		best_effort_pump(f, m);
-	else
-		finish(f, m);
-}
-
-/* Was to be sent again: too late, the sum is here */
-static void unqueue(struct best_effort *b, const struct block_lane *l)
-{
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < b->queued; i++) {
-		uint32_t lane = b->queue[(b->queue_head + i) % b->slots];
-		if (lane != (uint32_t)(l - b->lane))
-			b->queue[(b->queue_head + kept++) % b->slots] = lane;
-	}
-	b->queued = kept;
-}
-
-static struct partial of_packet(const struct roce_packet *pkt)
-{
-	const struct roce_offload *o = &pkt->offload;
-	uint16_t marked = (pkt->tos & ECN_CE) == ECN_CE ? OFF_CONGESTED : 0;
-
-	return (struct partial){.number = o->more,
-				.ranks = o->offset,
-				.count = o->count,
-				.flags = o->flags | marked,
-				.slot = o->slot,
-				.next_slot = o->child,
-				.exponent = o->exponent,
-				.next = o->next,
-				.payload = pkt->payload};
-}
-
-/* A partial sum has come to the server */
-static bool receive_partial(struct fabric *f, struct member *m, const struct partial *part)
-{
-	struct best_effort *b = m->state;
-	uint32_t ours = b->first + (uint32_t)b->sent;
-
-	/* nobody is further ahead of us than the lanes reach */
-	if (!part->ranks || part->ranks & ~b->server->all || part->ranks & 1 ||
-	    (int32_t)(part->number - ours) >= (int32_t)b->slots)
-		return false;
-	ps_t visible = pcie_write(m->nic, f->clock.now, 4u * part->count);
-	if (!server_merge(f, m, b->server, part, visible))
-		m->nic->duplicate_request++;
-	return true;
-}
-
-static bool receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr)
-{
-	struct best_effort *b = m->state;
-	struct partial part = of_packet(pkt);
-
-	if (part.count > b->elements || pkt->payload_bytes != 4u * part.count)
-		return false;
-	if (b->server) {
-		if (pkt->opcode != OFF_PARTIAL || m->failed || !receive_partial(f, m, &part))
-			return false;
-		frame_free(f, fr);
-		return true;
-	}
-	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || part.next_slot >= b->shared)
-		return false;
-	struct block_lane *l = waiting(b, part.number);
-	if (!l || m->failed) {
-		m->nic->duplicate_request++;
-		frame_free(f, fr);
-		return true;
-	}
-	uint64_t block;
-	if (part.count != (best_effort_is_block(b, part.number, &block) ? block_count(&b->head->wr, b->elements, block) : 0))
-		return false;
-	if (l->state == LANE_READY)
-		unqueue(b, l);
-	b->answers = pkt->dst_ip == m->nic->ip ? b->answers + 1 : 0;
-	uint64_t under_way = b->packets < b->slots ? b->packets : b->slots;
-	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count));
-	frame_free(f, fr);
-	if (b->answers > b->retry + under_way / 4) {
-		char why[64];
-		snprintf(why, sizeof why, "rank %u gets results only when it asks again", m->nic->rank);
-		offload_failed(f, m, why);
-	}
-	return true;
-}
-
-/* A block is added up: it goes to all, and the server's rank has it */
-static void added_up(struct fabric *f, struct member *m, uint32_t number)
-{
-	struct best_effort *b = m->state;
-	struct block_lane *l = waiting(b, number);
-
-	server_answer(f, m, b->server, number);
-	const struct partial sum = server_partial(server_sum(b->server, number));
-	if (l)
-		result(f, m, l, &sum, f->clock.now);
 }
 
 static void timed_out(struct fabric *f, struct member *m, struct block_lane *l)
@@ -388,7 +215,7 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 	if (!due(m, what))
 		return;
 	if (what & SERVER_EVENT)
-		added_up(f, m, number);
+		best_effort_added_up(f, m, number);
 	else if (what & TIMER && f->clock.now >= l->deadline) /* else: sent again since, there is another */
 		timed_out(f, m, l);
 	else if (!(what & TIMER))
@@ -421,7 +248,7 @@ const struct offload_ops best_effort_ops = {
 	.open = open,
 	.check_wr = check_wr,
 	.post = post,
-	.receive = receive,
+	.receive = best_effort_receive,
 	.due = due,
 	.event = event,
 	.close = close,

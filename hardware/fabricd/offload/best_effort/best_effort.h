@@ -98,6 +98,9 @@ uint32_t server_build(struct fabric *f, struct member *m, struct server *s, stru
 uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to, uint8_t opcode,
 			   const struct partial *part, struct frame *fr);
 
+void best_effort_finish(struct fabric *f, struct member *m);
+void best_effort_added_up(struct fabric *f, struct member *m, uint32_t number);
+bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
 extern const struct tx_ops best_effort_tx;
 void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane);
 bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t *block);
@@ -110,5 +113,7 @@ void best_effort_pump(struct fabric *f, struct member *m);
 #define SERVER_EVENT (1ull << 62)
 
 #define EXPONENT_UNKNOWN INT16_MIN
+
+extern const struct offload_ops best_effort_ops;
 
 #endif

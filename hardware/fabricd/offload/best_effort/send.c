@@ -19,6 +19,7 @@
 #include "vector/element.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 
 #define BACKOFF_MAX 4 /* doublings of the timeout */
 
@@ -131,7 +132,7 @@ static bool has_packet(const struct fabric *f, const struct tx_source *source)
 	return (b->server ? b->server->queued : b->queued) && !m->failed && !m->left;
 }
 
-static void held(struct fabric *f, struct tx_source *source)
+static void none(struct fabric *f, struct tx_source *source)
 {
 	(void)f;
 	(void)source;
@@ -194,4 +195,4 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	return best_effort_frame(f, m, l->retries < 2 ? b->next_ip : b->server_ip, OFF_PARTIAL, &part, fr);
 }
 
-const struct tx_ops best_effort_tx = {.has_packet = has_packet, .build = build, .held = held};
+const struct tx_ops best_effort_tx = {.has_packet = has_packet, .build = build, .none = none};

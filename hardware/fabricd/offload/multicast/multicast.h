@@ -24,6 +24,7 @@ struct multicast {
 enum alarm { ALARM_PACE, ALARM_TURN, ALARM_CUTOFF };
 
 /* multicast.c */
+bool multicast_sending(const struct multicast *s);
 void multicast_alarm(struct fabric *f, struct member *m, enum alarm kind, ps_t *at, ps_t t);
 uint8_t *multicast_memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes);
 ps_t multicast_on_cable(const struct member *m, uint64_t frames);
@@ -33,5 +34,10 @@ void multicast_ended(struct fabric *f, struct member *m);
 
 /* receive.c */
 bool multicast_receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
+
+extern const struct offload_ops multicast_ops;
+
+/* send.c */
+extern const struct tx_ops multicast_tx;
 
 #endif

@@ -17,11 +17,11 @@
 #include <string.h>
 
 #include "engine/fabric.h"
-#include "offload/offload.h"
 #include "offload/ring/ring.h"
 #include "transport/qp.h"
 #include "vector/element.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 
 /* What a rank does with the elements of one packet */
 struct taken {
@@ -107,7 +107,7 @@ static void next_packet(struct ring_member *r, struct ring_pass *q, uint64_t pac
 /* director_take() - The next packet from the left neighbour */
 enum engine_verdict director_take(struct fabric *f, struct qp *qp, const struct roce_packet *pkt)
 {
-	struct ring_member *r = (struct ring_member *)qp->engine;
+	struct ring_member *r = (struct ring_member *)qp->owner;
 	struct ring_pass *q = r->receiving;
 	uint64_t start;
 

@@ -152,11 +152,12 @@ static bool is_own(const struct ring_member *r, uint64_t n)
 }
 
 /* gate_payload() - Packet @n goes out; when it does so for the first time, one of our own leaves room to read on */
-const uint8_t *gate_payload(struct fabric *f, struct qp *q, uint64_t n)
+const uint8_t *gate_payload(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
 {
-	struct ring_member *r = (struct ring_member *)q->engine;
+	struct ring_member *r = (struct ring_member *)q->owner;
 
 	(void)f;
+	(void)wr;
 	if (n >= q->sent_max && r->member && is_own(r, n)) {
 		r->own.ahead--;
 		gate_read_ahead(r);

@@ -22,8 +22,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "offload/offload.h"
 #include "offload/ring/ring.h"
+#include "worker/services.h"
 
 struct pair {
 	float low, high;

@@ -14,10 +14,11 @@
 #include "transport/qp.h"
 #include "wire/roce.h"
 
-static const uint8_t *spent_payload(struct fabric *f, struct qp *q, uint64_t n)
+static const uint8_t *spent_payload(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
 {
 	(void)f;
 	(void)q;
+	(void)wr;
 	(void)n;
 	return NULL;
 }
@@ -30,29 +31,26 @@ static enum engine_verdict spent_take(struct fabric *f, struct qp *q, const stru
 	return ENGINE_REFUSED;
 }
 
-static void nothing(struct fabric *f, struct qp *q)
+static void spent_sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
 {
 	(void)f;
 	(void)q;
-}
-
-static void nothing_to_release(struct qp *q)
-{
-	(void)q;
+	(void)wr;
+	(void)status;
 }
 
 /* Of the queue pairs of a ring that has ended: they acknowledge what they have taken, and no more */
-static const struct qp_engine_ops spent_ops = {
-	.payload = spent_payload, .take = spent_take, .acked = nothing, .failed = nothing, .release = nothing_to_release};
-static struct qp_engine spent = {.ops = &spent_ops};
+static const struct qp_owner_ops spent_ops = {
+	.in_nic = true, .payload = spent_payload, .sent = spent_sent, .take = spent_take};
+static struct qp_owner spent = {.ops = &spent_ops};
 
 /* A queue pair to that NIC that a ring before has left behind with nothing to do, or NULL */
 static struct qp *idle_qp(struct nic *from, const struct nic *to)
 {
 	for (uint32_t i = 0; i < from->qp_count; i++) {
 		struct qp *q = from->qps[i];
-		if (q->engine == &spent && q->peer == to && q->state == QP_READY && q->acked == q->next_packet && q->next_packet &&
-		    q->peer_qp->engine == &spent && q->peer_qp->state == QP_READY)
+		if (q->owner == &spent && q->peer == to && q->state == QP_READY && q->acked == q->next_packet && q->next_packet &&
+		    q->peer_qp->owner == &spent && q->peer_qp->state == QP_READY)
 			return q;
 	}
 	return NULL;
@@ -60,7 +58,7 @@ static struct qp *idle_qp(struct nic *from, const struct nic *to)
 
 static struct qp *new_qp(struct fabric *f, struct nic *from, struct nic *to)
 {
-	struct qp *a = qp_new(from), *b = qp_new(to);
+	struct qp *a = qp_new(from, &spent), *b = qp_new(to, &spent);
 
 	if (!a || !b)
 		abort();
@@ -81,15 +79,15 @@ void ring_connect(struct fabric *f, struct ring_member *from, struct ring_member
 	a->made = a->next_packet;
 	from->right = a;
 	to->left = a->peer_qp;
-	a->engine = &from->engine;
-	a->peer_qp->engine = &to->engine;
+	a->owner = &from->owner;
+	a->peer_qp->owner = &to->owner;
 }
 
 /* ring_part_with() - A member's queue pairs are of no ring any more */
 void ring_part_with(struct ring_member *r)
 {
 	if (r->right)
-		r->right->engine = &spent;
+		r->right->owner = &spent;
 	if (r->left)
-		r->left->engine = &spent;
+		r->left->owner = &spent;
 }

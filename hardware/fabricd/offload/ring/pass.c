@@ -17,6 +17,7 @@
 #include "offload/ring/ring.h"
 #include "transport/qp.h"
 #include "vector/element.h"
+#include "worker/services.h"
 
 /* ring_later() - Look again at @t */
 void ring_later(struct ring_member *r, ps_t t)

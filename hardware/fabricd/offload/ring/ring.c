@@ -39,6 +39,7 @@
 #include "transport/qp.h"
 #include "vector/element.h"
 #include "wire/roce.h"
+#include "worker/services.h"
 #include "worker/worker.h"
 
 #define MOST_BYTES (1ull << 34)
@@ -133,7 +134,7 @@ static uint32_t power_of_two(uint32_t least)
 	return n;
 }
 
-static const struct qp_engine_ops engine_ops;
+static const struct qp_owner_ops owner_ops;
 
 static struct ring_member *member_new(const struct ring_member *planned)
 {
@@ -141,7 +142,7 @@ static struct ring_member *member_new(const struct ring_member *planned)
 	uint64_t start;
 
 	*r = *planned;
-	r->engine.ops = &engine_ops;
+	r->owner.ops = &owner_ops;
 	r->nic->engine_used += r->reserved;
 	r->memory = ring_array(r->slots, r->slot_bytes);
 	r->own.room = power_of_two(r->slots);
@@ -249,7 +250,7 @@ static bool drained(const struct qp *q)
 /* The right neighbour has acknowledged something: slots are free */
 static void acked(struct fabric *f, struct qp *q)
 {
-	struct ring_member *r = (struct ring_member *)q->engine;
+	struct ring_member *r = (struct ring_member *)q->owner;
 
 	(void)f;
 	if (!r->member) {
@@ -262,13 +263,13 @@ static void acked(struct fabric *f, struct qp *q)
 	ring_settle(r);
 }
 
-static void failed(struct fabric *f, struct qp *q)
+static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
 {
-	struct ring_member *r = (struct ring_member *)q->engine;
-
+	struct ring_member *r = (struct ring_member *)q->owner;
 	char why[128];
 
-	if (!r->member)
+	(void)wr;
+	if (status == WC_SUCCESS || !r->member)
 		return;
 	snprintf(why, sizeof why, "rank %u does not acknowledge what rank %u's NIC sends", q->peer->rank, r->nic->rank);
 	offload_failed(f, r->member, why);
@@ -276,7 +277,7 @@ static void failed(struct fabric *f, struct qp *q)
 
 static void release(struct qp *q)
 {
-	struct ring_member *r = (struct ring_member *)q->engine;
+	struct ring_member *r = (struct ring_member *)q->owner;
 
 	if (q == r->right)
 		r->right = NULL;
@@ -286,8 +287,8 @@ static void release(struct qp *q)
 		member_free(r);
 }
 
-static const struct qp_engine_ops engine_ops = {
-	.payload = gate_payload, .take = director_take, .acked = acked, .failed = failed, .release = release};
+static const struct qp_owner_ops owner_ops = {
+	.in_nic = true, .payload = gate_payload, .sent = sent, .take = director_take, .acked = acked, .release = release};
 
 /* The members have left.  What has been taken but not acknowledged yet still is; a ring left in mid-work is cut. */
 static void close(struct fabric *f, struct group *g)

@@ -61,7 +61,7 @@ struct ring_arrival {
 };
 
 struct ring_member {
-	struct qp_engine engine;
+	struct qp_owner owner; /* of its queue pairs */
 	struct fabric *f;
 	struct nic *nic;
 	struct member *member; /* NULL once the group is closed */
@@ -126,7 +126,7 @@ bool ring_due(const struct member *m, uint64_t what);
 void gate_read_ahead(struct ring_member *r);
 void gate_own_ready(struct ring_member *r);
 void gate_open(struct ring_member *r);
-const uint8_t *gate_payload(struct fabric *f, struct qp *q, uint64_t n);
+const uint8_t *gate_payload(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n);
 
 /* data_director.c */
 enum engine_verdict director_take(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
@@ -151,5 +151,7 @@ void bfp_decode(float *to, const uint8_t *from, uint32_t n);
 bool optimizer_args_good(enum ring_optimizer o, const struct offload_wr *wr);
 uint32_t optimizer_arrays(enum ring_optimizer o);
 void optimizer_step(const struct ring_member *r, const struct offload_wr *wr, uint64_t at, uint32_t n, float *gradients);
+
+extern const struct offload_ops ring_ops;
 
 #endif

@@ -1,0 +1,162 @@
+/* Parameters of a NIC from JSON: see params.c. */
+#include <string.h>
+
+#include "base/units.h"
+#include "cc/cc.h"
+#include "config/params.h"
+#include "config/values.h"
+#include "nic/params.h"
+#include "transport/congestion.h"
+
+static const char *set_cc(struct nic_params *p, const json_t *v)
+{
+	const char *name = json_string_value(json_object_get(v, "algorithm"));
+
+	if (name) {
+		const struct cc_algorithm *cc = cc_find(name);
+		if (!cc)
+			return "cc: algorithm: unknown";
+		p->cc = cc;
+	}
+	return cc_params_set(&p->cc_params, json_object_get(v, "params"));
+}
+
+/* Its reduction engine */
+static const char *set_engine(struct nic_params *p, const json_t *o)
+{
+	const json_t *v;
+	double x;
+	const struct {
+		const char *key, *wrong;
+		double most;
+		uint64_t *to;
+	} engine[] = {
+		{"engine_reduce_bps", "engine_reduce_bps: from 0 to 1e14 (0: no limit)", 1e14, &p->engine_reduce_bps},
+		{"engine_packets_per_s", "engine_packets_per_s: from 0 to 1e12 (0: no limit)", 1e12, &p->engine_packets_per_s},
+		{"engine_memory_bytes", "engine_memory_bytes: from 0 to 1e12 (0: there is no engine)", 1e12, &p->engine_memory_bytes},
+		{"engine_prefetch_bytes", "engine_prefetch_bytes: from 0 to 1e12", 1e12, &p->engine_prefetch_bytes},
+	};
+
+	for (size_t i = 0; i < sizeof engine / sizeof engine[0]; i++)
+		if ((v = json_object_get(o, engine[i].key))) {
+			if (!value_number(v, 0, engine[i].most, &x))
+				return engine[i].wrong;
+			*engine[i].to = (uint64_t)x;
+		}
+	return NULL;
+}
+
+/* What takes how long */
+static const char *set_times(struct nic_params *p, const json_t *o)
+{
+	const json_t *v;
+	const struct {
+		const char *key, *wrong;
+		ps_t *to;
+	} times[] = {
+		{"pcie_latency_ns", "pcie_latency_ns: from 0 to 1e12", &p->pcie_latency},
+		{"post_ns", "post_ns: from 0 to 1e12", &p->post},
+		{"timeout_ns", "timeout_ns: from 0 to 1e12", &p->timeout},
+		{"rnr_timeout_ns", "rnr_timeout_ns: from 0 to 1e12", &p->rnr_timeout},
+		{"recv_delay_ns", "recv_delay_ns: from 0 to 1e12", &p->recv_delay},
+	};
+
+	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+		if ((v = json_object_get(o, times[i].key)) && !value_duration(v, times[i].to))
+			return times[i].wrong;
+	return NULL;
+}
+
+/* Numbers */
+static const char *set_counts(struct nic_params *p, const json_t *o)
+{
+	const json_t *v;
+	double x;
+	const struct {
+		const char *key, *wrong;
+		double least, most;
+		uint32_t *to;
+	} counts[] = {
+		{"ack_every", "ack_every: from 1 to 1048576", 1, 1 << 20, &p->ack_every},
+		{"retry", "retry: from 0 to 1000", 0, 1000, &p->retry},
+		{"rnr_retry", "rnr_retry: from 0 to 7", 0, 7, &p->rnr_retry},
+		{"reorder_packets", "reorder_packets: from 1 to 65536", 1, 65536, &p->reorder_packets},
+		{"data_dscp", "data_dscp: from 0 to 63", 0, 63, &p->data_dscp},
+		{"ack_dscp", "ack_dscp: from 0 to 63", 0, 63, &p->ack_dscp},
+		{"cnp_dscp", "cnp_dscp: from 0 to 63", 0, 63, &p->cnp_dscp},
+		{"data_class", "data_class: from 0 to 7", 0, 7, &p->data_class},
+		{"ack_class", "ack_class: from 0 to 7", 0, 7, &p->ack_class},
+		{"cnp_class", "cnp_class: from 0 to 7", 0, 7, &p->cnp_class},
+	};
+
+	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+		if ((v = json_object_get(o, counts[i].key))) {
+			if (!value_number(v, counts[i].least, counts[i].most, &x))
+				return counts[i].wrong;
+			*counts[i].to = (uint32_t)x;
+		}
+	return NULL;
+}
+
+/* PCIe, and what stands in the NIC */
+static const char *set_buffers(struct nic_params *p, const json_t *o)
+{
+	const json_t *v;
+	double x;
+
+	if ((v = json_object_get(o, "pcie_rate_bps"))) {
+		if (!value_number(v, 1, 1e14, &x))
+			return "pcie_rate_bps: from 1 to 1e14";
+		p->pcie_bps = (int64_t)x;
+	}
+	if ((v = json_object_get(o, "tx_buffer_bytes")) && (!value_bytes(v, &p->tx_buffer_bytes) || !p->tx_buffer_bytes))
+		return "tx_buffer_bytes: from 1 to 1e12";
+	if ((v = json_object_get(o, "rx_buffer_bytes")) && !value_bytes(v, &p->rx_buffer_bytes))
+		return "rx_buffer_bytes: from 0 to 1e12 (0: without end)";
+	if ((v = json_object_get(o, "rx_xoff_bytes")) && !value_bytes(v, &p->rx_xoff_bytes))
+		return "rx_xoff_bytes: from 0 to 1e12";
+	if ((v = json_object_get(o, "rx_xon_bytes")) && !value_bytes(v, &p->rx_xon_bytes))
+		return "rx_xon_bytes: from 0 to 1e12";
+	if ((v = json_object_get(o, "lossless")) && !value_classes(v, &p->lossless))
+		return "lossless: a list of classes from 0 to 7";
+	if ((v = json_object_get(o, "storm")) && !value_classes(v, &p->storm))
+		return "storm: a list of classes from 0 to 7";
+	return NULL;
+}
+
+/* The host, and how packets are recovered */
+static const char *set_host(struct nic_params *p, const json_t *o)
+{
+	const json_t *v;
+	double x;
+
+	if ((v = json_object_get(o, "slow"))) {
+		if (!value_number(v, 1, 1000, &x))
+			return "slow: from 1 to 1000";
+		p->slow = x;
+	}
+	if ((v = json_object_get(o, "frozen")))
+		p->frozen = json_is_true(v);
+	if ((v = json_object_get(o, "recovery"))) {
+		const char *s = json_string_value(v);
+		if (!s || (strcmp(s, "go_back_n") && strcmp(s, "selective_repeat")))
+			return "recovery: go_back_n or selective_repeat";
+		p->selective = !strcmp(s, "selective_repeat");
+	}
+	return NULL;
+}
+
+/* nic_params_set() - Take over what an object names
+ * Return: NULL, or what is wrong
+ */
+const char *nic_params_set(struct nic_params *p, const json_t *o)
+{
+	const char *(*const parts[])(struct nic_params *, const json_t *) = {set_engine, set_times, set_counts, set_buffers,
+									       set_host};
+	const json_t *cc = json_object_get(o, "cc");
+	const char *wrong = NULL;
+
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !wrong; i++)
+		wrong = parts[i](p, o);
+	return wrong || !cc ? wrong : set_cc(p, cc);
+}

@@ -1,0 +1,33 @@
+/* What the outside is told: passed on to who listens. */
+#include "engine/fabric.h"
+#include "engine/report.h"
+
+void report_event(struct fabric *f, const char *kind, json_t *fields)
+{
+	f->listener->event(f, kind, fields);
+}
+
+struct asked report_ask(struct fabric *f, const char *who, uint64_t id, json_t *event)
+{
+	return f->listener->ask(f, who, id, event);
+}
+
+void report_settle(struct fabric *f, uint64_t id)
+{
+	f->listener->settle(f, id);
+}
+
+bool report_acts(const struct fabric *f, const char *who)
+{
+	return f->listener->acts(f, who);
+}
+
+bool report_waits(const struct fabric *f, uint64_t id)
+{
+	return f->listener->waits(f, id);
+}
+
+void report_pause(struct fabric *f, const struct port *p, unsigned class, bool on)
+{
+	f->listener->pause(f, p, class, on);
+}

@@ -1,0 +1,29 @@
+/* What spoils frames and cables: fault/ fills the table in. */
+#ifndef LINK_IMPAIRMENT_H
+#define LINK_IMPAIRMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+
+struct cable_params;
+struct cable;
+struct fabric;
+struct frame;
+struct port;
+
+struct frame_fate {
+	bool dropped, reorder;
+	uint32_t duplicates;
+	ps_t delay;
+};
+
+struct impairment {
+	/* A frame is about to start on the cable from @p: what becomes of it? */
+	struct frame_fate (*frame)(struct fabric *f, const struct port *p, struct frame *fr);
+	/* Lay over a cable's parameters what is in force */
+	void (*cable)(struct fabric *f, const struct cable *cable, struct cable_params *params);
+};
+
+#endif

@@ -1,0 +1,177 @@
+/* Members of a group: found by its number, sending, receiving, done, failed. */
+#include <stdio.h>
+
+#include "base/bytes.h"
+#include "base/units.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "engine/report.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "switch/switch.h"
+#include "transport/qp.h"
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+#include "worker/records.h"
+#include "worker/services.h"
+#include "worker/worker.h"
+
+/* The NIC's part of a group that has a number, or NULL */
+static struct member *numbered(const struct nic *n, uint32_t id)
+{
+	struct member *m = id ? n->member[id % MEMBER_BUCKETS] : NULL;
+
+	while (m && m->group->id != id)
+		m = m->next;
+	return m;
+}
+
+/* Why a group was refused, "" if it was not */
+static const char *reason(const struct nic *n, uint32_t id)
+{
+	const struct member *m = numbered(n, id);
+
+	return m ? m->group->reason : "";
+}
+
+/* offload_member() - The NIC's part of an open group, or NULL */
+struct member *offload_member(const struct nic *n, uint32_t id)
+{
+	struct member *m = numbered(n, id);
+
+	return m && m->group->state == GROUP_OPEN ? m : NULL;
+}
+
+/* A rank leaves a group
+ * Return: NULL, or what is wrong
+ */
+static const char *leave(struct fabric *f, struct worker *w, uint32_t id)
+{
+	struct member *m = numbered(w->nic, id);
+
+	if (!m || m->left || (m->group->state != GROUP_OPEN && m->group->state != GROUP_REFUSED))
+		return "LEAVE: no such group, or left already";
+	group_leave(f, w, m);
+	return NULL;
+}
+
+/* Return: NULL, or what is wrong with a request to a group */
+static const char *check(const struct worker *w, uint32_t id, const struct offload_wr *wr)
+{
+	struct member *m = offload_member(w->nic, id);
+
+	if (!m || m->left)
+		return "POST_OFFLOAD: no such group, or not open";
+	return m->group->ops->check_wr(m, wr);
+}
+
+/* A request has reached the NIC */
+static void post(struct fabric *f, struct worker *w, uint32_t id, const struct offload_wr *wr)
+{
+	struct member *m = offload_member(w->nic, id);
+
+	if (m && !m->left)
+		m->group->ops->post(f, m, wr);
+}
+
+/* offload_receive() - A packet of an offload has come in at a NIC
+ * Return: false if it is for nobody here
+ */
+bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr)
+{
+	struct member *m = offload_member(n, pkt->dst_qp);
+
+	return m && !m->left && m->group->ops->receive(f, m, pkt, fr);
+}
+
+/* offload_later() - A member sets something for itself
+ * @what:	Tells it apart from everything else that the NIC has set for the same time
+ */
+void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what)
+{
+	event_add(f, t, EV_OFFLOAD, m->nic->n.index, 0, m->group->id & 0xffff, what, m->nic, m->group->id);
+}
+
+/* offload_due() - Has what a NIC's part of a group has set for itself still to happen? */
+bool offload_due(const struct nic *n, uint64_t id, uint64_t what)
+{
+	const struct member *m = offload_member(n, (uint32_t)id);
+
+	return m && m->group->ops->due(m, what);
+}
+
+/* offload_event() - Its time has come */
+void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what)
+{
+	struct member *m = offload_member(n, (uint32_t)id);
+
+	m->group->ops->event(f, m, t, what);
+}
+
+/* offload_done() - A request has ended
+ * @t:		When the worker can see it
+ */
+void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t)
+{
+	worker_record(f, m->nic->worker,
+		      &(struct record){.kind = REC_OFFLOADED,
+				       .status = status,
+				       .wr_id = wr_id,
+				       .t = t,
+				       .qp = m->group->id,
+				       .bytes = bytes});
+}
+
+/* The switch that has dropped, for want of a rule, a frame of the job last, or NULL */
+static const char *dropped_at(const struct fabric *f, const struct group *g)
+{
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
+			const struct dropped *d = f->switches[i].n.ports[k].last_drop[DROP_FORWARDING];
+			struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
+			view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
+			uint8_t opcode = get_u8(&v);
+			view_take(&v, 3);
+			if ((get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode))
+				return f->switches[i].n.name;
+		}
+	return NULL;
+}
+
+/* offload_failed() - A member's work cannot be done: all members are told
+ * @why:	What the member has seen
+ */
+void offload_failed(struct fabric *f, struct member *m, const char *why)
+{
+	struct group *g = m->group;
+	const char *at = dropped_at(f, g);
+
+	if (m->failed)
+		return;
+	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
+	report_event(f, "group_failed",
+		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
+				"reason", g->reason));
+	for (uint32_t i = 0; i < g->count; i++) {
+		struct member *o = &g->member[i];
+		if (!o->failed && !o->left)
+			worker_record(f, o->nic->worker,
+				      &(struct record){.kind = REC_GROUP_FAILED,
+						       .wr_id = m->nic->rank,
+						       .t = f->clock.now,
+						       .qp = g->id});
+		o->failed = true;
+	}
+}
+
+const struct worker_services offload_services = {
+	.group = offload_group,
+	.leave = leave,
+	.check = check,
+	.post = post,
+	.ended = group_worker_ended,
+	.reason = reason,
+};

@@ -1,0 +1,143 @@
+/* Commands of workers: a session begins and ends, memory and connections are made. */
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "base/bytes.h"
+#include "base/units.h"
+#include "engine/clock.h"
+#include "engine/fabric.h"
+#include "nic/nic.h"
+#include "transport/qp.h"
+#include "worker/command.h"
+#include "worker/records.h"
+#include "worker/worker.h"
+
+#define MAGIC 0x31574252u
+
+const char *command_hello(struct message *m)
+{
+	struct worker *w = m->w;
+	uint32_t magic = get_le32(&m->v), version = get_le32(&m->v);
+	uint8_t reply[40];
+
+	if (magic != MAGIC)
+		return "HELLO: wrong magic";
+	if (version != WORKER_PROTOCOL)
+		return "HELLO: protocol version 2 is spoken here";
+	if (w->state != WORKER_ABSENT)
+		return "HELLO: twice";
+	w->state = WORKER_RUNNING;
+	w->now = m->f->clock.now;
+	uint8_t *p = put_le32(put_le16(put_le16(reply, 1), 0), sizeof reply);
+	p = put_le32(put_le32(p, WORKER_PROTOCOL), w->rank);
+	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);
+	p = put_le64(p, (uint64_t)w->now);
+	put_le32(put_le32(p, w->nic->mtu), 0);
+	worker_send(m->f, w, reply, sizeof reply);
+	return NULL;
+}
+
+const char *command_register(struct message *m)
+{
+	struct worker *w = m->w;
+	uint64_t length = get_le64(&m->v);
+	uint32_t cookie = get_le32(&m->v);
+	struct stat st;
+	struct statfs fs;
+
+	if (!m->alone || m->memfd < 0)
+		return "REGISTER: must come alone, with one memfd";
+	if (w->region_count == REGIONS_MAX)
+		return "REGISTER: more than 256 regions";
+	if (!length || length > m->f->worker_bytes - w->region_bytes)
+		return "REGISTER: length 0, or together more than the memory that a worker may use (workers.memory)";
+	int seals = fcntl(m->memfd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return "REGISTER: not a memfd sealed with F_SEAL_SHRINK";
+	if (fstatfs(m->memfd, &fs) || fs.f_type != TMPFS_MAGIC)
+		return "REGISTER: a memfd of huge pages";
+	if (fstat(m->memfd, &st) || (uint64_t)st.st_size < length)
+		return "REGISTER: memfd is shorter than the length named";
+	void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, m->memfd, 0);
+	if (base == MAP_FAILED)
+		return "REGISTER: memfd cannot be mapped for reading and writing";
+	w->region[w->region_count++] = (struct region){.base = base, .bytes = length};
+	w->region_bytes += length;
+	m->took = true;
+
+	uint8_t reply[16];
+	uint8_t *p = put_le32(put_le16(put_le16(reply, 2), 0), sizeof reply);
+	put_le32(put_le32(p, cookie), w->region_count);
+	worker_send(m->f, w, reply, sizeof reply);
+	return NULL;
+}
+
+static void say_connected(struct fabric *f, struct qp *q, ps_t t)
+{
+	worker_record(f, q->nic->worker,
+		      &(struct record){.kind = REC_CONNECTED,
+				       .wr_id = q->connect_cookie,
+				       .t = t,
+				       .qp = q->number,
+				       .imm = q->tx == &q->nic->tx[1],
+				       .bytes = q->peer_qp->private_bytes});
+}
+
+const char *command_connect(struct message *m)
+{
+	struct worker *w = m->w;
+	uint32_t peer = get_le32(&m->v), tag = get_le32(&m->v), cookie = get_le32(&m->v);
+	uint16_t private_bytes = get_le16(&m->v), flags = get_le16(&m->v);
+	const uint8_t *private = view_take(&m->v, private_bytes);
+
+	if (peer >= m->f->nic_count)
+		return "CONNECT: no such rank";
+	if (peer == w->rank)
+		return "CONNECT: to itself";
+	if (private_bytes > 256 || !private || m->v.left >= 8)
+		return "CONNECT: private data longer than 256 bytes, or not of the length named";
+	if (flags > 1)
+		return "CONNECT: unknown flag";
+	for (uint32_t i = 0; i < w->nic->qp_count; i++)
+		if (w->nic->qps[i]->state == QP_CONNECTING && w->nic->qps[i]->connect_peer == peer &&
+		    w->nic->qps[i]->connect_tag == tag)
+			return "CONNECT: twice to one rank with one tag";
+	struct qp *q = qp_new(w->nic, &worker_qp_owner);
+	if (!q)
+		return "CONNECT: more than 4096 queue pairs";
+	q->connect_peer = peer;
+	q->connect_tag = tag;
+	q->connect_cookie = cookie;
+	q->connect_time = w->now;
+	q->no_scale_up = flags & 1;
+	q->private_bytes = private_bytes;
+	memcpy(q->private_data, private, private_bytes);
+	w->connecting++;
+
+	struct nic *other = &m->f->nics[peer];
+	for (uint32_t i = 0; i < other->qp_count; i++) {
+		struct qp *o = other->qps[i];
+		if (o->state != QP_CONNECTING || o->connect_peer != w->rank || o->connect_tag != tag)
+			continue;
+		ps_t t = o->connect_time > q->connect_time ? o->connect_time : q->connect_time;
+		qp_connected(m->f, q, o);
+		w->connecting--;
+		other->worker->connecting--;
+		say_connected(m->f, q, t);
+		say_connected(m->f, o, t);
+		break;
+	}
+	return NULL;
+}
+
+const char *command_bye(struct message *m)
+{
+	if (!m->last)
+		return "BYE: must be the last command of a session";
+	worker_end(m->f, m->w, WORKER_DONE, NULL);
+	return NULL;
+}

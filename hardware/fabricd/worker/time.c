@@ -1,0 +1,101 @@
+/* Commands of workers: computing, waiting for records and for each other, groups of offloads. */
+#include "base/bytes.h"
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "worker/command.h"
+#include "worker/records.h"
+#include "worker/services.h"
+#include "worker/worker.h"
+
+#define DURATION_MAX (1ull << 60) /* ps: thirteen days */
+
+/* What takes that long on a host, on this one */
+static ps_t slowed(const struct worker *w, uint64_t duration)
+{
+	return w->nic->p.slow == 1 ? (ps_t)duration : (ps_t)((double)duration * w->nic->p.slow + 0.5);
+}
+
+/* The worker does something itself that takes so long */
+void worker_busy(struct worker *w, uint64_t duration)
+{
+	ps_t took = slowed(w, duration);
+
+	w->now += took;
+	w->host += took;
+}
+
+const char *command_compute(struct message *m)
+{
+	struct worker *w = m->w;
+	uint64_t wr_id = get_le64(&m->v), duration = get_le64(&m->v);
+	ps_t start = w->compute_free > w->now ? w->compute_free : w->now;
+
+	if (duration > DURATION_MAX || start > (ps_t)DURATION_MAX)
+		return "COMPUTE: longer than thirteen days";
+	w->compute_free = start + slowed(w, duration);
+	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTE, .wr_id = wr_id, .t = w->compute_free});
+	return NULL;
+}
+
+const char *command_spend(struct message *m)
+{
+	uint64_t duration = get_le64(&m->v);
+
+	if (duration > DURATION_MAX || m->w->now > (ps_t)DURATION_MAX)
+		return "SPEND: longer than thirteen days";
+	worker_busy(m->w, duration);
+	return NULL;
+}
+
+const char *command_wait(struct message *m)
+{
+	uint32_t records = get_le32(&m->v);
+
+	get_le32(&m->v);
+	uint64_t until = get_le64(&m->v);
+	if (!m->last)
+		return "WAIT: must be the last command of a packet";
+	if (until != UINT64_MAX && until > DURATION_MAX)
+		return "WAIT: longer than thirteen days";
+	worker_wait(m->f, m->w, records, until == UINT64_MAX ? PS_NEVER : (ps_t)until);
+	return NULL;
+}
+
+const char *command_sync(struct message *m)
+{
+	uint32_t tag = get_le32(&m->v), participants = get_le32(&m->v);
+
+	if (participants == 0 || participants > m->f->nic_count)
+		return "SYNC: participants 0, or more than there are ranks";
+	worker_sync(m->f, m->w, tag, participants);
+	return NULL;
+}
+
+const char *command_progress(struct message *m)
+{
+	(void)m;
+	return NULL;
+}
+
+const char *command_group(struct message *m)
+{
+	uint32_t kind = get_le32(&m->v), tag = get_le32(&m->v), cookie = get_le32(&m->v), count = get_le32(&m->v);
+	struct group_call asked = {.kind = kind, .tag = tag, .count = count, .cookie = cookie};
+	static uint32_t ranks[GROUP_MEMBERS_MAX];
+
+	for (int i = 0; i < GROUP_ARGS; i++)
+		asked.args[i] = get_le64(&m->v);
+	if (count > GROUP_MEMBERS_MAX || m->v.left != (size_t)(count + (count & 1)) * 4)
+		return "GROUP: not of the length that its members take";
+	for (uint32_t i = 0; i < count; i++)
+		ranks[i] = get_le32(&m->v);
+	return m->f->services->group(m->f, m->w, &asked, ranks);
+}
+
+const char *command_leave(struct message *m)
+{
+	uint32_t id = get_le32(&m->v);
+
+	get_le32(&m->v);
+	return m->f->services->leave(m->f, m->w, id);
+}
