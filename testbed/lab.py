@@ -151,11 +151,12 @@ class Lab:
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
         work.ovs.finish(bridges, work.look)
-        fence = work.ovs.return_to_sender(FENCE_BRIDGE)
         controller.wait_listening()
         names = [work.names.bridge(s) for s in fabric.switches]
         commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
-        work.ovs.finish([*commands, fence], work.look)
+        # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
+        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
+        work.ovs.finish(commands, work.look)
         state = {
             "name": experiment.name,
             "clock": clock,
