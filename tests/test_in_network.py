@@ -11,8 +11,6 @@ from offload_runs import CLOS, FAULTS, STAR, by_the_network, counters, run
 
 from testbed.run import RunResult
 
-SIZES = "[4B, 8B, 1000B, 1KiB, 1028B, 64KiB, 1MiB]"
-
 
 def step(**more: Any) -> str:
     return json.dumps({"collective": "all_reduce", "algorithm": "in_network", "sizes": ["64KiB"], **more})

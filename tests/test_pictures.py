@@ -17,7 +17,6 @@ from results.sweep_plot import sweep
 from results.values import amount, amounts, distinct, full
 from testbed.units import RATE, SIZE, TIME
 
-PERIOD_NS = 1000
 QPS = [(1, 16, 0), (2, 16, 0)]
 
 
@@ -186,6 +185,16 @@ def test_labels_that_would_touch_are_left_out_and_ticks_are_not() -> None:
     shown = [t for t in ticks(axes.xaxis) if t]
     assert len(axes.get_xticks()) == 40 and 3 < len(shown) < 20
     assert (shown[0], shown[-1]) == ("1024", "5.6295e+14")
+
+
+def test_labels_of_many_categories_do_not_cross() -> None:
+    figure, (axes,) = new_figure("some")
+    Across([{"torus": {"dims": [n, n], "direct": d}} for n in range(2, 8) for d in (True, False)]).set_ticks(axes)
+    figure.draw_without_rendering()
+    assert len({t.get_rotation() for t in axes.get_xticklabels()}) == 1
+    assert not any("\n" in text for text in ticks(axes.xaxis))
+    apart = math.sin(math.radians(axes.get_xticklabels()[0].get_rotation())) * axes.get_window_extent().width / 12
+    assert apart > 8 * figure.dpi / 72  # lines of 8 points
 
 
 # --- values ----------------------------------------------------------------

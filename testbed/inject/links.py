@@ -13,6 +13,12 @@ from testbed.inject.cable import CableDown
 
 if TYPE_CHECKING:
     from testbed.lab import Lab
+    from testbed.net import FabricNet
+
+
+def mininet(lab: Lab) -> FabricNet:
+    """The fabric as a Mininet, whose `link A B down` is a fault."""
+    return lab.mininet(Links(lab))
 
 
 class Links:
