@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -39,9 +40,12 @@ FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, fra
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
 _POLL_S = 0.005
+_LOOK_EVERY = 20  # of these
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parent.parent
 HOLDER = _CHECKOUT / "hardware" / "bin" / "holder"
+
+Look = Callable[[], object]
 
 
 @dataclass
@@ -295,13 +299,13 @@ class Controller:
     out: Path
     log: Path
 
-    def wait_listening(self) -> None:
-        """Waits until it listens. Raises MachineError."""
-        self._await(lambda: _listens(self.process.pid), "does not listen")
+    def wait_listening(self, look: Look = lambda: None) -> None:
+        """Waits until it listens. Raises MachineError, and what `look` raises, which is called now and then."""
+        self._await(lambda: _listens(self.process.pid), "does not listen", look)
 
-    def wait_programmed(self) -> dict[str, Any]:
-        """Waits until all switches have their flows; returns what it said then. Raises MachineError."""
-        self._await(lambda: "programmed" in self._said(), "has not programmed all switches")
+    def wait_programmed(self, look: Look = lambda: None) -> dict[str, Any]:
+        """Waits until all switches have their flows; returns what it said then. Raises as `wait_listening`."""
+        self._await(lambda: "programmed" in self._said(), "has not programmed all switches", look)
         return self._said()
 
     def look(self) -> None:
@@ -309,11 +313,15 @@ class Controller:
         if "error" in self._said() or self.process.poll() is not None:
             self._fail("ended")
 
-    def _await(self, condition: Callable[[], bool], complaint: str) -> None:
+    def _await(self, condition: Callable[[], bool], complaint: str, look: Look) -> None:
         """Waits for it, as long as the controller lives, has reported no error and patience with it lasts."""
         patience = Patience(self.process.pid)
-        while not condition():
+        for n in count(1):
+            if condition():
+                return
             self.look()
+            if n % _LOOK_EVERY == 0:
+                look()
             if patience.look() and not condition():
                 self._fail(complaint)
             time.sleep(_POLL_S)

@@ -151,7 +151,7 @@ class Lab:
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
         work.ovs.finish(bridges, work.look)
-        controller.wait_listening()
+        controller.wait_listening(work.look)
         names = [work.names.bridge(s) for s in fabric.switches]
         commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
         # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
@@ -164,7 +164,7 @@ class Lab:
             "ids": work.ids,
             "bind": experiment.workers.bind,
             "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
-            "flows": controller.wait_programmed()["flows"],
+            "flows": controller.wait_programmed(work.look)["flows"],
         }
         (directory / (_STATE + ".new")).write_text(json.dumps(state))
         os.rename(directory / (_STATE + ".new"), directory / _STATE)

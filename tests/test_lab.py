@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import prove_kills
@@ -31,6 +31,8 @@ from hardware.client import BINARY
 from testbed import bringup
 from testbed.errors import UserError
 from testbed.lab import Lab
+from testbed.ownership import Journal
+from testbed.processes import Process
 from testbed.spec import loads
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
@@ -150,18 +152,25 @@ def test_a_bring_up_that_fails_leaves_nothing(fault: str, monkeypatch: pytest.Mo
     assert [traces(i) for i in made if len(i) == 4] == [[]]
 
 
-def test_a_switch_that_ends_while_the_fabric_comes_up_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ovs-vsctl itself would wait for it for two minutes."""
-    whole = bringup.Bringup.make_bridges
+@pytest.mark.parametrize("part", ["ovs-vswitchd", "fabricd"])
+def test_a_part_that_ends_while_the_fabric_comes_up_is_noticed(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would wait for it: ovs-vsctl for two minutes, the controller for as long as patience lasts."""
+    make_bridges, made = bringup.Bringup.make_bridges, Journal.made
+    processes: dict[str, Process] = {}
 
-    def make(self: bringup.Bringup) -> object:
-        switch = self.record.read(self.dir).processes["ovs-vswitchd"]
-        switch.signal(signal.SIGKILL)
-        wait_until(lambda: not switch.alive(), "its end")
-        return whole(self)
+    def note(self: Journal, started: Mapping[str, Process]) -> None:
+        processes.update(started)
+        made(self, started)
 
-    monkeypatch.setattr(bringup.Bringup, "make_bridges", make)
-    with pytest.raises(UserError, match="ovs-vswitchd ended while the fabric came up"):
+    monkeypatch.setattr(Journal, "made", note)
+
+    def after_its_end(self: bringup.Bringup) -> object:
+        processes[part].signal(signal.SIGKILL)
+        wait_until(lambda: not processes[part].alive(), "its end")
+        return make_bridges(self)
+
+    monkeypatch.setattr(bringup.Bringup, "make_bridges", after_its_end)
+    with pytest.raises(UserError, match=f"{part} ended while the fabric came up"):
         Lab.up(loads(STAR, "star.yaml"))
 
 
