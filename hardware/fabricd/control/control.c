@@ -224,6 +224,6 @@ const struct listener control_listener = {
 	.ask = control_ask,
 	.settle = control_settle,
 	.acts = control_acts,
-	.waits = clock_held,
+	.waits = clock_waits_for,
 	.pause = sample_pause,
 };

@@ -45,7 +45,7 @@ struct asked control_ask(struct fabric *f, const char *who, uint64_t id, json_t 
 void control_settle(struct fabric *f, uint64_t id);
 bool control_acts(const struct fabric *f, const char *who);
 void controller_ask(struct fabric *f);
-bool clock_held(const struct fabric *f, uint64_t id);
+bool clock_waits_for(const struct fabric *f, uint64_t id);
 bool clock_answered(struct fabric *f, uint64_t id);
 void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why);
 void clock_look_after(struct fabric *f);

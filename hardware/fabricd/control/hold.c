@@ -34,8 +34,8 @@ struct hold {
 	struct control_conn *conn;
 };
 
-/* clock_held() - Is an answer to the event of that id still waited for? */
-bool clock_held(const struct fabric *f, uint64_t id)
+/* clock_waits_for() - Is an answer to the event of that id still waited for? */
+bool clock_waits_for(const struct fabric *f, uint64_t id)
 {
 	const struct clock *c = &f->clock;
 
@@ -53,7 +53,7 @@ static bool hold(struct fabric *f, uint64_t id, struct control_conn *conn)
 	struct clock *c = &f->clock;
 
 	if (conn->silent || (strcmp(conn->acts, "agent") && controller_made_to_hang(f))) {
-		c->controller_timeouts += !clock_held(f, id);
+		c->controller_timeouts += !clock_waits_for(f, id);
 		return false;
 	}
 	if (c->hold_left == c->hold_room) {
@@ -103,7 +103,7 @@ void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *w
 		if (c->holds[i].conn == conn) {
 			uint64_t id = c->holds[i].id;
 			let_go(c, i);
-			events += !clock_held(f, id);
+			events += !clock_waits_for(f, id);
 		}
 	c->controller_timeouts += events;
 	control_event(f, "controller_timeout",

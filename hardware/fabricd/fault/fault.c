@@ -117,7 +117,7 @@ bool controller_made_to_hang(const struct fabric *f)
 	return false;
 }
 
-static void turn(struct fabric *f, struct fault *x, bool on)
+static void set_on(struct fabric *f, struct fault *x, bool on)
 {
 	if (x->on == on)
 		return;
@@ -126,11 +126,11 @@ static void turn(struct fabric *f, struct fault *x, bool on)
 	if (on)
 		x->order = ++f->last_fault_order;
 	switch (x->kind) {
-	case FAULT_FRAMES: frames_turn(f, x, on); break;
+	case FAULT_FRAMES: frames_switch(f, x, on); break;
 	case FAULT_PARAMS: params_in_force(f, x); break;
 	case FAULT_SWAP: swaps_in_force(f); break;
 	case FAULT_ACT: act(f, x, on); break;
-	case FAULT_TRAFFIC: traffic_turn(f, x, on); break;
+	case FAULT_TRAFFIC: traffic_switch(f, x, on); break;
 	case FAULT_KINDS: break;
 	}
 	x->hits += on && (x->kind == FAULT_PARAMS || x->kind == FAULT_SWAP);
@@ -165,7 +165,7 @@ void fault_event(struct fabric *f, struct fault *x, bool on)
 		later(f, x, f->clock.now + x->length, false);
 	if (on && x->every)
 		later(f, x, f->clock.now + x->every, true);
-	turn(f, x, on);
+	set_on(f, x, on);
 }
 
 static const char *load_time(const json_t *request, const char *key, ps_t *to)
@@ -253,7 +253,7 @@ const char *fault_heal(struct fabric *f, const char *id)
 
 	if (!x)
 		return "heal: no fault of that id";
-	turn(f, x, false);
+	set_on(f, x, false);
 	x->healed = true; /* its events and frames may still come */
 	while (*at != x)
 		at = &(*at)->next;

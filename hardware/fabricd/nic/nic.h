@@ -95,7 +95,7 @@ struct nic {
 	bool netdev_paused;
 	uint64_t netdev_drops;
 	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
-	uint64_t tx_many_packets, tx_many_bytes, rx_many_packets, rx_many_bytes; /* of those: to multicast addresses */
+	uint64_t tx_multicast_packets, tx_multicast_bytes, rx_multicast_packets, rx_multicast_bytes; /* of those: to multicast addresses */
 	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
 	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
 	struct sent sent;

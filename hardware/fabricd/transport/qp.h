@@ -110,7 +110,7 @@ struct qp {
 	/* pacer.c */
 	ps_t next_send;	      /* not before, if it is paced */
 	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
-	struct fifo held;     /* fetched, and not due */
+	struct fifo pacer_queue;     /* fetched, and not due */
 	struct frame *due;    /* one that was held and has joined the port's queue again, or NULL */
 	uint64_t fetched_bytes; /* in the NIC: being fetched, held or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */

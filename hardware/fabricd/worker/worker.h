@@ -19,6 +19,11 @@ struct offload_wr;
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
 #define WORKER_PROTOCOL 2
+
+/* What workers are told */
+enum reply { REPLY_HELLO = 1, REPLY_REGISTERED, REPLY_RECORDS, REPLY_ERROR };
+#define REPLY_HEAD_BYTES 8
+
 #define NICS_MAX 8192
 #define REGIONS_MAX 256
 #define REGION_BYTES_MAX (64ull << 30)
@@ -85,6 +90,7 @@ bool worker_wakes(const struct worker *w, uint64_t number);
 void worker_wake(struct fabric *f, struct worker *w);
 void worker_thaw(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
+uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_look_after(struct fabric *f);
