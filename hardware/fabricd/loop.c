@@ -290,7 +290,7 @@ static void say_stalled(struct fabric *f)
 	}
 	if (json_array_size(waiting)) {
 		f->stalled_reported = true;
-		report_event(f, "stalled", json_pack("{s:o}", "waiting", waiting));
+		report_event(f, REPORT_STALLED, json_pack("{s:o}", "waiting", waiting));
 	} else {
 		json_decref(waiting);
 	}

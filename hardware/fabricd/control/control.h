@@ -35,7 +35,7 @@ void control_readable(struct fabric *f, struct control_conn *c);
 void control_writable(struct fabric *f, struct control_conn *c);
 void control_send(struct fabric *f, struct control_conn *c, json_t *object);
 extern const struct listener control_listener;
-void control_event(struct fabric *f, const char *kind, json_t *fields);
+void control_event(struct fabric *f, enum report kind, json_t *fields);
 void control_idle(struct fabric *f);
 void control_sweep(struct fabric *f);
 void control_close(struct fabric *f);

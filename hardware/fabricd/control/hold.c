@@ -106,7 +106,7 @@ void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *w
 			events += !clock_waits_for(f, id);
 		}
 	c->controller_timeouts += events;
-	control_event(f, "controller_timeout",
+	control_event(f, REPORT_CONTROLLER_TIMEOUT,
 		      json_pack("{s:s, s:i, s:i, s:s}", "who", conn->acts[0] ? conn->acts : "controller", "pid",
 				conn->patience.pid, "events", (int)events, "reason", why));
 	offload_unanswered(f);
@@ -157,7 +157,7 @@ void controller_ask(struct fabric *f)
 		if (!strcmp(c->acts, "controller"))
 			c->silent = c->silent && c->closing; /* it has another chance */
 	control_ask(f, "controller", id,
-		    json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id, "fault", "", "on",
+		    json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", report_name(REPORT_ACT), "id", (json_int_t)id, "fault", "", "on",
 			      false, "to", "controller", "spec", "time_ns", ns_json(f->clock.now)));
 }
 
@@ -190,7 +190,7 @@ void controllers_ping(struct fabric *f)
 		if (!c->holds)
 			patience_begin(&c->patience);
 		c->pinged = true;
-		control_send(f, c, json_pack("{s:s}", "event", "ping"));
+		control_send(f, c, json_pack("{s:s}", "event", report_name(REPORT_PING)));
 	}
 }
 

@@ -83,7 +83,7 @@ static const char *act_load(struct fabric *f, struct fault *x, const json_t *req
 
 static json_t *act_event(struct fabric *f, const struct fault *x, uint64_t id, bool on)
 {
-	return json_pack("{s:s, s:I, s:s, s:b, s:s, s:O, s:o}", "event", "act", "id", (json_int_t)id, "fault", x->id, "on",
+	return json_pack("{s:s, s:I, s:s, s:b, s:s, s:O, s:o}", "event", report_name(REPORT_ACT), "id", (json_int_t)id, "fault", x->id, "on",
 			 on, "to", x->to, "spec", json_object_get(x->request, "spec"), "time_ns", ns_json(f->clock.now));
 }
 
@@ -134,7 +134,7 @@ static void set_on(struct fabric *f, struct fault *x, bool on)
 	case FAULT_KINDS: break;
 	}
 	x->hits += on && (x->kind == FAULT_PARAMS || x->kind == FAULT_SWAP);
-	report_event(f, "fault", json_pack("{s:s, s:b}", "fault", x->id, "on", on));
+	report_event(f, REPORT_FAULT, json_pack("{s:s, s:b}", "fault", x->id, "on", on));
 }
 
 static void later(struct fabric *f, struct fault *x, ps_t t, bool on)

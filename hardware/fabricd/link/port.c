@@ -83,7 +83,7 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 	if (why == DROP_FORWARDING && p->drops[why] == 1) {
 		char text[256];
 		frame_describe(fr->data, fr->len, fr->len, text, sizeof text);
-		report_event(f, "forwarding_drop",
+		report_event(f, REPORT_FORWARDING_DROP,
 			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
 	}
 }

@@ -112,7 +112,7 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 								(int)w.path[i].class));
 		}
 		f->deadlocks++;
-		report_event(f, "deadlock", json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
+		report_event(f, REPORT_DEADLOCK, json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
 	}
 	free(w.seen);
 }

@@ -345,7 +345,7 @@ void ovs_tick(struct fabric *f)
 		char text[192];
 		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
 		fprintf(stderr, "fabricd: %s\n", text);
-		report_event(f, "ovs_lost", json_pack("{s:s}", "reason", text));
+		report_event(f, REPORT_OVS_LOST, json_pack("{s:s}", "reason", text));
 		f->failed = f->stop = true;
 	}
 }

@@ -162,7 +162,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 	clock_workers_changed(f);
 	if (how == WORKER_DONE) {
 		f->services->ended(f, w);
-		report_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
+		report_event(f, REPORT_WORKER_DONE, json_pack("{s:i}", "rank", (int)w->rank));
 		return;
 	}
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
@@ -170,7 +170,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 			w->nic->qps[i]->state = QP_ERROR;
 	f->services->ended(f, w);
 	regions_unmap(w);
-	report_event(f, "worker_lost",
+	report_event(f, REPORT_WORKER_LOST,
 		      json_pack("{s:i, s:s, s:b}", "rank", (int)w->rank, "reason", w->reason, "greeted", greeted));
 }
 
@@ -338,7 +338,7 @@ void worker_look_after(struct fabric *f)
 		if (!its_turn(w) || w->patience.heard_ns != heard)
 			continue; /* the word was there */
 		w->hung = true;
-		report_event(f, "worker_hung", json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
+		report_event(f, REPORT_WORKER_HUNG, json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
 	}
 }
 
