@@ -1,4 +1,9 @@
-/* The control socket: who is connected, what is asked, who is waited for (control.c, ops.c, hold.c) */
+/* The control socket: who is connected, what is asked, who is waited for
+ *
+ * Connections carry JSON, a line each (control.c).  A request has a handler (ops.c, requests.def).  What happens below
+ * is reported here by the table of engine/report.h and goes to whoever has subscribed; what has to be answered holds the
+ * virtual clock until it is (hold.c).
+ */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
 

@@ -1,7 +1,8 @@
-/* NICs: what sends from them, PCIe, buffers, the scale-up domain, the host's kernel.
+/* NICs: what sends from them, PCIe, buffers, the scale-up domain, the host's kernel
  *
- * Whatever has something to send is a `struct tx_source` and stands in a round; what comes in goes to who knows its
- * kind of packet.
+ * Whatever has something to send is a `struct tx_source` and stands in a round, one for the cable and one for the
+ * scale-up domain.  A packet that is fetched occupies the transmit buffer until it is on the wire: the NIC lends it to
+ * the frame (link/frame.h).  What comes in whole and right goes to who knows its kind of packet (`nic_receivers`).
  */
 #ifndef NIC_NIC_H
 #define NIC_NIC_H

@@ -5,7 +5,7 @@
  * Pacing stands behind the fetch, at the cable: a change of rate takes effect with the
  * very next frame.  What has been fetched joins its port's queue.  When its turn comes and
  * its queue pair's rate does not allow it yet, or something older of that queue pair
- * waits, it is put aside (`held`) and the next frame of the queue goes.  When the
+ * waits, it is put aside (`pacer_queue`) and the next frame of the queue goes.  When the
  * queue pair's time comes (EV_QP_SEND), the oldest of what is held joins the queue
  * again (`due`), one at a time; a cut meanwhile puts it back.  A pause keeps the queue
  * as it is, so what is due waits there too.

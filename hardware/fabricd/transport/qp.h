@@ -1,4 +1,10 @@
-/* Queue pairs: reliable connections (qp.c, send.c, receive.c) */
+/* Queue pairs: reliable connections
+ *
+ * A queue pair takes requests (post.c), cuts them into packets of the path MTU and sends what is not acknowledged
+ * (send.c), takes what its peer sends, in order (receive.c, reorder.c), and leaves the NIC when its congestion control
+ * lets it (congestion.c, pacer.c).  Whose it is, it does not know: a worker, a generated flow and an engine in the NIC
+ * are owners, each with a table of what they do with its packets.
+ */
 #ifndef TRANSPORT_QP_H
 #define TRANSPORT_QP_H
 

@@ -1,6 +1,9 @@
-/* Workers: sessions of the ranks' processes, their memory, their own clocks (worker.c, message.c, sync.c)
+/* Workers: sessions of the ranks' processes, their memory, their own clocks
  *
- * Everything that a worker says comes from a process that is not trusted.
+ * Everything that a worker says comes from a process that is not trusted: message.c takes packets apart by the table of
+ * commands (commands.def), session.c, posts.c and time.c carry them out.  What has happened to a worker is a record
+ * (records.h); it waits for so many of them, or until a time (worker.c).  How far workers that run let the clock go is
+ * in clock.c.
  */
 #ifndef WORKER_WORKER_H
 #define WORKER_WORKER_H

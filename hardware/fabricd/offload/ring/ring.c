@@ -4,7 +4,7 @@
  *
  * DirectReduce: a ring collective whose reduction never enters the host.  Neighbours in
  * the group's order are connected NIC to NIC by reliable queue pairs, whose packets an
- * engine makes and takes (struct qp_engine), so loss, congestion control and flow
+ * engine makes and takes (struct qp_owner), so loss, congestion control and flow
  * control are those of any queue pair.  Packet i of hop k + 1 may go as soon as packet i
  * of hop k has come in and was added: a hop costs one packet of pipeline fill.
  *
