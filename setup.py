@@ -14,9 +14,9 @@ PROGRAMS = ("fabricd", "holder")  # the folders of their sources, too
 
 
 class BuildFabricd(Command):
-    """Compile hardware/fabricd/**/*.c to hardware/bin/fabricd of the package (in place when editable)."""
+    """Compile hardware/{fabricd,holder}/**/*.c to programs in hardware/bin of the package (in place when editable)."""
 
-    description = "compile fabricd"
+    description = "compile fabricd and the holder"
     user_options = []
     editable_mode = False
 

@@ -104,9 +104,9 @@ class Across:
     def set_ticks(self, axes: Axes) -> None:
         """A tick at each value. Numbers that span a factor of 8 or more get a logarithmic axis."""
         if not self.numbers:
-            texts = [textwrap.fill(text, 18) for text in self.labels]
-            crowded = len(texts) > 6
-            turned: dict[str, Any] = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+            crowded = len(self.labels) > 6  # then in one line each: lines of neighbours would cross
+            texts = self.labels if crowded else [textwrap.fill(text, 18) for text in self.labels]
+            turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
             axes.set_xticks(self.places, texts, fontsize=8, **turned)
             axes.set_xlim(-0.6, len(texts) - 0.4)
             return

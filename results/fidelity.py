@@ -57,7 +57,7 @@ def virtual_clock(counters: Mapping[str, Any]) -> Fidelity:
     hops = counters.get("frame_hops", 0)
     if flagged := counters.get("flagged", 0):
         verdict.worsen(
-            "doubtful" if flagged <= FEW * hops else "invalid",
+            _by_share(flagged, hops),
             f"{flagged} of {hops} frame hops were late copies or foreign frames{_examples(counters)}",
             "look for programs that send into the fabric's bridges, and for rules that copy to the controller",
         )
@@ -133,11 +133,15 @@ def _rules(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
         )
 
 
+def _by_share(count: int, hops: int) -> str:
+    return "doubtful" if count <= FEW * hops else "invalid"
+
+
 def _losses(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
     hops = counters.get("frame_hops", 0)
     if losses := counters.get("unmodelled_losses", 0):
         verdict.worsen(
-            "doubtful" if losses <= FEW * hops else "invalid",
+            _by_share(losses, hops),
             f"{losses} of {hops} frame hops were lost in Open vSwitch, a TAP device or a socket, not in the model",
             "raise the dilation, or use the virtual clock",
         )

@@ -14,6 +14,7 @@ from hardware.client import FabricdError
 from results.metrics import nanoseconds, picoseconds
 from testbed.errors import UserError
 from testbed.inject.agent import NAME as AGENT
+from testbed.inject.base import fault_id
 from testbed.live_view import since
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 _TIMES = ("start_ns", "end_ns")
 _FIDELITY_STATES = ("dilation", "lateness_ns", "clock")
 Note = Callable[..., None]
-
-
-def base(fault: str) -> str:
-    """The id of the fault that a primitive, such as f1.2, is a part of."""
-    return fault.partition(".")[0]
 
 
 @dataclass
@@ -70,17 +66,17 @@ class Guest:
 
         ours = [injection.written() for injection in injections]
         there = self.lab.fabricd.request("faults")["faults"]
-        about = {base(f["fault"]): f["request"].get("about") for f in there if f["fault"].startswith("u")}
+        about = {fault_id(f["fault"]): f["request"].get("about") for f in there if f["fault"].startswith("u")}
         for name, written in about.items():
             if written in ours:
                 with suppress(Mistakes):
                     self._aside.append((name, Injection.of(written)))
         self.note(aside=[[name, injection.written()] for name, injection in self._aside])
-        self._heal([f["fault"] for f in there if base(f["fault"]) in dict(self._aside)])
+        self._heal([f["fault"] for f in there if fault_id(f["fault"]) in dict(self._aside)])
 
     def fault_names(self, count: int) -> list[str]:
         """Ids for our faults: f1, f2 .. as on a fabric of our own, but those that are taken."""
-        taken = {base(name) for name in self._standing}
+        taken = {fault_id(name) for name in self._standing}
         free = (name for k in range(1, count + len(taken) + 1) if (name := f"f{k}") not in taken)
         self._ours = [name for name, _ in zip(free, range(count), strict=False)]
         self.note(faults=self._ours)
@@ -121,7 +117,7 @@ class Guest:
         """Of several with one id the first is the one that is there; the others were healed before."""
         first: dict[str, dict[str, Any]] = {}
         for row in rows:
-            if row["fault"] in self._standing or base(row["fault"]) in self._ours:
+            if row["fault"] in self._standing or fault_id(row["fault"]) in self._ours:
                 first.setdefault(row["fault"], {**row, "hits": row["hits"] - self._standing.get(row["fault"], 0)})
         return list(first.values())
 
@@ -152,7 +148,7 @@ class Guest:
             with suppress(FabricdError):  # ended already
                 fabricd.request("capture_stop", path=path)
         here = fabricd.request("faults")["faults"]
-        self._heal([f["fault"] for f in here if base(f["fault"]) in self._ours], agent)
+        self._heal([f["fault"] for f in here if fault_id(f["fault"]) in self._ours], agent)
         for name, injection in self._aside:
             if injection.lasts is None:
                 put_in(self.lab, injection, name)

@@ -38,7 +38,7 @@ from testbed.shown import binds
 from topologies import Fabric
 
 if TYPE_CHECKING:
-    from testbed.net import FabricNet
+    from testbed.net import Cables, FabricNet
     from testbed.spec import Experiment
 
 _STATE = "lab.json"
@@ -68,7 +68,7 @@ class Lab:
     """One live fabric.
 
     `fabricd` is the connection to its emulated hardware, `controller` its controller's process (`pid`, `poll()`),
-    `net` the same fabric as a Mininet. As a context manager it goes down at the end.
+    `mininet()` the same fabric as a Mininet. As a context manager it goes down at the end.
     """
 
     record: Record
@@ -80,6 +80,7 @@ class Lab:
     _hold: Hold | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
+    _net: FabricNet | None = None
     job: str = ""  # what runs here now: its workers have containers of their own
 
     # -- up
@@ -150,11 +151,12 @@ class Lab:
         if work.kernel:
             work.plug_in(holder, experiment.fabric.nic.mtu)
         work.ovs.finish(bridges, work.look)
-        fence = work.ovs.return_to_sender(FENCE_BRIDGE)
         controller.wait_listening()
         names = [work.names.bridge(s) for s in fabric.switches]
         commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
-        work.ovs.finish([*commands, fence], work.look)
+        # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
+        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
+        work.ovs.finish(commands, work.look)
         state = {
             "name": experiment.name,
             "clock": clock,
@@ -227,10 +229,10 @@ class Lab:
         """As the function of that name."""
         return ovs_command(self.record, argv)
 
-    @cached_property
-    def net(self) -> FabricNet:
-        """The fabric as a Mininet."""
-        from testbed.inject.links import Links
+    def mininet(self, cables: Cables) -> FabricNet:
+        """The fabric as a Mininet, the same each time; `cables` carries out its `link` (testbed.inject.links)."""
+        if self._net:
+            return self._net
         from testbed.net import FabricNet
 
         net = FabricNet(
@@ -241,11 +243,12 @@ class Lab:
             mark={MARK: self.record.mark},
             ovs=self.ovs,
             inside=self.record.processes["fabricd"].pid,
-            cables=Links(self),
+            cables=cables,
             stop=self.down,
         )
         net.build()
         net.add_controller(CONTROLLER_PORT, self.controller.pid)
+        self._net = net
         return net
 
     @property
@@ -258,10 +261,6 @@ class Lab:
         """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
         return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
-
-    def set_cable(self, name: str, up: bool) -> None:
-        """Cuts or mends a cable."""
-        self.fabricd.request("cable", cable=name, up=up)
 
     def restart_controller(self) -> None:
         """Starts the controller anew, after it has died. Raises MachineError."""
@@ -338,8 +337,8 @@ class Lab:
         if self._down:
             return
         self._down = True
-        if "net" in self.__dict__:
-            self.net.close()
+        if self._net:
+            self._net.close()
         with suppress(FabricdError):  # it closes its captures; if it is gone, it has none
             self.fabricd.request("stop", timeout=2.0)
         self.fabricd.close()
@@ -350,8 +349,8 @@ class Lab:
 
     def close(self) -> None:
         """Lets go of a fabric that stays up."""
-        if "net" in self.__dict__:
-            self.net.close()
+        if self._net:
+            self._net.close()
         self.fabricd.close()
 
     def __enter__(self) -> Self:

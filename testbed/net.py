@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from mininet.link import Intf, Link
 from mininet.log import StreamHandlerNoNewline, error, lg, output
@@ -30,13 +30,23 @@ from testbed.names import Names
 from testbed.ovs import Bridge, OpenVSwitch
 from topologies import Fabric
 
-if TYPE_CHECKING:
-    from testbed.inject.links import Links
-
 MOST_NAMES = 16
 NO_KERNEL_INTERFACE = (
     "With the virtual clock hosts have no kernel interface: only RDMA workloads run on it. Use the real clock."
 )
+
+
+class Cables(Protocol):
+    """Sets cables down and up by name: what `link A B down` asks for, and whoever knows faults provides."""
+
+    def down(self) -> dict[str, str]:
+        """The cables that are down, each with the id of a fault that has it down."""
+
+    def cut(self, cable: str) -> str:
+        """Sets a cable down; returns the fault's id."""
+
+    def mend(self, cable: str) -> tuple[list[str], list[str]]:
+        """Heals what has only this cable down; returns these ids, and those of faults that have others down, too."""
 
 
 class LazyShell(Node):
@@ -228,7 +238,7 @@ class FabricNet(Mininet):
         mark: Mapping[str, str],
         ovs: OpenVSwitch,
         inside: int,
-        cables: Links,
+        cables: Cables,
         stop: Callable[[], Any],
     ) -> None:
         self.fabric = fabric

@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from testbed.errors import InputError, UserError
+from testbed.hold import held
 from testbed.lab import Lab
 from testbed.ownership import Record
-from testbed.processes import Process
+from testbed.processes import Process, wait_for
 
 if TYPE_CHECKING:
     from testbed.guest import Guest
 
 RUNNING, DONE, FAILED, STOPPED, KILLED = "running", "done", "failed", "stopped", "killed"
 _FOLDER = "jobs"
+_LOOKS_S = 0.5  # longer than whoever only looks whether a job runs has the lock
 
 
 class Job:
@@ -85,23 +87,22 @@ def find(record: Record, job_id: str) -> Job:
 
 def taken(record: Record) -> bool:
     """Whether somebody holds the lock."""
-    try:
-        fd = os.open(record.dir / _FOLDER / "lock", os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return held(record.dir / _FOLDER / "lock")
 
 
 def described(job: Job) -> dict[str, Any]:
     """What a program is told of a job."""
     keys = ("state", "name", "file", "runs", "of", "folder", "began", "ended", "last", "error")
     return {"job": job.id} | {key: job.said.get(key) for key in keys} | {"pid": job.said["process"]["pid"]}
+
+
+def _locked(fd: int) -> bool:
+    """Takes the lock, if it is free."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class Seat:
@@ -119,15 +120,13 @@ class Seat:
         folder = record.dir / _FOLDER
         folder.mkdir(exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not wait_for(lambda: _locked(fd), _LOOKS_S):
             os.close(fd)
             known = [Job.read(path) for path in folder.glob("j*.json")]
             there = next((job for job in known if job.said["state"] == RUNNING), None)
             what = f"job {there.id} ({there.said['name']})" if there else "another job"
             hint = f"testbed job stop {there.id} --fabric {record.id}, or wait" if there else "try again in a moment"
-            raise UserError(f"{what} runs on fabric {record.id}", hint=hint) from None
+            raise UserError(f"{what} runs on fabric {record.id}", hint=hint)
         seat = cls(record, fd)
         try:
             seat.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def _of(lab: Lab, record: Record) -> dict[str, Any]:
     from testbed.spec import loads
     from testbed.verdict import judged
 
-    experiment = loads(json.dumps(json.loads((lab.dir / "experiment.json").read_text())))
+    experiment = loads((lab.dir / "experiment.json").read_text())
     counters = lab.fabricd.request("counters")
     status = lab.fabricd.request("status")
     job = seat.running(record)

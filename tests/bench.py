@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from results.environment import environment
+from testbed.inject.links import mininet
 from testbed.lab import Lab
 from testbed.progress import Progress
 from testbed.run import run
@@ -124,7 +125,7 @@ def memory_mb() -> dict[str, float]:
 
     own = resident(os.getpid())
     with Lab.up(loads(SERVERS)) as lab:
-        assert lab.net.hosts  # Mininet's view of it
+        assert mininet(lab).hosts  # Mininet's view of it
         assert lab.fabricd.process is not None
         parts = {
             "fabricd": resident(lab.fabricd.process.pid),

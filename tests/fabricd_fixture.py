@@ -131,19 +131,25 @@ class RawWorker:
         self.socket.close()
 
 
-def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
-    """The one record that each waits for.  Each leaves when it has it, so that the clock need not wait for it."""
-    records: dict[int, Record] = {}
+def as_they_answer(workers: Sequence[RawWorker]) -> Iterator[int]:
+    """The numbers of the workers, each when something has come for it."""
     with selectors.DefaultSelector() as waiting:
         for i, w in enumerate(workers):
             waiting.register(w.socket, selectors.EVENT_READ, i)
-        while waiting.get_map():
+        while left := len(waiting.get_map()):
             ready = waiting.select(DEADLINE_S)
-            assert ready, f"only {len(records)} of {len(workers)} have ended"
+            assert ready, f"{left} of {len(workers)} wait for an answer"
             for key, _ in ready:
-                (records[key.data],) = workers[key.data].end_wait()
                 waiting.unregister(key.fileobj)
-                workers[key.data].bye()
+                yield key.data
+
+
+def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
+    """The one record that each waits for.  Each leaves when it has it, so that the clock need not wait for it."""
+    records: dict[int, Record] = {}
+    for i in as_they_answer(workers):
+        (records[i],) = workers[i].end_wait()
+        workers[i].bye()
     return [records[i] for i in range(len(workers))]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import selectors
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401  (gives numpy float8)
 import numpy as np
-from fabricd_fixture import DEADLINE_S, BareFabric, RawWorker, bare_fabric
+from fabricd_fixture import BareFabric, RawWorker, as_they_answer, bare_fabric
 from numpy.typing import NDArray
 
 from hardware.config import Hardware
@@ -53,17 +52,9 @@ def together(members: Sequence[Rank], commands: Sequence[Sequence[bytes]], recor
     heard: dict[int, list[Record]] = {}
     for m, said in zip(members, commands, strict=True):
         m.begin_wait(records, wire.FOREVER, *said)
-    with selectors.DefaultSelector() as waiting:
-        for i, m in enumerate(members):
-            waiting.register(m.socket, selectors.EVENT_READ, i)
-        while waiting.get_map():
-            ready = waiting.select(DEADLINE_S)
-            assert ready, f"only {len(heard)} of {len(members)} have ended"
-            for key, _ in ready:
-                m = members[key.data]
-                heard[key.data] = m.end_wait()
-                waiting.unregister(m.socket)
-                m.begin_wait(1, wire.FOREVER, wire.command(wire.SYNC, tag, len(members)))
+    for i in as_they_answer(members):
+        heard[i] = members[i].end_wait()
+        members[i].begin_wait(1, wire.FOREVER, wire.command(wire.SYNC, tag, len(members)))
     for m in members:
         (met,) = m.end_wait()
         assert met.kind == wire.SYNCED

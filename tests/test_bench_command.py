@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Cli
+from command_line import testbed as testbed
 from fake_lab import result_line
 from hypothesis import given
 from hypothesis import strategies as st
-from test_run import DONE
-from test_run_commands import Cli
-from test_run_commands import testbed as testbed
+from small_run import DONE
 
 from results.summary import labels
 from testbed.bench.experiment import Options, everything, experiment

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import offload_runs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from offload_fabric import offload_fabric, on_ranks
+from offload_runs import CLOS, FAULTS, STAR, counters, run
 
-from testbed import run as running
 from testbed.errors import InputError
 from testbed.inject import Injection
 from testbed.lab import Lab
@@ -26,8 +27,6 @@ from workloads import wire
 from workloads.collectives.best_effort_time import best_effort_all_reduce_ns
 from workloads.verbs import Device, FabricError
 
-STAR = "{star: {hosts: %d}}"
-CLOS = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}"
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0, 0)  # slots, elements, timeout in ps, retry, conversion and addition cost nothing
 
@@ -35,18 +34,6 @@ ARGS = (16, 64, 100_000_000, 7, 0, 0)  # slots, elements, timeout in ps, retry, 
 def step(**more: Any) -> str:
     said = {"collective": "all_reduce", "algorithm": "in_network_best_effort", "sizes": ["64KiB"]}
     return json.dumps(said | more)
-
-
-def run(tmp_path: Path, topology: str, *steps: str, more: str = "", switch: str = "{}", fabric: str = "") -> RunResult:
-    workload = "\n".join(f"  - {s}" for s in steps)
-    hardware = f"{{topology: {topology}, switch: {switch}{fabric}}}"
-    text = f"name: best-effort\nfabric: {hardware}\n{more}\nworkload:\n{workload}\n"
-    return running.run(loads(text), tmp_path / "run")
-
-
-def counters(result: RunResult) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = json.loads((result.folder / "counters.json").read_text())
-    return found
 
 
 def pools(result: RunResult) -> list[dict[str, Any]]:
@@ -58,9 +45,8 @@ def total(result: RunResult, key: str) -> int:
 
 
 def by_the_network(result: RunResult) -> bool:
-    return (
-        all(row["wrong"] == 0 and not row["fallback"] for row in result.results) and total(result, "shared_used") == 0
-    )
+    """And no slot is left taken."""
+    return offload_runs.by_the_network(result) and total(result, "shared_used") == 0
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8])
@@ -76,12 +62,6 @@ def test_sums_are_right(ranks: int, tmp_path: Path) -> None:
 def test_every_topology(topology: str, tmp_path: Path) -> None:
     result = run(tmp_path, topology, step(sizes=["4B", "1MiB"]), step(ranks=[3, 0, 1]), step(ranks=[2, 3]))
     assert by_the_network(result) and result.fidelity.verdict == "exact"
-
-
-FAULTS = """inject:
-  - {fault: loss, on: all, rate: 0.01}
-  - {fault: duplication, on: all, rate: 0.01}
-  - {fault: reordering, on: all, rate: 0.01}"""
 
 
 @pytest.mark.parametrize("topology", [STAR % 4, CLOS])

@@ -77,4 +77,5 @@ def test_a_place_is_bound_once(folder: Path) -> None:
 def test_folders_are_mounted_before_what_is_in_them() -> None:
     inner, outer = Bind(Path("/data/out"), True), Bind(Path("/data"))
     assert binds(["/data/out:rw", "/data"]) == [outer, inner]
+    assert binds(["/data/out", "/data:rw"]) == [Bind(Path("/data"), True), Bind(Path("/data/out"))]
     assert [str(one) for one in (inner, outer)] == ["/data/out:rw", "/data"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from measured_run import measured
 
-from testbed.run import run
-from testbed.spec import loads
 from workloads import closed_form
 from workloads.closed_form import Costs
 from workloads.closed_form import Path as Way
@@ -24,19 +21,6 @@ pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
     reason="needs root, runc and Open vSwitch",
 )
-
-
-def measured(folder: Path, topology: str, steps: list[str]) -> list[dict[str, Any]]:
-    """The results of a run of these steps, checked: right data, exact clock, nothing dropped."""
-    lines = "\n".join(f"  - {step}" for step in steps)
-    text = f"name: closed-form\nfabric: {{topology: {topology}}}\nworkers: {{memory: 2GiB}}\nworkload:\n{lines}\n"
-    result = run(loads(text), folder / "run")
-    summary: dict[str, Any] = json.loads((Path(result.folder) / "summary.json").read_text())
-    assert summary["fidelity"]["verdict"] == "exact"
-    assert summary["counters"]["drops"] == {}
-    rows: list[dict[str, Any]] = summary["results"]
-    assert {row["wrong"] for row in rows} == {0}
-    return rows
 
 
 def flow(source: int, target: int, size: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import times_table
-from test_closed_form import measured
+from measured_run import measured
 
 from testbed.choose import Chooser
 from testbed.spec import loads

@@ -6,9 +6,9 @@ from itertools import product
 from typing import Any
 
 import pytest
+from fake_run import Line, collective, fabric, plan, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_workloads_schedules import Line, collective, fabric, plan, run
 
 from workloads.registry import COLLECTIVES, DTYPES, OPS, Collective
 

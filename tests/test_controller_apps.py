@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from live_fabric import ROOT
-from test_run_live import usable
+from machine import usable
 
 from controllers.flows import GROUP_REGISTER, LINK_REGISTER, MEMBER, Hash, Output, members, reweighted, to_network
 from results import load

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import networkx as nx
 import pytest
+from channels import dependencies, ways
 
 from controllers.dateline import DSCP, DSCP_ACROSS
-from controllers.flows import ROUTE, Flow, Output, SetDscp
-from controllers.routes import Router
 from testbed.errors import UserError
 from testbed.run import RunFailed, run
 from testbed.spec import loads
 from topologies import build
-from topologies.fabric import Fabric
 
 GRIDS = [
     ("ring", {"nodes": 3}), ("ring", {"nodes": 4}), ("ring", {"nodes": 7}), ("torus", {"dims": [4, 4]}),
@@ -23,59 +19,20 @@ GRIDS = [
 ]  # fmt: skip
 
 
-def _hop(flows: list[Flow], address: int, dscp: int) -> tuple[int, int]:
-    """Port and DSCP by which a data frame leaves a switch: the flow of the highest priority that matches decides."""
-    found = []
-    for flow in flows:
-        match = dict(flow.match)
-        destination = match.get("ipv4_dst")
-        if flow.table != ROUTE or not isinstance(destination, tuple) or match.get("ip_dscp", dscp) != dscp:
-            continue
-        network, mask = (int.from_bytes(bytes(map(int, part.split("."))), "big") for part in destination)
-        if address & mask == network:
-            found.append(flow)
-    flow = max(found, key=lambda f: f.priority)
-    out = next(a.port for a in flow.actions if isinstance(a, Output))
-    return out, next((a.value for a in flow.actions if isinstance(a, SetDscp)), dscp)
-
-
-def _ways(fabric: Fabric, dateline: bool) -> Iterator[list[tuple[str, int, int]]]:
-    """For each pair of NICs the channels, (switch, port, DSCP), that its data frames wait for, in order."""
-    tables = Router(fabric, dateline=dateline).flows()
-    for source in fabric.nics:
-        for target in fabric.nics:
-            if source is target:
-                continue
-            at, dscp, way = fabric.cable_at[source.name, 1].other(source.name).node, DSCP, []
-            while at != target.name:
-                port, dscp = _hop(tables[at], int(target.ip), dscp)
-                way.append((at, port, dscp))
-                at = fabric.cable_at[at, port].other(at).node
-                assert len(way) <= len(fabric.switches), "it goes round and round"
-            yield way
-
-
-def _dependencies(fabric: Fabric, dateline: bool) -> nx.DiGraph:
-    graph = nx.DiGraph()
-    for way in _ways(fabric, dateline):
-        nx.add_path(graph, way)
-    return graph
-
-
 @pytest.mark.parametrize(("kind", "params"), GRIDS)
 def test_channels_never_wait_in_a_circle(kind: str, params: dict) -> None:
     fabric = build(kind, params)
-    assert nx.is_directed_acyclic_graph(_dependencies(fabric, dateline=True))
+    assert nx.is_directed_acyclic_graph(dependencies(fabric, dateline=True))
 
 
 @pytest.mark.parametrize(("kind", "params"), [g for g in GRIDS if g[1] not in ({"nodes": 3}, {"dims": [3, 3, 3]})])
 def test_without_the_dateline_they_do(kind: str, params: dict) -> None:
     """(A ring of three has no way of two hops in one direction.)"""
-    assert not nx.is_directed_acyclic_graph(_dependencies(build(kind, params), dateline=False))
+    assert not nx.is_directed_acyclic_graph(dependencies(build(kind, params), dateline=False))
 
 
 def test_frames_reach_their_host_in_the_class_that_they_began_in_or_the_other() -> None:
-    for way in _ways(build("torus", {"dims": [4, 4]}), dateline=True):
+    for way in ways(build("torus", {"dims": [4, 4]}), dateline=True):
         assert {dscp for _, _, dscp in way} <= {DSCP, DSCP_ACROSS}
         assert way[-1][2] in (DSCP, DSCP_ACROSS)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fabricd_fixture import bare_fabric
 from fake_lab import FakeLab
-from test_run import EXPERIMENT, whole
+from small_run import EXPERIMENT, whole
 
 from hardware.client import FabricdError
 from results.store import RunFolder, StoreError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fabricd_fixture import BareFabric, Pair, RawWorker, bare_fabric, post_recv, wait_until
-from test_fabricd_timing import one, timed_write
+from timing_model import one, timed_write
 
 from hardware.client import FabricdError
 from workloads import wire

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricd_fixture import bare_fabric, post_recv
-from test_fabricd_timing import RETH, Model, ps_on, timed_write
+from timing_model import RETH, Model, ps_on, timed_write
 
 from hardware.client import FabricdError
 from hardware.config import Hardware

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from fabricd_fixture import BareFabric, SessionOver, bare_fabric, sealed_memfd, wait_until
-from test_fabricd_hostile import BIG, MODEL, beside_honest_ones, raw
-from test_fabricd_timing import RETH, timed_write
+from hostile_worker import BIG, MODEL, beside_honest_ones, raw
+from timing_model import RETH, timed_write
 
 from workloads import wire
 

@@ -21,7 +21,7 @@ from multicast_group import (
     multicast_group,
     offload,
 )
-from test_fabricd_timing import Model, wire_ps
+from timing_model import Model, wire_ps
 from wire_view import watched
 
 from hardware.config import Hardware

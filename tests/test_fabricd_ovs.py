@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fabricd_fixture import BareFabric, bare_fabric, wait_until
-from test_fabricd_timing import RETH, Model, one, timed_write
+from timing_model import RETH, Model, one, timed_write
 
 from hardware.config import Hardware
 from hardware.devices import Devices

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fabricd_fixture import DEFAULTS, BareFabric, bare_fabric, wait_until
-from test_fabricd_timing import wire_ps
+from timing_model import wire_ps
 
 from hardware.config import netdev_name
 from workloads import wire

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from fabricd_fixture import BareFabric, Pair, as_they_end, bare_fabric, post_recv
-from test_fabricd_timing import PS, RETH, Model, one, timed_write
+from timing_model import PS, RETH, Model, one, timed_write
 
 from hardware.config import Hardware
 from workloads import wire

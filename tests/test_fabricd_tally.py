@@ -6,7 +6,7 @@ import time
 
 import pytest
 from fabricd_fixture import DEADLINE_S, bare_fabric, post_recv
-from test_fabricd_timing import one
+from timing_model import one
 
 from hardware.config import Hardware
 from workloads import wire

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv
-from test_fabricd_timing import one, timed_write
+from timing_model import one, timed_write
 
 from hardware.client import Fabricd, FabricdError
 from hardware.config import Hardware

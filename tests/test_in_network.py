@@ -7,39 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offload_runs import CLOS, FAULTS, STAR, by_the_network, counters, run
 
-from testbed import run as running
 from testbed.run import RunResult
-from testbed.spec import loads
-
-STAR = "{star: {hosts: %d}}"
-CLOS = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}"
-SIZES = "[4B, 8B, 1000B, 1KiB, 1028B, 64KiB, 1MiB]"
 
 
 def step(**more: Any) -> str:
     return json.dumps({"collective": "all_reduce", "algorithm": "in_network", "sizes": ["64KiB"], **more})
 
 
-def run(tmp_path: Path, topology: str, *steps: str, more: str = "", switch: str = "{}") -> RunResult:
-    workload = "\n".join(f"  - {s}" for s in steps)
-    fabric = f"{{topology: {topology}, switch: {switch}}}"
-    text = f"name: in-network\nfabric: {fabric}\n{more}\nworkload:\n{workload}\n"
-    return running.run(loads(text), tmp_path / "run")
-
-
-def counters(result: RunResult) -> dict[str, Any]:
-    counted: dict[str, Any] = json.loads((result.folder / "counters.json").read_text())
-    return counted
-
-
 def events(result: RunResult, kind: str) -> list[dict[str, Any]]:
     lines = (result.folder / "events.jsonl").read_text().splitlines()
     return [e for e in map(json.loads, lines) if e["event"] == kind]
-
-
-def by_the_network(result: RunResult) -> bool:
-    return all(row["wrong"] == 0 and not row["fallback"] for row in result.results)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 7, 16])
@@ -60,12 +39,6 @@ def test_trees_of_every_topology(topology: str, tmp_path: Path) -> None:
         tmp_path, topology, step(sizes=["4B", "1MiB"]), step(ranks=[0, 3, 1]), step(ranks=[2, 3], dtype="int32")
     )
     assert by_the_network(result) and result.fidelity.verdict == "exact"
-
-
-FAULTS = """inject:
-  - {fault: loss, on: all, rate: 0.01}
-  - {fault: duplication, on: all, rate: 0.01}
-  - {fault: reordering, on: all, rate: 0.01}"""
 
 
 @pytest.mark.parametrize("topology", [STAR % 4, CLOS])

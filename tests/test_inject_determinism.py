@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fault_cases import CASES
 from faulty_fabric import faulty_fabric
-from test_inject import CASES
 
 PLACES = sorted({(case.spines, case.cc) for case in CASES.values()})
 

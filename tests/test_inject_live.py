@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_run_live import ROOT, assert_nothing_left, usable
+from machine import ROOT, assert_nothing_left, usable
 
 from testbed import ownership
 from testbed.lab import Lab

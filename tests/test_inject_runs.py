@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from test_run_live import usable
+from machine import usable
 
 from results import load
 from testbed import run as running

@@ -94,7 +94,7 @@ def test_two_fabrics_of_the_same_topology_at_once() -> None:
         with Lab.up(experiment) as two:
             assert one.id != two.id
             assert traces(one.id)
-            two.set_cable("h0-sw0", up=False)
+            two.fabricd.request("cable", cable="h0-sw0", up=False)
         assert traces(two.id) == []
         assert one.fabricd.request("status")["ok"]
         assert one.controller.poll() is None

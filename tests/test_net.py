@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from machine import ROOT, TESTBED, addresses, cli, run, traces, wait_until
+from machine import RAIL_REAL, ROOT, TESTBED, addresses, cli, run, traces, wait_until
 
 from hardware.config import Hardware
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.dilation import automatic
+from testbed.inject.links import mininet
 from testbed.lab import Lab
 from testbed.names import Names
 from testbed.spec import loads
@@ -23,13 +24,7 @@ from topologies import Fabric, build
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 
-REAL = """
-name: rail
-clock: {real: {dilation: 1000}}
-fabric:
-  topology: {rail: {servers: 2, gpus: 2, spines: 1}}
-  cable: {rate: 40Gbps, delay: 2us}
-"""
+REAL = RAIL_REAL.replace("1us", "2us")
 # One way over one switch: two cables, the switch, and a short frame twice on the wire.
 _RTT_MS = 2 * (2 * 2000 + 500 + 2 * (98 + 24) * 8 / 40) * 1000 / 1e6
 
@@ -70,14 +65,14 @@ def lab(before: dict[str, str]) -> Iterator[Lab]:
 
 
 def test_the_root_namespace_gets_no_address_and_no_route(lab: Lab, before: dict[str, str]) -> None:
-    lab.net.pingAll()
+    mininet(lab).pingAll()
     ours = [line for line in addresses().splitlines() if f"rb{lab.id}-" in line or re.search(r"\b10\.[01]\.0\.", line)]
     assert ours == []
     assert addresses() == before["addresses"]
 
 
 def test_global_settings_stay(lab: Lab, before: dict[str, str]) -> None:
-    assert lab.net.hosts
+    assert mininet(lab).hosts
     assert sysctls() == before["sysctls"]
 
 
@@ -86,7 +81,7 @@ def test_mininet_does_not_raise_limits(lab: Lab, monkeypatch: pytest.MonkeyPatch
     calls: list[str] = []
     monkeypatch.setattr("mininet.net.fixLimits", lambda: calls.append("fixLimits"))
     attached = Lab.attach(lab.id)
-    assert attached.net.hosts
+    assert mininet(attached).hosts
     attached.close()
     assert calls == []
 
@@ -124,7 +119,7 @@ def test_bridges_are_secure_and_have_a_controller(lab: Lab) -> None:
         ]
         assert inside(lab, "ovs-vsctl", "get-controller", bridge) == "tcp:127.0.0.1:6653\n"
     # Open vSwitch says so only every few seconds.
-    wait_until(lambda: all(s.connected() for s in lab.net.switches), "all switches are connected")
+    wait_until(lambda: all(s.connected() for s in mininet(lab).switches), "all switches are connected")
 
 
 def test_the_fence_bridge_returns_what_it_gets(lab: Lab) -> None:
@@ -149,7 +144,7 @@ def test_names_fit_the_kernel() -> None:
 
 def test_every_nic_has_its_interface_in_its_hosts_namespace(lab: Lab) -> None:
     for nic in lab.fabric.nics:
-        host, interface = lab.net.get(nic.host), lab.names.interface(nic)
+        host, interface = mininet(lab).get(nic.host), lab.names.interface(nic)
         shown = host.pexec(["ip", "address", "show", interface])[0]
         assert f"link/ether {nic.mac}" in shown
         assert f"inet {nic.ip}/" in shown
@@ -161,12 +156,12 @@ def test_every_nic_has_its_interface_in_its_hosts_namespace(lab: Lab) -> None:
 
 
 def test_hosts_see_their_own_devices_only(lab: Lab) -> None:
-    assert sorted(lab.net.get("h0").pexec(["ls", "/sys/class/net"])[0].split()) == ["h0-eth0", "h0-eth1", "lo"]
+    assert sorted(mininet(lab).get("h0").pexec(["ls", "/sys/class/net"])[0].split()) == ["h0-eth0", "h0-eth1", "lo"]
 
 
 def test_shells_start_with_their_first_command(lab: Lab) -> None:
     attached = Lab.attach(lab.id)
-    host = attached.net.get("h1")
+    host = mininet(attached).get("h1")
     assert host.shell is None
     assert host.cmd("echo $((6 * 7))").strip() == "42"
     assert host.pid == attached.hosts["h1"].pid
@@ -177,7 +172,7 @@ def test_shells_start_with_their_first_command(lab: Lab) -> None:
 
 
 def test_a_shell_keeps_its_state(lab: Lab) -> None:
-    host = lab.net.get("h0")
+    host = mininet(lab).get("h0")
     host.cmd("cd /usr; x=5")
     assert host.cmd("echo $PWD $x").split() == ["/usr", "5"]
 
@@ -186,7 +181,7 @@ def test_a_shell_keeps_its_state(lab: Lab) -> None:
 
 
 def test_pingall(lab: Lab) -> None:
-    assert lab.net.pingAll() == 0.0
+    assert mininet(lab).pingAll() == 0.0
     assert "0% dropped (2/2 received)" in cli("shell", lab.id, "-c", "pingall")
 
 
@@ -195,7 +190,7 @@ def test_every_address_reaches_every_other(lab: Lab) -> None:
     for here in lab.fabric.nics:
         for there in lab.fabric.nics:
             if here.host != there.host:
-                out = lab.net.get(here.host).pexec(["ping", "-c1", "-W2", "-I", str(here.ip), str(there.ip)])[0]
+                out = mininet(lab).get(here.host).pexec(["ping", "-c1", "-W2", "-I", str(here.ip), str(there.ip)])[0]
                 assert "1 received" in out, f"{here.name} to {there.name}: {out}"
 
 
@@ -203,18 +198,19 @@ def test_what_has_an_address_as_source_leaves_by_its_nic(lab: Lab) -> None:
     for here in lab.fabric.nics:
         for there in lab.fabric.nics:
             if here.host != there.host:
-                route = lab.net.get(here.host).pexec(["ip", "route", "get", str(there.ip), "from", str(here.ip)])[0]
+                host, from_here = mininet(lab).get(here.host), ["from", str(here.ip)]
+                route = host.pexec(["ip", "route", "get", str(there.ip), *from_here])[0]
                 assert f"dev {lab.names.interface(here)}" in route
 
 
 def test_a_ping_takes_what_the_model_says(lab: Lab) -> None:
-    out = lab.net.get("h0").pexec(["ping", "-c5", "-i0.1", "10.0.0.2"])[0]
+    out = mininet(lab).get("h0").pexec(["ping", "-c5", "-i0.1", "10.0.0.2"])[0]
     best = float(re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", out)[1])  # type: ignore[index]
     assert best == pytest.approx(_RTT_MS, rel=0.1), out
 
 
 def test_iperf(lab: Lab) -> None:
-    server, client = (float(rate.split()[0]) for rate in lab.net.iperf(seconds=2))
+    server, client = (float(rate.split()[0]) for rate in mininet(lab).iperf(seconds=2))
     assert 0.5 * 40 < server <= 40  # on a busy machine too
     assert 0.5 * 40 < client <= 42
 
@@ -222,7 +218,7 @@ def test_iperf(lab: Lab) -> None:
 def test_iperf_of_strangers_is_not_killed(lab: Lab) -> None:
     stranger = subprocess.Popen(["iperf3", "-s", "-p", "5999"], stdout=subprocess.DEVNULL)
     try:
-        lab.net.iperf(seconds=1)
+        mininet(lab).iperf(seconds=1)
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -230,12 +226,12 @@ def test_iperf_of_strangers_is_not_killed(lab: Lab) -> None:
 
 
 def test_cables_are_cut_and_mended(lab: Lab) -> None:
-    host = lab.net.get("h0")
+    host = mininet(lab).get("h0")
     assert "1 received" in host.pexec("ping -c1 -W2 10.0.0.2")[0]
-    lab.net.configLinkStatus("rail0", "h0", "down")
+    mininet(lab).configLinkStatus("rail0", "h0", "down")
     assert "0 received" in host.pexec("ping -c1 -W1 10.0.0.2")[0]
     assert "1 received" in host.pexec("ping -c1 -W2 10.1.0.2")[0], "the other rail is another cable"
-    lab.net.configLinkStatus("h0", "rail0", "up")
+    mininet(lab).configLinkStatus("h0", "rail0", "up")
     assert "1 received" in host.pexec("ping -c1 -W2 10.0.0.2")[0]
 
 
@@ -257,8 +253,10 @@ def test_link_and_switch_commands(lab: Lab) -> None:
     assert re.findall(r"(\d) received", out) == ["0", "1"]
     out = cli("shell", lab.id, "-c", "switch rail0 stop", "-c", ping, "-c", "switch rail0 start", code=1)
     assert re.findall(r"(\d) received", out) == ["0"]
-    switch = lab.net.get("rail0")
-    wait_until(lambda: "1 received" in lab.net.get("h0").pexec("ping -c1 -W1 10.0.0.2")[0], "the controller is back")
+    switch = mininet(lab).get("rail0")
+    wait_until(
+        lambda: "1 received" in mininet(lab).get("h0").pexec("ping -c1 -W1 10.0.0.2")[0], "the controller is back"
+    )
     assert switch.dpctl("dump-flows").count("actions=") > 2
 
 
@@ -350,9 +348,9 @@ def test_with_the_virtual_clock_ping_says_why_it_cannot() -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
         assert done.returncode == 1
         assert "virtual clock" in done.stderr
-        assert lab.net.pingAll() == 100.0
-        assert lab.net.get("h0").pexec(["ls", "/sys/class/net"])[0].split() == ["lo"]
-        assert lab.net.get("h1").IP() == "10.0.0.2"
+        assert mininet(lab).pingAll() == 100.0
+        assert mininet(lab).get("h0").pexec(["ls", "/sys/class/net"])[0].split() == ["lo"]
+        assert mininet(lab).get("h1").IP() == "10.0.0.2"
     assert traces(lab.id) == []
 
 

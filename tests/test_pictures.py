@@ -14,10 +14,9 @@ from results.drawing import MOST_SERIES, Across, PlotError, new_figure
 from results.plots import PLOTS
 from results.summary import figure_label
 from results.sweep_plot import sweep
-from results.values import amount, distinct, full
+from results.values import amount, amounts, distinct, full
 from testbed.units import RATE, SIZE, TIME
 
-PERIOD_NS = 1000
 QPS = [(1, 16, 0), (2, 16, 0)]
 
 
@@ -188,6 +187,16 @@ def test_labels_that_would_touch_are_left_out_and_ticks_are_not() -> None:
     assert (shown[0], shown[-1]) == ("1024", "5.6295e+14")
 
 
+def test_labels_of_many_categories_do_not_cross() -> None:
+    figure, (axes,) = new_figure("some")
+    Across([{"torus": {"dims": [n, n], "direct": d}} for n in range(2, 8) for d in (True, False)]).set_ticks(axes)
+    figure.draw_without_rendering()
+    assert len({t.get_rotation() for t in axes.get_xticklabels()}) == 1
+    assert not any("\n" in text for text in ticks(axes.xaxis))
+    apart = math.sin(math.radians(axes.get_xticklabels()[0].get_rotation())) * axes.get_window_extent().width / 12
+    assert apart > 8 * figure.dpi / 72  # lines of 8 points
+
+
 # --- values ----------------------------------------------------------------
 
 
@@ -200,6 +209,7 @@ def test_amounts_are_what_the_file_means(kind: Any) -> None:
 
 def test_what_is_no_amount() -> None:
     assert [amount(v) for v in ("fast", True, None, "3 cats", float("nan"), "", {}, "1e999x")] == [None] * 8
+    assert [amounts(v) for v in (["1us", "fast"], ["1us", "1KB"], ["1us", "2us"])] == [None, None, [1e3, 2e3]]
 
 
 @pytest.mark.parametrize(

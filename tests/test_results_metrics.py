@@ -8,6 +8,7 @@ from typing import Any
 from fake_lab import counters
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import flow, line, step
 
 from results.metrics import (
     counter_rows,
@@ -18,24 +19,6 @@ from results.metrics import (
     rank_rows,
     result_rows,
 )
-from workloads.registry import find
-
-STEP = {"kind": "collective", "collective": "all_reduce", "algorithm": "ring", "dtype": "float32", "op": "sum"}
-
-
-def step(ranks: int, collective: str = "all_reduce") -> dict[str, Any]:
-    return {**STEP, "collective": collective, "ranks": ranks, "busbw_factor": find(collective).busbw_factor(ranks)}
-
-
-def line(rank: int, start: float, end: float, **more: Any) -> dict[str, Any]:
-    base = {"kind": "collective", "step": 0, "collective": "all_reduce", "algorithm": "ring", "size_bytes": 1 << 20}
-    return {**base, "iteration": 0, "rank": rank, "start_ns": start, "end_ns": end, "wrong": 0, **more}
-
-
-def flow(rank: int, start: float, end: float, **more: Any) -> dict[str, Any]:
-    base = {"kind": "flow", "step": 0, "flow": 0, "from": 1, "to": 0, "size_bytes": 10**7, "wrong": 0}
-    return {**base, "rank": rank, "start_ns": start, "end_ns": end, **more}
-
 
 picos = st.integers(min_value=0, max_value=10**15)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from fake_lab import FIDELITY, FakeLab, Script, counters, result_line
+from small_run import DONE, EXPERIMENT, whole
 
 from hardware.client import FabricdError, FabricdSilent
 from results import load
@@ -24,19 +25,7 @@ from testbed.progress import Progress
 from testbed.run import RunFailed, RunResult
 from testbed.spec import Experiment, loads
 
-EXPERIMENT = """
-name: small
-fabric: {topology: {ring: {nodes: 3}}}
-workload:
-  - {collective: all_reduce, sizes: [1KiB], iterations: 2}
-"""
-DONE = "say('done')\n"
 WAIT = "time.sleep(60)\n"
-
-
-def whole(rank: int) -> Script:
-    """A worker that does its part: 2 iterations."""
-    return result_line(rank, end=2000 + rank / 2) + result_line(rank, iteration=1, start=3000, end=5000.125) + DONE
 
 
 class Play:

@@ -6,56 +6,18 @@ import json
 import os
 import signal
 import sys
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Cli, Outcome
+from command_line import testbed as testbed
 from fake_lab import FakeLab
-from test_run import EXPERIMENT, whole
+from small_run import EXPERIMENT, whole
 
-from testbed import run as running
-from testbed.cli import cli
 from testbed.errors import InputError
 from testbed.overrides import override
-from testbed.spec import Experiment, load, loads
-
-Cli = Any
-
-
-class Outcome:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def data(self) -> Any:
-        """The one JSON object on stdout."""
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs `testbed ARGS` in an empty folder that has small.yaml, against a lab without a machine."""
-    monkeypatch.chdir(tmp_path)
-    Path("small.yaml").write_text(EXPERIMENT)
-    state, fabrics = {"script": whole}, count()
-
-    def up(experiment: Experiment) -> Any:
-        machine = tmp_path / "machine" / str(next(fabrics))
-        machine.mkdir(parents=True)
-        return FakeLab(experiment.build_fabric(), machine, state["script"])
-
-    monkeypatch.setattr(running, "_up", up)
-
-    def call(*args: str, script: Any = whole) -> Outcome:
-        state["script"] = script
-        with pytest.raises(SystemExit) as ended:
-            cli.main(list(args))
-        captured = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Outcome(ended.value.code, captured.out, captured.err)
-
-    return call
+from testbed.spec import load, loads
 
 
 def test_run_shows_the_table_and_where_the_run_is(testbed: Cli) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from machine import marked
+from machine import ROOT, assert_nothing_left, usable
 
 from results import load
 from testbed import run as running
@@ -21,7 +20,6 @@ from testbed.lab import Lab
 from testbed.run import RunFailed, RunResult
 from testbed.spec import Experiment, loads
 
-ROOT = Path(__file__).parent.parent
 EXPERIMENT = """
 name: live
 fabric:
@@ -33,12 +31,6 @@ capture: ["nic:0"]
 """
 LONG = EXPERIMENT.replace("iterations: 2", "iterations: 100000")
 RANK_3 = b"RAILBED_RANK=3"
-
-
-def usable() -> bool:
-    if os.geteuid() != 0 or not Path("/dev/net/tun").exists() or not shutil.which("runc"):
-        return False
-    return bool(shutil.which("ovs-vswitchd"))
 
 
 pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
@@ -83,12 +75,6 @@ class Live:
             time.sleep(0.01)
         assert self.lab is not None
         disturb(self.lab)
-
-
-def assert_nothing_left(fabric_id: str) -> None:
-    assert not Path("/run/railbed", fabric_id).exists()
-    assert marked(fabric_id) == []
-    assert [name for name in os.listdir("/sys/class/net") if name.startswith(f"rb{fabric_id}")] == []
 
 
 def signal_rank_3(lab: Lab, number: signal.Signals) -> None:

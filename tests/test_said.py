@@ -15,7 +15,7 @@ from testbed import plan as planning
 from testbed import run as running
 from testbed import said
 from testbed.run import RunFailed
-from testbed.said import Sayings, Unexpected, printable
+from testbed.said import TEXT_MAX, Sayings, Unexpected, printable
 from testbed.spec import loads
 
 EXPERIMENT = """
@@ -93,6 +93,11 @@ def test_results_are_counted(sayings: Sayings) -> None:
 )
 def test_anything_else_is_text(sayings: Sayings, text: bytes) -> None:
     assert sayings.line(0, text) is None
+
+
+def test_a_message_is_cut(sayings: Sayings) -> None:
+    said = line(sayings, kind="error", what="x" * 5000)
+    assert said is not None and said["what"] == "x" * TEXT_MAX
 
 
 def test_text_has_no_control_characters() -> None:

@@ -6,7 +6,7 @@ import json
 
 import networkx as nx
 import pytest
-from test_dateline import _dependencies, _hop
+from channels import dependencies, hop
 
 from controllers.routes import Router
 from topologies import TopologyError, build, validate
@@ -65,7 +65,7 @@ def test_everybody_reaches_everybody_on_a_shortest_path(kind: str, params: dict[
 def _first(fabric: Fabric, tables: dict, at: str, address: int, dscp: int) -> tuple[int, int]:
     """The port that a frame leaves by; of equal ones the first."""
     try:
-        return _hop(tables[at], address, dscp)
+        return hop(tables[at], address, dscp)
     except StopIteration:  # a hash decides: any shortest one
         target = next(n.name for n in fabric.nics if int(n.ip) == address)
         path = nx.shortest_path(fabric.graph, at, target)
@@ -75,7 +75,7 @@ def _first(fabric: Fabric, tables: dict, at: str, address: int, dscp: int) -> tu
 @pytest.mark.parametrize(("kind", "params"), [("ring", {"nodes": 5}), ("torus", {"dims": [3, 4]})])
 def test_the_dateline_still_breaks_every_circle(kind: str, params: dict[str, object]) -> None:
     fabric = with_complexes(build(kind, params))
-    assert nx.is_directed_acyclic_graph(_dependencies(fabric, dateline=True))
+    assert nx.is_directed_acyclic_graph(dependencies(fabric, dateline=True))
 
 
 def test_too_large_fabrics_are_refused() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from fake_run import collective, fabric, plan, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_workloads_schedules import collective, fabric, plan, run
 
 from workloads.registry import DTYPES
 from workloads.sparse.closed_form import omniccl_bytes, omnireduce_bytes

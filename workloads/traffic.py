@@ -85,10 +85,6 @@ def sizes_named(name: str, size_bytes: int, most_bytes: int | None = None) -> Si
     return table_sizes(name, {"web_search": WEB_SEARCH, "hadoop": HADOOP}[name], most_bytes)
 
 
-DISTRIBUTIONS = ("fixed", "uniform", "web_search", "hadoop")
-PATTERNS = ("random", "permutation", "incast")
-
-
 def poisson(
     sizes: Sizes, *, ranks: Sequence[int], pattern: str, load: float, line_rate_bps: float, flows: int, seed: int,
     to: int | None = None,

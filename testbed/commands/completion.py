@@ -26,11 +26,9 @@ def command(shell: str, install: bool) -> None:
 
     from click.shell_completion import get_completion_class
 
-    from testbed.cli import cli
-
     found = get_completion_class(shell)
     assert found is not None  # click has all three
-    text = found(cli, {}, "testbed", "_TESTBED_COMPLETE").source()
+    text = found(click.get_current_context().find_root().command, {}, "testbed", "_TESTBED_COMPLETE").source()
     if not install:
         click.echo(text)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,11 @@ _FABRIC = click.option(
     "--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up)."
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+
+def _of_a_job(function: Callable[..., None]) -> Callable[..., None]:
+    """What a command about a job takes."""
+    return click.argument("job", required=False, metavar="[ID]")(_FABRIC(_JSON(function)))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,9 +81,7 @@ def start(
 
 
 @command.command()
-@click.argument("job", required=False, metavar="[ID]")
-@_FABRIC
-@_JSON
+@_of_a_job
 def status(job: str | None, fabric: str | None, as_json: bool) -> None:
     """Show the jobs of a fabric, or the job ID: its state, how many runs are done, and how the last one went.
 
@@ -120,9 +124,7 @@ def _details(said: dict[str, Any]) -> None:
 
 
 @command.command()
-@click.argument("job", required=False, metavar="[ID]")
-@_FABRIC
-@_JSON
+@_of_a_job
 def stop(job: str | None, fabric: str | None, as_json: bool) -> None:
     """Stop the job ID (default: the one that runs). Its workers end; what was measured until then is kept.
 

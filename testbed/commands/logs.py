@@ -54,6 +54,7 @@ def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_j
 
 def last(path: Path, lines: int) -> list[str]:
     """The last lines of a file, without what could move a terminal's cursor."""
+    from testbed.said import printable
+
     text = path.read_text(errors="replace").splitlines()
-    kept = text[-lines:] if lines else []
-    return ["".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in kept]
+    return [printable(line) for line in (text[-lines:] if lines else [])]

@@ -31,14 +31,15 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
 
     lab = Lab.attach(fabric)
     try:
+        from testbed.inject.links import mininet
         from testbed.shell import interact, run_commands
 
         os.environ.update(lab.ovs.env)  # so that `sh ovs-vsctl show` asks the fabric's
 
         if not commands and sys.stdin.isatty():
-            interact(lab.net)
+            interact(mininet(lab))
             return
-        code = run_commands(lab.net, commands or sys.stdin)
+        code = run_commands(mininet(lab), commands or sys.stdin)
     finally:
         lab.close()
     sys.exit(code)

@@ -42,27 +42,31 @@ class Agent:
             self._make_controller_as_faults_say()
         self._lab.fabricd.request("settled", event=event["id"])
 
+    def _on(self) -> list[Mapping[str, Any]]:
+        """What the faults that are on ask of the testbed."""
+        faults = self._lab.fabricd.request("faults")["faults"]
+        return [f["request"].get("spec", {}) for f in faults if f["on"]]
+
+    def _of_worker(self, what: str, rank: int) -> list[Mapping[str, Any]]:
+        return [spec for spec in self._on() if spec.get("worker") == what and spec["rank"] == rank]
+
     def _revive_unless_faults_say(self, rank: int) -> None:
-        faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
-        if not any(s.get("worker") == "kill" and s["rank"] == rank for s in faults):
+        if not self._of_worker("kill", rank):
             self._lab.containers.revive(rank)
 
     def _freeze_as_faults_say(self, rank: int) -> None:
-        faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
-        frozen = any(s.get("worker") == "freeze" and s["rank"] == rank for s in faults)
+        frozen = self._of_worker("freeze", rank)
         (self._lab.containers.freeze if frozen else self._lab.containers.thaw)(rank)
 
     def _give_cpus_as_faults_say(self, rank: int) -> None:
         """The least that any fault that is on leaves it, else what the experiment gives it."""
-        faults = [f["request"].get("spec", {}) for f in self._lab.fabricd.request("faults")["faults"] if f["on"]]
-        quotas = [s["cpus"] for s in faults if s.get("worker") == "quota" and s["rank"] == rank]
+        quotas = [spec["cpus"] for spec in self._of_worker("quota", rank)]
         self._lab.containers.idle(rank)
         self._lab.containers.limit_cpus(rank, min(quotas) if quotas else self._lab.state["limits"]["cpus"])
 
     def _make_controller_as_faults_say(self) -> None:
         """Dead if any fault that is on wants that, else hung if any does, else running."""
-        faults = self._lab.fabricd.request("faults")["faults"]
-        states = {f["request"].get("spec", {}).get("controller") for f in faults if f["on"]}
+        states = {spec.get("controller") for spec in self._on()}
         alive = self._lab.controller.poll() is None
         if "dead" in states:
             if alive:

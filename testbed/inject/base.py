@@ -55,6 +55,11 @@ class CannotInject(ValueError):
         self.hint = hint
 
 
+def fault_id(part: str) -> str:
+    """The id of the fault that a primitive, such as f1.2, is a part of."""
+    return part.partition(".")[0]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a fault strikes, with what it may have to know of the fabric."""

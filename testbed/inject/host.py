@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from testbed import controls
 from testbed.inject.base import CannotInject, Fault, Place, Primitive, act, overlay
-from testbed.spec import known
 from testbed.spec.types import Rate, Time
 from testbed.spec.types import fault as mistake
 from testbed.spec.types import faults as mistakes
@@ -89,7 +89,7 @@ class WrongCc(NicFault):
         if "set" in self.parameters:
             raise mistake("a named set is no parameter", "give the parameters that are wrong", ["parameters", "set"])
         try:
-            values: dict[str, float] = known.congestion_control({self.cc: self.parameters})["values"]
+            values: dict[str, float] = controls.read({self.cc: self.parameters})["values"]
         except PydanticCustomError as error:
             found = (error.context or {})["faults"]
             raise mistakes(

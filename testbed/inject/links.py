@@ -8,10 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from testbed.inject import Injection, live
+from testbed.inject.base import fault_id
 from testbed.inject.cable import CableDown
 
 if TYPE_CHECKING:
     from testbed.lab import Lab
+    from testbed.net import FabricNet
+
+
+def mininet(lab: Lab) -> FabricNet:
+    """The fabric as a Mininet, whose `link A B down` is a fault."""
+    return lab.mininet(Links(lab))
 
 
 class Links:
@@ -25,9 +32,9 @@ class Links:
         faults = self._faults()
         cables: dict[str, list[str]] = {}
         for fault in faults:
-            cables.setdefault(_id(fault), []).append(fault["request"]["cable"])
-        found = sorted(faults, key=lambda fault: len(cables[_id(fault)]), reverse=True)
-        return {fault["request"]["cable"]: _id(fault) for fault in found if fault["on"]}
+            cables.setdefault(fault_id(fault["fault"]), []).append(fault["request"]["cable"])
+        found = sorted(faults, key=lambda fault: len(cables[fault_id(fault["fault"])]), reverse=True)
+        return {fault["request"]["cable"]: fault_id(fault["fault"]) for fault in found if fault["on"]}
 
     def cut(self, cable: str) -> str:
         """Sets a cable down, if no fault has; returns the fault's id. Raises UserError."""
@@ -36,8 +43,8 @@ class Links:
     def mend(self, cable: str) -> tuple[list[str], list[str]]:
         """Heals the faults that have only this cable down; returns their ids, and those that have others down, too."""
         faults = self._faults()
-        here = {_id(f) for f in faults if f["request"]["cable"] == cable}
-        wider = sorted({_id(f) for f in faults if f["request"]["cable"] != cable} & here)
+        here = {fault_id(f["fault"]) for f in faults if f["request"]["cable"] == cable}
+        wider = sorted({fault_id(f["fault"]) for f in faults if f["request"]["cable"] != cable} & here)
         healed = sorted(here - set(wider))
         for name in healed:
             live.take_out(self._lab, name)
@@ -47,7 +54,3 @@ class Links:
         """The parts of all faults that take cables down."""
         every: list[dict[str, Any]] = self._lab.fabricd.request("faults")["faults"]
         return [f for f in every if f["request"].get("about", {}).get("fault") == CableDown.name]
-
-
-def _id(fault: dict[str, Any]) -> str:
-    return str(fault["fault"]).partition(".")[0]

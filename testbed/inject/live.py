@@ -11,6 +11,7 @@ from hardware.client import FabricdError
 from testbed.errors import InputError, UserError
 from testbed.inject import CannotInject, Injection
 from testbed.inject.agent import NAME, Agent
+from testbed.inject.base import fault_id
 from testbed.lab import Lab
 from testbed.units import parse_rate
 
@@ -61,13 +62,13 @@ def heal(name: str, fabric: str | None = None) -> list[str]:
 def take_out(lab: Lab, name: str) -> list[str]:
     """As `heal`."""
     here = lab.fabricd.request("faults")["faults"]
-    chosen = [f for f in here if name in ("all", f["fault"].partition(".")[0])]
+    chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
     if not chosen and name != "all":
-        known = ", ".join(dict.fromkeys(f["fault"].partition(".")[0] for f in here))
+        known = ", ".join(dict.fromkeys(fault_id(f["fault"]) for f in here))
         raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
     agent = any(f["request"].get("to") == NAME for f in chosen)
     _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
-    return list(dict.fromkeys(f["fault"].partition(".")[0] for f in chosen))
+    return list(dict.fromkeys(fault_id(f["fault"]) for f in chosen))
 
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:
@@ -76,7 +77,7 @@ def listed(fabric: str | None = None) -> list[dict[str, Any]]:
     try:
         rows: dict[str, dict[str, Any]] = {}
         for fault in lab.fabricd.request("faults")["faults"]:
-            name = fault["fault"].partition(".")[0]
+            name = fault_id(fault["fault"])
             row = rows.setdefault(
                 name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
             )
@@ -129,5 +130,5 @@ def _kill(lab: Lab, rank: int) -> None:
 
 
 def _free_name(lab: Lab) -> str:
-    taken = {f["fault"].partition(".")[0] for f in lab.fabricd.request("counters")["faults"]}
+    taken = {fault_id(f["fault"]) for f in lab.fabricd.request("counters")["faults"]}
     return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)

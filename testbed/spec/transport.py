@@ -8,7 +8,7 @@ from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_valida
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from testbed.spec import known
+from testbed import controls
 from testbed.spec.types import Dscp, Model, default
 
 
@@ -22,15 +22,15 @@ class CongestionControl(Model):
     @model_validator(mode="before")
     @classmethod
     def _from_written(cls, value: Any) -> Any:
-        return known.congestion_control(value)
+        return controls.read(value)
 
     @model_serializer
     def _as_written(self) -> Any:
-        return known.congestion_control_written(self.name, self.set, self.values)
+        return controls.written(self.name, self.set, self.values)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return known.congestion_control_schema()
+        return controls.schema()
 
 
 class Transport(Model):

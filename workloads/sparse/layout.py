@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 NONE = 2**32 - 1
 """The offset behind a column's last non-zero block: infinity."""
 
-MAX_FUSION = 32  # bits of a message's mask
-
 
 @dataclass(frozen=True)
 class Layout:
