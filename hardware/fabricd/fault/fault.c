@@ -102,8 +102,9 @@ json_t *acts_on(struct fabric *f)
 static void act(struct fabric *f, struct fault *x, bool on)
 {
 	uint64_t id = ++f->last_port_event;
+	struct asked asked = report_ask(f, x->to, id, act_event(f, x, id, on));
 
-	x->hits += on && report_ask(f, x->to, id, act_event(f, x, id, on)).told;
+	x->hits += on && asked.told;
 }
 
 /* controller_made_to_hang() - Does a fault that is on keep the controller from running? */
