@@ -37,7 +37,9 @@ class BuildFabricd(Command):
             recipe["build"](output.absolute(), sources=ROOT / "hardware" / output.name, objects=objects)
 
     def get_source_files(self) -> list[str]:
-        return [source for name in PROGRAMS for source in files(f"hardware/{name}/**/*.[ch]")]
+        return [
+            source for name in PROGRAMS for source in files(f"hardware/{name}/**/*.[ch]", f"hardware/{name}/**/*.def")
+        ]
 
     def get_outputs(self) -> list[str]:
         return [str(Path(self.build_lib, "hardware", "bin", name)) for name in PROGRAMS]

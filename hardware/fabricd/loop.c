@@ -121,7 +121,7 @@ static bool offload_matters(const struct event *e)
 /* Must an event wait for room in, or an answer of, Open vSwitch, or for a worker that may act before it? */
 static bool no_room(const struct fabric *f, const struct event *e)
 {
-	return !ovs_room(f, ((const struct frame *)e->a)->way->in);
+	return !ovs_room(f, ((const struct frame *)e->a)->passage->in);
 }
 
 static bool wake_waits(const struct fabric *f, const struct event *e)
@@ -196,7 +196,7 @@ static void event_run(struct fabric *f, const struct event *e)
 	type->run(f, e);
 }
 
-static bool held_up(const struct fabric *f, const struct event *e)
+static bool must_wait(const struct fabric *f, const struct event *e)
 {
 	const struct event_type *type = &events[event_kind(e)];
 
@@ -216,7 +216,7 @@ bool fabric_step(struct fabric *f)
 	for (; n < BURST && f->heap.n && !f->stop; n++) {
 		const struct event *first = &f->heap.ev[0];
 		ps_t limit = real ? real_limit : clock_limit(f);
-		if (first->t >= limit || held_up(f, first))
+		if (first->t >= limit || must_wait(f, first))
 			break;
 		if (f->heap.n == f->heap.background && limit == PS_NEVER)
 			break; /* pauses that are said again, and nothing else */
@@ -289,8 +289,8 @@ static void say_stalled(struct fabric *f)
 		}
 	}
 	if (json_array_size(waiting)) {
-		f->stalled_said = true;
-		report_event(f, "stalled", json_pack("{s:o}", "waiting", waiting));
+		f->stalled_reported = true;
+		report_event(f, REPORT_STALLED, json_pack("{s:o}", "waiting", waiting));
 	} else {
 		json_decref(waiting);
 	}
@@ -307,7 +307,7 @@ static void tick(struct fabric *f)
 	}
 	if (fabric_idle(f) && f->clock.started) {
 		control_idle(f);
-		if (!f->stalled_said && f->clock.mode == CLOCK_VIRTUAL)
+		if (!f->stalled_reported && f->clock.mode == CLOCK_VIRTUAL)
 			say_stalled(f);
 	}
 }
@@ -320,7 +320,7 @@ static int64_t sleep_ns(const struct fabric *f)
 		if (f->heap.n) {
 			ps_t ahead = f->heap.ev[0].t - clock_real_now(f);
 			if (ahead <= 0)
-				ns = held_up(f, &f->heap.ev[0]) ? OVS_PATIENCE_NS : 0;
+				ns = must_wait(f, &f->heap.ev[0]) ? OVS_PATIENCE_NS : 0;
 			else if (ahead < NAP_NS / f->clock.dilation * PS_PER_NS + PS_PER_NS)
 				ns = (int64_t)((__int128)ahead * f->clock.dilation / PS_PER_NS);
 		}
@@ -336,11 +336,11 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 
 	if (!p)
 		return false;
-	if (p->many && p->copies == 0)
+	if (p->multicast && p->copies == 0)
 		return silence;
 	if (f->clock.mode == CLOCK_VIRTUAL)
-		return silence || p->many;
-	return (clock_real_now(f) - p->frame->way->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->many;
+		return silence || p->multicast;
+	return (clock_real_now(f) - p->frame->passage->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->multicast;
 }
 
 /* fabric_run() - The event loop: until a stop is asked for */
@@ -348,7 +348,7 @@ void fabric_run(struct fabric *f)
 {
 	while (!f->stop) {
 		bool ran = fabric_step(f);
-		if (ran && f->heap.n && f->heap.ev[0].t < clock_limit(f) && !held_up(f, &f->heap.ev[0])) {
+		if (ran && f->heap.n && f->heap.ev[0].t < clock_limit(f) && !must_wait(f, &f->heap.ev[0])) {
 			watch_dispatch(f, 0); /* a long burst: look up now and then */
 			continue;
 		}

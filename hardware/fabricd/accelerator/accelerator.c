@@ -107,7 +107,7 @@ static void emit(struct fabric *f, struct accelerator *a, const struct program *
 	bool result = to != p->parent_ip;
 	struct roce_packet pkt = {
 		.dst_ip = to,
-		.src_port = (uint16_t)(0xc000 | (p->job * 0x9e3779b1u >> 18)),
+		.src_port = roce_job_port(p->job),
 		.tos = like->tos & (uint8_t)~1, /* as sent: able to be marked, not marked */
 		.opcode = result ? OFF_RESULT : OFF_CONTRIBUTE,
 		.dst_qp = p->job,
@@ -144,7 +144,7 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 	const struct roce_offload *o = &pkt->offload;
 	struct slot *s = &p->slot[o->slot];
 	int v = pkt->psn & 1;
-	int32_t age = (int32_t)((pkt->psn - s->use[v]) << 8) >> 8;
+	int32_t age = psn_ahead(pkt->psn, s->use[v]);
 	uint64_t bit = 1ull << o->child;
 
 	a->contributions++;
@@ -233,7 +233,7 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 		port_drop(f, &a->port, fr, DROP_NO_QP);
 		return;
 	}
-	frame_free(f, fr);
+	frame_release(f, fr);
 }
 
 const struct node_ops accelerator_ops = {.receive = receive};

@@ -172,7 +172,7 @@ static void emit(struct fabric *f, struct accelerator *a, const struct shared_sl
 
 	pkt.dst_qp = s->job;
 	pkt.psn = s->number & PSN_MASK;
-	pkt.src_port = (uint16_t)(0xc000 | (s->job * 0x9e3779b1u >> 18));
+	pkt.src_port = roce_job_port(s->job);
 	pkt.tos = like->tos & (uint8_t)~1;
 	pkt.offload = (struct roce_offload){.offset = s->ranks,
 					    .more = s->number,

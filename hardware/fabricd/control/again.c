@@ -180,7 +180,7 @@ const char *workers_again(struct fabric *f)
 		f->last_job = 0;
 		f->last_frame_id = 0;
 	}
-	f->stalled_said = false;
+	f->stalled_reported = false;
 	if (virtual)
 		f->clock.started = false;
 	clock_workers_changed(f);

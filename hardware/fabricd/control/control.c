@@ -125,9 +125,9 @@ void control_send(struct fabric *f, struct control_conn *c, json_t *object)
 }
 
 /* control_event() - Tell every subscriber; takes the reference to @fields */
-void control_event(struct fabric *f, const char *kind, json_t *fields)
+void control_event(struct fabric *f, enum report kind, json_t *fields)
 {
-	json_object_set_new(fields, "event", json_string(kind));
+	json_object_set_new(fields, "event", json_string(report_name(kind)));
 	json_object_set_new(fields, "time_ns", ns_json(f->clock.now));
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		if (c->subscribed)
@@ -224,6 +224,6 @@ const struct listener control_listener = {
 	.ask = control_ask,
 	.settle = control_settle,
 	.acts = control_acts,
-	.waits = clock_held,
+	.waits = clock_waits_for,
 	.pause = sample_pause,
 };

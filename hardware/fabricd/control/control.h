@@ -1,4 +1,9 @@
-/* The control socket: who is connected, what is asked, who is waited for (control.c, ops.c, hold.c) */
+/* The control socket: who is connected, what is asked, who is waited for
+ *
+ * Connections carry JSON, a line each (control.c).  A request has a handler (ops.c, requests.def).  What happens below
+ * is reported here by the table of engine/report.h and goes to whoever has subscribed; what has to be answered holds the
+ * virtual clock until it is (hold.c).
+ */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
 
@@ -35,7 +40,7 @@ void control_readable(struct fabric *f, struct control_conn *c);
 void control_writable(struct fabric *f, struct control_conn *c);
 void control_send(struct fabric *f, struct control_conn *c, json_t *object);
 extern const struct listener control_listener;
-void control_event(struct fabric *f, const char *kind, json_t *fields);
+void control_event(struct fabric *f, enum report kind, json_t *fields);
 void control_idle(struct fabric *f);
 void control_sweep(struct fabric *f);
 void control_close(struct fabric *f);
@@ -45,7 +50,7 @@ struct asked control_ask(struct fabric *f, const char *who, uint64_t id, json_t 
 void control_settle(struct fabric *f, uint64_t id);
 bool control_acts(const struct fabric *f, const char *who);
 void controller_ask(struct fabric *f);
-bool clock_held(const struct fabric *f, uint64_t id);
+bool clock_waits_for(const struct fabric *f, uint64_t id);
 bool clock_answered(struct fabric *f, uint64_t id);
 void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why);
 void clock_look_after(struct fabric *f);

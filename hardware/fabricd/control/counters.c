@@ -119,14 +119,14 @@ static json_t *nic_json(const struct nic *n)
 
 	json_object_set_new(o, "nic", json_string(n->n.name));
 	COUNT(o, "rank", n->rank);
-	COUNT(o, "tx_vport_rdma_unicast_packets", n->tx_packets - n->tx_many_packets);
-	COUNT(o, "tx_vport_rdma_unicast_bytes", n->tx_bytes - n->tx_many_bytes);
-	COUNT(o, "rx_vport_rdma_unicast_packets", n->rx_packets - n->rx_many_packets);
-	COUNT(o, "rx_vport_rdma_unicast_bytes", n->rx_bytes - n->rx_many_bytes);
-	COUNT(o, "tx_vport_rdma_multicast_packets", n->tx_many_packets);
-	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_many_bytes);
-	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_many_packets);
-	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_many_bytes);
+	COUNT(o, "tx_vport_rdma_unicast_packets", n->tx_packets - n->tx_multicast_packets);
+	COUNT(o, "tx_vport_rdma_unicast_bytes", n->tx_bytes - n->tx_multicast_bytes);
+	COUNT(o, "rx_vport_rdma_unicast_packets", n->rx_packets - n->rx_multicast_packets);
+	COUNT(o, "rx_vport_rdma_unicast_bytes", n->rx_bytes - n->rx_multicast_bytes);
+	COUNT(o, "tx_vport_rdma_multicast_packets", n->tx_multicast_packets);
+	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_multicast_bytes);
+	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_multicast_packets);
+	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_multicast_bytes);
 	COUNT(o, "out_of_sequence", n->out_of_sequence);
 	COUNT(o, "packet_seq_err", n->packet_seq_err);
 	COUNT(o, "duplicate_request", n->duplicate_request);

@@ -34,8 +34,8 @@ struct hold {
 	struct control_conn *conn;
 };
 
-/* clock_held() - Is an answer to the event of that id still waited for? */
-bool clock_held(const struct fabric *f, uint64_t id)
+/* clock_waits_for() - Is an answer to the event of that id still waited for? */
+bool clock_waits_for(const struct fabric *f, uint64_t id)
 {
 	const struct clock *c = &f->clock;
 
@@ -53,7 +53,7 @@ static bool hold(struct fabric *f, uint64_t id, struct control_conn *conn)
 	struct clock *c = &f->clock;
 
 	if (conn->silent || (strcmp(conn->acts, "agent") && controller_made_to_hang(f))) {
-		c->controller_timeouts += !clock_held(f, id);
+		c->controller_timeouts += !clock_waits_for(f, id);
 		return false;
 	}
 	if (c->hold_left == c->hold_room) {
@@ -103,10 +103,10 @@ void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *w
 		if (c->holds[i].conn == conn) {
 			uint64_t id = c->holds[i].id;
 			let_go(c, i);
-			events += !clock_held(f, id);
+			events += !clock_waits_for(f, id);
 		}
 	c->controller_timeouts += events;
-	control_event(f, "controller_timeout",
+	control_event(f, REPORT_CONTROLLER_TIMEOUT,
 		      json_pack("{s:s, s:i, s:i, s:s}", "who", conn->acts[0] ? conn->acts : "controller", "pid",
 				conn->patience.pid, "events", (int)events, "reason", why));
 	offload_unanswered(f);
@@ -157,7 +157,7 @@ void controller_ask(struct fabric *f)
 		if (!strcmp(c->acts, "controller"))
 			c->silent = c->silent && c->closing; /* it has another chance */
 	control_ask(f, "controller", id,
-		    json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", "act", "id", (json_int_t)id, "fault", "", "on",
+		    json_pack("{s:s, s:I, s:s, s:b, s:s, s:{}, s:o}", "event", report_name(REPORT_ACT), "id", (json_int_t)id, "fault", "", "on",
 			      false, "to", "controller", "spec", "time_ns", ns_json(f->clock.now)));
 }
 
@@ -190,7 +190,7 @@ void controllers_ping(struct fabric *f)
 		if (!c->holds)
 			patience_begin(&c->patience);
 		c->pinged = true;
-		control_send(f, c, json_pack("{s:s}", "event", "ping"));
+		control_send(f, c, json_pack("{s:s}", "event", report_name(REPORT_PING)));
 	}
 }
 

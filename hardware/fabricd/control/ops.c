@@ -22,7 +22,9 @@
 #define RATE_MAX 100000000000000LL /* 100 Tb/s */
 #define DELAY_MAX_NS 1e12
 
-/* Each takes the request and an answer to fill in; returns NULL, or what is wrong */
+static const char answered_later[] = "later";
+
+/* Each takes the request and an answer to fill in; returns NULL, or what is wrong, or answered_later */
 
 static const char *status(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
@@ -320,17 +322,26 @@ static const char *stop(struct fabric *f, struct control_conn *c, const json_t *
 	return NULL;
 }
 
+/* Answered later, by control_idle() */
+static const char *quiesce(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *id = json_object_get(request, "id");
+
+	(void)f;
+	(void)answer;
+	json_decref(c->quiesce_id);
+	c->quiesce_id = id ? json_incref(id) : NULL;
+	c->quiesce = true;
+	return answered_later;
+}
+
 static const struct {
 	const char *op;
 	const char *(*handle)(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
-} ops[] = {
-	{"waits", waits},     {"pong", pong},
-	{"status", status},   {"start", start},		      {"counters", counters},	{"cable", cable},
-	{"capture", capture}, {"capture_stop", stop_capture}, {"subscribe", subscribe}, {"settled", settled},
-	{"ask_controller", ask_controller},
-	{"inject", inject},   {"heal", heal},		      {"faults", faults},	{"traffic_results", traffic_results},
-	{"sample", sample},   {"sample_stop", sample_end},    {"stop", stop},
-	{"accelerator_program", program}, {"workers_again", again},
+} requests[] = {
+#define REQUEST(op, handle, arguments, answer) {#op, handle},
+#include "control/requests.def"
+#undef REQUEST
 };
 
 /* control_line() - Answer one request */
@@ -347,17 +358,15 @@ void control_line(struct fabric *f, struct control_conn *c, const char *text, si
 		json_object_set(answer, "id", id);
 	if (!json_is_object(request)) {
 		wrong = request ? "a request is an object" : error.text;
-	} else if (op && !strcmp(op, "quiesce")) { /* answered later, by control_idle() */
-		json_decref(c->quiesce_id);
-		c->quiesce_id = id ? json_incref(id) : NULL;
-		c->quiesce = true;
+	} else if (op) {
+		for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++)
+			if (!strcmp(op, requests[i].op))
+				wrong = requests[i].handle(f, c, request, answer);
+	}
+	if (wrong == answered_later) {
 		json_decref(answer);
 		json_decref(request);
 		return;
-	} else if (op) {
-		for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
-			if (!strcmp(op, ops[i].op))
-				wrong = ops[i].handle(f, c, request, answer);
 	}
 	json_object_set_new(answer, "ok", json_boolean(!wrong));
 	if (wrong)

@@ -24,7 +24,7 @@ struct fabric {
 	int epoll_fd;
 	volatile bool stop; /* set by a signal, too */
 	bool failed;	    /* it stops because it cannot go on */
-	bool stalled_said;
+	bool stalled_reported;
 	char error[512];
 	json_t *config;
 	int64_t patience_ns;
@@ -39,8 +39,8 @@ struct fabric {
 	uint32_t cable_count;
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change;
-	struct frame *frame_free;
-	struct passage *passage_free, **passage_slabs;
+	struct frame *free_frames;
+	struct passage *free_passages, **passage_slabs;
 	size_t passage_slab_count, frame_slab_count;
 	void **frame_slabs;
 	uint32_t frame_room;

@@ -2,7 +2,19 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 
-void report_event(struct fabric *f, const char *kind, json_t *fields)
+/* report_name() - What an event is called outside */
+const char *report_name(enum report kind)
+{
+	static const char *const names[] = {
+#define REPORT(kind, name, fields, meaning) [REPORT_##kind] = #name,
+#include "engine/reports.def"
+#undef REPORT
+	};
+
+	return names[kind];
+}
+
+void report_event(struct fabric *f, enum report kind, json_t *fields)
 {
 	f->listener->event(f, kind, fields);
 }

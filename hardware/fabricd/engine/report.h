@@ -12,6 +12,12 @@
 struct fabric;
 struct port;
 
+enum report {
+#define REPORT(kind, name, fields, meaning) REPORT_##kind,
+#include "engine/reports.def"
+#undef REPORT
+};
+
 /* Who was asked: was anybody there, and does the clock stand still for an answer? */
 struct asked {
 	bool told, waits;
@@ -19,7 +25,7 @@ struct asked {
 
 struct listener {
 	/* Tell every subscriber; takes the reference to @fields */
-	void (*event)(struct fabric *f, const char *kind, json_t *fields);
+	void (*event)(struct fabric *f, enum report kind, json_t *fields);
 	/* Tell those who act as @who, and stand still until they have answered the event of that id; takes the reference */
 	struct asked (*ask)(struct fabric *f, const char *who, uint64_t id, json_t *event);
 	/* Stand still until those who settle events have answered this one, which they were told */
@@ -30,7 +36,8 @@ struct listener {
 	void (*pause)(struct fabric *f, const struct port *p, unsigned class, bool on);
 };
 
-void report_event(struct fabric *f, const char *kind, json_t *fields);
+const char *report_name(enum report kind);
+void report_event(struct fabric *f, enum report kind, json_t *fields);
 struct asked report_ask(struct fabric *f, const char *who, uint64_t id, json_t *event);
 void report_settle(struct fabric *f, uint64_t id);
 bool report_acts(const struct fabric *f, const char *who);

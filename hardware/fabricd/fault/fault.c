@@ -83,7 +83,7 @@ static const char *act_load(struct fabric *f, struct fault *x, const json_t *req
 
 static json_t *act_event(struct fabric *f, const struct fault *x, uint64_t id, bool on)
 {
-	return json_pack("{s:s, s:I, s:s, s:b, s:s, s:O, s:o}", "event", "act", "id", (json_int_t)id, "fault", x->id, "on",
+	return json_pack("{s:s, s:I, s:s, s:b, s:s, s:O, s:o}", "event", report_name(REPORT_ACT), "id", (json_int_t)id, "fault", x->id, "on",
 			 on, "to", x->to, "spec", json_object_get(x->request, "spec"), "time_ns", ns_json(f->clock.now));
 }
 
@@ -102,8 +102,9 @@ json_t *acts_on(struct fabric *f)
 static void act(struct fabric *f, struct fault *x, bool on)
 {
 	uint64_t id = ++f->last_port_event;
+	struct asked asked = report_ask(f, x->to, id, act_event(f, x, id, on));
 
-	x->hits += on && report_ask(f, x->to, id, act_event(f, x, id, on)).told;
+	x->hits += on && asked.told;
 }
 
 /* controller_made_to_hang() - Does a fault that is on keep the controller from running? */
@@ -117,7 +118,7 @@ bool controller_made_to_hang(const struct fabric *f)
 	return false;
 }
 
-static void turn(struct fabric *f, struct fault *x, bool on)
+static void set_on(struct fabric *f, struct fault *x, bool on)
 {
 	if (x->on == on)
 		return;
@@ -126,15 +127,15 @@ static void turn(struct fabric *f, struct fault *x, bool on)
 	if (on)
 		x->order = ++f->last_fault_order;
 	switch (x->kind) {
-	case FAULT_FRAMES: frames_turn(f, x, on); break;
+	case FAULT_FRAMES: frames_switch(f, x, on); break;
 	case FAULT_PARAMS: params_in_force(f, x); break;
 	case FAULT_SWAP: swaps_in_force(f); break;
 	case FAULT_ACT: act(f, x, on); break;
-	case FAULT_TRAFFIC: traffic_turn(f, x, on); break;
+	case FAULT_TRAFFIC: traffic_switch(f, x, on); break;
 	case FAULT_KINDS: break;
 	}
 	x->hits += on && (x->kind == FAULT_PARAMS || x->kind == FAULT_SWAP);
-	report_event(f, "fault", json_pack("{s:s, s:b}", "fault", x->id, "on", on));
+	report_event(f, REPORT_FAULT, json_pack("{s:s, s:b}", "fault", x->id, "on", on));
 }
 
 static void later(struct fabric *f, struct fault *x, ps_t t, bool on)
@@ -165,7 +166,7 @@ void fault_event(struct fabric *f, struct fault *x, bool on)
 		later(f, x, f->clock.now + x->length, false);
 	if (on && x->every)
 		later(f, x, f->clock.now + x->every, true);
-	turn(f, x, on);
+	set_on(f, x, on);
 }
 
 static const char *load_time(const json_t *request, const char *key, ps_t *to)
@@ -253,7 +254,7 @@ const char *fault_heal(struct fabric *f, const char *id)
 
 	if (!x)
 		return "heal: no fault of that id";
-	turn(f, x, false);
+	set_on(f, x, false);
 	x->healed = true; /* its events and frames may still come */
 	while (*at != x)
 		at = &(*at)->next;

@@ -35,7 +35,7 @@ struct frame_rule {
 	uint8_t dscp;
 	/* which frames: those that match all that is said */
 	uint8_t classes;
-	bool opcodes_said, qp_said, dscp_said, src_said, dst_said;
+	bool by_opcode, by_qp, by_dscp, by_src, by_dst;
 	uint64_t opcodes[4];
 	uint32_t src_ip, dst_ip, qp;
 	uint8_t match_dscp;
@@ -94,7 +94,7 @@ struct fault *fault_first_on(struct fabric *f, enum fault_kind kind, uint64_t af
 /* frames.c */
 const char *frames_load(struct fabric *f, struct fault *x, const json_t *request);
 struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct frame *fr);
-void frames_turn(struct fabric *f, struct fault *x, bool on);
+void frames_switch(struct fabric *f, struct fault *x, bool on);
 
 /* config/params.c */
 const char *params_load(struct fabric *f, struct fault *x, const json_t *request);
@@ -107,7 +107,7 @@ void swaps_in_force(struct fabric *f);
 void traffic_start(struct fabric *f, struct generated *g);
 bool traffic_under_way(const struct qp *q);
 const char *traffic_load(struct fabric *f, struct fault *x, const json_t *request);
-void traffic_turn(struct fabric *f, struct fault *x, bool on);
+void traffic_switch(struct fabric *f, struct fault *x, bool on);
 json_t *traffic_json(const struct fault *x);
 
 #endif

@@ -123,7 +123,7 @@ static const char *load_match(struct fabric *f, struct frame_rule *r, const json
 				r->classes |= (uint8_t)(1u << json_integer_value(v));
 	}
 	if ((list = json_object_get(o, "opcodes"))) {
-		r->opcodes_said = true;
+		r->by_opcode = true;
 		json_array_foreach(list, i, v) {
 			unsigned op = 0;
 			while (op < 256 && strcmp(roce_opcode_name((uint8_t)op), json_string_value(v) ? json_string_value(v) : ""))
@@ -139,16 +139,16 @@ static const char *load_match(struct fabric *f, struct frame_rule *r, const json
 			continue;
 		if (!number(o, key, 0, (double)f->nic_count - 1, &x))
 			return "inject: match: src_rank, dst_rank: no such rank";
-		*(dst ? &r->dst_said : &r->src_said) = true;
+		*(dst ? &r->by_dst : &r->by_src) = true;
 		*(dst ? &r->dst_ip : &r->src_ip) = f->nics[(uint32_t)x].ip;
 	}
 	if (!number(o, "qp", 0, PSN_MASK, &x))
 		return "inject: match: qp: from 0 to 16777215";
-	if ((r->qp_said = json_object_get(o, "qp")))
+	if ((r->by_qp = json_object_get(o, "qp")))
 		r->qp = (uint32_t)x;
 	if (!number(o, "dscp", 0, 63, &x))
 		return "inject: match: dscp: from 0 to 63";
-	if ((r->dscp_said = json_object_get(o, "dscp")))
+	if ((r->by_dscp = json_object_get(o, "dscp")))
 		r->match_dscp = (uint8_t)x;
 	return NULL;
 }
@@ -181,8 +181,8 @@ const char *frames_load(struct fabric *f, struct fault *x, const json_t *request
 	return load_match(f, r, json_object_get(request, "match"));
 }
 
-/* frames_turn() - A rule goes on or off: its ports look at their frames, or no longer */
-void frames_turn(struct fabric *f, struct fault *x, bool on)
+/* frames_switch() - A rule goes on or off: its ports look at their frames, or no longer */
+void frames_switch(struct fabric *f, struct fault *x, bool on)
 {
 	for (uint32_t i = 0; i < f->node_count; i++)
 		for (uint16_t k = 0; k < f->nodes[i]->port_count; k++) {
@@ -226,9 +226,9 @@ static struct headers headers_of(const struct frame *fr)
 static bool matches(const struct frame_rule *r, const struct frame *fr, const struct headers *h)
 {
 	return r->classes >> fr->class & 1 &&
-	       (!r->opcodes_said || (h->roce && r->opcodes[h->opcode / 64] >> (h->opcode % 64) & 1)) &&
-	       (!r->src_said || (h->ip && h->src == r->src_ip)) && (!r->dst_said || (h->ip && h->dst == r->dst_ip)) &&
-	       (!r->qp_said || (h->roce && h->qp == r->qp)) && (!r->dscp_said || (h->ip && h->dscp == r->match_dscp));
+	       (!r->by_opcode || (h->roce && r->opcodes[h->opcode / 64] >> (h->opcode % 64) & 1)) &&
+	       (!r->by_src || (h->ip && h->src == r->src_ip)) && (!r->by_dst || (h->ip && h->dst == r->dst_ip)) &&
+	       (!r->by_qp || (h->roce && h->qp == r->qp)) && (!r->by_dscp || (h->ip && h->dscp == r->match_dscp));
 }
 
 /* The bucket, kept as the time at which it will be full.  Return: whether too little was in it; then none is taken */

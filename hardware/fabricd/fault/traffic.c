@@ -101,8 +101,8 @@ const char *traffic_load(struct fabric *f, struct fault *x, const json_t *reques
 	return NULL;
 }
 
-/* traffic_turn() - The fault goes on: its flows start, each in its time from now */
-void traffic_turn(struct fabric *f, struct fault *x, bool on)
+/* traffic_switch() - The fault goes on: its flows start, each in its time from now */
+void traffic_switch(struct fabric *f, struct fault *x, bool on)
 {
 	for (struct generated *g = x->flows; on && g; g = g->next) {
 		if (g->started)

@@ -117,7 +117,7 @@ json_t *cables_down(struct fabric *f)
 			if (p->node->kind != NODE_SWITCH)
 				continue;
 			json_t *o = port_event(f, p, false);
-			json_object_set_new(o, "event", json_string("port"));
+			json_object_set_new(o, "event", json_string(report_name(REPORT_PORT)));
 			json_object_set_new(o, "time_ns", ns_json(f->clock.now));
 			json_array_append_new(events, o);
 		}
@@ -136,7 +136,7 @@ void cable_announce(struct fabric *f, struct change *c)
 		struct port *p = c->cable->end[i];
 		if (p->node->kind != NODE_SWITCH)
 			continue;
-		report_event(f, "port", port_event(f, p, c->up));
+		report_event(f, REPORT_PORT, port_event(f, p, c->up));
 		report_settle(f, f->last_port_event);
 	}
 }

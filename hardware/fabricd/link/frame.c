@@ -23,36 +23,36 @@ static void slab_add(struct fabric *f)
 	slabs[f->frame_slab_count++] = slab;
 	for (size_t i = SLAB_FRAMES; i-- > 0;) {
 		struct frame *fr = (struct frame *)(slab + i * each);
-		fr->next = f->frame_free;
-		f->frame_free = fr;
+		fr->next = f->free_frames;
+		f->free_frames = fr;
 	}
 }
 
 /* frame_new() - An empty frame with frame_room bytes */
 struct frame *frame_new(struct fabric *f)
 {
-	if (!f->frame_free)
+	if (!f->free_frames)
 		slab_add(f);
-	struct frame *fr = f->frame_free;
-	f->frame_free = fr->next;
+	struct frame *fr = f->free_frames;
+	f->free_frames = fr->next;
 	*fr = (struct frame){0};
 	return fr;
 }
 
-/* frame_free() - One user of a frame is done with it */
-void frame_free(struct fabric *f, struct frame *fr)
+/* frame_release() - One user of a frame is done with it */
+void frame_release(struct fabric *f, struct frame *fr)
 {
-	if (fr->users && --fr->users)
+	if (fr->refs && --fr->refs)
 		return;
 	passage_leave(f, fr);
-	fr->next = f->frame_free;
-	f->frame_free = fr;
+	fr->next = f->free_frames;
+	f->free_frames = fr;
 }
 
 /* passage_new() - A frame is on its way to a switch's port; the frame itself is its first user */
 struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes)
 {
-	if (!f->passage_free) {
+	if (!f->free_passages) {
 		struct passage *slab = malloc(sizeof *slab * SLAB_FRAMES);
 		struct passage **slabs = realloc(f->passage_slabs, (f->passage_slab_count + 1) * sizeof(struct passage *));
 		if (!slab || !slabs)
@@ -60,35 +60,35 @@ struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32
 		f->passage_slabs = slabs;
 		slabs[f->passage_slab_count++] = slab;
 		for (size_t i = 0; i < SLAB_FRAMES; i++) {
-			slab[i].next = f->passage_free;
-			f->passage_free = &slab[i];
+			slab[i].next = f->free_passages;
+			f->free_passages = &slab[i];
 		}
 	}
-	struct passage *way = f->passage_free;
-	f->passage_free = way->next;
-	*way = (struct passage){.in = in, .t_in = t_in, .bytes = bytes, .users = 1};
-	return way;
+	struct passage *passage = f->free_passages;
+	f->free_passages = passage->next;
+	*passage = (struct passage){.in = in, .t_in = t_in, .bytes = bytes, .refs = 1};
+	return passage;
 }
 
 /* passage_join() - A copy shares the way */
-struct passage *passage_join(struct passage *way)
+struct passage *passage_join(struct passage *passage)
 {
-	way->users++;
-	return way;
+	passage->refs++;
+	return passage;
 }
 
 /* passage_leave() - A frame is out of the switch; with the last one, its place in the buffer is free */
 void passage_leave(struct fabric *f, struct frame *fr)
 {
-	struct passage *way = fr->way;
+	struct passage *passage = fr->passage;
 
-	fr->way = NULL;
-	if (!way || --way->users)
+	fr->passage = NULL;
+	if (!passage || --passage->refs)
 		return;
-	if (way->admitted)
-		way->in->node->ops->passed(f, way);
-	way->next = f->passage_free;
-	f->passage_free = way;
+	if (passage->admitted)
+		passage->in->node->ops->passed(f, passage);
+	passage->next = f->free_passages;
+	f->free_passages = passage;
 }
 
 void frames_close(struct fabric *f)
@@ -97,11 +97,11 @@ void frames_close(struct fabric *f)
 		free(f->passage_slabs[--f->passage_slab_count]);
 	free(f->passage_slabs);
 	f->passage_slabs = NULL;
-	f->passage_free = NULL;
+	f->free_passages = NULL;
 	while (f->frame_slab_count)
 		free(f->frame_slabs[--f->frame_slab_count]);
 	free(f->frame_slabs);
 	f->frame_slabs = NULL;
-	f->frame_free = NULL;
+	f->free_frames = NULL;
 }
 

@@ -44,8 +44,8 @@ struct frame {
 	bool asks;	   /* likewise: to be acknowledged */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	struct port *to;   /* scale-up domain: where it comes in */
-	struct passage *way; /* through the switch that it is in, or on its way to */
-	uint8_t users;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
+	struct passage *passage; /* through the switch that it is in, or on its way to */
+	uint8_t refs;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
 	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */
 	uint8_t data[];	   /* fabric.frame_room bytes */
 };
@@ -55,16 +55,16 @@ struct passage {
 	struct passage *next;
 	struct port *in;
 	ps_t t_in;	/* when its last bit comes in */
-	uint32_t bytes, users;
+	uint32_t bytes, refs;
 	uint8_t class;	/* by its DSCP as it came in */
 	bool admitted;	/* occupies the buffer */
 	bool lost;	/* the cable was cut before it came in, or there was no room: nothing leaves */
 };
 
 struct frame *frame_new(struct fabric *f);
-void frame_free(struct fabric *f, struct frame *fr);
+void frame_release(struct fabric *f, struct frame *fr);
 struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes);
-struct passage *passage_join(struct passage *way);
+struct passage *passage_join(struct passage *passage);
 void passage_leave(struct fabric *f, struct frame *fr);
 void frames_close(struct fabric *f);
 

@@ -63,7 +63,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 		again_later(f, p, f->clock.now + pfc_time(p, QUANTA / 2));
 	p->xoff = xoff ? p->xoff | classes : (uint8_t)(p->xoff & ~classes);
 	if (!p->cable || !p->cable->p.up) {
-		frame_free(f, fr);
+		frame_release(f, fr);
 		return;
 	}
 	memcpy(d, pause_address, 6);
@@ -182,7 +182,7 @@ void pfc_receive(struct fabric *f, struct port *p, struct frame *fr)
 		else if (p->paused >> c & 1)
 			resume(f, p, c);
 	}
-	frame_free(f, fr);
+	frame_release(f, fr);
 	port_kick(f, p);
 }
 

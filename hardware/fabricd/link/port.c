@@ -83,7 +83,7 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 	if (why == DROP_FORWARDING && p->drops[why] == 1) {
 		char text[256];
 		frame_describe(fr->data, fr->len, fr->len, text, sizeof text);
-		report_event(f, "forwarding_drop",
+		report_event(f, REPORT_FORWARDING_DROP,
 			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
 	}
 }
@@ -93,7 +93,7 @@ void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why
 {
 	port_lost(f, p, fr, why);
 	credit_back(f, fr);
-	frame_free(f, fr);
+	frame_release(f, fr);
 }
 
 static bool may_send(const struct port *p)
@@ -286,8 +286,8 @@ void port_became_idle(struct fabric *f, struct port *p)
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch)
 {
 	if (epoch != p->cable->epoch) {
-		if (fr->way)
-			fr->way->lost = true;
+		if (fr->passage)
+			fr->passage->lost = true;
 		port_drop(f, p, fr, DROP_CABLE);
 		return;
 	}
@@ -324,6 +324,6 @@ void port_cut(struct fabric *f, struct port *p)
 		}
 	}
 	while (p->control.head)
-		frame_free(f, control_pop(p));
+		frame_release(f, control_pop(p));
 	p->paused = 0;
 }

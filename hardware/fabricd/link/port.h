@@ -57,7 +57,7 @@ struct node_ops {
 	void (*paused)(struct fabric *f, struct port *p, unsigned class);	/* a class is paused, and may have frames */
 	void (*paused_again)(struct fabric *f, struct port *p, unsigned class); /* its pause was said again */
 	void (*reconfigured)(struct fabric *f, struct port *p);
-	void (*passed)(struct fabric *f, struct passage *way); /* no copy of a frame is left inside */
+	void (*passed)(struct fabric *f, struct passage *passage); /* no copy of a frame is left inside */
 };
 
 struct node {

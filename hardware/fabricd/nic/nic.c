@@ -167,7 +167,7 @@ static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
 	}
 	if (write(n->netdev, fr->data, fr->len) < 0)
 		n->netdev_drops++;
-	frame_free(f, fr);
+	frame_release(f, fr);
 }
 
 /* nic_receive() - A frame has come in from the cable or the scale-up domain */
@@ -194,8 +194,8 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 		n->rx_packets++;
 		n->rx_bytes += fr->len;
 		if (fr->data[0] & 1) {
-			n->rx_many_packets++;
-			n->rx_many_bytes += fr->len;
+			n->rx_multicast_packets++;
+			n->rx_multicast_bytes += fr->len;
 		}
 		if (!f->receivers->offload(f, n, &pkt, fr))
 			port_drop(f, p, fr, DROP_NO_QP);
@@ -222,7 +222,7 @@ void nic_netdev_readable(struct fabric *f, struct nic *n)
 		struct frame *fr = frame_new(f);
 		ssize_t len = read(n->netdev, fr->data, f->frame_room - TRAILER_BYTES);
 		if (len <= 0) {
-			frame_free(f, fr);
+			frame_release(f, fr);
 			return;
 		}
 		fr->len = (uint32_t)len;

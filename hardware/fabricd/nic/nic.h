@@ -1,7 +1,8 @@
-/* NICs: what sends from them, PCIe, buffers, the scale-up domain, the host's kernel.
+/* NICs: what sends from them, PCIe, buffers, the scale-up domain, the host's kernel
  *
- * Whatever has something to send is a `struct tx_source` and stands in a round; what comes in goes to who knows its
- * kind of packet.
+ * Whatever has something to send is a `struct tx_source` and stands in a round, one for the cable and one for the
+ * scale-up domain.  A packet that is fetched occupies the transmit buffer until it is on the wire: the NIC lends it to
+ * the frame (link/frame.h).  What comes in whole and right goes to who knows its kind of packet (`nic_receivers`).
  */
 #ifndef NIC_NIC_H
 #define NIC_NIC_H
@@ -95,7 +96,7 @@ struct nic {
 	bool netdev_paused;
 	uint64_t netdev_drops;
 	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
-	uint64_t tx_many_packets, tx_many_bytes, rx_many_packets, rx_many_bytes; /* of those: to multicast addresses */
+	uint64_t tx_multicast_packets, tx_multicast_bytes, rx_multicast_packets, rx_multicast_bytes; /* of those: to multicast addresses */
 	uint64_t out_of_sequence, packet_seq_err, duplicate_request, timeouts, rnr_naks, icrc_errors, retransmitted;
 	uint64_t np_marked, np_cnps, rp_cnps, rp_ignored, out_of_buffer;
 	struct sent sent;

@@ -32,8 +32,8 @@ void nic_on_wire(struct fabric *f, struct frame *fr)
 	n->tx_packets++;
 	n->tx_bytes += fr->len;
 	if (fr->data[0] & 1) {
-		n->tx_many_packets++;
-		n->tx_many_bytes += fr->len;
+		n->tx_multicast_packets++;
+		n->tx_multicast_bytes += fr->len;
 	}
 	if (fr->data_of_worker)
 		count_data(f, n, fr->len);

@@ -168,7 +168,7 @@ void offload_open(struct fabric *f, struct group *g)
 	json_object_del(said, "hops");
 	json_object_update_new(said, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
 					       (int)g->count, "refused", g->reason));
-	report_event(f, "group", said);
+	report_event(f, REPORT_GROUP, said);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->member[i];
 		if (m->left || !m->called)
@@ -213,7 +213,7 @@ static void ended(struct fabric *f, struct group *g)
 	if (g->asked && (g->granted || g->unanswered)) { /* it may have been programmed by one that did not say so */
 		const char *why;
 		accelerators_release(f, g->id);
-		job_tell(f, g, "job_closed", &why);
+		job_tell(f, g, REPORT_JOB_CLOSED, &why);
 	}
 	group_free(f, g);
 }

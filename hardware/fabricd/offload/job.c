@@ -16,7 +16,7 @@
 
 static const char no_answer[] = "the controller does not answer";
 
-static json_t *job_json(const struct fabric *f, const struct group *g, const char *event)
+static json_t *job_json(const struct fabric *f, const struct group *g, enum report event)
 {
 	json_t *ranks = json_array(), *args = json_array(), *pools = json_object();
 
@@ -26,7 +26,7 @@ static json_t *job_json(const struct fabric *f, const struct group *g, const cha
 		json_array_append_new(args, json_integer((json_int_t)g->args[i]));
 	for (uint32_t i = 0; i < f->accelerator_count; i++)
 		json_object_set_new(pools, f->accelerators[i].sw->n.name, accelerator_json(&f->accelerators[i]));
-	return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o}", "event", event, "job", (int)g->id, "kind", g->ops->name,
+	return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o}", "event", report_name(event), "job", (int)g->id, "kind", g->ops->name,
 			 "ranks", ranks, "args", args, "accelerators", pools, "time_ns", ns_json(f->clock.now));
 }
 
@@ -35,7 +35,7 @@ static json_t *job_json(const struct fabric *f, const struct group *g, const cha
  *
  * Return: the event's id, 0 if nobody will answer
  */
-uint64_t job_tell(struct fabric *f, const struct group *g, const char *event, const char **why)
+uint64_t job_tell(struct fabric *f, const struct group *g, enum report event, const char **why)
 {
 	uint64_t id = ++f->last_port_event;
 	json_t *o = job_json(f, g, event);
@@ -52,7 +52,7 @@ void offload_ask(struct fabric *f, struct group *g)
 	group_number(g, ++f->last_job & PSN_MASK);
 	if (g->ops->asks && !g->reason[0]) {
 		const char *why;
-		g->asked = job_tell(f, g, "job", &why);
+		g->asked = job_tell(f, g, REPORT_JOB, &why);
 		if (!g->asked)
 			snprintf(g->reason, sizeof g->reason, "%s", why);
 	}
@@ -98,7 +98,7 @@ json_t *offload_jobs(struct fabric *f)
 	for (struct group *g = f->groups; g; g = g->next) {
 		if (!g->granted)
 			continue;
-		json_t *o = job_json(f, g, "job");
+		json_t *o = job_json(f, g, REPORT_JOB);
 		json_object_set_new(o, "id", json_integer((json_int_t)++f->last_port_event));
 		json_object_set(o, "granted", g->granted);
 		json_array_append_new(events, o);

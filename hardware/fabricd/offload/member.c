@@ -152,7 +152,7 @@ void offload_failed(struct fabric *f, struct member *m, const char *why)
 	if (m->failed)
 		return;
 	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
-	report_event(f, "group_failed",
+	report_event(f, REPORT_GROUP_FAILED,
 		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
 				"reason", g->reason));
 	for (uint32_t i = 0; i < g->count; i++) {

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/report.h"
 #include "nic/nic.h"
 #include "transport/qp.h"
 #include "worker/services.h"
@@ -83,7 +84,7 @@ void group_leave(struct fabric *f, struct worker *w, struct member *m);
 void group_worker_ended(struct fabric *f, struct worker *w);
 
 /* job.c */
-uint64_t job_tell(struct fabric *f, const struct group *g, const char *event, const char **why);
+uint64_t job_tell(struct fabric *f, const struct group *g, enum report event, const char **why);
 void offload_ask(struct fabric *f, struct group *g);
 const char *offload_answered(struct fabric *f, uint64_t event, const json_t *answer);
 void offload_refuse(struct fabric *f, uint32_t job, const char *why);

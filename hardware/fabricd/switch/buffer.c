@@ -140,18 +140,18 @@ void buffer_changed(struct fabric *f, struct sw *s)
 }
 
 /* buffer_admit() - A frame has come in entirely: is there room for it?
- * @way:	Its way through the switch, with port, class and length
+ * @passage:	Its way through the switch, with port, class and length
  * @why:	Set if not
  *
  * Return: whether it has been taken in
  */
-bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop *why)
+bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum drop *why)
 {
-	struct port *in = way->in;
-	struct priority_group *g = &in->lane[way->class].in;
-	uint32_t bytes = way->bytes;
+	struct port *in = passage->in;
+	struct priority_group *g = &in->lane[passage->class].in;
+	uint32_t bytes = passage->bytes;
 
-	if (!lossless(s, way->class)) {
+	if (!lossless(s, passage->class)) {
 		if (bytes > shared_free(s)) {
 			*why = DROP_TAIL;
 			return false;
@@ -159,11 +159,11 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop
 		g->bytes += bytes;
 		s->shared += bytes;
 	} else {
-		uint64_t before = shared_part(s, g, way->class);
+		uint64_t before = shared_part(s, g, passage->class);
 		uint64_t fill = g->bytes + bytes, over = fill > s->p.reserve_bytes ? fill - s->p.reserve_bytes : 0;
 		if (over && over > buffer_threshold(s)) {
 			if (g->headroom + bytes > in->p.headroom_bytes) {
-				refuse(f, s, in, way->class, bytes);
+				refuse(f, s, in, passage->class, bytes);
 				*why = DROP_HEADROOM;
 				return false;
 			}
@@ -174,11 +174,11 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop
 			g->bytes = fill;
 			s->shared += over - before;
 		}
-		xoff(f, s, in, way->class);
+		xoff(f, s, in, passage->class);
 	}
 	if (g->bytes + g->headroom > g->max_bytes)
 		g->max_bytes = g->bytes + g->headroom;
-	way->admitted = true;
+	passage->admitted = true;
 	s->used += bytes;
 	if (s->used > s->used_max)
 		s->used_max = s->used;
@@ -186,17 +186,17 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop
 }
 
 /* buffer_release() - The last copy of a frame is gone */
-void buffer_release(struct fabric *f, struct sw *s, struct passage *way)
+void buffer_release(struct fabric *f, struct sw *s, struct passage *passage)
 {
-	struct priority_group *g = &way->in->lane[way->class].in;
-	uint64_t headroom = g->headroom < way->bytes ? g->headroom : way->bytes;
-	uint64_t before = shared_part(s, g, way->class);
+	struct priority_group *g = &passage->in->lane[passage->class].in;
+	uint64_t headroom = g->headroom < passage->bytes ? g->headroom : passage->bytes;
+	uint64_t before = shared_part(s, g, passage->class);
 
 	g->headroom -= headroom;
-	g->bytes -= way->bytes - headroom;
-	s->shared -= before - shared_part(s, g, way->class);
-	s->used -= way->bytes;
-	xon(f, s, way->in, way->class);
+	g->bytes -= passage->bytes - headroom;
+	s->shared -= before - shared_part(s, g, passage->class);
+	s->used -= passage->bytes;
+	xon(f, s, passage->in, passage->class);
 	if (s->refusing)
 		look_at_refused(f, s);
 }

@@ -47,7 +47,7 @@ static bool stuck(const struct fabric *f, const struct port *p, unsigned class)
 static bool holds_frame_of(const struct port *p, unsigned class, const struct port *in, unsigned in_class)
 {
 	for (const struct frame *fr = p->queue[class].head; fr; fr = fr->next)
-		if (fr->way && fr->way->in == in && fr->way->class == in_class)
+		if (fr->passage && fr->passage->in == in && fr->passage->class == in_class)
 			return true;
 	return false;
 }
@@ -93,7 +93,7 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 	struct walk w = {.f = f};
 	size_t ports = 0;
 
-	if (!stuck(f, p, class) || ((struct sw *)p->node)->deadlock_said)
+	if (!stuck(f, p, class) || ((struct sw *)p->node)->deadlock_reported)
 		return;
 	for (uint32_t k = 0; k < f->switch_count; k++)
 		ports += f->switches[k].n.port_count;
@@ -105,14 +105,14 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 		bool watchdog = false; /* will break it */
 		for (unsigned i = 0; i < w.depth; i++) {
 			struct sw *s = (struct sw *)w.path[i].port->node;
-			s->deadlock_said = true;
+			s->deadlock_reported = true;
 			watchdog = watchdog || (s->p.watchdog.on && s->p.watchdog.drop);
 			json_array_append_new(circle, json_pack("{s:s, s:i, s:i}", "switch", w.path[i].port->node->name,
 								"port", (int)w.path[i].port->number, "class",
 								(int)w.path[i].class));
 		}
 		f->deadlocks++;
-		report_event(f, "deadlock", json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
+		report_event(f, REPORT_DEADLOCK, json_pack("{s:o, s:b}", "ports", circle, "watchdog", watchdog));
 	}
 	free(w.seen);
 }

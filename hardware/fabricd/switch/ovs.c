@@ -148,7 +148,7 @@ static void settle(struct fabric *f, struct pending *p)
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
 	if (p->copies)
-		frame_free(f, p->frame);
+		frame_release(f, p->frame);
 	else
 		event_add(f, p->deadline > f->clock.now ? p->deadline : f->clock.now, EV_NO_WAY, p->in->node->index,
 			  p->in->number, 0, p->frame->id, p->frame, 0);
@@ -181,16 +181,16 @@ static void insert_by_deadline(struct ovs *o, struct pending *p)
 void ovs_hand_over(struct fabric *f, struct frame *fr)
 {
 	struct ovs *o = f->ovs;
-	struct port *in = fr->way->in;
+	struct port *in = fr->passage->in;
 	struct pending *p = &o->slot[o->free_slot[--o->free_count]];
 
 	p->frame = fr;
 	p->in = in;
-	p->deadline = fr->way->t_in + ((struct sw *)in->node)->latency;
+	p->deadline = fr->passage->t_in + ((struct sw *)in->node)->latency;
 	p->number = ++o->last_number;
 	p->generation++;
 	p->in_use = true;
-	p->many = fr->data[0] & 1;
+	p->multicast = fr->data[0] & 1;
 	p->copies = 0;
 	in->tap_pending++;
 	in->tap_pending_bytes += truesize(fr->len);
@@ -237,12 +237,12 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 	fr->len = (uint32_t)(ours ? n - TRAILER_BYTES : n);
 	if (p) {
 		fr->id = p->frame->id;
-		fr->way = passage_join(p->frame->way);
+		fr->passage = passage_join(p->frame->passage);
 		if (p->deadline > t)
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);
 		p->copies++;
-		if (!p->many)
+		if (!p->multicast)
 			settle(f, p);
 		return;
 	}
@@ -260,7 +260,7 @@ void ovs_readable(struct fabric *f, struct port *out)
 		struct frame *fr = frame_new(f);
 		ssize_t n = read(out->tap, fr->data, f->frame_room);
 		if (n <= 0) {
-			frame_free(f, fr);
+			frame_release(f, fr);
 			if (n < 0 && errno == EINTR)
 				continue;
 			return;
@@ -345,7 +345,7 @@ void ovs_tick(struct fabric *f)
 		char text[192];
 		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
 		fprintf(stderr, "fabricd: %s\n", text);
-		report_event(f, "ovs_lost", json_pack("{s:s}", "reason", text));
+		report_event(f, REPORT_OVS_LOST, json_pack("{s:s}", "reason", text));
 		f->failed = f->stop = true;
 	}
 }

@@ -18,7 +18,7 @@ struct pending {
 	uint64_t number; /* in order of handing over: fences settle all up to one */
 	uint32_t generation;
 	uint16_t slot;
-	bool in_use, many; /* many: may come back more than once */
+	bool in_use, multicast; /* multicast: may come back more than once */
 	uint16_t copies;
 };
 

@@ -26,8 +26,8 @@
 /* Open vSwitch may think about a frame from the time that it starts on its cable */
 static void announce(struct fabric *f, struct port *in, struct frame *fr, ps_t t_in)
 {
-	fr->way = passage_new(f, in, t_in, fr->len);
-	fr->users = 2;
+	fr->passage = passage_new(f, in, t_in, fr->len);
+	fr->refs = 2;
 	if (ovs_room(f, in))
 		ovs_hand_over(f, fr);
 	else
@@ -38,18 +38,18 @@ static void announce(struct fabric *f, struct port *in, struct frame *fr, ps_t t
 static void receive(struct fabric *f, struct port *in, struct frame *fr)
 {
 	struct sw *s = (struct sw *)in->node;
-	struct passage *way = fr->way;
+	struct passage *passage = fr->passage;
 	enum drop why;
 
 	s->frames_in++;
-	way->class = fr->class = buffer_class(s, fr);
+	passage->class = fr->class = buffer_class(s, fr);
 	in->lane[fr->class].rx_frames++;
 	in->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
-	if (buffer_admit(f, s, way, &why)) {
-		frame_free(f, fr);
+	if (buffer_admit(f, s, passage, &why)) {
+		frame_release(f, fr);
 		return;
 	}
-	way->lost = true;
+	passage->lost = true;
 	port_drop(f, in, fr, why);
 }
 
@@ -58,8 +58,8 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 {
 	struct sw *s = (struct sw *)out->node;
 
-	if (fr->way && fr->way->lost) {
-		frame_free(f, fr);
+	if (fr->passage && fr->passage->lost) {
+		frame_release(f, fr);
 		return;
 	}
 	if (!ip_hop(fr->data, fr->len)) {
@@ -78,10 +78,10 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 /* switch_no_way() - A frame has gone through the pipeline, and no rule sends it anywhere */
 void switch_no_way(struct fabric *f, struct frame *fr)
 {
-	struct port *in = fr->way->in;
+	struct port *in = fr->passage->in;
 
-	if (fr->way->lost) {
-		frame_free(f, fr);
+	if (fr->passage->lost) {
+		frame_release(f, fr);
 		return;
 	}
 	((struct sw *)in->node)->forwarding_drops++;
@@ -100,9 +100,9 @@ static void reconfigured(struct fabric *f, struct port *p)
 	buffer_changed(f, (struct sw *)p->node);
 }
 
-static void passed(struct fabric *f, struct passage *way)
+static void passed(struct fabric *f, struct passage *passage)
 {
-	buffer_release(f, (struct sw *)way->in->node, way);
+	buffer_release(f, (struct sw *)passage->in->node, passage);
 }
 
 const struct node_ops switch_ops = {

@@ -22,7 +22,7 @@ struct sw {
 	uint64_t shared;    /* of the rest: occupied */
 	uint64_t used, used_max;
 	uint64_t frames_in, forwarding_drops;
-	bool deadlock_said;
+	bool deadlock_reported;
 	struct accelerator *accelerator; /* on its last port, or NULL */
 };
 
@@ -32,8 +32,8 @@ void switch_no_way(struct fabric *f, struct frame *fr);
 
 uint8_t buffer_class(const struct sw *s, const struct frame *fr);
 void buffer_changed(struct fabric *f, struct sw *s);
-bool buffer_admit(struct fabric *f, struct sw *s, struct passage *way, enum drop *why);
-void buffer_release(struct fabric *f, struct sw *s, struct passage *way);
+bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum drop *why);
+void buffer_release(struct fabric *f, struct sw *s, struct passage *passage);
 uint64_t buffer_threshold(const struct sw *s);
 bool buffer_queue_full(const struct sw *s, const struct port *out, unsigned class, uint32_t bytes);
 

@@ -39,7 +39,7 @@ void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
 
 static void say(struct fabric *f, const struct port *p, unsigned class, bool drop, bool on)
 {
-	report_event(f, "pfc_watchdog",
+	report_event(f, REPORT_PFC_WATCHDOG,
 		      json_pack("{s:s, s:i, s:i, s:s, s:b}", "switch", p->node->name, "port", p->number, "class",
 				(int)class, "action", drop ? "drop" : "forward", "on", on));
 }

@@ -5,7 +5,7 @@
  * Pacing stands behind the fetch, at the cable: a change of rate takes effect with the
  * very next frame.  What has been fetched joins its port's queue.  When its turn comes and
  * its queue pair's rate does not allow it yet, or something older of that queue pair
- * waits, it is put aside (`held`) and the next frame of the queue goes.  When the
+ * waits, it is put aside (`pacer_queue`) and the next frame of the queue goes.  When the
  * queue pair's time comes (EV_QP_SEND), the oldest of what is held joins the queue
  * again (`due`), one at a time; a cut meanwhile puts it back.  A pause keeps the queue
  * as it is, so what is due waits there too.
@@ -46,7 +46,7 @@ static void look_later(struct fabric *f, struct qp *q)
 {
 	ps_t t = q->next_send < q->cc_state.rate_timer ? q->next_send : q->cc_state.rate_timer;
 
-	if (!q->held.head || q->due)
+	if (!q->pacer_queue.head || q->due)
 		return;
 	t = may_go(f, q) || t < f->clock.now ? f->clock.now : t;
 	if (t >= q->pace_event)
@@ -57,7 +57,7 @@ static void look_later(struct fabric *f, struct qp *q)
 
 static void hold(struct qp *q, struct frame *fr)
 {
-	struct fifo *h = &q->held;
+	struct fifo *h = &q->pacer_queue;
 
 	if (fr == q->due) { /* it is the oldest */
 		q->due = NULL;
@@ -79,7 +79,7 @@ static void hold(struct qp *q, struct frame *fr)
 
 static struct frame *take(struct qp *q)
 {
-	struct fifo *h = &q->held;
+	struct fifo *h = &q->pacer_queue;
 	struct frame *fr = h->head;
 
 	h->head = fr->next;
@@ -97,7 +97,7 @@ bool pacer_passes(struct fabric *f, struct frame *fr)
 	struct qp *q = (struct qp *)fr->from;
 
 	cc_catch_up(f, q);
-	if ((q->due ? fr == q->due : !q->held.head) && may_go(f, q))
+	if ((q->due ? fr == q->due : !q->pacer_queue.head) && may_go(f, q))
 		return true;
 	hold(q, fr);
 	look_later(f, q);
@@ -108,7 +108,7 @@ bool pacer_passes(struct fabric *f, struct frame *fr)
 /* pacer_kick() - The rate may be another: what is held may be due */
 void pacer_kick(struct fabric *f, struct qp *q)
 {
-	if (!q->held.head || q->due)
+	if (!q->pacer_queue.head || q->due)
 		return;
 	cc_catch_up(f, q);
 	if (!may_go(f, q)) {
@@ -130,7 +130,7 @@ void pacer_event(struct fabric *f, struct qp *q, ps_t t)
 /* pacer_full() - Is enough fetched for a queue pair at its rate? */
 bool pacer_full(const struct fabric *f, const struct qp *q)
 {
-	if (!paced(q) && !q->held.head && !q->due)
+	if (!paced(q) && !q->pacer_queue.head && !q->due)
 		return false;
 	ps_t fetch = pcie_read_time(q->nic, f->clock.now, q->mtu);
 	return (double)q->fetched_bytes > q->cc_state.rate / 8 * (double)fetch / (double)PS_PER_S;
@@ -189,10 +189,10 @@ void pacer_gone(struct fabric *f, struct frame *fr)
 /* pacer_flush() - What is held will be sent anew, or never */
 void pacer_flush(struct fabric *f, struct qp *q)
 {
-	while (q->held.head) {
+	while (q->pacer_queue.head) {
 		struct frame *fr = take(q);
 		tx_of(fr)->used_bytes -= fr->len;
 		q->fetched_bytes -= fr->len;
-		frame_free(f, fr);
+		frame_release(f, fr);
 	}
 }

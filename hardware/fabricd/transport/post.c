@@ -61,7 +61,7 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 	q->timer = PS_NEVER;
 	pacer_flush(f, q);
 	if (!q->owner->ops->generated)
-		report_event(f, "qp_error",
+		report_event(f, REPORT_QP_ERROR,
 		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
 				(int)q->peer->rank, "status", (int)why));
 	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)

@@ -1,4 +1,10 @@
-/* Queue pairs: reliable connections (qp.c, send.c, receive.c) */
+/* Queue pairs: reliable connections
+ *
+ * A queue pair takes requests (post.c), cuts them into packets of the path MTU and sends what is not acknowledged
+ * (send.c), takes what its peer sends, in order (receive.c, reorder.c), and leaves the NIC when its congestion control
+ * lets it (congestion.c, pacer.c).  Whose it is, it does not know: a worker, a generated flow and an engine in the NIC
+ * are owners, each with a table of what they do with its packets.
+ */
 #ifndef TRANSPORT_QP_H
 #define TRANSPORT_QP_H
 
@@ -110,7 +116,7 @@ struct qp {
 	/* pacer.c */
 	ps_t next_send;	      /* not before, if it is paced */
 	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
-	struct fifo held;     /* fetched, and not due */
+	struct fifo pacer_queue;     /* fetched, and not due */
 	struct frame *due;    /* one that was held and has joined the port's queue again, or NULL */
 	uint64_t fetched_bytes; /* in the NIC: being fetched, held or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */

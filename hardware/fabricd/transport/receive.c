@@ -206,7 +206,7 @@ static void take_kept(struct fabric *f, struct qp *q)
 	while (taken && (fr = reorder_take(q))) {
 		taken = roce_parse(fr->data, fr->len, &pkt) == ROCE_OK && take(f, q, &pkt);
 		told = !taken || pkt.ack_request;
-		frame_free(f, fr);
+		frame_release(f, fr);
 	}
 	if (!told)
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
@@ -238,7 +238,7 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr)
 {
 	struct nic *n = q->nic;
-	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->expected) << 8) >> 8;
+	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->expected);
 
 	q->seen++;
 	if ((pkt->tos & ECN_CE) == ECN_CE) {
@@ -284,7 +284,7 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 	else
 		kept = qp_receive(f, q, pkt, fr);
 	if (!kept)
-		frame_free(f, fr);
+		frame_release(f, fr);
 	if (!scale_up)
 		nic_pressure(f, n);
 }

@@ -81,7 +81,7 @@ void reorder_drop(struct fabric *f, struct qp *q)
 
 	for (uint32_t i = 0; r && r->count && i < r->room; i++)
 		if (r->slot[i]) {
-			frame_free(f, r->slot[i]);
+			frame_release(f, r->slot[i]);
 			r->slot[i] = NULL;
 			r->count--;
 		}

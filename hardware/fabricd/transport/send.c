@@ -257,7 +257,7 @@ static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struc
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
 {
 	uint8_t syndrome = pkt->syndrome;
-	int32_t ahead = (int32_t)((pkt->psn - (uint32_t)q->acked) << 8) >> 8;
+	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->acked);
 	bool ack = (syndrome & 0x60) == 0;
 	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack), before = q->acked;
 

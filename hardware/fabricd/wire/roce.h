@@ -90,6 +90,24 @@ struct roce_packet {
 	uint32_t payload_bytes; /* without padding */
 };
 
+/* psn_ahead() - By how many packets a PSN lies ahead of another (behind: less than 0): they wrap after 24 bits */
+static inline int32_t psn_ahead(uint32_t psn, uint32_t of)
+{
+	return (int32_t)((psn - of) << 8) >> 8;
+}
+
+/* roce_src_port() - The UDP source port for a hash: 0xc000 and 14 bits, the entropy that ECMP goes by */
+static inline uint16_t roce_src_port(uint32_t hash)
+{
+	return (uint16_t)(0xc000 | hash >> 18);
+}
+
+/* roce_job_port() - Likewise of all packets of an offloaded job */
+static inline uint16_t roce_job_port(uint32_t job)
+{
+	return roce_src_port(job * 0x9e3779b1u);
+}
+
 bool roce_has_reth(uint8_t opcode);
 bool roce_has_imm(uint8_t opcode);
 bool roce_is_first(uint8_t opcode);

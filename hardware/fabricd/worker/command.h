@@ -11,8 +11,9 @@ struct fabric;
 struct worker;
 
 enum command {
-	HELLO = 1, REGISTER, CONNECT, POST_SEND, POST_RECV, COMPUTE, SPEND, WAIT, SYNC, PROGRESS, BYE,
-	GROUP, POST_OFFLOAD, LEAVE,
+#define COMMAND(number, name, handle, bytes, more, body) name = number,
+#include "worker/commands.def"
+#undef COMMAND
 };
 
 struct message {
@@ -26,20 +27,9 @@ struct message {
 };
 
 /* Each returns NULL, or what is wrong with the command */
-const char *command_hello(struct message *m);
-const char *command_register(struct message *m);
-const char *command_connect(struct message *m);
-const char *command_bye(struct message *m);
-const char *command_post_offload(struct message *m);
-const char *command_post_send(struct message *m);
-const char *command_post_recv(struct message *m);
-const char *command_compute(struct message *m);
-const char *command_spend(struct message *m);
-const char *command_wait(struct message *m);
-const char *command_sync(struct message *m);
-const char *command_progress(struct message *m);
-const char *command_group(struct message *m);
-const char *command_leave(struct message *m);
+#define COMMAND(number, name, handle, bytes, more, body) const char *command_##handle(struct message *m);
+#include "worker/commands.def"
+#undef COMMAND
 
 void worker_busy(struct worker *w, uint64_t duration);
 

@@ -16,31 +16,18 @@
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "worker/command.h"
-#include "worker/services.h"
 #include "worker/worker.h"
 
 #define FILES_MAX 253 /* SCM_MAX_FD of the kernel's */
 
-/* All commands: a new one gets a line here and a number in `enum command` */
 static const struct {
 	const char *(*handle)(struct message *m);
 	uint16_t body; /* bytes after the header */
 	bool more;     /* or more than that */
 } commands[] = {
-	[HELLO] = {command_hello, 8, false},
-	[REGISTER] = {command_register, 16, false},
-	[CONNECT] = {command_connect, 16, true},
-	[POST_SEND] = {command_post_send, 56, false},
-	[POST_RECV] = {command_post_recv, 32, false},
-	[COMPUTE] = {command_compute, 16, false},
-	[SPEND] = {command_spend, 8, false},
-	[WAIT] = {command_wait, 16, false},
-	[SYNC] = {command_sync, 8, false},
-	[PROGRESS] = {command_progress, 0, false},
-	[BYE] = {command_bye, 0, false},
-	[GROUP] = {command_group, 16 + 8 * GROUP_ARGS, true},
-	[POST_OFFLOAD] = {command_post_offload, 80, false},
-	[LEAVE] = {command_leave, 8, false},
+#define COMMAND(number, name, handle, bytes, more, body) [name] = {command_##handle, bytes, more},
+#include "worker/commands.def"
+#undef COMMAND
 };
 
 static const char *command(struct message *m, struct view *packet, size_t whole)

@@ -32,7 +32,7 @@ const char *command_hello(struct message *m)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
 	w->now = m->f->clock.now;
-	uint8_t *p = put_le32(put_le16(put_le16(reply, 1), 0), sizeof reply);
+	uint8_t *p = reply_head(reply, REPLY_WELCOME, sizeof reply);
 	p = put_le32(put_le32(p, WORKER_PROTOCOL), w->rank);
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);
 	p = put_le64(p, (uint64_t)w->now);
@@ -70,7 +70,7 @@ const char *command_register(struct message *m)
 	m->took = true;
 
 	uint8_t reply[16];
-	uint8_t *p = put_le32(put_le16(put_le16(reply, 2), 0), sizeof reply);
+	uint8_t *p = reply_head(reply, REPLY_REGION, sizeof reply);
 	put_le32(put_le32(p, cookie), w->region_count);
 	worker_send(m->f, w, reply, sizeof reply);
 	return NULL;

@@ -70,6 +70,12 @@ bool workers_open(struct fabric *f, const char *dir)
 	return true;
 }
 
+/* reply_head() - How every reply begins; the rest follows at what is returned */
+uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes)
+{
+	return put_le32(put_le16(put_le16(to, (uint16_t)kind), 0), bytes);
+}
+
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len)
 {
 	if (w->fd < 0)
@@ -103,9 +109,9 @@ void worker_accept(struct fabric *f, struct worker *w)
 		return;
 	if (refused) {
 		static const char text[] = "rank has a session already, or had one";
-		uint8_t reply[8 + sizeof text - 1];
-		put_le32(put_le16(put_le16(reply, 4), 0), sizeof reply);
-		memcpy(reply + 8, text, sizeof text - 1);
+		uint8_t reply[REPLY_HEAD_BYTES + sizeof text - 1];
+		reply_head(reply, REPLY_ERROR, sizeof reply);
+		memcpy(reply + REPLY_HEAD_BYTES, text, sizeof text - 1);
 		send(fd, reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT);
 		close_later(fd);
 		return;
@@ -138,12 +144,12 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 	if (w->fd < 0)
 		return;
 	if (how == WORKER_LOST && w->state != WORKER_DONE) {
-		uint8_t reply[8 + sizeof w->reason];
+		uint8_t reply[REPLY_HEAD_BYTES + sizeof w->reason];
 		snprintf(w->reason, sizeof w->reason, "%s", why);
 		size_t n = strlen(w->reason);
-		put_le32(put_le16(put_le16(reply, 4), 0), (uint32_t)(8 + n));
-		memcpy(reply + 8, w->reason, n);
-		send(w->fd, reply, 8 + n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		reply_head(reply, REPLY_ERROR, (uint32_t)(REPLY_HEAD_BYTES + n));
+		memcpy(reply + REPLY_HEAD_BYTES, w->reason, n);
+		send(w->fd, reply, REPLY_HEAD_BYTES + n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
 	watch_remove(f, w->fd);
 	shutdown(w->fd, SHUT_RDWR); /* the worker hears at once */
@@ -156,7 +162,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 	clock_workers_changed(f);
 	if (how == WORKER_DONE) {
 		f->services->ended(f, w);
-		report_event(f, "worker_done", json_pack("{s:i}", "rank", (int)w->rank));
+		report_event(f, REPORT_WORKER_DONE, json_pack("{s:i}", "rank", (int)w->rank));
 		return;
 	}
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
@@ -164,7 +170,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 			w->nic->qps[i]->state = QP_ERROR;
 	f->services->ended(f, w);
 	regions_unmap(w);
-	report_event(f, "worker_lost",
+	report_event(f, REPORT_WORKER_LOST,
 		      json_pack("{s:i, s:s, s:b}", "rank", (int)w->rank, "reason", w->reason, "greeted", greeted));
 }
 
@@ -231,7 +237,7 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 	w->wait_records = records;
 	w->wait_until = until;
 	w->wake_at = PS_NEVER;
-	f->stalled_said = false;
+	f->stalled_reported = false;
 	plan_wake(f, w);
 }
 
@@ -267,7 +273,7 @@ static void send_records(struct fabric *f, struct worker *w)
 		count++;
 	}
 	records_drop(&w->records, count);
-	uint8_t *head = put_le32(put_le16(put_le16(packet, 3), 0), (uint32_t)(p - packet));
+	uint8_t *head = reply_head(packet, REPLY_RECORDS, (uint32_t)(p - packet));
 	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), (uint32_t)(due - count));
 	put_le64(put_le64(head, (uint64_t)w->host), nic_sent_bytes(w->nic, w->now));
 	worker_send(f, w, packet, (size_t)(p - packet));
@@ -332,7 +338,7 @@ void worker_look_after(struct fabric *f)
 		if (!its_turn(w) || w->patience.heard_ns != heard)
 			continue; /* the word was there */
 		w->hung = true;
-		report_event(f, "worker_hung", json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
+		report_event(f, REPORT_WORKER_HUNG, json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
 	}
 }
 

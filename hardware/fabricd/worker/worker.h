@@ -1,6 +1,9 @@
-/* Workers: sessions of the ranks' processes, their memory, their own clocks (worker.c, message.c, sync.c)
+/* Workers: sessions of the ranks' processes, their memory, their own clocks
  *
- * Everything that a worker says comes from a process that is not trusted.
+ * Everything that a worker says comes from a process that is not trusted: message.c takes packets apart by the table of
+ * commands (commands.def), session.c, posts.c and time.c carry them out.  What has happened to a worker is a record
+ * (records.h); it waits for so many of them, or until a time (worker.c).  How far workers that run let the clock go is
+ * in clock.c.
  */
 #ifndef WORKER_WORKER_H
 #define WORKER_WORKER_H
@@ -19,6 +22,11 @@ struct offload_wr;
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
 #define WORKER_PROTOCOL 2
+
+/* What workers are told */
+enum reply { REPLY_WELCOME = 1, REPLY_REGION, REPLY_RECORDS, REPLY_ERROR };
+#define REPLY_HEAD_BYTES 8
+
 #define NICS_MAX 8192
 #define REGIONS_MAX 256
 #define REGION_BYTES_MAX (64ull << 30)
@@ -85,6 +93,7 @@ bool worker_wakes(const struct worker *w, uint64_t number);
 void worker_wake(struct fabric *f, struct worker *w);
 void worker_thaw(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
+uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_look_after(struct fabric *f);

@@ -29,13 +29,12 @@
 #include "offload/aggregate/aggregate.h"
 #include "offload/block.h"
 #include "offload/offload.h"
+#include "offload/requests.h"
 #include "transport/qp.h"
 #include "vector/element.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "worker/services.h"
-
-#define REQUESTS_MAX 64
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS };
 
@@ -49,19 +48,14 @@ struct aslot {
 };
 #define BLOCK_NONE UINT64_MAX
 
-struct request {
-	struct request *next;
-	struct offload_wr wr;
-};
-
 struct aggregate {
 	uint32_t slots, elements, parent_ip;
 	uint16_t child;
 	ps_t timeout, convert_tx_free, convert_rx_free;
 	uint32_t retry;
 	double convert_bps;
-	struct request *head, *tail;
-	uint32_t requests, answers; /* answers: results in a row that came to this rank alone */
+	struct requests requests;
+	uint32_t answers; /* answers: results in a row that came to this rank alone */
 	uint64_t blocks, left; /* of the request at the head: in all, not yet here */
 	ps_t visible;
 	bool working;
@@ -81,7 +75,7 @@ static const char *check(const struct fabric *f, const struct group *g)
 	return g->args[ARG_CONVERT_BPS] <= 1000000000000000ull ? NULL : "GROUP: aggregate: convert_bps up to 1e15";
 }
 
-static const char *open(struct fabric *f, struct group *g)
+static const char *group_opened(struct fabric *f, struct group *g)
 {
 	const json_t *slots = group_granted(g, "slots"), *parents = group_granted(g, "parents");
 	uint32_t n = (uint32_t)json_integer_value(slots);
@@ -110,13 +104,13 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 {
 	const struct aggregate *a = m->state;
 
-	return a->requests == REQUESTS_MAX ? "POST_OFFLOAD: aggregate: more than 64 requests" : block_check(m, wr);
+	return a->requests.count == REQUESTS_MAX ? "POST_OFFLOAD: aggregate: more than 64 requests" : block_check(m, wr);
 }
 
 /* Elements of a block of the request at the head */
 static uint32_t count_of(const struct aggregate *a, uint64_t block)
 {
-	return block_count(&a->head->wr, a->elements, block);
+	return block_count(&a->requests.head->wr, a->elements, block);
 }
 
 static void ready(struct fabric *f, struct member *m, uint32_t slot)
@@ -136,12 +130,12 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 	struct aggregate *a = m->state;
 	struct aslot *s = &a->slot[slot];
 
-	if (!a->convert_bps || element_is_integer(a->head->wr.element) || s->block == BLOCK_NONE) {
+	if (!a->convert_bps || element_is_integer(a->requests.head->wr.element) || s->block == BLOCK_NONE) {
 		ready(f, m, slot);
 		return;
 	}
 	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
-	a->convert_tx_free = from + block_conversion(m, &a->head->wr, count_of(a, s->block), a->convert_bps);
+	a->convert_tx_free = from + block_conversion(m, &a->requests.head->wr, count_of(a, s->block), a->convert_bps);
 	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
@@ -150,9 +144,9 @@ static void begin(struct fabric *f, struct member *m)
 {
 	struct aggregate *a = m->state;
 
-	if (a->working || !a->head || m->failed)
+	if (a->working || !a->requests.head || m->failed)
 		return;
-	const struct offload_wr *wr = &a->head->wr;
+	const struct offload_wr *wr = &a->requests.head->wr;
 	a->working = true;
 	a->visible = f->clock.now;
 	a->blocks = (wr->count + a->elements - 1) / a->elements;
@@ -170,17 +164,8 @@ static void begin(struct fabric *f, struct member *m)
 static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
 {
 	struct aggregate *a = m->state;
-	struct request *r = malloc(sizeof *r);
 
-	if (!r)
-		abort();
-	*r = (struct request){.wr = *wr};
-	if (a->tail)
-		a->tail->next = r;
-	else
-		a->head = r;
-	a->tail = r;
-	a->requests++;
+	requests_add(&a->requests, wr);
 	begin(f, m);
 }
 
@@ -211,7 +196,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = a->parent_ip,
-		.src_port = (uint16_t)(0xc000 | (m->group->id * 0x9e3779b1u >> 18)),
+		.src_port = roce_job_port(m->group->id),
 		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = OFF_CONTRIBUTE,
@@ -223,7 +208,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 			    .count = (uint16_t)count,
 			    .exponent = s->exponent,
 			    .next = s->next,
-			    .flags = a->head->wr.reduction & OFF_REDUCTION},
+			    .flags = a->requests.head->wr.reduction & OFF_REDUCTION},
 		.payload = (const uint8_t *)payload,
 		.payload_bytes = 4 * count,
 	};
@@ -231,7 +216,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	a->queue_head = (a->queue_head + 1) % a->slots;
 	a->queued--;
 	if (count)
-		block_read(m, &a->head->wr, a->elements, s->block, s->exponent, payload);
+		block_read(m, &a->requests.head->wr, a->elements, s->block, s->exponent, payload);
 	mac_of(pkt.dst_ip, pkt.dst_mac);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
@@ -250,7 +235,7 @@ static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .
 static void write_out(struct fabric *f, struct member *m, const struct aslot *s, const struct roce_packet *pkt)
 {
 	struct aggregate *a = m->state;
-	const struct offload_wr *wr = &a->head->wr;
+	const struct offload_wr *wr = &a->requests.head->wr;
 	uint32_t count = pkt->offload.count;
 
 	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
@@ -265,15 +250,11 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 static void finish(struct fabric *f, struct member *m)
 {
 	struct aggregate *a = m->state;
-	struct request *r = a->head;
+	const struct offload_wr *wr = &a->requests.head->wr;
 
-	offload_done(f, m, r->wr.wr_id, WC_SUCCESS, r->wr.count * element_bytes[r->wr.element], a->visible);
-	a->head = r->next;
-	if (!a->head)
-		a->tail = NULL;
-	a->requests--;
+	offload_done(f, m, wr->wr_id, WC_SUCCESS, wr->count * element_bytes[wr->element], a->visible);
+	requests_drop(&a->requests);
 	a->working = false;
-	free(r);
 	begin(f, m);
 }
 
@@ -287,7 +268,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	struct aslot *s = &a->slot[o->slot];
 	if (s->state == SLOT_IDLE || pkt->psn != (s->use & PSN_MASK) || m->failed) {
 		m->nic->duplicate_request++;
-		frame_free(f, fr);
+		frame_release(f, fr);
 		return true;
 	}
 	uint32_t due = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
@@ -313,10 +294,10 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	s->block = s->block == BLOCK_NONE ? o->slot : s->block + a->slots;
 	s->exponent = o->next;
 	if (s->block < a->blocks) {
-		s->next = block_exponent(m, &a->head->wr, a->elements, s->block + a->slots);
+		s->next = block_exponent(m, &a->requests.head->wr, a->elements, s->block + a->slots);
 		convert(f, m, o->slot);
 	}
-	frame_free(f, fr);
+	frame_release(f, fr);
 	if (!a->left)
 		finish(f, m);
 	uint64_t under_way = a->slots < a->blocks ? a->slots : a->blocks;
@@ -361,16 +342,12 @@ static bool due(const struct member *m, uint64_t what)
 	return !m->failed && !m->left && s->use == (uint32_t)what && (!(what >> 63) || s->state == SLOT_WAITING);
 }
 
-static void close(struct fabric *f, struct group *g)
+static void group_closed(struct fabric *f, struct group *g)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct aggregate *a = g->member[i].state;
 		(void)f;
-		while (a->head) {
-			struct request *r = a->head;
-			a->head = r->next;
-			free(r);
-		}
+		requests_free(&a->requests);
 		free(a->queue);
 		free(a);
 	}
@@ -381,11 +358,11 @@ const struct offload_ops aggregate_ops = {
 	.asks = true,
 	.tx = &tx_ops,
 	.check = check,
-	.open = open,
+	.open = group_opened,
 	.check_wr = check_wr,
 	.post = post,
 	.receive = receive,
 	.due = due,
 	.event = event,
-	.close = close,
+	.close = group_closed,
 };

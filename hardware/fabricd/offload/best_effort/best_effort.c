@@ -45,12 +45,11 @@
 #include "offload/best_effort/best_effort.h"
 #include "offload/block.h"
 #include "offload/offload.h"
+#include "offload/requests.h"
 #include "transport/qp.h"
 #include "vector/element.h"
 #include "wire/roce.h"
 #include "worker/services.h"
-
-#define REQUESTS_MAX 64
 
 enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS, ARG_REDUCE_BPS };
 
@@ -71,7 +70,7 @@ static const char *check(const struct fabric *f, const struct group *g)
 	return NULL;
 }
 
-static const char *open(struct fabric *f, struct group *g)
+static const char *group_opened(struct fabric *f, struct group *g)
 {
 	const json_t *hops = group_granted(g, "hops");
 	uint32_t n = (uint32_t)g->args[ARG_SLOTS], group_ip = (uint32_t)json_integer_value(group_granted(g, "group_ip"));
@@ -108,7 +107,7 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 {
 	const struct best_effort *b = m->state;
 
-	if (b->requests == REQUESTS_MAX)
+	if (b->requests.count == REQUESTS_MAX)
 		return "POST_OFFLOAD: best effort: more than 64 requests";
 	return block_check(m, wr);
 }
@@ -118,9 +117,9 @@ static void begin(struct fabric *f, struct member *m)
 {
 	struct best_effort *b = m->state;
 
-	if (b->working || !b->head || m->failed)
+	if (b->working || !b->requests.head || m->failed)
 		return;
-	const struct offload_wr *wr = &b->head->wr;
+	const struct offload_wr *wr = &b->requests.head->wr;
 	b->working = true;
 	b->visible = f->clock.now;
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
@@ -136,34 +135,21 @@ static void begin(struct fabric *f, struct member *m)
 static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
 {
 	struct best_effort *b = m->state;
-	struct request *r = malloc(sizeof *r);
 
-	if (!r)
-		abort();
-	*r = (struct request){.wr = *wr};
-	if (b->tail)
-		b->tail->next = r;
-	else
-		b->head = r;
-	b->tail = r;
-	b->requests++;
+	requests_add(&b->requests, wr);
 	begin(f, m);
 }
 
 void best_effort_finish(struct fabric *f, struct member *m)
 {
 	struct best_effort *b = m->state;
-	struct request *r = b->head;
+	const struct offload_wr *wr = &b->requests.head->wr;
 
-	offload_done(f, m, r->wr.wr_id, WC_SUCCESS, r->wr.count * element_bytes[r->wr.element], b->visible);
-	b->head = r->next;
-	if (!b->head)
-		b->tail = NULL;
-	b->requests--;
+	offload_done(f, m, wr->wr_id, WC_SUCCESS, wr->count * element_bytes[wr->element], b->visible);
+	requests_drop(&b->requests);
 	b->working = false;
 	b->first += (uint32_t)b->packets;
 	b->packets = b->sent = 0;
-	free(r);
 	begin(f, m);
 }
 
@@ -222,16 +208,12 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 		best_effort_converted(f, m, l);
 }
 
-static void close(struct fabric *f, struct group *g)
+static void group_closed(struct fabric *f, struct group *g)
 {
 	(void)f;
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct best_effort *b = g->member[i].state;
-		while (b->head) {
-			struct request *r = b->head;
-			b->head = r->next;
-			free(r);
-		}
+		requests_free(&b->requests);
 		server_free(b->server);
 		free(b->queue);
 		free(b->exponent);
@@ -245,11 +227,11 @@ const struct offload_ops best_effort_ops = {
 	.asks = true,
 	.tx = &best_effort_tx,
 	.check = check,
-	.open = open,
+	.open = group_opened,
 	.check_wr = check_wr,
 	.post = post,
 	.receive = best_effort_receive,
 	.due = due,
 	.event = event,
-	.close = close,
+	.close = group_closed,
 };

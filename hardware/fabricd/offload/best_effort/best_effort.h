@@ -3,6 +3,8 @@
 #define BEST_EFFORT_H
 
 #include "offload/offload.h"
+#include "offload/requests.h"
+#include "offload/requests.h"
 
 enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
 
@@ -17,13 +19,8 @@ struct block_lane {
 struct lane_slots {
 	uint32_t job, slots, used; /* used: slots that some lane has */
 	uint16_t *of;		   /* by lane */
-	uint32_t *users;	   /* lanes, by slot */
+	uint32_t *lanes;	   /* how many, by slot */
 	uint64_t moves;
-};
-
-struct request {
-	struct request *next;
-	struct offload_wr wr;
 };
 
 struct best_effort {
@@ -31,8 +28,8 @@ struct best_effort {
 	struct server *server; /* of the first member; else NULL */
 	ps_t timeout, convert_tx_free, convert_rx_free, visible;
 	double convert_bps;
-	struct request *head, *tail;
-	uint32_t requests, answers; /* answers: sums in a row that came to this rank alone */
+	struct requests requests;
+	uint32_t answers; /* answers: sums in a row that came to this rank alone */
 	bool working;
 	/* of the request at the head: number of its first packet, its packets and those sent, how many come before the
 	 * blocks, blocks in all and not yet here */

@@ -66,7 +66,7 @@ static void sequence(struct fabric *f, struct member *m, uint32_t k)
 static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t)
 {
 	struct best_effort *b = m->state;
-	const struct offload_wr *wr = &b->head->wr;
+	const struct offload_wr *wr = &b->requests.head->wr;
 	uint64_t block;
 
 	l->state = LANE_IDLE;
@@ -146,7 +146,7 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 	if (b->server) {
 		if (pkt->opcode != OFF_PARTIAL || m->failed || !receive_partial(f, m, &part))
 			return false;
-		frame_free(f, fr);
+		frame_release(f, fr);
 		return true;
 	}
 	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || part.next_slot >= b->shared)
@@ -154,18 +154,18 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 	struct block_lane *l = waiting(b, part.number);
 	if (!l || m->failed) {
 		m->nic->duplicate_request++;
-		frame_free(f, fr);
+		frame_release(f, fr);
 		return true;
 	}
 	uint64_t block;
-	if (part.count != (best_effort_is_block(b, part.number, &block) ? block_count(&b->head->wr, b->elements, block) : 0))
+	if (part.count != (best_effort_is_block(b, part.number, &block) ? block_count(&b->requests.head->wr, b->elements, block) : 0))
 		return false;
 	if (l->state == LANE_READY)
 		unqueue(b, l);
 	b->answers = pkt->dst_ip == m->nic->ip ? b->answers + 1 : 0;
 	uint64_t under_way = b->packets < b->slots ? b->packets : b->slots;
 	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count));
-	frame_free(f, fr);
+	frame_release(f, fr);
 	if (b->answers > b->retry + under_way / 4) {
 		char why[64];
 		snprintf(why, sizeof why, "rank %u gets results only when it asks again", m->nic->rank);

@@ -46,7 +46,7 @@ bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t
 static struct partial contribution(const struct member *m, uint32_t number, int32_t *values)
 {
 	const struct best_effort *b = m->state;
-	const struct offload_wr *wr = &b->head->wr;
+	const struct offload_wr *wr = &b->requests.head->wr;
 	struct partial part = {.number = number,
 			       .slot = b->slot[number % b->slots],
 			       .ranks = 1ull << m->index,
@@ -117,7 +117,7 @@ void best_effort_pump(struct fabric *f, struct member *m)
 			continue;
 		}
 		ps_t from = b->convert_tx_free > f->clock.now ? b->convert_tx_free : f->clock.now;
-		b->convert_tx_free = from + block_conversion(m, &b->head->wr, block_count(&b->head->wr, b->elements, block),
+		b->convert_tx_free = from + block_conversion(m, &b->requests.head->wr, block_count(&b->requests.head->wr, b->elements, block),
 							     b->convert_bps);
 		offload_later(f, m, b->convert_tx_free, number);
 	}
@@ -148,7 +148,7 @@ uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = to,
-		.src_port = (uint16_t)(0xc000 | (m->group->id * 0x9e3779b1u >> 18)),
+		.src_port = roce_job_port(m->group->id),
 		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode,

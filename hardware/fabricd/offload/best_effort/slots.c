@@ -31,7 +31,7 @@ static uint32_t candidate(const struct lane_slots *t, uint32_t lane, uint64_t sa
 static void use(struct lane_slots *t, uint32_t lane, uint32_t slot)
 {
 	t->of[lane] = (uint16_t)slot;
-	t->used += !t->users[slot]++;
+	t->used += !t->lanes[slot]++;
 }
 
 /* lane_slots_new() - A slot for each of a job's lanes
@@ -41,13 +41,13 @@ struct lane_slots *lane_slots_new(uint32_t job, uint32_t lanes, uint32_t slots)
 {
 	struct lane_slots *t = calloc(1, sizeof *t);
 
-	if (!t || !(t->of = calloc(lanes, sizeof *t->of)) || !(t->users = calloc(slots, sizeof *t->users)))
+	if (!t || !(t->of = calloc(lanes, sizeof *t->of)) || !(t->lanes = calloc(slots, sizeof *t->lanes)))
 		abort();
 	t->job = job;
 	t->slots = slots;
 	for (uint32_t lane = 0; lane < lanes; lane++) {
 		uint32_t slot = candidate(t, lane, 0);
-		for (uint64_t salt = 1; t->users[slot] && t->used < slots; salt++)
+		for (uint64_t salt = 1; t->lanes[slot] && t->used < slots; salt++)
 			slot = candidate(t, lane, salt);
 		use(t, lane, slot);
 	}
@@ -62,9 +62,9 @@ uint16_t lane_slots_move(struct lane_slots *t, uint32_t lane)
 	if (t->used == t->slots)
 		return t->of[lane];
 	uint32_t slot = t->of[lane], old = slot;
-	while (t->users[slot])
+	while (t->lanes[slot])
 		slot = candidate(t, lane, UINT64_MAX - t->moves++);
-	t->used -= !--t->users[old];
+	t->used -= !--t->lanes[old];
 	use(t, lane, slot);
 	return t->of[lane];
 }
@@ -74,6 +74,6 @@ void lane_slots_free(struct lane_slots *t)
 	if (!t)
 		return;
 	free(t->of);
-	free(t->users);
+	free(t->lanes);
 	free(t);
 }

@@ -71,7 +71,7 @@ static const char *check(const struct fabric *f, const struct group *g)
 	return NULL;
 }
 
-static const char *open(struct fabric *f, struct group *g)
+static const char *group_opened(struct fabric *f, struct group *g)
 {
 	uint32_t ip = (uint32_t)json_integer_value(group_granted(g, "group_ip"));
 
@@ -360,7 +360,7 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 	nic_tx_ready(f, &m->nic->tx[0], &m->source);
 }
 
-static void close(struct fabric *f, struct group *g)
+static void group_closed(struct fabric *f, struct group *g)
 {
 	(void)f;
 	for (uint32_t i = 0; i < g->count; i++) {
@@ -375,11 +375,11 @@ const struct offload_ops multicast_ops = {
 	.asks = true,
 	.tx = &multicast_tx,
 	.check = check,
-	.open = open,
+	.open = group_opened,
 	.check_wr = check_wr,
 	.post = post,
 	.receive = multicast_receive,
 	.due = due,
 	.event = event,
-	.close = close,
+	.close = group_closed,
 };

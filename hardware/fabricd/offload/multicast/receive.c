@@ -85,7 +85,7 @@ bool multicast_receive(struct fabric *f, struct member *m, const struct roce_pac
 		if (pkt->offload.child < m->group->count)
 			s->silent[pkt->offload.child] = 0; /* late, but there is a way */
 		n->duplicate_request++;
-		frame_free(f, fr);
+		frame_release(f, fr);
 		return true;
 	}
 	if (!belongs(m, pkt))
@@ -94,6 +94,6 @@ bool multicast_receive(struct fabric *f, struct member *m, const struct roce_pac
 		n->duplicate_request++;
 	else
 		take(f, m, pkt);
-	frame_free(f, fr);
+	frame_release(f, fr);
 	return true;
 }

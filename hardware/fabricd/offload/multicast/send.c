@@ -41,7 +41,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = s->group_ip,
-		.src_port = (uint16_t)(0xc000 | (m->group->id * 0x9e3779b1u >> 18)),
+		.src_port = roce_job_port(m->group->id),
 		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = OFF_MULTICAST,

@@ -41,7 +41,7 @@ static void keep(struct ring_member *r, const struct ring_pass *q, uint64_t star
 		memcpy(to, from, (size_t)elements * size);
 }
 
-static void read(struct ring_member *r, struct ring_reads *reads, struct ring_pass *of, uint32_t elements)
+static void fetch(struct ring_member *r, struct ring_reads *reads, struct ring_pass *of, uint32_t elements)
 {
 	ps_t t = pcie_read(r->nic, r->f->clock.now, elements * element_bytes[r->element]);
 
@@ -64,7 +64,7 @@ static void read_own(struct ring_member *r)
 	uint32_t elements = elements_at(r, length, q->own_read);
 
 	keep(r, q, start + q->own_read * r->packet_elements, elements);
-	read(r, &r->own, q, elements);
+	fetch(r, &r->own, q, elements);
 	ring_later(r, r->own.at[(r->own.tail - 1) % r->own.room].t);
 	if (++q->own_read == q->own)
 		r->own_of = ring_next(q);
@@ -83,7 +83,7 @@ static void read_local(struct ring_member *r)
 	struct ring_pass *q = r->local_of;
 	uint64_t start, length = ring_part(r, q, ring_receives(r, q, q->add_hop), &start);
 
-	read(r, &r->local, q, elements_at(r, length, q->add_packet));
+	fetch(r, &r->local, q, elements_at(r, length, q->add_packet));
 	if (++q->add_packet == ring_packets(r, length)) {
 		q->add_packet = 0;
 		q->add_hop++;

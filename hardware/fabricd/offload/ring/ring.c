@@ -4,7 +4,7 @@
  *
  * DirectReduce: a ring collective whose reduction never enters the host.  Neighbours in
  * the group's order are connected NIC to NIC by reliable queue pairs, whose packets an
- * engine makes and takes (struct qp_engine), so loss, congestion control and flow
+ * engine makes and takes (struct qp_owner), so loss, congestion control and flow
  * control are those of any queue pair.  Packet i of hop k + 1 may go as soon as packet i
  * of hop k has come in and was added: a hop costs one packet of pipeline fill.
  *
@@ -165,7 +165,7 @@ static struct ring_member *member_new(const struct ring_member *planned)
 	return r;
 }
 
-static const char *open(struct fabric *f, struct group *g)
+static const char *group_opened(struct fabric *f, struct group *g)
 {
 	uint32_t mtu = UINT32_MAX, pass_packets = UINT32_MAX;
 
@@ -291,7 +291,7 @@ static const struct qp_owner_ops owner_ops = {
 	.in_nic = true, .payload = gate_payload, .sent = sent, .take = director_take, .acked = acked, .release = release};
 
 /* The members have left.  What has been taken but not acknowledged yet still is; a ring left in mid-work is cut. */
-static void close(struct fabric *f, struct group *g)
+static void group_closed(struct fabric *f, struct group *g)
 {
 	(void)f;
 	for (uint32_t i = 0; i < g->count; i++) {
@@ -321,11 +321,11 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 const struct offload_ops ring_ops = {
 	.name = "ring",
 	.check = check,
-	.open = open,
+	.open = group_opened,
 	.check_wr = check_wr,
 	.post = ring_post,
 	.receive = receive,
 	.due = ring_due,
 	.event = event,
-	.close = close,
+	.close = group_closed,
 };
