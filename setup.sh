@@ -41,6 +41,21 @@ as_root() {
     fi
 }
 
+# A checkout that somebody else has made: said before anything is tried.
+check_ours() {
+    [ -w . ] || fail "$(id -un) cannot write here, and the checkout belongs to $(stat -c %U .): use sudo, or a checkout of your own"
+}
+
+quietly() { # what it says is shown only if it fails
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
 # --- system packages -------------------------------------------------------
 
 os_id() {
@@ -104,13 +119,13 @@ make_venv() {
     if [ ! -x .venv/bin/python ] || [ "$system" != "$(cat $stamp-system 2>/dev/null)" ]; then
         say "making .venv"
         "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
-        .venv/bin/python -m pip install -q --disable-pip-version-check --no-input -r requirements.lock ||
+        quietly .venv/bin/python -m pip install -q --disable-pip-version-check --no-input -r requirements.lock ||
             fail "the packages of requirements.lock could not be installed (see above)"
         printf '%s\n' "$system" >$stamp-system
     fi
     if [ ! -x .venv/bin/testbed ] || [ "$project" != "$(cat $stamp-project 2>/dev/null)" ]; then
         say "installing the testbed command"
-        .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
+        quietly .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
             fail "Railbed could not be installed into .venv (see above)"
         for page in hardware/*.[1-9]; do
             [ -f "$page" ] || continue
@@ -131,6 +146,7 @@ build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be b
 # --- verbs -----------------------------------------------------------------
 
 set_up() {
+    check_ours
     choose_python
     install_packages
     make_venv

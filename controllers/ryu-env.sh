@@ -17,7 +17,7 @@ fi
 echo "building the ryu environment in $dir" >&2
 rm -rf "$dir"
 "$python" -m venv "$dir"
-pip="$dir/bin/python -m pip --quiet --disable-pip-version-check --no-input"
+pip="$dir/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input"
 # ryu's build imports what newer setuptools dropped and does not say what it needs, so its tools come first and it is
 # built with them.
 grep -E '^(setuptools|wheel|pbr)==' "$lock" > "$dir/build-requirements.txt"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -49,6 +50,29 @@ def build(
     """
     output = output or (SANITIZED if sanitize else FABRICD)
     objects = objects or output.parent / f".{output.name}.o"
+    try:
+        return _build(output, sanitize, sources, objects)
+    except OSError as error:
+        raise BuildError(_not_writable(error)) from None
+
+
+def _not_writable(error: OSError) -> str:
+    """What could not be written, and what to do if that is because the checkout is somebody else's."""
+    what = f"cannot write {error.filename}: {error.strerror}"
+    owner = HERE.stat().st_uid
+    if not isinstance(error, PermissionError) or os.geteuid() in (0, owner):
+        return what
+    return f"{what}; the checkout belongs to {_user(owner)}: use sudo, or a checkout of your own"
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _build(output: Path, sanitize: bool, sources: Path, objects: Path) -> Path:
     flags = CFLAGS + (SANITIZE if sanitize else [])
     c_files = sorted(sources.rglob("*.c"))
     if not c_files:

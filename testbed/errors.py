@@ -5,6 +5,8 @@ Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (`testbe
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,3 +66,9 @@ class MachineError(UserError):
 
     def __init__(self, what: str, where: str = "", hint: str = "", also: Sequence[Problem] = ()) -> None:
         super().__init__(what, where, hint, MACHINE_CANNOT, also)
+
+
+def require_root() -> None:
+    """Raises MachineError for an ordinary user: said before anything is made or printed."""
+    if os.geteuid() != 0:
+        raise MachineError("a fabric needs root: devices, namespaces, containers", hint=f"sudo {' '.join(sys.argv)}")

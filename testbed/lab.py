@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from testbed.bringup import CONTROLLER_OUT, CONTROLLER_PORT, HOLDER, Bringup, co
 from testbed.bundle import Limits
 from testbed.container import Containers, File, Worker
 from testbed.dilation import automatic
-from testbed.errors import MachineError, UserError
+from testbed.errors import MachineError, UserError, require_root
 from testbed.hardware import hardware_of
 from testbed.hold import Hold
 from testbed.image import Image, root_of
@@ -403,8 +402,7 @@ def _check_machine() -> None:
     """What would fail later, said at once and with nothing made."""
     import shutil
 
-    if os.geteuid() != 0:
-        raise MachineError("a fabric needs root: devices, namespaces, containers", hint=f"sudo {' '.join(sys.argv)}")
+    require_root()
     for tool, package in _TOOLS.items():
         if not shutil.which(tool):
             raise MachineError(f"{tool} is not installed", hint=f"./setup.sh installs it (package {package})")

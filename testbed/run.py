@@ -30,7 +30,7 @@ from results.series import PLACES, SAMPLES
 from results.store import RunFolder, StoreError
 from testbed import plan as planning
 from testbed import yaml
-from testbed.errors import RUN_FAILED, InputError, Problem, UserError
+from testbed.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.evidence import diagnose, wrong_results
 from testbed.hardware import line_rate_bps
 from testbed.ideal import Ideal
@@ -118,6 +118,7 @@ def run(
     """
     progress = progress or Progress()
     check_work(experiment)
+    require_root()
     try:
         folder = RunFolder.create(experiment.name, out)
     except StoreError as error:

@@ -23,7 +23,7 @@ from results.store import RunFolder, StoreError
 from results.summary import labels, summarize
 from results.sweeps import POINTS, SWEEP, described
 from testbed import yaml
-from testbed.errors import InputError, Problem, UserError
+from testbed.errors import InputError, Problem, UserError, require_root
 from testbed.overrides import changed
 from testbed.progress import Progress
 from testbed.run import RunFailed, RunInterrupted, run
@@ -107,6 +107,7 @@ def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress
     total = count(experiment)
     progress.stage(f"checking the sweep of {total} points")
     check(experiment)
+    require_root()
     try:
         folder = RunFolder.create(experiment.name, out)
     except StoreError as error:

@@ -72,7 +72,7 @@ def of_sweep(sweep: Sweep) -> RenderableType:
         parts.append(_item("# ENDED EARLY: ", error["what"], "bold red"))
     elif len(sweep.points) < sweep.total:
         parts.append(_item("# NOT COMPLETE: ", "it was killed, or still goes on", "bold red"))
-    parts.append(counters("sweep", shown))
+    parts.append(counters("sweep", shown) if shown else Text("# no point was done"))
     if failed:
         parts.append(Text(f"# Failed            : {failed} of {len(sweep.points)} points", style="bold red"))
     return Group(*parts, Text(f"# Run folder        : {sweep.path}"))

@@ -1,11 +1,13 @@
 """What is built and shipped: fabricd from its sources, the source archive, the wheel, and the set-up script."""
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -106,6 +108,21 @@ def test_no_compiler_and_no_sources(sources, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     with pytest.raises(build.BuildError, match="no C sources"):
         build.build(tmp_path / "fabricd", sources=tmp_path / "none")
+
+
+def test_a_place_that_cannot_be_written_is_said_with_who_owns_the_checkout(sources, monkeypatch):
+    with pytest.raises(build.BuildError, match="^cannot write /sys/railbed: "):
+        build.build(Path("/sys/railbed/fabricd"), sources=sources)
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied", "bin/lock")
+
+    monkeypatch.setattr(build, "_build", refused)
+    monkeypatch.setattr("os.geteuid", lambda: build.HERE.stat().st_uid + 1000)
+    owner = pwd.getpwuid(build.HERE.stat().st_uid).pw_name
+    what = f"cannot write bin/lock: Permission denied; the checkout belongs to {owner}: use sudo, or a checkout "
+    with pytest.raises(build.BuildError, match=f"^{what}"):
+        build.build(sources=sources)
 
 
 def test_builds_at_the_same_time(sources, tmp_path):
@@ -216,6 +233,19 @@ def test_setup_says_its_verbs():
 def test_setup_refuses_what_it_does_not_know():
     done = setup("tests")
     assert done.returncode == 2 and "unknown verb: tests" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_setup_in_somebody_elses_checkout_says_so_in_a_line():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        shutil.copy(ROOT / "setup.sh", folder)
+        done = subprocess.run(
+            ["./setup.sh", "run"], cwd=folder, capture_output=True, text=True, user=65534, group=65534
+        )
+    assert done.returncode == 3
+    said = "setup: error: nobody cannot write here, and the checkout belongs to root: use sudo, or a checkout of "
+    assert done.stderr == f"{said}your own\n"
 
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="only where setup.sh has set up this tree")

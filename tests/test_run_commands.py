@@ -102,6 +102,18 @@ def test_bad_input_is_said_without_a_traceback_and_makes_nothing(
     assert says in " ".join(as_json.data["error"][key] for key in ("what", "where", "hint"))
 
 
+@pytest.mark.parametrize("line", ["run small.yaml", "bench all_reduce -b 1K -e 1K", "run swept.yaml"])
+def test_an_ordinary_user_is_told_that_it_takes_root_before_anything_else(
+    testbed: Cli, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("swept.yaml").write_text(Path("small.yaml").read_text() + "sweep: {seed: [1, 2]}\n")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    done = testbed(*line.split())
+    assert done.code == 3 and done.out == ""
+    assert done.err.startswith("error: a fabric needs root: devices, namespaces, containers\n  hint: sudo ")
+    assert not Path("results").exists()
+
+
 def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
     testbed("run", "small.yaml", "--seed", "9", "--set", "workload.0.iterations=2", "--out", "here")
     resolved = loads(Path("here/experiment.yaml").read_text())

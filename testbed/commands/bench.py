@@ -98,6 +98,7 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     """
     from testbed.bench.experiment import Options, everything, experiment
     from testbed.bench.printer import Printer
+    from testbed.errors import require_root
     from testbed.progress import for_stderr
     from testbed.run import RunFailed, run
 
@@ -107,6 +108,7 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     if named == ["all"]:
         chosen, left_out = everything(chosen)
     asked = experiment(chosen)
+    require_root()
     for name, why in left_out.items():
         click.echo(f"left out: {name} ({why})", err=True)
     printer = Printer(asked, for_stderr(), host=host, quiet=as_json)
