@@ -110,6 +110,13 @@ class Record:
             self.mark = line["mark"]
 
     @property
+    def name(self) -> str:
+        """What its experiment is called; nothing while it is coming up."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads((self.dir / "experiment.json").read_text())["name"])
+        return ""
+
+    @property
     def state(self) -> str:
         """`alive` or `dead`, as its owner is: in whatever pid or time namespace that lives."""
         if self.lock:
@@ -216,18 +223,23 @@ def find(fabric_id: str | None) -> Record:
         for record in known:
             if record.id == fabric_id:
                 return record
-        raise UserError(f"there is no fabric {fabric_id}", hint=_known(known), exit_code=2)
+        raise UserError(f"there is no fabric {fabric_id}", hint=_known("fabrics", known), exit_code=2)
     alive = [record for record in known if record.state == "alive"]
     alive = [record for record in alive if record.standing] or alive
     if len(alive) == 1:
         return alive[0]
-    what = "no fabric is up" if not alive else "several fabrics are up: say which"
-    raise UserError(what, hint=_known(alive), exit_code=2)
+    if not alive:
+        raise UserError("no fabric is up", hint=_BRING_UP, exit_code=2)
+    hint = f"such as --fabric {alive[0].id} ({_known('fabrics that are up', alive)})"
+    raise UserError("several fabrics are up: say which", hint=hint, exit_code=2)
 
 
-def _known(records: Iterable[Record]) -> str:
-    ids = ", ".join(record.id for record in records)
-    return f"fabrics: {ids}" if ids else "bring one up: testbed up FILE"
+_BRING_UP = "bring one up: testbed up FILE"
+
+
+def _known(head: str, records: Iterable[Record]) -> str:
+    ids = ", ".join(f"{record.id} ({record.name})" if record.name else record.id for record in records)
+    return f"{head}: {ids}" if ids else _BRING_UP
 
 
 @dataclass

@@ -23,9 +23,9 @@ def parts(lab: Lab) -> dict[str, Any]:
         "ranks": [_rank(lab, nic) for nic in lab.fabric.nics],
         "switches": [_switch(lab, switch) for switch in lab.fabric.switches],
         "type": [
-            f"testbed ovs {lab.id} ovs-ofctl -O OpenFlow13 dump-flows {bridge}",
-            f"testbed ovs {lab.id} ovs-ofctl -O OpenFlow13 dump-ports {bridge}",
-            f"testbed ovs {lab.id} ip -s link show {tap}",
+            f"testbed ovs --fabric {lab.id} ovs-ofctl -O OpenFlow13 dump-flows {bridge}",
+            f"testbed ovs --fabric {lab.id} ovs-ofctl -O OpenFlow13 dump-ports {bridge}",
+            f"testbed ovs --fabric {lab.id} ip -s link show {tap}",
         ],
     }
 
@@ -42,7 +42,7 @@ def _rank(lab: Lab, nic: Nic) -> dict[str, Any]:
         "host": nic.host,
         "netns": f"/proc/{lab.hosts[nic.host].pid}/ns/net",
         "container": lab.containers.name(nic.rank) if process else "",
-        "pid": process.pid if process else 0,
+        "pid": process.pid if process else None,
         "interface": lab.names.interface(nic) if lab.kernel else "",
         "mac": nic.mac,
         "ip": str(nic.ip),

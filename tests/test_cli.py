@@ -184,6 +184,59 @@ def test_a_fifo_is_no_experiment_file(tmp_path):
     assert (done.returncode, "no ordinary file" in done.stderr) == (2, True)
 
 
+# --- which fabric ----------------------------------------------------------
+
+OF_A_FABRIC = (
+    *("status", "inspect", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
+    *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
+    *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
+)
+ALONE = ("status", "inspect", "logs", "down", "shell", "clean", "show faults", "show pfc", "job status", "job stop")
+
+
+@pytest.fixture
+def run_dir(tmp_path, monkeypatch):
+    from testbed import ownership
+
+    monkeypatch.setattr(ownership, "RUN_DIR", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("line", OF_A_FABRIC)
+def test_every_command_about_a_fabric_is_told_which_in_the_same_way(line, run_dir):
+    words = [str(ROOT / "experiments/quickstart.yaml") if word == "FILE" else word for word in line.split()]
+    at = 1 if words[0] in ("ovs", "exec") else len(words)  # what follows is the command to run
+    result = CliRunner().invoke(cli, [*words[:at], "--fabric", "0bad", *words[at:]])
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "error: there is no fabric 0bad")
+
+
+@pytest.mark.parametrize("line", ALONE)
+def test_the_id_alone_is_the_same_and_two_fabrics_are_one_too_many(line, run_dir):
+    named = run_dir / "0bad"
+    named.mkdir(parents=True)
+    (named / "experiment.json").write_text('{"name": "live"}')
+    result = CliRunner().invoke(cli, [*line.split(), "0bad", "--fabric", "0bed"])
+    assert result.exit_code == 2
+    assert (
+        result.stderr == "error: two fabrics are named: 0bad and --fabric 0bed\n  at: command line\n  hint: name one\n"
+    )
+    result = CliRunner().invoke(cli, ["status", "0bed"])
+    assert result.stderr == "error: there is no fabric 0bed\n  hint: fabrics: 0bad (live)\n"
+
+
+def test_a_fabrics_id_in_place_of_a_jobs_means_the_fabric(run_dir):
+    (run_dir / "0bad").mkdir(parents=True)
+    assert CliRunner().invoke(cli, ["job", "status", "0bad"]).stdout == "fabric 0bad has had no job\n"
+    assert CliRunner().invoke(cli, ["job", "stop", "0bad"]).stdout == "no job runs on fabric 0bad\n"
+
+
+def test_exec_takes_the_fabric_behind_the_rank_too(run_dir):
+    for words in (["--fabric", "0bad"], ["--fabric=0bad"]):
+        result = CliRunner().invoke(cli, ["exec", "0", *words, "--", "ls"])
+        assert result.stderr.startswith("error: there is no fabric 0bad\n")
+    assert "the command to run is missing" in CliRunner().invoke(cli, ["exec", "0", "--fabric", "0bad"]).stderr
+
+
 # --- completion ------------------------------------------------------------
 
 

@@ -268,7 +268,8 @@ def test_the_fabric_of_a_run_is_meant_only_where_none_was_left_up(run_dir: Path)
     holds.append(stand(left_up[1]))
     with pytest.raises(UserError, match="several") as error:
         ownership.find(None)
-    assert error.value.hint == f"fabrics: {', '.join(sorted(record.id for record in left_up))}"
+    first, second = sorted(record.id for record in left_up)
+    assert error.value.hint == f"such as --fabric {first} (fabrics that are up: {first}, {second})"
     assert ownership.find(runs[0].id).id == runs[0].id
     for hold in holds:
         hold.release()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 from testbed.ranges import Number
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _view(group: click.Group, name: str, about: str, words: str = "") -> None:
     text = f"{about}\n\n\b\nExamples:\n  testbed show {words}\n  testbed show {words} 3f2a --watch"
 
     @group.command(name, help=text)
-    @click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+    @_fabric.either
     @options
     def show_view(fabric: str | None, **chosen: Any) -> None:
         live(name, fabric, **chosen)

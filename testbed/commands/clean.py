@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 
 if TYPE_CHECKING:
     from testbed.ownership import Removed
 
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@_fabric.either
 @click.option("--force", is_flag=True, help="Also if the fabric is in use (only with ID).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, force: bool, as_json: bool) -> None:

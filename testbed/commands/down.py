@@ -6,11 +6,11 @@ import json
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@_fabric.either
 @click.option("--all", "everything", is_flag=True, help="Every fabric that `testbed up` left up.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, everything: bool, as_json: bool) -> None:

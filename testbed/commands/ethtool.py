@@ -6,13 +6,13 @@ import json
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 from testbed.ranges import Whole
 
 
 @click.command()
 @click.argument("rank", type=Whole(0))
-@click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up).")
+@_fabric.option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(rank: int, fabric: str | None, as_json: bool) -> None:
     """Print the counters of RANK's NIC as `ethtool -S` does, with mlx5's names.

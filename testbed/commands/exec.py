@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 
 if TYPE_CHECKING:
     from testbed.lab import Lab
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up).")
+@_fabric.option
 @click.option("--tty/--no-tty", default=None, help="With a terminal of its own (default: if we have one).")
 @click.argument("rank", type=int)
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...")
@@ -32,8 +32,13 @@ def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ..
       testbed exec 2 -- ping -c3 10.0.0.1
       testbed exec --fabric 3f2a 0 -- bash
     """
+    from testbed.errors import InputError
     from testbed.lab import Lab
 
+    behind, argv = _fabric.leading(argv)  # `exec 0 --fabric ID -- CMD`
+    if not argv or argv == ("--",):
+        raise InputError("the command to run is missing", "command line", "testbed exec --help")
+    fabric = _fabric.one_of(behind, fabric)
     lab = Lab.attach(fabric)
     try:
         terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty

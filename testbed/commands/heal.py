@@ -6,12 +6,13 @@ import json
 
 import click
 
-from testbed.commands._complete import FABRIC, HEALABLE
+from testbed.commands import _fabric
+from testbed.commands._complete import HEALABLE
 
 
 @click.command()
 @click.argument("fault", metavar="ID|all", shell_complete=HEALABLE)
-@click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up).")
+@_fabric.option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fault: str, fabric: str | None, as_json: bool) -> None:
     """Undo the fault ID, or all of them; the others stay exactly as they are.

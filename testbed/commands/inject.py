@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from testbed.commands import _fabric
 from testbed.commands._complete import FABRIC
 
 
@@ -93,9 +94,8 @@ def _command(fault: str) -> click.Command:
     def run(fabric: str | None, as_json: bool, **given: Any) -> None:
         _inject(fault, fabric, as_json, given)
 
-    the_fabric = "The fabric (default: the only one that is up)."
     own = [
-        click.Option(["--fabric"], metavar="ID", help=the_fabric, shell_complete=FABRIC),
+        click.Option(["--fabric"], metavar="ID", help=_fabric.ABOUT, shell_complete=FABRIC),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object on stdout."),
     ]
     first = f"{cls.summary[:1].upper()}{cls.summary[1:]}."

@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.commands._complete import FABRIC, FILE
+from testbed.commands import _fabric
+from testbed.commands._complete import FILE
 from testbed.ranges import Whole
 
 if TYPE_CHECKING:
     from testbed.seat import Job
 
-_FABRIC = click.option(
-    "--fabric", metavar="ID", shell_complete=FABRIC, help="The fabric (default: the only one that is up)."
-)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
 
 def _of_a_job(function: Callable[..., None]) -> Callable[..., None]:
     """What a command about a job takes."""
-    return click.argument("job", required=False, metavar="[ID]")(_FABRIC(_JSON(function)))
+    return click.argument("job", required=False, metavar="[ID]")(_fabric.option(_JSON(function)))
+
+
+def _job_and_fabric(job: str | None, fabric: str | None) -> tuple[str | None, str | None]:
+    """A fabric's id where a job's stands means that fabric, as in other commands; jobs are j1, j2 .."""
+    from testbed import ownership
+
+    meant = job in {record.id for record in ownership.fabrics()}
+    return (None, _fabric.one_of(job, fabric)) if meant else (job, fabric)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,7 +48,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("file", shell_complete=FILE)
-@_FABRIC
+@_fabric.option
 @click.option("--repeat", type=Whole(1), metavar="N", help="Run it so many times (default: once).")
 @click.option("--forever", is_flag=True, help="Run it again and again, until it is stopped; the last 10 runs are kept.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
@@ -92,6 +98,7 @@ def status(job: str | None, fabric: str | None, as_json: bool) -> None:
     """
     from testbed import ownership, seat
 
+    job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
     found = [seat.find(record, job)] if job else seat.jobs(record)
     if as_json:
@@ -135,6 +142,7 @@ def stop(job: str | None, fabric: str | None, as_json: bool) -> None:
     from testbed import job as jobs
     from testbed import ownership, seat
 
+    job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
     found = seat.find(record, job) if job else seat.running(record)
     if found and found.said["state"] == seat.RUNNING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 from testbed.ranges import Whole
 
 PARTS = {
@@ -21,7 +21,7 @@ PARTS = {
 
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@_fabric.either
 @click.option("--part", type=click.Choice(list(PARTS)), help="Only what this part has written.")
 @click.option("-n", "--lines", type=Whole(0), default=20, show_default=True, help="Lines of each file.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")

@@ -7,12 +7,15 @@ import re
 
 import click
 
+from testbed.commands import _fabric
+
 _ID = re.compile(r"[0-9a-f]{4}")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@_fabric.option
 @click.argument("words", nargs=-1, required=True, metavar="[ID] CMD...")
-def command(words: tuple[str, ...]) -> None:
+def command(fabric: str | None, words: tuple[str, ...]) -> None:
     """Run CMD in the network namespace of the fabric ID (default: the only one that is up), among its switches.
 
     Each fabric has an Open vSwitch of its own; there ovs-vsctl, ovs-ofctl and ovs-appctl find it. Bridges have their
@@ -21,7 +24,7 @@ def command(words: tuple[str, ...]) -> None:
     \b
     Examples:
       testbed ovs ovs-vsctl show
-      testbed ovs 3f2a ovs-ofctl -O OpenFlow13 dump-flows rail0
+      testbed ovs --fabric 3f2a ovs-ofctl -O OpenFlow13 dump-flows rail0
       testbed ovs ovs-appctl dpctl/dump-flows
       testbed ovs tcpdump -ni rail0-eth1
     """
@@ -33,7 +36,7 @@ def command(words: tuple[str, ...]) -> None:
     argv = argv[1:] if argv[:1] == ("--",) else argv
     if not argv:
         raise InputError("the command to run is missing", where="command line", hint="testbed ovs --help")
-    run, env = ovs_command(find(known), argv)
+    run, env = ovs_command(find(_fabric.one_of(known, fabric)), argv)
     try:
         os.execvpe(run[0], run, env)
     except FileNotFoundError:

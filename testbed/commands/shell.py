@@ -7,11 +7,11 @@ import sys
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@_fabric.either
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run this command and leave; may repeat.")
 def command(fabric: str | None, commands: tuple[str, ...]) -> None:
     """Talk to the fabric ID (default: the only one that is up) on Mininet's command line.

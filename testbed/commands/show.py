@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.commands import _views
-from testbed.commands._complete import FABRIC, FILE, RUN, RUN_OR_FABRIC
+from testbed.commands import _fabric, _views
+from testbed.commands._complete import FILE, RUN, RUN_OR_FABRIC
 
 FRAMES = ["ports", "priorities", "nics", "qps", "switches", "drops", "faults", "events"]
 
@@ -84,8 +84,9 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
 @command.command("counters")
 @click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
 @click.argument("frame", type=click.Choice(FRAMES), default="ports")
+@_fabric.option
 @_views.options
-def show_counters(run: str | None, frame: str, as_json: bool, **chosen: Any) -> None:
+def show_counters(run: str | None, frame: str, fabric: str | None, as_json: bool, **chosen: Any) -> None:
     """Show one of the counter tables of a stored RUN (ports by default), or the ports' counters of a live fabric.
 
     Of a run, columns that are 0 everywhere are left out. Of a sweep: the rows of all its points, with the values swept
@@ -100,8 +101,8 @@ def show_counters(run: str | None, frame: str, as_json: bool, **chosen: Any) -> 
     """
     from testbed.table import counters, show
 
-    if run is None or _views.is_fabric(run):
-        _views.live("counters", run, as_json=as_json, **chosen)
+    if fabric or run is None or _views.is_fabric(run):
+        _views.live("counters", _fabric.one_of(run, fabric), as_json=as_json, **chosen)
         return
     swept = _sweep(run)
     rows = swept.rows(frame) if swept else _load(run).rows(frame)
@@ -112,7 +113,7 @@ def show_counters(run: str | None, frame: str, as_json: bool, **chosen: Any) -> 
 
 
 @command.command("faults")
-@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@_fabric.either
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
 def show_faults(fabric: str | None, as_json: bool) -> None:
     """Show the faults that are in a live fabric: what they are, whether they are on, how often they struck.
@@ -145,7 +146,7 @@ def show_topology(what: str, parameters: tuple[str, ...], svg: Path | None, as_j
     """
     from topologies.draw import as_svg, as_text
 
-    fabric = _fabric(what, parameters)
+    fabric = _built(what, parameters)
     if svg is not None:
         svg.write_text(as_svg(fabric))
         click.echo(f"drawn into {svg}", err=True)
@@ -155,7 +156,7 @@ def show_topology(what: str, parameters: tuple[str, ...], svg: Path | None, as_j
         click.echo(as_text(fabric))
 
 
-def _fabric(what: str, parameters: tuple[str, ...]) -> Fabric:
+def _built(what: str, parameters: tuple[str, ...]) -> Fabric:
     from testbed.errors import InputError
     from topologies import KINDS, TopologyError, build
 

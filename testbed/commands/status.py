@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from testbed.commands._complete import FABRIC
+from testbed.commands import _fabric
 
 
 @click.command()
-@click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+@_fabric.either
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, as_json: bool) -> None:
     """Show how the fabric ID (default: the only one that is up) is: clock, fidelity, controller, faults, job.

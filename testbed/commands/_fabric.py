@@ -1,0 +1,43 @@
+"""How a command is told which fabric it is for: `--fabric ID`, and in many the ID alone, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from testbed.commands._complete import FABRIC
+
+ABOUT = "The fabric (default: the only one that is up)."
+option = click.option("--fabric", metavar="ID", shell_complete=FABRIC, help=ABOUT)
+
+
+def either(function: Callable[..., None]) -> Callable[..., None]:
+    """`[ID]` or `--fabric ID`: the function gets `fabric`."""
+
+    @wraps(function)
+    def with_one(fabric: str | None, by_option: str | None, **others: Any) -> None:
+        function(fabric=one_of(fabric, by_option), **others)
+
+    named = click.option("--fabric", "by_option", metavar="ID", shell_complete=FABRIC, help="The same as ID.")
+    return click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)(named(with_one))
+
+
+def one_of(fabric: str | None, by_option: str | None) -> str | None:
+    """The fabric that was named, once or twice. Raises InputError for two."""
+    from testbed.errors import InputError
+
+    if fabric and by_option and fabric != by_option:
+        raise InputError(f"two fabrics are named: {fabric} and --fabric {by_option}", "command line", "name one")
+    return by_option or fabric
+
+
+def leading(words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """`--fabric ID` at the front of words that are otherwise a command's own, and the rest of them."""
+    if words[:1] == ("--fabric",) and len(words) > 1:
+        return words[1], words[2:]
+    if words and words[0].startswith("--fabric="):
+        return words[0].partition("=")[2], words[1:]
+    return None, words
