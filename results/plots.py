@@ -23,6 +23,8 @@ MOST_LINES = 12
 MOST_QUEUES = 8
 MOST_PAUSED = 40
 WINDOWS = 200
+THRESHOLDS_WITHIN = 3.0
+"""Times the longest queue: up to there its picture has thresholds as lines."""
 FRAMES = 20
 """That fit into a window in which rates are taken, at the least: one more or less is then a twentieth."""
 SIZES = ((0, 10e3), (10e3, 100e3), (100e3, 1e6), (1e6, 10e6), (10e6, math.inf))
@@ -55,7 +57,7 @@ def queue(run: Run) -> Figure:
         values = [0.0, *(one["bytes"] / 1000), one["bytes"].iloc[-1] / 1000]
         axes.plot(times, values, drawstyle="steps-post", linewidth=1.2, color=COLOURS[k % len(COLOURS)],
                   label=f"{node}:{port} class {priority}")  # fmt: skip
-    _ecn(axes, run, set(drawn))
+    _ecn(axes, run, set(drawn), float(longest.max()) / 1000)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("queue (KB)")
     _emulated_time(axes, end)
@@ -63,56 +65,87 @@ def queue(run: Run) -> Figure:
     return figure
 
 
-def _ecn(axes: Axes, run: Run, drawn: set[tuple[str, int, int]]) -> None:
-    """Thresholds of the queues that are drawn, as lines."""
+def _ecn(axes: Axes, run: Run, drawn: set[tuple[str, int, int]], highest: float) -> None:
+    """Thresholds of the queues that are drawn: lines, but for those so far above that the queues would lie flat."""
     here = [m for m in run.thresholds.get("ecn", ()) if (m["node"], m["port"], m["priority"]) in drawn]
+    both = all(m["kmin_bytes"] == m["kmax_bytes"] for m in here)
+    above = []
     for name, dashes in (("kmin", (6, 3)), ("kmax", (2, 2))):
+        called = "threshold" if both else name.capitalize()
         for at in sorted({m[f"{name}_bytes"] / 1000 for m in here}):
-            both = all(m["kmin_bytes"] == m["kmax_bytes"] for m in here)
             if both and name == "kmax":
                 continue
-            called = "ECN threshold" if both else f"ECN {name.capitalize()}"
-            axes.axhline(at, color=COLOURS[7], linewidth=1, dashes=dashes, label=f"{called} {at:g} KB")
+            if at <= THRESHOLDS_WITHIN * highest:
+                axes.axhline(at, color=COLOURS[7], linewidth=1, dashes=dashes, label=f"ECN {called} {at:g} KB")
+            else:
+                above.append(f"{called} {at:g} KB")
+    if above:
+        axes.set_title(f"above the picture: ECN {', '.join(above)}", fontsize=8, loc="right")
 
 
 def rate(run: Run) -> Figure:
-    """What every queue pair really sends, over time, and how fair that is among those that are under way."""
+    """What every queue pair really sends, over time, and how fair that is among flows that are under way.
+
+    Those over a scale-up domain are left out where others go over the network: they are many times as fast.
+    """
     import numpy as np
 
     sent = run.series("qp_sent")
     if sent.empty:
         raise PlotError("no queue pair has sent anything")
-    window = _window_ns(run, float(sent["time_ns"].max()))
+    window, why = _window_ns(run, float(sent["time_ns"].max()))
     edges = np.arange(0, sent["time_ns"].max() + window, window)
     pairs = list(sent.groupby(["rank", "qp", "peer"]))
+    inside = _scale_up(run)
+    network = [(who, one) for who, one in pairs if who[:2] not in inside]
+    left_out = len(pairs) - len(network) if network else 0
+    pairs = network or pairs
     rates = {who: _rates(one, edges) * 8 / window for who, one in pairs}
     most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
     some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
-    figure, (axes, fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2, 2.8)
+    flows = set(run.results["kind"]) != {"collective"}  # the hops of a collective do not compete: fairness says nothing
+    figure, (axes, *fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2 if flows else 1, 2.8)
     for k, who in enumerate(sorted(most)):
         rank, qp, peer = who
+        path = ", scale-up" if who[:2] in inside else ""
         axes.plot(edges / 1000, [*rates[who], rates[who][-1]], drawstyle="steps-post", linewidth=1.1,
                   color=COLOURS[k % len(COLOURS)], linestyle="-" if k < len(COLOURS) else "--",
-                  label=f"{rank} -> {peer} (QP {qp})")  # fmt: skip
-    index = _fairness([rates[who] for who in rates])
-    fair.plot(edges / 1000, [*index, index[-1]], drawstyle="steps-post", color=COLOURS[7], linewidth=1.1)
+                  label=f"{rank} -> {peer} (QP {qp}{path})")  # fmt: skip
     axes.set_ylim(bottom=0)
     axes.set_ylabel("payload rate (Gb/s)")
-    axes.set_title(f"over {window / 1000:g} us each", fontsize=8, loc="right")
-    fair.set_ylabel("Jain's index of\nthose under way")
-    fair.set_ylim(0, 1.05)
-    _emulated_time(fair, float(edges[-1]) / 1000)
+    axes.set_title(f"each step: the mean over {window / 1000:g} us, {why}", fontsize=8, loc="right")
+    if left_out:
+        axes.set_title(f"without {left_out} over the scale-up domains", fontsize=8, loc="left")
+    for below in fair:
+        index = _fairness([rates[who] for who in rates])
+        below.plot(edges / 1000, [*index, index[-1]], drawstyle="steps-post", color=COLOURS[7], linewidth=1.1)
+        below.set_ylabel("Jain's index of\nthose under way")
+        below.set_ylim(0, 1.05)
+    _emulated_time((axes, *fair)[-1], float(edges[-1]) / 1000)
     legend(figure)
     return figure
 
 
-def _window_ns(run: Run, end_ns: float) -> float:
-    """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw."""
+def _scale_up(run: Run) -> set[tuple[int, int]]:
+    """Rank and number of the queue pairs that stay inside a server."""
+    inside = run.qps[run.qps["path"] == "scale_up"]
+    return set(zip(inside["rank"], inside["qp"], strict=True))
+
+
+def _window_ns(run: Run, end_ns: float) -> tuple[float, str]:
+    """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw.
+
+    And why it is as long, for who has asked for shorter samples.
+    """
     if "measure" not in run.experiment:
         raise PlotError("its experiment.yaml is missing: nobody knows how often it was sampled")
     period, _ = amount(run.experiment["measure"]["sample"]) or (1.0, "ns")
     frame_ns = run.experiment["fabric"]["nic"]["mtu"] * 8e9 / run.fastest_bps if run.fastest_bps else 0
-    return period * max(1, math.ceil(FRAMES * frame_ns / period), math.ceil(end_ns / WINDOWS / period))
+    for_frames, for_windows = math.ceil(FRAMES * frame_ns / period), math.ceil(end_ns / WINDOWS / period)
+    if max(for_frames, for_windows) <= 1:
+        return period, "as sampled"
+    why = f"in which a cable carries {FRAMES} frames" if for_frames >= for_windows else f"{WINDOWS} in all"
+    return period * max(for_frames, for_windows), why
 
 
 def _rates(sent: pd.DataFrame, edges: Any) -> Any:

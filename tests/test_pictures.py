@@ -20,7 +20,7 @@ from testbed.units import RATE, SIZE, TIME
 QPS = [(1, 16, 0), (2, 16, 0)]
 
 
-def a_run(results: list[dict[str, Any]] | None = None, **series: list[dict[str, Any]]) -> Any:
+def a_run(results: list[dict[str, Any]] | None = None, scale_up: Any = (), **series: list[dict[str, Any]]) -> Any:
     """A run of a 400 Gb/s fabric, sampled each microsecond, that has these series."""
     columns = ["kind", "end_ns", "size_bytes", "slowdown"]
     return SimpleNamespace(
@@ -28,7 +28,9 @@ def a_run(results: list[dict[str, Any]] | None = None, **series: list[dict[str, 
             {"node": "sw0", "port": port, "priority": 3, "kmin_bytes": 50_000 * port, "kmax_bytes": 200_000}
             for port in (1, 2)
         ]}, experiment={"measure": {"sample": "1us"}, "fabric": {"nic": {"mtu": 4096}}},
-        switches=pd.DataFrame({"switch": ["sw0"]}), series=lambda name: pd.DataFrame(series[name]),
+        switches=pd.DataFrame({"switch": ["sw0"]}),
+        qps=pd.DataFrame([(*pair, "scale_up") for pair in scale_up], columns=["rank", "qp", "path"]),
+        series=lambda name: pd.DataFrame(series[name]),
     )  # fmt: skip
 
 
@@ -68,20 +70,46 @@ def test_fairness_counts_those_that_have_to_wait() -> None:
     assert [y for _, y in steps(fair.get_lines()[0])][:3] == [1, 0.5, 1]
 
 
+def test_what_stays_in_a_server_is_left_out_unless_there_is_nothing_else() -> None:
+    both = sent((2000.0, 900_000), qp=0) + sent((2000.0, 100_000), qp=1)
+    figure = PLOTS["rate"].draw(a_run(scale_up=[(1, 16)], qp_sent=both))
+    assert legend(figure) == ["2 -> 0 (QP 16)"]
+    assert figure.axes[0].get_title(loc="left") == "without 1 over the scale-up domains"
+    figure = PLOTS["rate"].draw(a_run(scale_up=[(1, 16)], qp_sent=sent((2000.0, 900_000), qp=0)))
+    assert legend(figure) == ["1 -> 0 (QP 16, scale-up)"] and figure.axes[0].get_title(loc="left") == ""
+
+
+def test_the_hops_of_a_collective_have_no_fairness() -> None:
+    done = [{"kind": "collective", "end_ns": 2000.0}]
+    (axes,) = PLOTS["rate"].draw(a_run(results=done, qp_sent=sent((2000.0, 100_000)))).axes
+    assert axes.get_xlabel() == "emulated time (us)"
+
+
+def test_a_window_says_why_it_is_longer_than_the_samples() -> None:
+    def told(end_ns: float) -> str:
+        return PLOTS["rate"].draw(a_run(qp_sent=sent((end_ns, 100_000)))).axes[0].get_title(loc="right")
+
+    assert told(10_000.0) == "each step: the mean over 2 us, in which a cable carries 20 frames"
+    assert told(1e6) == "each step: the mean over 5 us, 200 in all"
+
+
 def depths(port: int, *values: tuple[float, int]) -> list[dict[str, Any]]:
     return [{"time_ns": t, "node": "sw0", "port": port, "priority": 3, "bytes": n} for t, n in values]
 
 
 def test_queues_begin_empty_and_have_their_ecn_thresholds_as_lines() -> None:
-    run = a_run(queue_depth=depths(1, (3000.0, 60_000), (5000.0, 0)) + depths(2, (4000.0, 10_000)))
+    run = a_run(queue_depth=depths(1, (3000.0, 70_000), (5000.0, 0)) + depths(2, (4000.0, 10_000)))
     figure = PLOTS["queue"].draw(run)
     first, second, *thresholds = figure.axes[0].get_lines()
-    assert steps(first) == [(0, 0), (3, 60), (5, 0), (5, 0)]
+    assert steps(first) == [(0, 0), (3, 70), (5, 0), (5, 0)]
     assert steps(second)[-1] == (5, 10)
     assert {line.get_label(): line.get_ydata()[0] for line in thresholds} == {
         "ECN Kmin 50 KB": 50, "ECN Kmin 100 KB": 100, "ECN Kmax 200 KB": 200,
     }  # fmt: skip
     assert legend(figure)[:2] == ["sw0:1 class 3", "sw0:2 class 3"]
+    figure = PLOTS["queue"].draw(a_run(queue_depth=depths(1, (3000.0, 20_000))))
+    assert figure.axes[0].get_title(loc="right") == "above the picture: ECN Kmax 200 KB"
+    assert figure.axes[0].get_ylim()[1] < 60
     only_nics = [{**row, "node": "h0"} for row in depths(1, (1.0, 1))]
     with pytest.raises(PlotError, match="no queue of a switch"):
         PLOTS["queue"].draw(a_run(queue_depth=only_nics))
