@@ -13,7 +13,8 @@ usage() {
 usage: ./setup.sh VERB [ARGUMENT...]
 
   run     set up, then run experiments/quickstart.yaml (arguments go to `testbed run`)
-  test    set up, lint, build with and without sanitizers, run the tests (arguments go to pytest)
+  test    set up, lint, build with and without sanitizers, run the tests (arguments go to pytest); -m unit as the first
+          arguments: only what needs nothing of the machine, in a minute and without root
   explore set up, run the property tests on cases drawn afresh until one fails: explore [MINUTES], default 10
   fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
   prove   set up, then prove on this machine: prove load (the same figures beside other fabrics and CPU hogs),
@@ -56,6 +57,12 @@ quietly() { # what it says is shown only if it fails
     rm -f "$log"
 }
 
+can_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }
+
+as_root_if_there() { # tests that need root are skipped without it
+    if can_be_root; then as_root "$@"; else "$@"; fi
+}
+
 # --- system packages -------------------------------------------------------
 
 os_id() {
@@ -87,6 +94,10 @@ install_packages() {
     fi
     missing=$(missing_packages)
     [ -n "$missing" ] || return 0
+    if ! can_be_root; then
+        say "no root and no sudo here, so these packages are not installed:$missing"
+        return
+    fi
     say "installing$missing"
     # shellcheck disable=SC2086
     as_root sh -s -- $missing <<'END' || fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
@@ -165,12 +176,29 @@ fuzzers() { # what compiles them; Ubuntu 22.04 has their library in clang's own 
 
 explore() {
     end=$(($(date +%s) + ${1:-10} * 60))
-    property_tests=$(grep -l '^from hypothesis' tests/test_*.py)
+    property_tests=$(grep -rl --include='test_*.py' '^from hypothesis' tests)
     while [ "$(date +%s)" -lt "$end" ]; do
         # shellcheck disable=SC2086
         as_root env RAILBED_EXPLORE=1 .venv/bin/python -m pytest -q -x $property_tests ||
             fail "found something (above): mend it, and keep the case as an @example of its test"
     done
+}
+
+processes() { n=$(nproc); [ "$n" -le 4 ] || n=4; printf '%s' "$n"; }
+
+# As whoever asks, on a laptop too: only root has packages installed here, and others are told what is missing.
+unit_tests() {
+    check_ours
+    choose_python
+    if [ "$(id -u)" -eq 0 ]; then
+        install_packages
+    else
+        missing=$(missing_packages 2>/dev/null)
+        [ -z "$missing" ] || say "not root, so these packages are not installed:$missing"
+    fi
+    make_venv
+    (build_fabricd) || say "going on without fabricd"
+    .venv/bin/python -m pytest -n "$(processes)" --dist loadfile "$@" tests/unit
 }
 
 verb=${1:-help}
@@ -181,6 +209,10 @@ case "$verb" in
         as_root .venv/bin/testbed run experiments/quickstart.yaml "$@"
         ;;
     test)
+        if [ "${1:-} ${2:-}" = "-m unit" ]; then
+            unit_tests "$@"
+            exit
+        fi
         fuzzers
         set_up
         linted=0
@@ -188,9 +220,7 @@ case "$verb" in
         build_ryu
         build_fabricd --sanitize
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
-        processes=$(nproc)
-        [ "$processes" -le 4 ] || processes=4
-        as_root .venv/bin/python -m pytest -n "$processes" --dist loadfile "$@" || exit
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes)" --dist loadfile "$@" || exit
         exit "$linted"
         ;;
     explore)
@@ -212,10 +242,10 @@ case "$verb" in
             load | kills | hashes) ;;
             *) usage >&2; say "prove what? load, kills or hashes"; exit 2 ;;
         esac
-        proof=tests/prove_$1.py
+        proof=tests.prove_$1
         shift
         set_up
-        as_root .venv/bin/python "$proof" "$@"
+        as_root .venv/bin/python -m "$proof" "$@"
         ;;
     lint)
         set_up

@@ -17,7 +17,7 @@ LONGEST = 60
 def amount(value: Any) -> tuple[float, str] | None:
     """`4e11, bps` of `400Gbps`: a number in base units and what they are of; a plain number has none. Else None.
 
-    What is allowed in a file, testbed.units says; this only places it on an axis.
+    What is allowed in a file, testbed.base.units says; this only places it on an axis.
     """
     if isinstance(value, bool):
         return None

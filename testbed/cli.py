@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import click
 
 from testbed import __version__, commands
-from testbed.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
-from testbed.said import printable
+from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
+from testbed.base.said import printable
 
 INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from results.environment import environment
+from testbed.base.progress import Progress
+from testbed.experiment import loads
+from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
-from testbed.lab import Lab
-from testbed.progress import Progress
-from testbed.run import run
-from testbed.spec import loads
+from testbed.run.run import run
 
 ROOT = Path(__file__).parent.parent
 RUNS = 3
@@ -163,7 +163,7 @@ def _beside_an_open_vswitch(function: str) -> list[float]:
 def _enter_a_switch() -> Any:
     import ctypes
 
-    from own_switch import OwnSwitch
+    from tests.parts.own_switch import OwnSwitch
 
     switch = OwnSwitch()
     with open(f"/proc/{switch.holder.pid}/ns/net") as namespace:

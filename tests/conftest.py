@@ -1,4 +1,7 @@
-"""How the suite draws at random and is spread over processes, and Ctrl-C for the programs that tests start.
+"""Which tests a machine can take, how they draw at random and are spread over processes; and Ctrl-C.
+
+A test is marked by its folder, unit, fabricd or live, and one that this machine cannot take is skipped and says what is
+missing.
 
 What hypothesis draws is the same in every run, so that the suite does not hang on luck. `./setup.sh explore` draws
 afresh (RAILBED_EXPLORE=1); what it finds becomes an @example of its test.
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +23,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+HERE = Path(__file__).parent
 MACHINE = {"test_doctor", "test_image", "test_lab", "test_net", "test_ownership"}
+PROGRAMS = {
+    "unit": (),
+    "fabricd": ("ovs-vswitchd", "ovs-vsctl"),
+    "live": ("ovs-vswitchd", "ovs-vsctl", "runc", "mnexec"),
+}
 
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -27,6 +37,25 @@ settings.load_profile("explore" if os.environ.get("RAILBED_EXPLORE") else "fixed
 
 # A shell starts background jobs with SIGINT ignored, which a child inherits; a handler of our own it does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def missing(folder: str) -> list[str]:
+    """What tests of this folder need and this machine has not."""
+    if folder == "unit":
+        return []
+    found = [] if os.geteuid() == 0 else ["root"]
+    found += [] if Path("/dev/net/tun").exists() else ["/dev/net/tun"]
+    return found + [program for program in PROGRAMS[folder] if not shutil.which(program)]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks for marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lacks = {folder: missing(folder) for folder in PROGRAMS}
+    for item in items:
+        folder = item.path.relative_to(HERE).parts[0]
+        item.add_marker(folder)
+        if lacks[folder]:
+            item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacks[folder])}"))
 
 
 @pytest.fixture(scope="module", autouse=True)

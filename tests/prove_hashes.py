@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from testbed.spec import Experiment
+    from testbed.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parents[1]
 TOO_LONG, FAILED = "too long", "failed"
@@ -29,10 +29,10 @@ TOO_LONG, FAILED = "too long", "failed"
 
 def one(file: str, number: int) -> None:
     """Runs one point of a file and prints its hash: in a process of its own, so that it can be stopped."""
-    from testbed.progress import for_stderr
-    from testbed.run import run
-    from testbed.spec import load
-    from testbed.sweep import points
+    from testbed.base.progress import for_stderr
+    from testbed.experiment import load
+    from testbed.run.run import run
+    from testbed.run.sweep import points
 
     experiment = load(file)
     if experiment.sweep:
@@ -43,7 +43,7 @@ def one(file: str, number: int) -> None:
 
 def chosen(experiment: Experiment, most: int | None) -> list[int]:
     """Numbers of the points to run: spread evenly over the sweep, the first and the last among them."""
-    from testbed.sweep import count
+    from testbed.run.sweep import count
 
     total = count(experiment) if experiment.sweep else 1
     if most is None or total <= most:
@@ -53,7 +53,7 @@ def chosen(experiment: Experiment, most: int | None) -> list[int]:
 
 def hashes(files: list[Path], most: int | None, limit: float) -> Iterator[tuple[str, str, float]]:
     """Of each point: its name, its hash or why there is none, and the seconds that it took."""
-    from testbed.spec import load
+    from testbed.experiment import load
 
     for file in files:
         name = file.resolve().relative_to(ROOT)

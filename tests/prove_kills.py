@@ -26,13 +26,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from machine import ROOT, STAR, TESTBED, fabric_ids, fabrics_begun_by, strangers, traces, wait_until
-
-from testbed.errors import UserError
-from testbed.lab import Lab
-from testbed.ownership import Record
-from testbed.processes import Process
-from testbed.spec import loads
+from testbed.base.errors import UserError
+from testbed.experiment import loads
+from testbed.fabric.lab import Lab
+from testbed.machine.ownership import Record
+from testbed.machine.processes import Process
+from tests.parts.machine import ROOT, STAR, TESTBED, fabric_ids, fabrics_begun_by, strangers, traces, wait_until
 
 UP = """
 name: killed-up

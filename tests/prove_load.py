@@ -113,8 +113,8 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 def come_and_go() -> None:
     """Brings a fabric up and takes it down, until stdin ends; a line for each."""
-    from testbed.lab import Lab
-    from testbed.spec import loads
+    from testbed.experiment import loads
+    from testbed.fabric.lab import Lab
 
     experiment = loads(NEIGHBOUR, "neighbour.yaml")
     while not select.select([sys.stdin], [], [], 0)[0]:

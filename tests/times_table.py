@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from testbed.choose import Chooser
-from testbed.errors import InputError
-from testbed.run import run
-from testbed.spec import loads
-from testbed.spec.steps import CollectiveStep
+from testbed.base.errors import InputError
+from testbed.experiment import loads
+from testbed.experiment.blocks.steps import CollectiveStep
+from testbed.plan.choose import Chooser
+from testbed.run.run import run
 from workloads.registry import COLLECTIVES, Collective
 
 LIMIT = 0.02

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define USERS 100  /* a host process's descriptor of its user namespace; testbed/container.py names it too */
+#define USERS 100  /* a host process's descriptor of its user namespace; testbed/containers/container.py names it too */
 #define IDS 65536l /* users of a user namespace */
 #define ERROR_ROOM 512
 

@@ -21,7 +21,7 @@
 
 #define QUIET_NS 2000000000ll /* longer than a container takes to start */
 #define PAUSE_NS 50000000l
-#define MARK "RAILBED_FABRIC=" /* testbed.processes.MARK */
+#define MARK "RAILBED_FABRIC=" /* testbed.machine.processes.MARK */
 
 static struct stat network; /* the fabric's namespace */
 static const char *mark;    /* what its processes have in their environment */

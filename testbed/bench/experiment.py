@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from testbed.base.errors import InputError
+from testbed.base.types import unknown
 from testbed.bench import sizes as notation
 from testbed.bench.presets import PRESETS
-from testbed.errors import InputError
-from testbed.spec.known import choices, collective
-from testbed.spec.types import unknown
+from testbed.experiment.blocks.known import choices, collective
 from topologies.ring_order import ring_order
 from workloads.registry import DTYPES, OPS, Collective, algorithms, names
 
 if TYPE_CHECKING:
-    from testbed.spec import Experiment
+    from testbed.experiment import Experiment
 
 ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the group is the root
 USUAL_BYTES = 32 << 20
@@ -74,7 +74,7 @@ class Options:
 
 def experiment(options: Options) -> Experiment:
     """The experiment that measures it all. Raises InputError, which names the option at fault."""
-    from testbed.overrides import changed, override
+    from testbed.experiment.overrides import changed, override
 
     entries = _entries(options)
     base, ranks = _fabric(options, entries)
@@ -157,7 +157,7 @@ def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
     """An experiment without a workload on the fabric that was asked for, and how many of its ranks take part."""
     if options.ranks is not None and options.ranks < 2:
         raise InputError(f"{options.ranks} ranks have nobody to talk to", "command line: -g", "at least 2")
-    from testbed.overrides import override
+    from testbed.experiment.overrides import override
 
     most = min((e.max_ranks for e in (v.entry for v in entries) if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
@@ -172,7 +172,7 @@ def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
 
 
 def _loaded(options: Options, ranks: int) -> Experiment:
-    from testbed.spec import load, loads
+    from testbed.experiment import load, loads
 
     topology, named = options.topology, {"name": f"bench-{options.collective}"}
     if topology in PRESETS:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from testbed.base.progress import Progress
 from testbed.bench.table import HEAD, HOST, BenchRow, Rows, comparison, footer, preamble, verdict
-from testbed.progress import Progress
 
 if TYPE_CHECKING:
-    from testbed.run import RunResult
-    from testbed.spec import Experiment
+    from testbed.experiment import Experiment
+    from testbed.run.run import RunResult
 
 
 class Printer:

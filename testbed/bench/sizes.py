@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from testbed.errors import InputError
-from testbed.units import UnitError, format_size, parse_size
+from testbed.base.errors import InputError
+from testbed.base.units import UnitError, format_size, parse_size
 
 MOST_SIZES = 1000  # of one step of an experiment
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

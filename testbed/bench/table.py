@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from results.metrics import rank_rows, result_rows
 from results.summary import labels
-from testbed import plan as planning
+from testbed.base.progress import Progress
 from testbed.bench.experiment import ROOTED
-from testbed.progress import Progress
-from testbed.table import choice, elements
+from testbed.plan import plan as planning
+from testbed.run.table import choice, elements
 from topologies import in_words
 
 if TYPE_CHECKING:
-    from testbed.run import RunResult
-    from testbed.spec import Experiment
+    from testbed.experiment import Experiment
+    from testbed.run.run import RunResult
 
 HEAD = (
     f"#{'out-of-place':>73}{'in-place':>33}",

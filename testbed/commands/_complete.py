@@ -38,13 +38,13 @@ def _runs() -> Iterable[tuple[str, str]]:
 
 
 def _fabrics() -> Iterable[tuple[str, str]]:
-    from testbed import ownership
+    from testbed.machine import ownership
 
     return ((record.id, record.state) for record in ownership.fabrics())
 
 
 def _faults() -> Iterable[tuple[str, str]]:
-    from testbed.inject import CATALOGUE
+    from testbed.faults import CATALOGUE
 
     return ((cls.name, cls.summary) for cls in CATALOGUE.values())
 
@@ -57,7 +57,7 @@ def _healable() -> Iterable[tuple[str, str]]:
 
 def _targets() -> Iterable[tuple[str, str]]:
     """Targets of the only fabric that is up."""
-    from testbed.lab import Lab
+    from testbed.fabric.lab import Lab
 
     lab = Lab.attach(None)
     try:

@@ -27,7 +27,7 @@ def either(function: Callable[..., None]) -> Callable[..., None]:
 
 def one_of(fabric: str | None, by_option: str | None) -> str | None:
     """The fabric that was named, once or twice. Raises InputError for two."""
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     if fabric and by_option and fabric != by_option:
         raise InputError(f"two fabrics are named: {fabric} and --fabric {by_option}", "command line", "name one")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.base.ranges import Number
 from testbed.commands import _fabric
-from testbed.ranges import Number
 
 if TYPE_CHECKING:
-    from testbed.lab import Lab
-    from testbed.live_view import Counters, Table
+    from testbed.fabric.lab import Lab
+    from testbed.live.live_view import Counters, Table
 
 PERIOD_S = 1.0
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
@@ -82,9 +82,9 @@ def live(
     """Shows a view of a live fabric, once or each period."""
     import time
 
-    from testbed.errors import InputError
-    from testbed.lab import Lab
-    from testbed.live_view import VIEWS, Seen
+    from testbed.base.errors import InputError
+    from testbed.fabric.lab import Lab
+    from testbed.live.live_view import VIEWS, Seen
 
     if clear and delete:
         raise InputError("-c and -d are each other's opposites", "command line", "give one of them")
@@ -140,7 +140,7 @@ def _without_zeros(table: Table) -> Table:
 
 
 def _print(tables: list[Table], as_json: bool, nonzero: bool) -> None:
-    from testbed.table import counters, show
+    from testbed.run.table import counters, show
 
     if as_json:
         many = len(tables) > 1
@@ -159,6 +159,6 @@ def _print(tables: list[Table], as_json: bool, nonzero: bool) -> None:
 
 def is_fabric(name: str) -> bool:
     """Whether that is the id of a fabric, and no folder."""
-    from testbed import ownership
+    from testbed.machine import ownership
 
     return not Path(name).exists() and name in {r.id for r in ownership.fabrics()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from testbed.ranges import Whole
+from testbed.base.ranges import Whole
 
 
 @click.command()
@@ -96,11 +96,11 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
 
     Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (see `testbed doctor`).
     """
+    from testbed.base.errors import require_root
+    from testbed.base.progress import for_stderr
     from testbed.bench.experiment import Options, everything, experiment
     from testbed.bench.printer import Printer
-    from testbed.errors import require_root
-    from testbed.progress import for_stderr
-    from testbed.run import RunFailed, run
+    from testbed.run.run import RunFailed, run
 
     named = [name.strip() for name in re.split(r",(?![^\[]*\])", algorithms)] if algorithms is not None else []
     chosen = Options(algorithms=named, **options)

@@ -11,7 +11,7 @@ import click
 from testbed.commands import _fabric
 
 if TYPE_CHECKING:
-    from testbed.ownership import Removed
+    from testbed.machine.ownership import Removed
 
 
 @click.command()
@@ -28,8 +28,8 @@ def command(fabric: str | None, force: bool, as_json: bool) -> None:
       testbed clean
       testbed clean 3f2a --force
     """
-    from testbed import ownership
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
+    from testbed.machine import ownership
 
     if force and not fabric:
         raise InputError("--force needs the id of the fabric", where="command line", hint="testbed list")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.errors import MACHINE_CANNOT
+from testbed.base.errors import MACHINE_CANNOT
 
 if TYPE_CHECKING:
     from testbed.doctor import Finding

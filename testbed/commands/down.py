@@ -24,9 +24,9 @@ def command(fabric: str | None, everything: bool, as_json: bool) -> None:
       testbed down 3f2a
       testbed down --all
     """
-    from testbed import ownership
-    from testbed.errors import InputError
-    from testbed.lab import take_down
+    from testbed.base.errors import InputError
+    from testbed.fabric.lab import take_down
+    from testbed.machine import ownership
 
     if fabric and everything:
         raise InputError("either a fabric or --all, not both", where="command line")

@@ -6,8 +6,8 @@ import json
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands import _fabric
-from testbed.ranges import Whole
 
 
 @click.command()
@@ -22,9 +22,9 @@ def command(rank: int, fabric: str | None, as_json: bool) -> None:
       testbed ethtool 0
       testbed ethtool 3 | grep -E 'pause|cnp|out_of'
     """
-    from testbed.errors import InputError
-    from testbed.lab import Lab
-    from testbed.live_view import ethtool
+    from testbed.base.errors import InputError
+    from testbed.fabric.lab import Lab
+    from testbed.live.live_view import ethtool
 
     lab = Lab.attach(fabric)
     try:

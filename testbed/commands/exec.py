@@ -12,7 +12,7 @@ import click
 from testbed.commands import _fabric
 
 if TYPE_CHECKING:
-    from testbed.lab import Lab
+    from testbed.fabric.lab import Lab
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -32,8 +32,8 @@ def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ..
       testbed exec 2 -- ping -c3 10.0.0.1
       testbed exec --fabric 3f2a 0 -- bash
     """
-    from testbed.errors import InputError
-    from testbed.lab import Lab
+    from testbed.base.errors import InputError
+    from testbed.fabric.lab import Lab
 
     behind, argv = _fabric.leading(argv)  # `exec 0 --fabric ID -- CMD`
     if not argv or argv == ("--",):

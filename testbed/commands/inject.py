@@ -15,21 +15,21 @@ class Faults(click.Group):
     """A group whose commands are the faults of the catalogue."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from testbed.inject import CATALOGUE
+        from testbed.faults import CATALOGUE
 
         return list(CATALOGUE)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from testbed.inject import CATALOGUE
+        from testbed.faults import CATALOGUE
 
         return _command(cmd_name) if cmd_name in CATALOGUE else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from testbed.errors import InputError
-        from testbed.inject import CATALOGUE
-        from testbed.spec.types import unknown
+        from testbed.base.errors import InputError
+        from testbed.base.types import unknown
+        from testbed.faults import CATALOGUE
 
         if args and args[0] not in CATALOGUE and not ctx.resilient_parsing:
             what, hint = unknown("fault", args[0], list(CATALOGUE))
@@ -38,7 +38,7 @@ class Faults(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """By group, each with its whole summary; click would write `Commands`, cut off."""
-        from testbed.inject import GROUPS
+        from testbed.faults import GROUPS
 
         for name, faults in GROUPS.items():
             with formatter.section(name):
@@ -56,8 +56,8 @@ class FaultCommand(click.Command):
 
 def _list(ctx: click.Context, fault: str | None, as_json: bool) -> None:
     """All faults, or FAULT and its parameters."""
-    from testbed.inject import CATALOGUE
-    from testbed.inject.options import described
+    from testbed.commands._options import described
+    from testbed.faults import CATALOGUE
 
     if as_json:
         click.echo(json.dumps(described(fault) if fault else {"faults": [described(name) for name in CATALOGUE]}))
@@ -73,8 +73,8 @@ def _table() -> None:
 
     from rich.table import Table
 
-    from testbed.inject import CATALOGUE
-    from testbed.table import show
+    from testbed.faults import CATALOGUE
+    from testbed.run.table import show
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for head in ("fault", "strikes", "what it is"):
@@ -86,8 +86,8 @@ def _table() -> None:
 
 def _command(fault: str) -> click.Command:
     """`testbed inject FAULT`."""
-    from testbed.inject import CATALOGUE
-    from testbed.inject.options import of
+    from testbed.commands._options import of
+    from testbed.faults import CATALOGUE
 
     cls = CATALOGUE[fault]
 
@@ -104,9 +104,9 @@ def _command(fault: str) -> click.Command:
 
 
 def _inject(fault: str, fabric: str | None, as_json: bool, given: dict[str, Any]) -> None:
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
+    from testbed.commands._options import injection
     from testbed.inject.live import inject
-    from testbed.inject.options import injection
 
     made = injection(fault, given)
     try:

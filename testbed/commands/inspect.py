@@ -23,8 +23,8 @@ def command(fabric: str | None, as_json: bool) -> None:
       testbed inspect
       testbed inspect 3f2a --json
     """
-    from testbed.lab import Lab
-    from testbed.parts import parts
+    from testbed.fabric.lab import Lab
+    from testbed.live.parts import parts
 
     lab = Lab.attach(fabric)
     try:
@@ -43,7 +43,7 @@ def command(fabric: str | None, as_json: bool) -> None:
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
-    from testbed.table import counters, show
+    from testbed.run.table import counters, show
 
     flat = [{key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
     show(counters(name, flat, whole=True), wide=True)

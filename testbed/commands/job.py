@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands import _fabric
 from testbed.commands._complete import FILE
-from testbed.ranges import Whole
 
 if TYPE_CHECKING:
-    from testbed.seat import Job
+    from testbed.live.seat import Job
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
@@ -26,7 +26,7 @@ def _of_a_job(function: Callable[..., None]) -> Callable[..., None]:
 
 def _job_and_fabric(job: str | None, fabric: str | None) -> tuple[str | None, str | None]:
     """A fabric's id where a job's stands means that fabric, as in other commands; jobs are j1, j2 .."""
-    from testbed import ownership
+    from testbed.machine import ownership
 
     meant = job in {record.id for record in ownership.fabrics()}
     return (None, _fabric.one_of(job, fabric)) if meant else (job, fabric)
@@ -72,8 +72,8 @@ def start(
     Examples:
       testbed job start experiments/quickstart.yaml --fabric 3f2a
     """
-    from testbed import job
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
+    from testbed.run import job
 
     if repeat and forever:
         raise InputError("either --repeat or --forever, not both", where="command line")
@@ -96,7 +96,8 @@ def status(job: str | None, fabric: str | None, as_json: bool) -> None:
       testbed job status
       testbed job status --json
     """
-    from testbed import ownership, seat
+    from testbed.live import seat
+    from testbed.machine import ownership
 
     job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
@@ -139,8 +140,9 @@ def stop(job: str | None, fabric: str | None, as_json: bool) -> None:
     Examples:
       testbed job stop
     """
-    from testbed import job as jobs
-    from testbed import ownership, seat
+    from testbed.live import seat
+    from testbed.machine import ownership
+    from testbed.run import job as jobs
 
     job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)

@@ -17,7 +17,7 @@ def command(as_json: bool) -> None:
       testbed list
       testbed list --json
     """
-    from testbed.inventory import inventory
+    from testbed.fabric.inventory import inventory
 
     fabrics = inventory()
     if as_json:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands import _fabric
-from testbed.ranges import Whole
 
 PARTS = {
     "fabricd": ("fabricd.log",),
@@ -36,7 +36,7 @@ def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_j
       testbed logs
       testbed logs 3f2a --part ovs -n 5
     """
-    from testbed import ownership
+    from testbed.machine import ownership
 
     record = ownership.find(fabric)
     names = [pattern for p in ([part] if part else PARTS) for pattern in PARTS[p]]
@@ -54,7 +54,7 @@ def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_j
 
 def last(path: Path, lines: int) -> list[str]:
     """The last lines of a file, without what could move a terminal's cursor."""
-    from testbed.said import printable
+    from testbed.base.said import printable
 
     text = path.read_text(errors="replace").splitlines()
     return [printable(line) for line in (text[-lines:] if lines else [])]

@@ -28,9 +28,9 @@ def command(fabric: str | None, words: tuple[str, ...]) -> None:
       testbed ovs ovs-appctl dpctl/dump-flows
       testbed ovs tcpdump -ni rail0-eth1
     """
-    from testbed.errors import InputError, UserError
-    from testbed.lab import ovs_command
-    from testbed.ownership import find
+    from testbed.base.errors import InputError, UserError
+    from testbed.fabric.lab import ovs_command
+    from testbed.machine.ownership import find
 
     known, argv = (words[0], words[1:]) if _ID.fullmatch(words[0]) else (None, words)
     argv = argv[1:] if argv[:1] == ("--",) else argv

@@ -66,7 +66,7 @@ def command(
     """
     from results import StoreError
     from results.drawing import PlotError, save
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     out = _checked(out or Path(f"{kind}.svg"))
     _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over})
@@ -82,7 +82,7 @@ def command(
 
 def _checked(out: Path) -> Path:
     """Where the picture goes, before anything is drawn."""
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     if out == Path():
         raise InputError("the name of the picture is empty", "command line: --out", "such as --out rate.png")
@@ -96,7 +96,7 @@ def _checked(out: Path) -> Path:
 def _refuse_unused(kind: str, given: dict[str, object]) -> None:
     """An option that this kind of picture does not look at is a mistake."""
     from results.comparison_plots import COMPARISONS
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     takers = {
         "--figure": ["sweep"],
@@ -116,7 +116,7 @@ def _pictures(
     from results.comparison_plots import COMPARISONS
     from results.plots import PLOTS
     from results.sweeps import sweep
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     if kind in COMPARISONS:
         return COMPARISONS[kind].draw(collect(runs), baseline, over)
@@ -136,7 +136,7 @@ def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:
     from results import sweeps
     from results.drawing import PlotError
     from results.sweep_plot import sweep
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     swept = sweeps.sweep(folder)
     if swept is None:

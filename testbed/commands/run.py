@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands._complete import FABRIC, FILE
-from testbed.ranges import Whole
 
 if TYPE_CHECKING:
-    from testbed.progress import Progress
-    from testbed.run import RunResult
-    from testbed.spec import Experiment
+    from testbed.base.progress import Progress
+    from testbed.experiment import Experiment
+    from testbed.run.run import RunResult
 
 
 @click.command()
@@ -55,10 +55,10 @@ def command(
     Exit codes: 0 done, 1 the run or a point of the sweep failed, 2 bad input, 3 the machine cannot (see `testbed
     doctor`).
     """
-    from testbed.job import run_on
-    from testbed.overrides import override
-    from testbed.run import run
-    from testbed.spec import load
+    from testbed.experiment import load
+    from testbed.experiment.overrides import override
+    from testbed.run.job import run_on
+    from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
     if fabric is not None:
@@ -72,8 +72,8 @@ def command(
 
 
 def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None:
-    from testbed.progress import for_stderr
-    from testbed.run import RunFailed
+    from testbed.base.progress import for_stderr
+    from testbed.run.run import RunFailed
 
     try:
         with for_stderr() as progress:
@@ -94,10 +94,10 @@ def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None
 
 def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
     from results.sweeps import Sweep
-    from testbed.errors import RUN_FAILED
-    from testbed.progress import for_stderr
-    from testbed.sweep import SweepEnded, run_sweep
-    from testbed.table import of_sweep, show
+    from testbed.base.errors import RUN_FAILED
+    from testbed.base.progress import for_stderr
+    from testbed.run.sweep import SweepEnded, run_sweep
+    from testbed.run.table import of_sweep, show
 
     try:
         with for_stderr() as progress:
@@ -118,6 +118,6 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
 
 def _show(folder: Path, host: bool) -> None:
     from results import load
-    from testbed.table import of_run, show
+    from testbed.run.table import of_run, show
 
     show(of_run(load(folder), host=host))

@@ -27,12 +27,12 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
       testbed shell 3f2a -c 'link rail0 spine0 down' -c 'h0 ping -c1 h1'
       echo 'h0 ping -c1 h1' | testbed shell
     """
-    from testbed.lab import Lab
+    from testbed.fabric.lab import Lab
 
     lab = Lab.attach(fabric)
     try:
+        from testbed.fabric.shell import interact, run_commands
         from testbed.inject.links import mininet
-        from testbed.shell import interact, run_commands
 
         os.environ.update(lab.ovs.env)  # so that `sh ovs-vsctl show` asks the fabric's
 

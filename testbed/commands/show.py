@@ -34,7 +34,7 @@ def command() -> None:
 
 def _load(run: str) -> Run:
     from results import StoreError, load
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     try:
         return load(run)
@@ -45,7 +45,7 @@ def _load(run: str) -> Run:
 def _sweep(run: str) -> Sweep | None:
     from results import StoreError
     from results.sweeps import sweep
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     try:
         return sweep(run)
@@ -66,7 +66,7 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
       testbed show run quickstart
       testbed show run results/runs/quickstart --json
     """
-    from testbed.table import of_run, of_sweep, show
+    from testbed.run.table import of_run, of_sweep, show
 
     if swept := _sweep(run):
         click.echo(json.dumps(swept.to_dict())) if as_json else show(of_sweep(swept), wide=True)
@@ -99,7 +99,7 @@ def show_counters(run: str | None, frame: str, fabric: str | None, as_json: bool
       testbed show counters quickstart nics
       testbed show counters --watch
     """
-    from testbed.table import counters, show
+    from testbed.run.table import counters, show
 
     if fabric or run is None or _views.is_fabric(run):
         _views.live("counters", _fabric.one_of(run, fabric), as_json=as_json, **chosen)
@@ -124,7 +124,7 @@ def show_faults(fabric: str | None, as_json: bool) -> None:
       testbed show faults 3f2a --json
     """
     from testbed.inject.live import listed
-    from testbed.table import counters, show
+    from testbed.run.table import counters, show
 
     rows = listed(fabric)
     click.echo(json.dumps(rows)) if as_json else show(counters("faults", rows), wide=True)
@@ -157,11 +157,11 @@ def show_topology(what: str, parameters: tuple[str, ...], svg: Path | None, as_j
 
 
 def _built(what: str, parameters: tuple[str, ...]) -> Fabric:
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
     from topologies import KINDS, TopologyError, build
 
     if what not in KINDS:
-        from testbed.spec import load
+        from testbed.experiment import load
 
         if parameters:
             hint = f"kinds of topology: {', '.join(KINDS)}"
@@ -178,7 +178,7 @@ def _built(what: str, parameters: tuple[str, ...]) -> Fabric:
 
 def _parameter(text: str) -> tuple[str, Any]:
     """`servers=4`, `dims=4,4` or `direct=true`."""
-    from testbed.errors import InputError
+    from testbed.base.errors import InputError
 
     name, equals, value = text.partition("=")
     if not equals:
@@ -206,10 +206,10 @@ def show_experiment(file: str, as_json: bool) -> None:
     """
     import sys
 
-    from testbed import thresholds
-    from testbed.spec import load
-    from testbed.table import counters, lines
-    from testbed.yaml import dump
+    from testbed.base.yaml import dump
+    from testbed.experiment import load
+    from testbed.plan import thresholds
+    from testbed.run.table import counters, lines
 
     experiment = load(file)
     if as_json:

@@ -24,8 +24,8 @@ def command(fabric: str | None, as_json: bool) -> None:
       testbed status
       testbed status 3f2a --json
     """
-    from testbed import ownership
-    from testbed.state import state
+    from testbed.live.state import state
+    from testbed.machine import ownership
 
     said = state(ownership.find(fabric))
     if as_json:

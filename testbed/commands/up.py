@@ -10,8 +10,8 @@ import click
 from testbed.commands._complete import FILE
 
 if TYPE_CHECKING:
-    from testbed.lab import Lab
-    from testbed.spec import Experiment
+    from testbed.experiment import Experiment
+    from testbed.fabric.lab import Lab
 
 
 @click.command()
@@ -32,9 +32,9 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) 
       testbed up experiments/quickstart.yaml --set 'fabric.topology={star: {hosts: 4}}'
       testbed up experiments/quickstart.yaml --json | jq -r .id
     """
-    from testbed.lab import Lab
-    from testbed.overrides import override
-    from testbed.spec import load
+    from testbed.experiment import load
+    from testbed.experiment.overrides import override
+    from testbed.fabric.lab import Lab
 
     experiment = override(load(file), settings)
     if experiment.clock.mode == "virtual" and not virtual:
@@ -55,7 +55,7 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) 
 
 def _inject(lab: Lab, experiment: Experiment) -> tuple[dict[str, str], list[str]]:
     """Puts the file's faults in, as u1, u2 ..; returns what they are, and what only a run can do."""
-    from testbed.inject import CannotInject
+    from testbed.faults import CannotInject
     from testbed.inject.live import put_in
 
     done, left = {}, []
@@ -69,7 +69,7 @@ def _inject(lab: Lab, experiment: Experiment) -> tuple[dict[str, str], list[str]
 
 
 def _show(lab: Lab, about: dict[str, object], file: str) -> None:
-    from testbed.inventory import clock_text
+    from testbed.fabric.inventory import clock_text
 
     hosts, switches = [h.name for h in lab.fabric.hosts], [s.name for s in lab.fabric.switches]
     more = ["..."] if len(switches) > 6 else []

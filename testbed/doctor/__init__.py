@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+from testbed.base.errors import MachineError, Problem
 from testbed.doctor import machine, needs
 from testbed.doctor.findings import CHECKS, Finding
-from testbed.errors import MachineError, Problem
 
 __all__ = ["Finding", "examine", "machine", "needs", "require"]
 

@@ -200,7 +200,7 @@ def loopback() -> str:
 
 @check("leftovers")
 def leftovers() -> str:
-    from testbed import ownership
+    from testbed.machine import ownership
 
     dead = [record.id for record in ownership.fabrics() if record.state == "dead"]
     if dead:

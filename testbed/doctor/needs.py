@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from controllers.revalidation import NotPurged, purge
+from testbed.base.errors import MachineError
 from testbed.doctor.findings import Lack, check
-from testbed.errors import MachineError
-from testbed.ovs import OpenVSwitch
+from testbed.fabric.ovs import OpenVSwitch
 
 _CAPABILITIES = {
     "CAP_NET_ADMIN": 12,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from testbed.processes import wait_for
+from testbed.machine.processes import wait_for
 
 if TYPE_CHECKING:
-    from testbed.lab import Lab
+    from testbed.fabric.lab import Lab
 
 NAME = "agent"
 """What it subscribes as at fabricd."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from testbed.inject import Injection, live
-from testbed.inject.base import fault_id
-from testbed.inject.cable import CableDown
+from testbed.faults import Injection
+from testbed.faults.base import fault_id
+from testbed.faults.cable import CableDown
+from testbed.inject import live
 
 if TYPE_CHECKING:
-    from testbed.lab import Lab
-    from testbed.net import FabricNet
+    from testbed.fabric.lab import Lab
+    from testbed.fabric.net import FabricNet
 
 
 def mininet(lab: Lab) -> FabricNet:

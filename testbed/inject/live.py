@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from hardware.client import FabricdError
-from testbed.errors import InputError, UserError
-from testbed.inject import CannotInject, Injection
+from testbed.base.errors import InputError, UserError
+from testbed.base.units import parse_rate
+from testbed.fabric.lab import Lab
+from testbed.faults import CannotInject, Injection
+from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME, Agent
-from testbed.inject.base import fault_id
-from testbed.lab import Lab
-from testbed.units import parse_rate
 
 
 def inject(injection: Injection, fabric: str | None = None) -> str:

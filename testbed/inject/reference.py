@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.inject import CATALOGUE, GROUPS, Fault
-from testbed.inject.base import FrameFault
-from testbed.spec.reference import DOCS, rows, table
+from testbed.experiment.reference import DOCS, rows, table
+from testbed.faults import CATALOGUE, GROUPS, Fault
+from testbed.faults.base import FrameFault
 
 PAGE = DOCS / "faults.md"
 BEGIN = "<!-- tables: python -m testbed.inject.reference -->"

@@ -1,0 +1,77 @@
+"""Field types of the experiment file: quantities, faults that know their place, and the strict base model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from testbed.base import units
+
+
+class Model(BaseModel):
+    """A mapping of the file.  Unknown keys are errors; nothing is converted silently ("3" is no number)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True, validate_by_alias=True)
+
+
+def fault(what: str, hint: str = "", path: Sequence[str | int] = ()) -> PydanticCustomError:
+    """An error of ours to raise in a validator; `path` leads from the value validated to the one at fault."""
+    return PydanticCustomError("railbed", "{what}", {"what": what, "hint": hint, "faults": [(tuple(path), what, hint)]})
+
+
+def faults(found: Sequence[tuple[tuple[str | int, ...], str, str]]) -> PydanticCustomError:
+    """Several (path, what, hint) at once."""
+    return PydanticCustomError("railbed", "{what}", {"what": found[0][1], "hint": found[0][2], "faults": list(found)})
+
+
+def unknown(kind: str, name: object, known: Sequence[str]) -> tuple[str, str]:
+    """What and hint for a name that is not among the known ones; names the one that was probably meant."""
+    close = get_close_matches(str(name), known, n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown {kind} {str(name)[:60]!r}", f"{meant}known: {', '.join(known) or 'none'}"
+
+
+def _quantity(parse: Callable[[object], Any]) -> BeforeValidator:
+    def validate(value: object) -> Any:
+        try:
+            return parse(value)
+        except units.UnitError as error:
+            raise fault(error.what, error.hint) from None
+
+    return BeforeValidator(validate)
+
+
+def _schema(kind: units.Kind) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "x-quantity": kind.name, "pattern": kind.pattern})
+
+
+Rate = Annotated[
+    int, _quantity(units.parse_rate), PlainSerializer(units.format_rate, when_used="json"), _schema(units.RATE)
+]
+Time = Annotated[
+    float, _quantity(units.parse_time), PlainSerializer(units.format_time, when_used="json"), _schema(units.TIME)
+]
+Size = Annotated[
+    int, _quantity(units.parse_size), PlainSerializer(units.format_size, when_used="json"), _schema(units.SIZE)
+]
+
+
+def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]], None]:
+    """For `json_schema_extra`: the names that a field knows, looked up when the schema is made."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        schema["enum"] = list(known())
+
+    return extend
+
+
+def default(text: str, description: str, **bounds: Any) -> Any:
+    """A field whose default is written as in the file (`400Gbps`)."""
+    return Field(text, description=description, validate_default=True, **bounds)
+
+
+Dscp = Annotated[int, Field(ge=0, le=63)]

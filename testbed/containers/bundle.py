@@ -1,0 +1,209 @@
+"""What a rank's container looks like: the OCI configuration that runc gets.
+
+Its root is empty but for what a worker needs of this machine, read-only: programs and libraries (/usr), our Python, the
+code of the workers and a few files of /etc (shown.py); or it is an image. An experiment may bind more. Its own are
+/tmp, /run, /dev, the process ids, users, host name and IPC. Besides it shares nothing with the outside but its host's
+network namespace and the worker socket.
+
+Users: root inside is nobody outside, where the kernel has user namespaces and others may read our code. Then the
+network of the rank's host belongs to that user namespace, and capabilities are good for that network only.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import MachineError
+from testbed.containers.seccomp import profile
+from testbed.machine.shown import CHECKOUT, Bind, of_machine, own_folders
+
+INSIDE = Path("/run/railbed")  # where socket, plan and init are, seen from inside
+# ping and captures; before it looks at packets tcpdump turns into a user of its own, to whom it gives its file
+_CAPABILITIES = ["CAP_NET_RAW", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"]
+_PIDS = 4096
+_PERIOD_US = 100_000
+_NOFILE = 20_000
+
+# What a container reads of the kernel's that is none of its business; as containerd has it.
+_MASKED = [
+    *(f"/proc/{name}" for name in ("acpi", "asound", "kcore", "keys", "latency_stats", "timer_list", "timer_stats")),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/sys/firmware", "/sys/devices/virtual/powercap"),
+]
+_READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")]
+_COVERED = ("/var", "/srv", "/opt", "/mnt", "/media", "/boot")
+# User ids that systemd's list of who uses which leaves free: 4096 times 65536.
+_FIRST_ID, _IDS = 0x7000_0000, 65536
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a worker may use: CPUs (None: no limit) and bytes of memory."""
+
+    cpus: float | None = None
+    memory_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class Users:
+    """The user namespace of a container, and the first of its users as seen from outside."""
+
+    namespace: Path
+    first: int
+
+
+@dataclass(frozen=True)
+class Binds:
+    """Files of the fabric that a container sees, read-only except the socket; `more` are the experiment's."""
+
+    socket: Path
+    plan: Path | None = None
+    idle: Path | None = None
+    more: Sequence[Bind] = ()
+
+
+def configuration(
+    *,
+    hostname: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    network_namespace: str,
+    users: Users | None,
+    control_group: str,
+    limits: Limits,
+    binds: Binds,
+    rootfs: Path | None = None,
+) -> dict[str, Any]:
+    """config.json of a bundle. `rootfs` None: what is needed of this machine. `users` None: those of this machine."""
+    nofile = min(_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    capabilities = dict.fromkeys(("bounding", "effective", "permitted"), _CAPABILITIES)
+    mounts = _mounts(binds, rootfs)
+    return {
+        "ociVersion": "1.0.2",
+        "hostname": hostname,
+        "root": {"path": _covered(users, mounts), "readonly": True},
+        "process": {
+            "args": [str(INSIDE / "init"), "-g", "--", *argv],
+            "env": [f"{key}={value}" for key, value in env.items()],
+            "cwd": "/",
+            "user": {"uid": 0, "gid": 0},
+            "capabilities": capabilities,
+            "noNewPrivileges": True,
+            "rlimits": [{"type": "RLIMIT_NOFILE", "soft": nofile, "hard": nofile}],
+        },
+        "mounts": mounts,
+        "linux": {
+            "namespaces": [
+                *({"type": kind} for kind in ("pid", "mount", "uts", "ipc", "cgroup") if _has_namespace(kind)),
+                {"type": "network", "path": network_namespace},
+                *([{"type": "user", "path": str(users.namespace)}] if users else []),
+            ],
+            **(_mappings(users.first) if users else {}),
+            "cgroupsPath": control_group,
+            "resources": _resources(limits),
+            "seccomp": profile(),
+            "maskedPaths": _MASKED,
+            "readonlyPaths": _READ_ONLY,
+        },
+    }
+
+
+def _covered(users: Users | None, mounts: Sequence[Mapping[str, Any]]) -> str:
+    """The folder over which the root is mounted: one that others may enter, and in which nothing lies that is shown.
+
+    Of such a path runc would think that it leads into the new root already.
+    """
+    if users is None:
+        return "rootfs"
+    for name in _COVERED:
+        shown = any(Path(mount["destination"]).is_relative_to(name) for mount in mounts)
+        if not shown and os.path.isdir(name) and _open_to_all(Path(name)):
+            return name
+    raise MachineError(f"ranks see something in each of {', '.join(_COVERED)}", hint="bind less with workers.bind")
+
+
+def _has_namespace(kind: str) -> bool:
+    return Path("/proc/self/ns", {"mount": "mnt"}.get(kind, kind)).exists()
+
+
+def _resources(limits: Limits) -> dict[str, Any]:
+    resources: dict[str, Any] = {
+        "memory": {"limit": limits.memory_bytes},
+        "pids": {"limit": _PIDS},
+        "devices": [{"allow": False, "access": "rwm"}],  # runc adds /dev/null and its like
+    }
+    if limits.cpus is not None:
+        resources["cpu"] = {"period": _PERIOD_US, "quota": max(1000, round(limits.cpus * _PERIOD_US))}
+    return resources
+
+
+def first_id(fabric_id: str) -> int | None:
+    """The first user id of a fabric's ranks; None if others than root cannot read what the workers are made of."""
+    if not all(_open_to_all(p) for p in (*own_folders(), Path(sys.executable).resolve())):
+        return None
+    return _FIRST_ID + int(fabric_id, 16) % 4096 * _IDS
+
+
+def _open_to_all(path: Path) -> bool:
+    """Whether anybody may read it; where it lies does not matter, only itself is shown."""
+    wanted = stat.S_IROTH | stat.S_IXOTH
+    return path.stat().st_mode & wanted == wanted
+
+
+def _mappings(first: int) -> dict[str, Any]:
+    mapping = [{"containerID": 0, "hostID": first, "size": _IDS}]
+    return {"uidMappings": mapping, "gidMappings": mapping}
+
+
+def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
+    private = ["nosuid", "nodev"]
+    shown = ["rbind", "rprivate", "rro", *private]
+    if rootfs:
+        mounts = [_mount("/", "bind", str(rootfs), "rbind", "rprivate", *private)]  # read-only when all is mounted
+    else:
+        mounts = [_mount("/", "tmpfs", "tmpfs", *private, "mode=755", "size=1m")]
+        mounts += [_mount(path, "bind", os.path.realpath(path), *shown) for path in of_machine()]
+    mounts += [
+        _mount("/proc", "proc", "proc", *private, "noexec"),
+        _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=64k"),
+        _mount("/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"),
+        _mount("/dev/shm", "tmpfs", "shm", *private, "noexec", "mode=1777"),
+        _mount("/dev/mqueue", "mqueue", "mqueue", *private, "noexec"),
+        _mount("/sys", "sysfs", "sysfs", *private, "noexec", "ro"),
+        _mount("/tmp", "tmpfs", "tmpfs", *private, "mode=1777"),
+        _mount("/run", "tmpfs", "tmpfs", *private, "mode=755", "size=1m"),
+        _mount(str(INSIDE / "init"), "bind", _init(), "bind", "ro", *private),
+        _mount(str(INSIDE / "worker.sock"), "bind", str(binds.socket), "bind", *private, "noexec"),
+    ]
+    if binds.plan:
+        mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
+    if binds.idle:
+        mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
+    own = [CHECKOUT / "workloads"] if rootfs else own_folders()
+    # What is bound first is covered by what comes after it.
+    mounts += [_mount(str(b.path), "bind", str(b.path.resolve()), *_bound(b)) for b in binds.more]
+    return mounts + [_mount(str(p), "bind", str(p), *shown) for p in own]
+
+
+def _bound(bind: Bind) -> tuple[str, ...]:
+    """Options of a mount of the user's; they hold for all mounts below it, too."""
+    return ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")
+
+
+def _mount(destination: str, kind: str, source: str, *options: str) -> dict[str, Any]:
+    return {"destination": destination, "type": kind, "source": source, "options": list(options)}
+
+
+def _init() -> str:
+    """tini, statically linked so that it runs in any image."""
+    for name in ("tini-static", "tini"):
+        if path := shutil.which(name):
+            return path
+    raise MachineError("tini is not installed", hint="./setup.sh installs it (package tini)")

@@ -1,0 +1,321 @@
+"""Ranks' containers: one runc container each, in the network namespace of the rank's host.
+
+A container is started detached, so that no process stays behind to watch over it. Its init is then handed to us, the
+nearest subreaper, and we learn how the worker ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from testbed.base.errors import MachineError, UserError
+from testbed.containers import idle
+from testbed.containers.bundle import INSIDE, Binds, Limits, Users, configuration
+from testbed.containers.image import Image
+from testbed.machine.processes import MARK, Process, wait_for
+from testbed.machine.shown import CHECKOUT, Bind
+from testbed.machine.teardown import in_control_groups
+from testbed.machine.trees import remove_tree
+
+File = int | IO[Any] | None
+_PR_SET_CHILD_SUBREAPER = 36
+_USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
+_IDLE = [str(INSIDE / "idle")]
+
+_CPU_PERIOD_US = 100_000
+_FREEZE_S = 30.0  # for every program to stand still: it needs a CPU for that
+
+
+@dataclass(frozen=True)
+class Containers:
+    """The containers of one fabric. `networks` gives each rank's host process, `names` its host name."""
+
+    fabric_id: str
+    dir: Path
+    mark: str
+    control_group: str
+    names: Mapping[int, str]
+    networks: Mapping[int, int]
+    limits: Limits
+    image: Image | None = None
+    ids: int | None = None  # the first of the users inside, as seen from outside; None: they are our own
+    binds: Sequence[Bind] = ()  # what the experiment binds
+    suffix: str = ""  # tells the containers of a job from those that stay
+
+    def name(self, rank: int) -> str:
+        return f"rb{self.fabric_id}-r{rank}{self.suffix}"
+
+    def prepare(self, rank: int, argv: Sequence[str]) -> Path:
+        """Writes the bundle of a rank's container; returns its directory."""
+        bundle = self.dir / "containers" / f"{rank}{self.suffix}"
+        (bundle / "rootfs").mkdir(parents=True, exist_ok=True)
+        plan = self.plan_path(rank)
+        host = self.networks[rank]
+        users = None if self.ids is None else Users(Path(f"/proc/{host}/fd/{_USERS}"), self.ids)
+        socket = self.worker_dir(rank) / "sock"
+        if users:
+            os.chown(socket, users.first, users.first)
+        config = configuration(
+            hostname=self.names[rank].replace(".", "-"),
+            argv=self._argv(argv),
+            env=self.environment(rank),
+            network_namespace=f"/proc/{host}/ns/net",
+            users=users,
+            control_group=f"/{self.control_group}/r{rank}{self.suffix}",
+            limits=self.limits,
+            binds=Binds(
+                socket,
+                plan if plan.exists() else None,
+                idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
+                self.binds,
+            ),
+            rootfs=self.image.rootfs if self.image else None,
+        )
+        (bundle / "config.json").write_text(json.dumps(config))
+        return bundle
+
+    def worker_dir(self, rank: int) -> Path:
+        """Where fabricd has put the rank's socket, and the rank's plan belongs."""
+        return self.dir / "workers" / str(rank)
+
+    def plan_path(self, rank: int) -> Path:
+        """What is seen as /run/railbed/plan.json in the container, if it exists when that starts."""
+        return self.worker_dir(rank) / "plan.json"
+
+    def environment(self, rank: int) -> dict[str, str]:
+        """What every command in a rank's container has in its environment."""
+        path = os.pathsep.join([os.path.dirname(sys.executable), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin"])
+        own = {
+            "RAILBED_RANK": str(rank),
+            "RAILBED_RANKS": str(len(self.names)),
+            "RAILBED_NAME": self.names[rank],
+            "RAILBED_SOCKET": str(INSIDE / "worker.sock"),
+            "RAILBED_PLAN": str(INSIDE / "plan.json"),
+            "PYTHONPATH": str(CHECKOUT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": "/tmp",
+            "LANG": "C.UTF-8",
+        }
+        if self.image:
+            return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **self.image.env, **own}
+        return {"PATH": f"{path}:/usr/bin:/sbin:/bin", **own}
+
+    def _argv(self, argv: Sequence[str]) -> list[str]:
+        """This machine's Python does not run in another root: there it is the image's."""
+        return ["python3" if self.image and a == sys.executable and i == 0 else a for i, a in enumerate(argv)]
+
+    def runc(self, *args: str) -> list[str]:
+        return [_runc(), "--root", str(self.dir / "runc"), "--log", str(self.dir / "runc.log"), *args]
+
+    def start(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
+        """Starts `argv` as a rank's container; returns at once. Raises UserError if a fault has killed it."""
+        if self._killed(rank).exists():
+            hint = f"testbed show faults --fabric {self.fabric_id}; healed, the rank gets a new container"
+            raise UserError(f"the container of rank {rank} was killed by the fault worker_killed", hint=hint)
+        self.remove(rank)
+        bundle = self.prepare(rank, argv)
+        pid_file = bundle / "pid"
+        pid_file.unlink(missing_ok=True)
+        _become_subreaper()
+        command = self.runc("run", "--detach", "--bundle", str(bundle), "--pid-file", str(pid_file), self.name(rank))
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            env={**os.environ, MARK: self.mark}, start_new_session=True,
+        )  # fmt: skip
+        return Worker(rank, self, process, pid_file)
+
+    def running(self, rank: int) -> Process | None:
+        """The init of a rank's container, if that runs."""
+        with suppress(OSError, ValueError, ProcessLookupError):
+            state = json.loads((self.dir / "runc" / self.name(rank) / "state.json").read_text())
+            process = Process(int(state["init_process_pid"]), int(state["init_process_start"]))
+            return process if process.alive() else None
+        return None
+
+    def idle(self, rank: int) -> None:
+        """Makes sure that the rank has a container to run commands in. Raises UserError (a fault), MachineError."""
+        with self._locked(rank):
+            if self._frozen(rank).exists():
+                hint = f"testbed show faults --fabric {self.fabric_id}; testbed heal lets it go on"
+                raise UserError(f"rank {rank} stands still: the fault worker_frozen", hint=hint)
+            if self.running(rank):
+                return
+            log = self.dir / f"container{rank}.log"
+            with log.open("wb") as out:
+                worker = self.start(rank, _IDLE, stdout=out, stderr=out)
+                if not worker.started():
+                    raise MachineError(f"the container of rank {rank} does not start: {_tail(log)}", where=str(log))
+
+    def limit_cpus(self, rank: int, cpus: float | None) -> None:
+        """Gives a rank's running container so many CPUs (None: no limit). Raises MachineError."""
+        quota = -1 if cpus is None else max(round(cpus * _CPU_PERIOD_US), 1000)
+        command = self.runc("update", "--cpu-period", str(_CPU_PERIOD_US), "--cpu-quota", str(quota), self.name(rank))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise MachineError(f"the CPUs of rank {rank} cannot be limited: {' '.join(done.stderr.split())[:200]}")
+
+    def remove(self, rank: int) -> None:
+        """Removes what is left of a container that has ended."""
+        if (self.dir / "runc" / self.name(rank)).exists():
+            subprocess.run(self.runc("delete", "--force", self.name(rank)), capture_output=True, check=False)
+
+    def discard(self, rank: int) -> None:
+        """Ends a job's container, if it runs, and removes what was made for it."""
+        self.remove(rank)
+        with suppress(FileNotFoundError):
+            remove_tree(self.dir / "containers" / f"{rank}{self.suffix}")
+        self.plan_path(rank).unlink(missing_ok=True)
+
+    def kill(self, rank: int) -> None:
+        """Removes a rank's container for good: it gets no other one before `revive`."""
+        with self._locked(rank):
+            self._killed(rank).touch()
+            self.remove(rank)
+
+    def revive(self, rank: int) -> None:
+        """From now on a killed rank may have a container again."""
+        self._killed(rank).unlink(missing_ok=True)
+
+    def freeze(self, rank: int) -> None:
+        """All programs in a rank's container stand still, and no other one is started, before `thaw`."""
+        with self._locked(rank):
+            self._frozen(rank).touch()
+            wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless="Tt"), _FREEZE_S)
+
+    def thaw(self, rank: int) -> None:
+        """What stands still goes on."""
+        with self._locked(rank):
+            self._frozen(rank).unlink(missing_ok=True)
+            self._signal(rank, signal.SIGCONT)
+
+    def _signal(self, rank: int, number: int, unless: str = "") -> int:
+        """To every program in the container that is in no such state (proc(5)); returns how many that were."""
+        count = 0
+        for process in in_control_groups(f"{self.control_group}/r{rank}{self.suffix}"):
+            if process.state() not in (*unless, "Z", ""):
+                count += 1
+                process.signal(number)
+        return count
+
+    def _frozen(self, rank: int) -> Path:
+        return self.dir / "containers" / f"{rank}.frozen"
+
+    def _killed(self, rank: int) -> Path:
+        return self.dir / "containers" / f"{rank}.killed"
+
+    def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/") -> list[str]:
+        """The command that runs `argv` in a rank's running container, with our standard streams and its exit code."""
+        options = ["--cwd", cwd, *(["--tty"] if tty else [])]
+        if term := os.environ.get("TERM"):
+            options += ["--env", f"TERM={term}"]
+        return self.runc("exec", *options, self.name(rank), *argv)
+
+    @contextmanager
+    def _locked(self, rank: int) -> Iterator[None]:
+        folder = self.dir / "containers"
+        folder.mkdir(exist_ok=True)
+        with (folder / f"{rank}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+@dataclass
+class Worker:
+    """A rank's program in its container."""
+
+    rank: int
+    _containers: Containers
+    _starter: subprocess.Popen[bytes]
+    _pid_file: Path
+    _pid: int = 0
+    _code: int | None = field(default=None)
+
+    @property
+    def starting(self) -> bool:
+        """Whether runc is still at it."""
+        return self._starter.poll() is None
+
+    def started(self) -> bool:
+        """Waits until the container runs; False if it could not be started."""
+        if self._starter.wait() == 0 and not self._pid:
+            self._pid = int(self._pid_file.read_text())
+        return self._starter.returncode == 0
+
+    @property
+    def pid(self) -> int:
+        """The pid of the container's init, as seen from here; 0 if it could not be started."""
+        return self._pid if self.started() else 0
+
+    def poll(self) -> int | None:
+        """None while it runs, else its exit code, negative for the signal that ended it."""
+        if self._code is None and self._starter.poll() is not None:
+            if not self.started():
+                self._code = self._starter.returncode or 1
+            else:
+                self._code = self._reap(os.WNOHANG)
+        return self._code
+
+    def wait(self) -> int:
+        """Waits until it has ended; returns its code as `poll` does."""
+        while self.poll() is None:
+            with suppress(ProcessLookupError):
+                fd = os.pidfd_open(self.pid)
+                try:
+                    import select
+
+                    select.select([fd], [], [], 1.0)
+                finally:
+                    os.close(fd)
+        return self._code or 0
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Signals the whole container (SIGKILL) or the worker's process group (others)."""
+        if self.poll() is None and self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def _reap(self, options: int) -> int | None:
+        try:
+            pid, status = os.waitpid(self._pid, options)
+        except ChildProcessError:  # handed to somebody else: all we know is that it is gone
+            return None if _alive(self._pid) else -signal.SIGKILL
+        if pid == 0:
+            return None
+        code = os.waitstatus_to_exitcode(status)
+        return 128 - code if 128 < code <= 128 + signal.SIGRTMAX else code  # tini's way to tell of a signal
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Process.of(pid).alive()
+    except ProcessLookupError:
+        return False
+
+
+@cache
+def _become_subreaper() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@cache
+def _runc() -> str:
+    if path := shutil.which("runc"):
+        return path
+    raise MachineError("runc is not installed", hint="./setup.sh installs it (package runc)")
+
+
+def _tail(log: Path) -> str:
+    return " ".join(log.read_text(errors="replace").split())[-300:] or "it said nothing"

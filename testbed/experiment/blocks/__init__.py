@@ -1,0 +1,1 @@
+"""The blocks of the experiment file as typed models, and the names that may stand in them."""

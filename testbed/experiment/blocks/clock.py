@@ -1,0 +1,62 @@
+"""`clock:` of the experiment file."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from testbed.base.types import Model, fault
+
+
+class Clock(Model):
+    """`virtual`, `real` or `{real: {dilation: N, fifo: BOOL}}`; `dilation` None: found out when the fabric comes up.
+
+    `fifo`: fabricd asks for real-time scheduling (SCHED_FIFO), and goes on without where it is not allowed.
+    """
+
+    mode: Literal["virtual", "real"]
+    dilation: int | None = None
+    fifo: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any) -> Any:
+        if value in ("virtual", "real"):
+            return {"mode": value}
+        if not isinstance(value, dict) or list(value) != ["real"]:
+            raise fault(f"{value!r:.40} is not a clock", "write virtual, real or {real: {dilation: 10000}}")
+        inner = {} if value["real"] is None else value["real"]
+        if not isinstance(inner, dict):
+            raise fault("the real clock takes a mapping", "write {real: {dilation: 10000}}", path=["real"])
+        for key in inner:
+            if key not in ("dilation", "fifo"):
+                raise fault(f"unknown key {key!r}", "allowed keys: dilation, fifo", path=["real", key])
+        dilation, fifo = inner.get("dilation", "auto"), inner.get("fifo", False)
+        if type(fifo) is not bool:
+            raise fault(f"{fifo!r:.40} is neither true nor false", "write true or false", ["real", "fifo"])
+        if dilation == "auto":
+            return {"mode": "real", "fifo": fifo}
+        if type(dilation) is not int or not 1 <= dilation <= 10**9:
+            raise fault(
+                f"{dilation!r:.40} is not a dilation",
+                "write auto or a whole number from 1 to 10^9",
+                ["real", "dilation"],
+            )
+        return {"mode": "real", "dilation": dilation, "fifo": fifo}
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        if self.mode == "virtual":
+            return "virtual"
+        return {"real": {"dilation": "auto" if self.dilation is None else self.dilation, "fifo": self.fifo}}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        dilation = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 10**9}]}
+        properties = {"dilation": dilation, "fifo": {"type": "boolean"}}
+        real = {"type": "object", "properties": properties, "additionalProperties": False}
+        written = {"type": "object", "properties": {"real": real}, "required": ["real"], "additionalProperties": False}
+        return {"anyOf": [{"enum": ["virtual", "real"]}, written]}

@@ -1,0 +1,56 @@
+"""`control:` of the experiment file: the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from testbed.base.types import Model, Time, default, fault, names, unknown
+from testbed.experiment.blocks import known
+from testbed.experiment.blocks.cables import MAX_TIME
+
+
+def _application(directory: str | Path, name: str) -> str:
+    """The absolute path of a controller application; raises what a validator raises."""
+    path = Path(directory, name).absolute()
+    if not path.is_file():
+        raise fault(f"there is no application {name!r}", "a path relative to the experiment file")
+    try:
+        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise fault(f"{name}{line} is not Python: {getattr(error, 'msg', error)}") from None
+    return str(path)
+
+
+class Control(Model):
+    routing: str = Field(
+        default="ecmp", description="how the controller finds paths", json_schema_extra=names(known.routings)
+    )
+    reaction: Time = default("1ms", "emulated time from a port's change to the new rules", le=MAX_TIME)
+
+    dateline: bool = Field(
+        default=True,
+        description="torus, ring: a second lossless class for what wraps around, so that nothing deadlocks",
+    )
+    library: Literal["os-ken", "ryu"] = Field(
+        default="os-ken", description="the OpenFlow library that the controller runs on (`./setup.sh ryu` builds ryu's)"
+    )
+    apps: list[str] = Field(
+        default=[], description="files with applications of your own, written to Ryu's API (docs/controller-apps.md)"
+    )
+
+    @field_validator("apps")
+    @classmethod
+    def _python(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        directory = (info.context or {}).get("directory", ".")
+        return [_application(directory, path) for path in value]
+
+    @field_validator("routing")
+    @classmethod
+    def _known_routing(cls, value: str) -> str:
+        if value not in known.routings():
+            raise fault(*unknown("routing", value, known.routings()))
+        return value

@@ -1,0 +1,298 @@
+"""`fabric:` of the experiment file: topology, cables, switches, NICs, scale-up domains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from testbed.base.types import Dscp, Model, Rate, Size, Time, default, fault, faults, names, unknown
+from testbed.experiment.blocks import known
+from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, Override, OwnCable
+from topologies.fabric import Fabric, TopologyError
+from topologies.smartnic import with_complexes
+
+
+class Topology(Model):
+    """`{KIND: {PARAMETERS}}`; `params` has every parameter with defaults written out."""
+
+    kind: str
+    params: dict[str, Any]
+    _fabric: Fabric = PrivateAttr()
+    _with_complexes: Fabric | None = PrivateAttr(default=None)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _build(cls, value: Any, handler: Any, info: ValidationInfo) -> Self:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, dict) or len(value) != 1:
+            raise fault(
+                "a topology is one kind with its parameters",
+                f"write {{KIND: {{PARAMETERS}}}}; kinds: {', '.join(known.topologies())}",
+            )
+        ((kind, params),) = value.items()
+        if kind not in known.topologies():
+            raise fault(*unknown("topology", kind, known.topologies()), path=[kind])
+        if params is not None and not isinstance(params, dict):
+            raise fault(f"the parameters of {kind} are a mapping, not {params!r:.40}", path=[kind])
+        if kind == "custom":
+            from testbed.experiment.blocks.custom import custom
+
+            try:
+                params, fabric = custom(params or {}, Path((info.context or {}).get("directory", ".")))
+            except PydanticCustomError as error:
+                found = (error.context or {})["faults"]
+                raise faults([((kind, *path), what, hint) for path, what, hint in found]) from None
+        else:
+            try:
+                fabric = known.build(kind, params or {})
+            except TopologyError as error:
+                raise fault(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
+            params = dict(fabric.params)
+        topology: Self = handler({"kind": kind, "params": params})
+        topology._fabric = fabric
+        return topology
+
+    def with_complexes(self) -> Fabric:
+        """With an off-path SmartNIC at every host.  Raises TopologyError."""
+        if self._with_complexes is None:
+            self._with_complexes = with_complexes(self._fabric)
+        return self._with_complexes
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        return {self.kind: self.params}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return known.topology_schema()
+
+
+def _steps(key: str) -> list[str | int]:
+    """`dims[1]` -> dims, 1."""
+    return [int(step[:-1]) if step.endswith("]") else step for step in key.split("[")]
+
+
+class Cable(Model):
+    rate: Rate = default("400Gbps", "bit rate of every cable, each direction", gt=0, le=MAX_RATE)
+    delay: Time = default("500ns", "propagation delay of every cable", le=MAX_TIME)
+
+
+TrafficClass = Annotated[int, Field(ge=0, le=7)]
+
+
+def _number_keys(value: Any) -> Any:
+    """Keys of a mapping are numbers, also where they are written in quotes (as JSON must)."""
+    if not isinstance(value, dict):
+        return value
+    return {int(k) if isinstance(k, str) and k.isdecimal() else k: v for k, v in value.items()}
+
+
+Weights = Annotated[dict[TrafficClass, Annotated[int, Field(ge=1, le=100)]], BeforeValidator(_number_keys)]
+DscpMap = Annotated[dict[Dscp, TrafficClass], BeforeValidator(_number_keys)]
+
+
+class Ecn(Model):
+    classes: list[TrafficClass] = Field(default=[3, 4], description="classes whose frames are marked")
+    kmin: Size | None = Field(
+        default=None, description="queue up to which nothing is marked (null: by the cable's rate)"
+    )
+    kmax: Size | None = Field(default=None, description="queue above which every frame is marked (null: by the rate)")
+    pmax: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: by the rate)"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.kmin is not None and self.kmax is not None and self.kmin > self.kmax:
+            raise fault("kmin is larger than kmax", "marking grows from kmin to kmax", ["kmin"])
+        if (self.kmin is None) != (self.kmax is None):
+            raise fault("kmin and kmax go together", "give both, or none", ["kmin" if self.kmax else "kmax"])
+        return self
+
+
+class Scheduler(Model):
+    strict: list[TrafficClass] = Field(
+        default=[6, 7], description="classes that go first, the highest before the others"
+    )
+    weights: Weights = Field(
+        default=dict.fromkeys(range(6), 1), description="shares of the other classes (deficit round robin)"
+    )
+
+
+class Watchdog(Model):
+    detect: Time = default("400ms", "a queue paused for this long without a break is stormed", gt=0, le=MAX_TIME)
+    restore: Time = default("2s", "the storm is over when no pause has come for this long", gt=0, le=MAX_TIME)
+    action: Literal["drop", "forward"] = Field(
+        default="drop", description="throw away what the queue holds and gets, or no longer heed the pause"
+    )
+
+
+class Accelerator(Model):
+    slots: int = Field(default=1024, ge=1, le=65535, description="aggregation slots, shared by all jobs")
+    shared_slots: int | None = Field(
+        default=None, ge=0, le=65535,
+        description="of those, shared by best-effort jobs (null: all, half or none of them, as the workload has "
+        "best-effort collectives only, also others by slots, or none)",
+    )  # fmt: skip
+    elements: int = Field(default=256, ge=1, le=2250, description="int32 elements that it adds of one packet, at most")
+    fan_in: int = Field(default=64, ge=1, le=64, description="bits of a slot's bitmap: contributors to a switch")
+    rate: Rate | None = Field(
+        default=None, gt=0, le=10**15, description="between pipeline and accelerator (null: that of all ports together)"
+    )
+    latency: Time = default("0ns", "of the accelerator, besides a second pass through the switch", le=10**9)
+
+    @model_validator(mode="after")
+    def _shared_of_all(self) -> Self:
+        if self.shared_slots is not None and self.shared_slots > self.slots:
+            raise fault(f"{self.shared_slots} of {self.slots} slots cannot be shared", "at most all", ["shared_slots"])
+        return self
+
+
+class Switch(Model):
+    latency: Time = default("500ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
+    buffer: Size = default("32MB", "packet buffer of a switch, shared by its ports", gt=0)
+    alpha: float = Field(
+        default=0.125, ge=1 / 1024, le=64, allow_inf_nan=False,
+        description="a group or lossy queue may hold alpha x what is free of the shared buffer",
+    )  # fmt: skip
+    reserve: Size = default("4KB", "of the buffer for each port and lossless class alone", le=10**12)
+    headroom: Size | None = Field(
+        default=None,
+        description="of each port and lossless class for what comes after XOFF (null: what the cables need)",
+    )
+    xon_offset: Size = default("3KB", "XON when a group is so far below its threshold", le=10**12)
+    lossless: list[TrafficClass] = Field(default=[3, 4], description="classes with PFC")
+    dscp: DscpMap = Field(
+        default={26: 3, 28: 4, 48: 6}, description="class of a frame by its DSCP; all others are in class 0"
+    )
+    pfc: bool = Field(default=True, description="send pauses and heed them")
+    ecn: Ecn | None = Field(default_factory=Ecn, description="marking of frames in long queues (null: none)")
+    scheduler: Scheduler = Field(default_factory=Scheduler, description="which class goes first")
+    watchdog: Watchdog | None = Field(default_factory=Watchdog, description="what ends a pause storm (null: nothing)")
+    accelerator: Accelerator | None = Field(
+        default=None,
+        description="in-network aggregation on every switch (null: none; left out: if the workload asks for it)",
+    )
+
+
+class Pcie(Model):
+    rate: Rate = default("512Gbps", "bandwidth between NIC and memory, each direction", gt=0, le=MAX_RATE)
+    latency: Time = default("500ns", "time of one transfer over an idle link, without its payload", le=MAX_TIME)
+
+
+def _left_to_the_profile(schema: dict[str, Any]) -> None:
+    schema.pop("required")
+
+
+class Engine(Model):
+    """What an on-path SmartNIC adds up with."""
+
+    model_config = ConfigDict(json_schema_extra=_left_to_the_profile)
+
+    reduce: Rate = Field(gt=0, le=MAX_RATE, description="bits of one operand that it adds up per second")
+    packets: float = Field(gt=0, le=1e12, allow_inf_nan=False, description="packets that it takes per second")
+    memory: Size = Field(gt=0, le=10**12, description="memory that it has for what it adds up")
+
+
+class Complex(Model):
+    """The embedded bridge and the compute complex of an off-path SmartNIC."""
+
+    model_config = ConfigDict(json_schema_extra=_left_to_the_profile)
+
+    port: Rate = Field(gt=0, le=MAX_RATE, description="of the NIC's port: a faster cable runs at this rate")
+    rate: Rate = Field(gt=0, le=MAX_RATE, description="between the embedded bridge and the complex, each direction")
+    delay: Time = Field(le=MAX_TIME, description="delay between them, one way")
+    bridge_latency: Time = Field(le=MAX_TIME, description="of the embedded bridge, as `fabric.switch.latency`")
+    dma_latency: Time = Field(le=MAX_TIME, description="of a transfer from or to the complex's memory")
+    post: Time = Field(le=MAX_TIME, description="time of a core to post one work request")
+    wake: Time = Field(le=MAX_TIME, description="time of a core to notice a completion")
+    reduce: Rate = Field(gt=0, le=MAX_RATE, description="speed at which the cores add up what is in their cache")
+    cache: Size = Field(gt=0, le=10**12, description="last-level cache of the cores")
+    memory_reduce: Rate = Field(
+        gt=0, le=MAX_RATE, description="speed at which they add up when their working set is larger than that"
+    )
+
+
+class Router(Model):
+    """The bridge in a NIC with several ports, or in one that forwards."""
+
+    rate: Rate | None = Field(
+        default=None, gt=0, le=10**15, description="between the host and the bridge (null: that of its ports together)"
+    )
+    latency: Time = default("100ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
+
+
+class Nic(Model):
+    mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
+    pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
+    ack_every: int = Field(default=16, ge=1, le=1 << 20, description="packets that one acknowledgement covers")
+    timeout: Time = default("2ms", "send again after this long without an acknowledgement", gt=0, le=MAX_TIME)
+    retry: int = Field(default=7, ge=0, le=1000, description="timeouts in a row until the queue pair fails")
+    tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
+    rx_buffer: Size = default("512KiB", "what has come in and not yet gone over PCIe, at most (0B: no end)", le=10**12)
+    pfc: bool = Field(default=True, description="send pauses when the receive buffer fills, and heed them")
+    kind: Literal["plain", "on_path", "off_path"] = Field(
+        default="plain",
+        description="what the NIC can do besides: add up in its pipeline, or run programs behind a bridge "
+        "(left out: on_path if the workload has an algorithm that adds up in NICs)",
+    )
+    profile: str | None = Field(
+        default=None,
+        description="a known SmartNIC, from which `engine` or `complex` take what they leave out (docs/smartnics.md)",
+        json_schema_extra=names(known.smartnic_profiles),
+    )
+    engine: Engine | None = Field(default=None, description="on_path: the adder (null: the profile's)")
+    complex: Complex | None = Field(default=None, description="off_path: bridge and cores (null: the profile's)")
+
+    router: Router = Field(
+        default_factory=Router, description="topologies with `direct` or `links`: the bridge inside the NIC"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled_from_the_profile(cls, value: Any) -> Any:
+        return known.smartnic(value) if isinstance(value, dict) else value
+
+
+class ScaleUp(Model):
+    rate: Rate = default("3600Gbps", "bandwidth of each GPU into its server's domain", gt=0, le=MAX_RATE)
+    delay: Time = default("300ns", "delay between two GPUs of a domain", le=MAX_TIME)
+
+
+class FabricSpec(Model):
+    topology: Topology = Field(description="the kind of network and its parameters")
+    cable: Cable = Field(default_factory=Cable, description="every cable")
+    host_cable: OwnCable = Field(
+        default_factory=OwnCable, description="the cables between hosts and switches, where they are different"
+    )
+    cables: dict[str, Override] = Field(
+        default_factory=dict,
+        description="single cables: `{TARGET: {rate: .., delay: ..}}`, such as `cable:leaf0-spine0`; the last one wins",
+    )
+    switch: Switch = Field(default_factory=Switch, description="every switch")
+    nic: Nic = Field(default_factory=Nic, description="every NIC")
+    scale_up: ScaleUp | None = Field(
+        default=None,
+        description="the NVLink domain of a server (rail only, where it is the default; null: servers without)",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rail_has_scale_up(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(topology := value.get("topology"), dict) and "rail" in topology:
+            return {"scale_up": {}, **value}
+        return value

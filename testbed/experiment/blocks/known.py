@@ -1,0 +1,205 @@
+"""The names an experiment may use, asked of the layers that own them (and imported only then)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from testbed.base.types import fault, unknown
+from topologies.fabric import Fabric
+
+if TYPE_CHECKING:
+    from topologies.params import Kind
+    from workloads.registry import Collective
+
+
+def topologies() -> list[str]:
+    from topologies import KINDS
+
+    return list(KINDS)
+
+
+def build(kind: str, params: Mapping[str, Any]) -> Fabric:
+    """Raises TopologyError."""
+    from topologies import build
+
+    return build(kind, params)
+
+
+def topology_schema() -> dict[str, Any]:
+    """JSON schema of `{KIND: {PARAMETERS}}`."""
+    from topologies import KINDS
+
+    return {
+        "type": "object",
+        "properties": {name: _kind_schema(kind) for name, kind in KINDS.items()},
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+
+
+def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
+    if kind.name == "custom":
+        from testbed.experiment.blocks.custom import schema as custom_schema
+
+        return {**custom_schema(), "description": kind.summary}
+    properties = {}
+    for p in kind.parameters():
+        schema: dict[str, Any] = {"type": "integer", "minimum": p.least, "maximum": p.most}
+        if p.type == "boolean":
+            schema = {"type": "boolean"}
+        elif p.type == "list of integers":
+            schema = {"type": "array", "items": schema, "minItems": 1}
+        if not p.required:
+            schema["default"] = p.default
+        properties[p.name] = {**schema, "description": p.doc}
+    required = [p.name for p in kind.parameters() if p.required]
+    schema = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
+    return {**schema, "description": kind.summary}
+
+
+def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
+    """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
+    steps = value.get("workload") if isinstance(value, dict) else None
+    if not isinstance(steps, list):
+        return False
+    named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
+    return any(
+        isinstance(c, str)
+        and isinstance(a, str)
+        and c in collectives()
+        and a in algorithms(c)
+        and getattr(collective(c, a), what)
+        for c, a in named
+    )
+
+
+def routings() -> list[str]:
+    from controllers.routes import ROUTINGS
+
+    return list(ROUTINGS)
+
+
+def kinds_of_routing(name: str) -> frozenset[str] | None:
+    """The kinds of topology that a known routing works on; None: any."""
+    from controllers.routes import ROUTINGS
+
+    return ROUTINGS[name].kinds
+
+
+def collectives() -> list[str]:
+    from workloads.registry import names
+
+    return list(names())
+
+
+def algorithms(collective: str) -> list[str]:
+    """The algorithms of a known collective, its default first."""
+    from workloads.registry import algorithms
+
+    return list(algorithms(collective))
+
+
+def choices(collective: str) -> list[str]:
+    """What may stand as the algorithm of a known collective: `auto`, too, where there is something to choose from."""
+    from workloads.registry import AUTO, COLLECTIVES
+
+    open_to_choice = any(e.schedule for (name, _), e in COLLECTIVES.items() if name == collective)
+    return [*algorithms(collective), *([AUTO] if open_to_choice else [])]
+
+
+def collective(name: str, algorithm: str) -> Collective:
+    """What is known of a known collective and algorithm, or of what all have in common that `auto` chooses from."""
+    from workloads.registry import any_of
+
+    return any_of(name, algorithm)
+
+
+def extra(name: str, algorithm: str) -> tuple[str, ...]:
+    """The keys of a step that not every collective heeds, and this one does."""
+    from workloads.registry import extra
+
+    return extra(name, algorithm)
+
+
+def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
+    """What keeps these ranks (None: all) from carrying out an algorithm that needs a grid, and what would not."""
+    from testbed.experiment.blocks.layout import group
+    from topologies.grid import NoGrid
+
+    try:
+        group(entry, ranks, fabric)
+    except NoGrid as error:
+        return error.what, error.hint
+    return None
+
+
+def extras() -> list[str]:
+    """The keys of a collective step that only some algorithms heed."""
+    from workloads.registry import COLLECTIVES
+
+    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.extra))
+
+
+def every_algorithm() -> list[str]:
+    from workloads.registry import AUTO
+
+    return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
+
+
+def ops() -> list[str]:
+    from workloads.registry import OPS
+
+    return list(OPS)
+
+
+def dtypes() -> list[str]:
+    from workloads.registry import DTYPES
+
+    return list(DTYPES)
+
+
+def most_pieces() -> int:
+    """That a vector may be cut into."""
+    from workloads.registry import MOST_PIECES
+
+    return MOST_PIECES
+
+
+def width(dtype: str) -> int:
+    """Bytes of an element."""
+    from workloads.registry import DTYPES
+
+    return DTYPES[dtype]
+
+
+def smartnic_profiles() -> list[str | None]:
+    from hardware.smartnic import PROFILES
+
+    return [*PROFILES, None]
+
+
+def smartnic(value: dict[str, Any]) -> dict[str, Any]:
+    """A NIC's mapping with what its kind's profile has; raises what a validator raises."""
+    from hardware.smartnic import KINDS, PROFILES, of_kind
+
+    kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}
+    for other, key in part.items():
+        if kind != other and value.get(key) is not None:
+            raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
+    if not isinstance(kind, str) or kind not in KINDS:
+        if value.get("profile") is not None and kind == "plain":
+            raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
+        return value
+    name = value.get("profile") or KINDS[kind]
+    if not isinstance(name, str) or name not in PROFILES:
+        raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
+    if PROFILES[name].kind != kind:
+        raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
+    given = value.get(part[kind]) or {}
+    if not isinstance(given, dict):
+        return value
+    filled = {**value, "profile": name, part[kind]: {**PROFILES[name].values, **given}}
+    own, pcie = PROFILES[name].pcie, value.get("pcie", {})
+    return {**filled, "pcie": {"rate": own.value, **pcie}} if own and isinstance(pcie, dict) else filled

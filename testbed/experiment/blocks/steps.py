@@ -1,0 +1,173 @@
+"""The steps of a workload: a collective, flows, or a load of drawn flows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from testbed.base.types import Model, Size, Time, default, names
+from testbed.experiment.blocks import known
+
+MAX_TIME = 10.0**13
+
+BufferSize = Annotated[Size, Field(le=16 << 30)]
+
+
+class CollectiveStep(Model):
+    kind: ClassVar[Literal["collective"]] = "collective"
+    collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
+    algorithm: str = Field(
+        default_factory=str,
+        description="how they do it (the first that the collective has); `auto`: the fastest by its closed form",
+        json_schema_extra=names(known.every_algorithm),
+    )
+    sizes: list[BufferSize] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="each is measured: bytes in the sense of nccl-tests (see below; a barrier has none)",
+    )
+    dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
+    op: str | None = Field(
+        default=None,
+        description="how elements are combined (left out: `sum`, or nothing to combine)",
+        json_schema_extra=names(lambda: [*known.ops(), None]),
+    )
+    iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
+    warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
+    ranks: list[int] | None = Field(
+        default=None,
+        description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
+    )
+    groups: list[list[int]] | None = Field(
+        default=None, min_length=1, max_length=64,
+        description="instead of `ranks`: several groups, each does the same by itself, all at the same time",
+    )  # fmt: skip
+    chunk: BufferSize | None = Field(
+        default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
+    )
+    senders: int | None = Field(
+        default=None, ge=1, description="m2n, n2m: how many of the ranks send, the first ones (null: half)"
+    )
+    skew: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="all_to_all_v, m2n, n2m: how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
+    )
+
+    density: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="omnireduce, omniccl: share of a rank's blocks that are not zero (1)",
+    )  # fmt: skip
+    overlap: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="omnireduce, omniccl: share of those blocks that is the same at all ranks (0)",
+    )  # fmt: skip
+    block: int | None = Field(
+        default=None, ge=1, le=1 << 20, description="omnireduce, omniccl: elements of a block (256)"
+    )
+    fusion: int | None = Field(default=None, ge=1, le=32, description="omnireduce: blocks in a message, at most (4)")
+    slots: int | None = Field(
+        default=None, ge=1, le=65535,
+        description="omnireduce: messages under way at a time, for each rank (256); "
+        "in_network: slots that it asks for, in_network_best_effort: blocks under way, at most "
+        "(null: rate x round trip)",
+    )  # fmt: skip
+    spot: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 16,
+        description="omniccl: blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
+    )
+    aggregators: int | None = Field(
+        default=None, ge=1,
+        description="omnireduce: this number of ranks, the last ones, only aggregate (null: every rank has a share); "
+        "omniccl: this number of compute complexes, the first ones, aggregate (null: all)",
+    )  # fmt: skip
+    timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="in_network, in_network_best_effort: contribute again after this long without a result "
+        "(null: slots x the time of a frame + round trip)",
+    )
+    chains: int | None = Field(
+        default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
+    )
+    cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="multicast: data this much overdue is fetched from the ring neighbour (20us)",
+    )
+
+    compression: Literal["bfp"] | None = Field(
+        default=None,
+        description="direct_reduce: block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
+    )
+    optimizer: Literal["sgd", "adam"] | None = Field(
+        default=None, description="optimizer_step: SGD with momentum 0.9, or Adam (sgd)"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_collective(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("collective") not in known.collectives():
+            return value
+        filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
+        if filled["algorithm"] in known.choices(value["collective"]):
+            entry = known.collective(value["collective"], filled["algorithm"])
+            filled.setdefault("op", entry.ops[0] if entry.ops else None)
+            filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
+            if not entry.sized:
+                filled.setdefault("sizes", ["0B"])
+        return filled
+
+
+class Flow(Model):
+    from_: int = Field(alias="from", description="rank that writes")
+    to: int = Field(description="rank whose memory is written")
+    size: BufferSize = Field(gt=0, description="payload")
+    start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
+
+
+class FlowsStep(Model):
+    kind: ClassVar[Literal["flows"]] = "flows"
+    flows: list[Flow] = Field(min_length=1, max_length=100_000, description="RDMA writes from rank to rank")
+
+
+class Load(Model):
+    pattern: Literal["random", "permutation", "incast", "burst"] = Field(
+        default="random",
+        description="who sends to whom: any to any other, each to one other, all to one, or all to one at once",
+    )
+    to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
+    senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
+    distribution: Literal["fixed", "uniform", "web_search", "hadoop"] = Field(
+        default="fixed", description="sizes of the flows: all `size`, evenly up to twice that, or as measured"
+    )
+    size: BufferSize = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0)
+    most: BufferSize = default("30MB", "largest flow of a measured distribution: larger ones are cut", gt=0)
+    load: float = Field(
+        default=0.5, gt=0, le=1, allow_inf_nan=False,
+        description="share of its line rate that each sender offers; incast: of the receiver's, all senders together",
+    )  # fmt: skip
+    flows: int = Field(default=100, ge=1, le=100_000, description="how many (burst: from each sender)")
+
+
+class LoadStep(Model):
+    kind: ClassVar[Literal["load"]] = "load"
+    load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")
+
+
+def _step_kind(value: Any) -> str:
+    for kind, step in (("flows", FlowsStep), ("load", LoadStep)):
+        if isinstance(value, step) or (isinstance(value, dict) and kind in value):
+            return f"<{kind}>"
+    return "<collective>"
+
+
+Step = Annotated[
+    Annotated[CollectiveStep, Tag("<collective>")]
+    | Annotated[FlowsStep, Tag("<flows>")]
+    | Annotated[LoadStep, Tag("<load>")],
+    Discriminator(_step_kind),
+]

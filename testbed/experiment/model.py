@@ -1,0 +1,180 @@
+"""The experiment file as typed models: the whole of it; its blocks are in fabric.py, control.py and so on.
+
+Attribute names are the file's keys; rates are bps, times ns, sizes bytes. Descriptions and defaults of the models are
+the only source of the JSON schema and of the reference in docs/experiment.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, field_validator, model_validator
+
+from testbed.base.types import Model, Time, default, fault, faults
+from testbed.experiment.blocks import known
+from testbed.experiment.blocks.cables import laid
+from testbed.experiment.blocks.clock import Clock
+from testbed.experiment.blocks.control import Control
+from testbed.experiment.blocks.fabric import FabricSpec
+from testbed.experiment.blocks.steps import Step
+from testbed.experiment.blocks.transport import Transport
+from testbed.experiment.blocks.workers import Costs, Workers
+from testbed.experiment.checks import cross_check
+from topologies.fabric import EMBEDDED, Fabric, TopologyError
+from topologies.smartnic import capped
+
+
+class Measure(Model):
+    sample: Annotated[Time, Field(ge=1000, le=1e12)] | None = Field(
+        default=None,
+        description="time series: interval of the samples of queues, buffers, rates, pauses (null: none)",
+    )
+
+
+def _injections(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise fault("inject is a list", "write [] or leave it out")
+    from testbed.faults import Injection, Mistakes
+
+    made, found = [], []
+    for i, entry in enumerate(value):
+        try:
+            made.append(entry if isinstance(entry, Injection) else Injection.of(entry))
+        except Mistakes as mistakes:
+            found += [((i, *path), what, hint) for path, what, hint in mistakes.found]
+    if found:
+        raise faults(found)
+    return made
+
+
+def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
+    return [injection.written() for injection in value]
+
+
+class Experiment(Model):
+    """A validated experiment.  Raises pydantic's ValidationError; `spec.load` turns that into an InputError."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="letters, digits, `.`, `_`, `-`; names the run's folder",
+    )
+    seed: int = Field(default=1, ge=0, lt=1 << 63, description="of everything random, and of the data")
+    clock: Clock = default("virtual", "`virtual`, `real` or `{real: {dilation: N}}`")
+    fabric: FabricSpec = Field(description="the emulated network")
+    control: Control = Field(default_factory=Control, description="the controller")
+    transport: Transport = Field(default_factory=Transport, description="the RDMA transport")
+    workload: list[Step] = Field(default_factory=list, max_length=10_000, description="steps, one after the other")
+    inject: Annotated[list[Any], BeforeValidator(_injections), PlainSerializer(_injections_written)] = Field(
+        default_factory=list, max_length=1000, description="faults: `{fault: NAME, on: TARGET, ..}`, see docs/faults.md"
+    )
+    capture: list[str] = Field(
+        default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"
+    )
+    sweep: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
+        "(`'KEY, KEY'`: the same value for both)",
+    )
+    measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
+    workers: Workers = Field(default_factory=Workers, description="the workers' containers")
+    patience: Time = default(
+        "60s",
+        "how long a worker, the controller, Open vSwitch or fabricd may compute or sleep without a word while it is "
+        "waited for (wall time; while it is ready to run and gets no CPU does not count)",
+        ge=1e9,
+        le=1e15,
+    )
+    costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
+    _written: dict[str, Any] | None = PrivateAttr(default=None)
+    _graph: Fabric | None = PrivateAttr(default=None)
+    _directory: Path = PrivateAttr(default=Path())
+    _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
+
+    @field_validator("sweep")
+    @classmethod
+    def _something_to_sweep(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for key, values in value.items():
+            if not values:
+                raise fault("there is nothing to sweep over", "name at least one value", [key])
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accelerators_where_asked_for(cls, value: Any) -> Any:
+        if not known.asks_for(value, "accelerators"):
+            return value
+        fabric = value.get("fabric")
+        switch = fabric.get("switch", {}) if isinstance(fabric, dict) else None
+        if not isinstance(switch, dict) or "accelerator" in switch:
+            return value
+        return {**value, "fabric": {**fabric, "switch": {**switch, "accelerator": {}}}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _engines_where_asked_for(cls, value: Any) -> Any:
+        if not known.asks_for(value, "engines"):
+            return value
+        fabric = value.get("fabric")
+        nic = fabric.get("nic", {}) if isinstance(fabric, dict) else None
+        if not isinstance(nic, dict) or "kind" in nic:
+            return value
+        return {**value, "fabric": {**fabric, "nic": {**nic, "kind": "on_path"}}}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        try:
+            self.build_fabric()
+        except TopologyError as error:
+            where = ["cables", error.key] if error.key in self.fabric.cables else ["nic", error.key]
+            raise fault(error.what, error.hint, ["fabric", *where]) from None
+        if found := cross_check(self, self.build_fabric()):
+            raise faults(found)
+        return self
+
+    def build_fabric(self) -> Fabric:
+        """The topology's graph; without scale-up domains where the experiment has none, with accelerators if it has.
+
+        Every cable that differs from `fabric.cable` has its own rate and delay.
+        """
+        if self._graph is None:
+            self._graph = self._build_fabric()
+        return self._graph
+
+    def _build_fabric(self) -> Fabric:
+        topology = self.fabric.topology
+        fabric = topology.with_complexes() if self.fabric.nic.complex else topology._fabric
+        if not self.fabric.scale_up:
+            fabric = replace(fabric, scale_up=())
+        if self.fabric.switch.accelerator:
+            switches = tuple(replace(s, accelerator=s.role not in EMBEDDED) for s in fabric.switches)
+            fabric = replace(fabric, switches=switches)
+        fabric = laid(fabric, self.fabric.host_cable, self.fabric.cables)
+        inside = self.fabric.nic.complex
+        return capped(fabric, inside.port, self.fabric.cable.rate) if inside else fabric
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they say the same, however it was written."""
+        return isinstance(other, Experiment) and self.resolved() == other.resolved()
+
+    __hash__ = None  # type: ignore[assignment]  # like any model that holds lists
+
+    @property
+    def directory(self) -> Path:
+        """Where relative paths start."""
+        return self._directory
+
+    def place(self, *path: str | int) -> str:
+        """`FILE:LINE: KEY` of what stands at `path` in the file, for errors that are found later."""
+        return self._place(path) if self._place else ".".join(map(str, path))
+
+    def written(self) -> dict[str, Any]:
+        """Plain data as it was written: what was left out is not there, so that a changed key changes defaults, too."""
+        return self.resolved() if self._written is None else deepcopy(self._written)
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data as in the file with every default written out; loading it gives this experiment again."""
+        return self.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,144 @@
+"""Single keys of an experiment set from outside of its file, checked like the file itself.
+
+What changes is the file as it was written, not as it was resolved: defaults that depend on other keys follow them.
+Another kind of topology takes with it what only the old one had: its scale-up domains, its named cables, its routing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+_EXAMPLE = "such as fabric.cable.rate=100Gbps or workload.0.iterations=5"
+
+
+def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
+    """The experiment with each `key=value` applied: keys joined by dots, list entries by their number, values in YAML.
+
+    Raises InputError for a key that is not there, and for whatever the experiment file could not say either.
+    """
+    if not settings:
+        return experiment
+    values = [(*_parse(setting), f"--set {setting}") for setting in settings]
+    return _changed(experiment, values, f"--set {' --set '.join(settings)}")
+
+
+def changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
+    """The experiment with other values of some keys: (key, value, place of the key for an error that it is none).
+
+    Any other error's place begins with `shown`. Raises InputError.
+    """
+    return _changed(experiment, values, shown)
+
+
+def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
+    from testbed.experiment import loads
+
+    resolved, written = experiment.resolved(), experiment.written()
+    kind = experiment.fabric.topology.kind
+    for key, value, where in values:
+        _set(resolved, key, value, where)
+        _write(written, resolved, key.split("."))
+    fabric = resolved["fabric"]
+    topology = fabric["topology"] if isinstance(fabric, dict) and "topology" in fabric else None
+    other = next(iter(topology), kind) if isinstance(topology, dict) else kind
+    if other != kind:
+        _drop_what_only_it_had(written, other, {key for key, _, _ in values})
+    try:
+        new = loads(json.dumps(written), shown, experiment.directory)
+    except InputError as error:  # its line numbers are of a text that nobody wrote
+        first, *also = [
+            replace(p, where=p.where.replace(f"{shown}:1", shown), hint=_hint(p, kind if other != kind else None))
+            for p in (Problem(error.what, error.where, error.hint), *error.also)
+        ]
+        raise InputError(first.what, first.where, first.hint, also) from None
+    of_ours = any(key.partition(".")[0] == "sweep" for key, _, _ in values)
+    new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is looked at later
+    return new
+
+
+def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str]) -> None:
+    """What a file says that goes with its kind of topology, where a setting has not said it anew."""
+    from testbed.experiment.blocks import known
+
+    fabric, control = written.get("fabric"), written.get("control")
+    if not isinstance(fabric, dict):
+        return
+    if new != "rail" and not any(key.startswith("fabric.scale_up") for key in said):
+        fabric.pop("scale_up", None)
+    if not any(key.startswith("fabric.cables") for key in said):
+        fabric.pop("cables", None)
+    if isinstance(control, dict) and control.get("routing") in known.routings() and "control.routing" not in said:
+        kinds = known.kinds_of_routing(str(control["routing"]))
+        if kinds is not None and new not in kinds:
+            control.pop("routing")
+
+
+def _hint(problem: Problem, old: str | None) -> str:
+    """With what to do about what is named in a topology that is no longer there."""
+    key = problem.where.rpartition(": ")[2].partition("[")[0]
+    if old is None or key not in ("inject", "capture", "workload"):
+        return problem.hint
+    said = f"the file says this of its {old}; --set '{key}=[]' leaves it out"
+    return f"{problem.hint}; {said}" if problem.hint else said
+
+
+def _parse(setting: str) -> tuple[str, Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    key, equals, text = setting.partition("=")
+    if not equals:
+        raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
+    try:
+        return key, YAML(typ="safe").load(text)
+    except YAMLError:
+        raise InputError(f"{text!r} is no YAML value", f"--set {setting}") from None
+
+
+def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key."""
+    *path, last = key.split(".")
+    place: Any = document
+    for step in path:
+        place = place[_index(place, step, where)]
+    place[_index(place, last, where)] = value
+
+
+def _index(place: Any, step: str, where: str) -> str | int:
+    """`step` as an index of `place`."""
+    if isinstance(place, list) and step.isdecimal() and int(step) < len(place):
+        return int(step)
+    if isinstance(place, dict) and step in place:
+        return step
+    known = ", ".join(place) if isinstance(place, dict) else f"0 to {len(place) - 1}" if isinstance(place, list) else ""
+    raise InputError(f"there is no {step!r} here", where, f"there is {known}" if known else _EXAMPLE)
+
+
+def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:
+    """Sets what `resolved` has at `path` in `written`, too, and as little else as can be.
+
+    A mapping of keys that the file has in another form, a list or a free mapping that it leaves out, comes as a whole.
+    """
+    from testbed.base.explain import allowed_keys
+    from testbed.experiment.model import Experiment
+
+    for depth, step in enumerate(path):
+        at: Any = int(step) if isinstance(resolved, list) else step
+        there = None if isinstance(written, dict) and at not in written else written[at]
+        inner = resolved[at]
+        if depth == len(path) - 1 or not isinstance(there, dict | list):
+            optional = there is None and isinstance(inner, dict) and allowed_keys(tuple(path[: depth + 1]), Experiment)
+            if depth == len(path) - 1 or not optional:
+                written[at] = deepcopy(inner)
+                return
+            written[at] = {}
+        written, resolved = written[at], inner

@@ -1,0 +1,386 @@
+"""Brings a fabric up, step by step, with as much at the same time as can be.
+
+A helper unshares the network namespace in which all of the fabric's switches live: an Open vSwitch of its own, fabricd,
+which makes the TAP devices, and the controller. One transaction makes the bridges, the controller fills their tables;
+meanwhile the helper unshares the hosts' namespaces. Each process is known by its mark from its first moment, and
+journaled at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from hardware.client import Fabricd, FabricdError
+from hardware.devices import FENCE_BRIDGE, FENCE_TAP
+from hardware.patience import Patience
+from testbed.base.errors import MachineError, UserError
+from testbed.containers.bundle import first_id
+from testbed.fabric.names import Names
+from testbed.fabric.ovs import Bridge, OpenVSwitch
+from testbed.machine import memory
+from testbed.machine.hold import Hold
+from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
+from testbed.machine.processes import MARK, Process
+from topologies import Fabric, Nic
+
+TAP_MTU = 9216
+FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
+CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
+CONTROLLER_OUT = "controller.out"
+_POLL_S = 0.005
+_LOOK_EVERY = 20  # of these
+_KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
+_CHECKOUT = Path(__file__).resolve().parents[2]
+HOLDER = _CHECKOUT / "hardware" / "bin" / "holder"
+
+Look = Callable[[], object]
+
+
+@dataclass
+class Bringup:
+    """The parts of one fabric while it comes up. `persistent`: its processes outlive us."""
+
+    record: Record
+    journal: Journal
+    fabric: Fabric
+    names: Names
+    persistent: bool
+    kernel: bool  # NICs have kernel interfaces
+    children: list[subprocess.Popen[Any]] = field(default_factory=list)
+    ids: int | None = None  # first user id of the ranks', if they have user namespaces
+    holder: Holder | None = None
+    controller: Controller | None = None
+
+    @property
+    def dir(self) -> Path:
+        return self.record.dir
+
+    @cached_property
+    def mark(self) -> dict[str, str]:
+        return {MARK: self.record.mark}
+
+    # -- processes
+
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, outlives: bool = False, **options: Any
+    ) -> subprocess.Popen[Any]:
+        """Starts a process of the fabric, in a session of its own; it dies with us, unless the fabric `outlives`."""
+        tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
+        env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
+        command = [*tether, *argv]
+        process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.living.fd], **options)
+        self.children.append(process)
+        return process
+
+    @cached_property
+    def living(self) -> Hold:
+        """A lock that all processes started from here hold: it tells of them where their pids mean nothing."""
+        return Hold(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
+
+    def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        """As `spawn`, in the fabric's network namespace."""
+        return self.spawn([*self.inside, *argv], **options)
+
+    @cached_property
+    def inside(self) -> list[str]:
+        """What a command starts with that is to run in the fabric's network namespace."""
+        return inside(Record.read(self.dir))
+
+    @cached_property
+    def ovs(self) -> OpenVSwitch:
+        return own_ovs(self.dir)
+
+    def start_holder(self) -> Holder:
+        """Starts what holds the namespaces, the fabric's and the hosts'. `enter` waits for the fabric's."""
+        self.journal.write("makes", what="namespaces", hosts=len(self.fabric.hosts))
+        process = self.spawn(
+            [str(HOLDER)], outlives=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self.holder = Holder(process)
+        self.journal.made({"holder": Process.of(process.pid)})
+        return self.holder
+
+    def enter(self, holder: Holder) -> None:
+        """Waits for the fabric's namespace, and has the hosts' made. Raises MachineError."""
+        _raise_for(holder.answer())
+        names = [h.name for h in self.fabric.hosts]
+        group = control_group(self.record.id)
+        holder.ask({"names": names, "ids": first_id(self.record.id), "group": group})
+
+    def take_hosts(self, holder: Holder) -> dict[str, int]:
+        """The processes that hold the hosts' namespaces, by host. Raises MachineError."""
+        answer = holder.answer()
+        _raise_for(answer)
+        self.ids = first_id(self.record.id) if answer["users"] else None
+        pids: dict[str, int] = answer["pids"]
+        self.journal.made({HOST + name: Process.of(pid) for name, pid in pids.items()})
+        return pids
+
+    def start_database(self) -> subprocess.Popen[Any]:
+        """Starts the fabric's ovsdb-server."""
+        process = self.ovs.start_database(self.spawn_inside)
+        self.journal.made({"ovsdb-server": Process.of(process.pid)})
+        return process
+
+    def start_switch(self, database: subprocess.Popen[Any]) -> int:
+        """Starts the fabric's ovs-vswitchd; returns its pid. Raises MachineError."""
+        process = self.ovs.start_switch(self.spawn_inside, database)
+        self.journal.made({"ovs-vswitchd": Process.of(process.pid)})
+        return int(process.pid)
+
+    def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool, workers_bytes: int) -> Fabricd:
+        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError.
+
+        It gets memory for itself and for what each worker may share with it.
+        """
+        self.journal.write("makes", what="TAP devices")
+        command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
+        holds = [self.living.fd, *([self.fabricds.fd] if self.fabricds else [])]
+        with (self.dir / "fabricd.log").open("wb") as log:
+            try:
+                fabricd = Fabricd.start(
+                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=holds
+                )
+            except FabricdError as error:
+                raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
+        assert fabricd.process is not None
+        self.children.append(fabricd.process)
+        room = FABRICD_BYTES + len(config["nics"]) * workers_bytes
+        memory.limit(f"{control_group(self.record.id)}/fabricd", fabricd.process.pid, room)
+        self.journal.made({"fabricd": Process.of(fabricd.process.pid)})
+        return fabricd
+
+    @cached_property
+    def fabricds(self) -> Hold | None:
+        """The lock of a fabric that stays: fabricd's."""
+        return Hold(self.dir / "fabricd.lock") if self.persistent else None
+
+    def hand_over(self, fabricd: Fabricd) -> None:
+        """From now on the fabric is its fabricd's."""
+        assert fabricd.process is not None
+        assert self.fabricds is not None
+        assert self.holder is not None
+        self.journal.own(Process.of(fabricd.process.pid), self.fabricds)
+        self.holder.let_go()
+        self.fabricds.release()
+
+    def start_controller(self, control: Mapping[str, Any]) -> Controller:
+        """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
+        log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
+        argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
+        argv += ["--port", str(CONTROLLER_PORT), "--dpid-base", str(self.names.dpid_base)]
+        argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
+        argv += ["--fabricd", str(self.dir / "control.sock"), "--ovs", str(self.ovs.control), "--log", str(log)]
+        argv += [word for app in control["apps"] for word in ("--app", app)]
+        with out.open("wb") as stdout, log.open("ab") as stderr:
+            process = self.spawn_inside(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        self.journal.made({"controller": Process.of(process.pid)})
+        self.controller = Controller(process, out, log)
+        return self.controller
+
+    def look(self) -> None:
+        """Raises MachineError if a process of the fabric has ended while it comes up, or what the controller says."""
+        if self.controller:
+            self.controller.look()
+        for name, process in Record.read(self.dir).processes.items():
+            if name in SWITCHES and not process.alive():
+                log = self.dir / ("ovs" if name.startswith("ovs") else "") / f"{name}.log"
+                raise MachineError(f"{name} ended while the fabric came up", where=str(log))
+
+    # -- switches
+
+    def set_taps_up(self) -> None:
+        """Sets up the switches' TAP devices, for jumbo frames."""
+        taps = [self.names.tap(s, p) for s in self.fabric.switches for p in range(1, s.bridge_ports + 1)]
+        batch = "".join(f"link set dev {tap} mtu {TAP_MTU} up\n" for tap in (*taps, FENCE_TAP))
+        command = [*self.inside, "ip", "-batch", "-"]
+        done = subprocess.run(command, input=batch, text=True, capture_output=True, check=False)
+        if done.returncode:
+            raise MachineError(f"cannot configure links: {' '.join(done.stderr.split())[:300]}", hint="are you root?")
+
+    def make_bridges(self) -> list[subprocess.Popen[str]]:
+        """Starts making all bridges; OpenVSwitch.finish waits for them."""
+        bridges = [
+            Bridge(
+                self.names.bridge(s), self.names.dpid(s), tuple(self.names.tap(s, p + 1) for p in range(s.bridge_ports))
+            )
+            for s in self.fabric.switches
+        ]
+        bridges.append(Bridge(FENCE_BRIDGE, self.names.dpid_base, (FENCE_TAP,)))
+        return self.ovs.create(bridges)
+
+    # -- hosts
+
+    def with_kernel_interfaces(self, config: dict[str, Any], pids: Mapping[str, int]) -> dict[str, Any]:
+        """fabricd's configuration, with every NIC's interface in the namespace that this process holds for its host."""
+        for nic, entry in zip(self.fabric.nics, config["nics"], strict=True):
+            entry |= {"netdev": self.names.interface(nic), "netns": f"/proc/{pids[nic.host]}/ns/net"}
+        return config
+
+    def plug_in(self, holder: Holder, mtu: int) -> None:
+        """Configures each NIC's kernel interface, which fabricd has made in its host's namespace."""
+        mtu = max(mtu, _KERNEL_MTU)
+        holder.ask({"configure": {host.name: self._interfaces(host.nics, mtu) for host in self.fabric.hosts}})
+        if errors := holder.answer()["errors"]:
+            name, error = next(iter(errors.items()))
+            raise MachineError(f"cannot configure the interfaces of {name}: {error}")
+
+    def _interfaces(self, nic_names: Sequence[str], mtu: int) -> dict[str, Any]:
+        """One NIC has all of 10/8 on its link. Of several, each has its rail, and what has its address as source."""
+        nics = [self.fabric.nic_by_name[name] for name in nic_names]
+        prefix = 8 if len(nics) == 1 else 16
+        links = [
+            {"name": self.names.interface(nic), "mac": nic.mac, "mtu": mtu, "ip": str(nic.ip), "prefix": prefix}
+            for nic in nics
+        ]
+        lines = [line for n, nic in enumerate(nics) for line in self._routes(nic, n)] if len(nics) > 1 else []
+        return {"links": links, "routes": "".join(line + "\n" for line in lines)}
+
+    def _routes(self, nic: Nic, number: int) -> list[str]:
+        device, table = self.names.interface(nic), 100 + number
+        first = [f"route add 10.0.0.0/8 dev {device} src {nic.ip}"] if number == 0 else []
+        return [
+            *first,
+            f"route add 10.0.0.0/8 dev {device} src {nic.ip} table {table}",
+            f"rule add from {nic.ip} lookup {table} priority {1000 + number}",
+        ]
+
+
+class Holder:
+    """The conversation with the process that holds the namespaces (hardware/holder/main.c)."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def ask(self, question: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # `answer` will tell
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """Raises MachineError if it has died."""
+        line = self._stream(self.process.stdout).readline()
+        if not line:
+            raise MachineError(f"the process that holds the fabric's namespaces died (code {self.process.wait()})")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def let_go(self) -> None:
+        """Ends the conversation; the fabric stays, and so does it."""
+        self.ask({"stays": True})
+        for stream in (self.process.stdin, self.process.stdout):
+            self._stream(stream).close()
+
+    @staticmethod
+    def _stream(stream: IO[str] | None) -> IO[str]:
+        assert stream is not None
+        return stream
+
+
+@dataclass
+class Controller:
+    """A controller's process that we have started."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    log: Path
+
+    def wait_listening(self, look: Look = lambda: None) -> None:
+        """Waits until it listens. Raises MachineError, and what `look` raises, which is called now and then."""
+        self._await(lambda: _listens(self.process.pid), "does not listen", look)
+
+    def wait_programmed(self, look: Look = lambda: None) -> dict[str, Any]:
+        """Waits until all switches have their flows; returns what it said then. Raises as `wait_listening`."""
+        self._await(lambda: "programmed" in self._said(), "has not programmed all switches", look)
+        return self._said()
+
+    def look(self) -> None:
+        """Raises MachineError, or for an application's fault UserError, if it has ended or said that it will."""
+        if "error" in self._said() or self.process.poll() is not None:
+            self._fail("ended")
+
+    def _await(self, condition: Callable[[], bool], complaint: str, look: Look) -> None:
+        """Waits for it, as long as the controller lives, has reported no error and patience with it lasts."""
+        patience = Patience(self.process.pid)
+        for n in count(1):
+            if condition():
+                return
+            self.look()
+            if n % _LOOK_EVERY == 0:
+                look()
+            if patience.look() and not condition():
+                self._fail(complaint)
+            time.sleep(_POLL_S)
+
+    def _fail(self, complaint: str) -> NoReturn:
+        about = self._said()
+        if "where" in about:
+            raise UserError(f"a controller application failed: {about['error']}", about["where"])
+        said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
+        raise MachineError(f"the controller {complaint}: {said}", where=str(self.log))
+
+    def _said(self) -> dict[str, Any]:
+        return next(iter(controller_lines(self.out)), {})
+
+
+def controller_lines(out: Path) -> list[dict[str, Any]]:
+    """What a controller has said on its standard output, `out`."""
+    said = []
+    with suppress(OSError):
+        for line in out.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                said.append(json.loads(line))
+    return [line for line in said if isinstance(line, dict)]
+
+
+def _interpreter(library: str) -> str:
+    """The Python that has the OpenFlow library. Raises MachineError."""
+    if library == "os-ken":
+        return sys.executable
+    python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
+    if not python.exists():
+        raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
+    return str(python)
+
+
+def inside(record: Record) -> list[str]:
+    """What a command starts with that is to run in a fabric's network namespace. Raises MachineError."""
+    for name in SWITCHES:
+        process = record.processes.get(name)
+        if process and process.alive():
+            return ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
+    raise MachineError(f"fabric {record.id} has no process left in its network namespace", hint="testbed list")
+
+
+def own_ovs(directory: Path) -> OpenVSwitch:
+    """The Open vSwitch of the fabric that has this directory."""
+    return OpenVSwitch(directory / "ovs")
+
+
+def _raise_for(answer: Mapping[str, Any]) -> None:
+    if errors := answer.get("errors"):
+        name, error = next(iter(errors.items()))
+        raise MachineError(f"cannot make a network namespace for {name}: {error}", hint="are you root?")
+
+
+def _listens(pid: int) -> bool:
+    """Whether the controller listens, by the kernel's tables: a trial connection would be a false switch."""
+    local = f":{CONTROLLER_PORT:04X}"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        return any((fields := line.split())[1].endswith(local) and fields[3] == "0A" for line in lines)
+    return False

@@ -1,0 +1,412 @@
+"""A live fabric: brought up, used, taken down. `Lab.up` makes one, `Lab.attach` finds one that is up already."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from hardware.client import Fabricd, FabricdError
+from hardware.config import fabricd_config
+from hardware.devices import FENCE_BRIDGE
+from testbed.base.errors import MachineError, UserError, require_root
+from testbed.containers.bundle import Limits
+from testbed.containers.container import Containers, File, Worker
+from testbed.containers.image import Image, root_of
+from testbed.fabric.autopsy import why_dead
+from testbed.fabric.bringup import CONTROLLER_OUT, CONTROLLER_PORT, HOLDER, Bringup, controller_lines, inside, own_ovs
+from testbed.fabric.inventory import topology_text
+from testbed.fabric.names import Names
+from testbed.fabric.ovs import OpenVSwitch
+from testbed.machine import ownership
+from testbed.machine.hold import Hold
+from testbed.machine.ownership import HOST, Record, Removed
+from testbed.machine.processes import MARK, Process
+from testbed.machine.shown import binds
+from testbed.plan.dilation import automatic
+from testbed.plan.hardware import hardware_of
+from topologies import Fabric
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.fabric.net import Cables, FabricNet
+
+_STATE = "lab.json"
+_TOOLS = {
+    "runc": "runc",
+    "ip": "iproute2",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "mnexec": "mininet",
+}
+
+
+class _Running:
+    """A process of the fabric that need not be our child."""
+
+    def __init__(self, process: Process) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    def poll(self) -> int | None:
+        """None while it runs; how it ended is not known to us."""
+        return None if self._process.alive() else -1
+
+
+@dataclass
+class Lab:
+    """One live fabric.
+
+    `fabricd` is the connection to its emulated hardware, `controller` its controller's process (`pid`, `poll()`),
+    `mininet()` the same fabric as a Mininet. As a context manager it goes down at the end.
+    """
+
+    record: Record
+    fabric: Fabric
+    state: dict[str, Any]
+    fabricd: Fabricd
+    controller: Any
+    _children: list[subprocess.Popen[Any]] = field(default_factory=list)
+    _hold: Hold | None = None
+    _starting: list[Worker] = field(default_factory=list)
+    _down: bool = False
+    _net: FabricNet | None = None
+    job: str = ""  # what runs here now: its workers have containers of their own
+
+    # -- up
+
+    @classmethod
+    def up(cls, experiment: Experiment, *, persistent: bool = False) -> Lab:
+        """Brings a fabric up.
+
+        It belongs to this process and its processes die with it; a `persistent` one stays when this process ends, and
+        then belongs to its fabricd. To be called in the main thread: helpers die with the thread that started them.
+        Raises UserError; nothing is left then.
+        """
+        _check_machine()
+        fabric = experiment.build_fabric()
+        record, journal, hold = ownership.create()
+        kernel = experiment.clock.mode == "real"
+        work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
+        try:
+            lab = cls._up(work, experiment)
+            if persistent:
+                work.hand_over(lab.fabricd)
+                lab.record = Record.read(record.dir)
+                hold.release()
+            lab._hold = hold
+            return lab
+        except BaseException:
+            ownership.undo(record)
+            hold.release()
+            _reap(work.children)
+            raise
+        finally:
+            work.living.release()
+            journal.close()
+
+    @classmethod
+    def _up(cls, work: Bringup, experiment: Experiment) -> Lab:
+        directory, fabric = work.dir, work.fabric
+        holder = work.start_holder()
+        work.ovs.make_database()
+        (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
+        (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
+        work.enter(holder)
+        database = work.start_database()
+        controller = work.start_controller(experiment.control.model_dump())
+        hardware = hardware_of(experiment)
+        clock: dict[str, Any] = {"mode": experiment.clock.mode}
+        if work.kernel:
+            clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
+        config = fabricd_config(
+            fabric,
+            hardware,
+            fabric_id=work.record.id,
+            clock=clock,
+            seed=experiment.seed,
+            patience_s=experiment.patience / 1e9,
+        )
+        config["worker_memory_bytes"] = experiment.workers.memory
+        config["ovs_pid"] = work.start_switch(database)
+        if work.kernel:
+            pids = work.take_hosts(holder)
+            config = work.with_kernel_interfaces(config, pids)
+        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
+        work.set_taps_up()
+        bridges = work.make_bridges()
+        if not work.kernel:
+            work.take_hosts(holder)
+        image = root_of(experiment.workers.image, directory, work.ids or 0)
+        if work.kernel:
+            work.plug_in(holder, experiment.fabric.nic.mtu)
+        work.ovs.finish(bridges, work.look)
+        controller.wait_listening(work.look)
+        names = [work.names.bridge(s) for s in fabric.switches]
+        commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
+        # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
+        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
+        work.ovs.finish(commands, work.look)
+        state = {
+            "name": experiment.name,
+            "clock": clock,
+            "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
+            "ids": work.ids,
+            "bind": experiment.workers.bind,
+            "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
+            "flows": controller.wait_programmed(work.look)["flows"],
+        }
+        (directory / (_STATE + ".new")).write_text(json.dumps(state))
+        os.rename(directory / (_STATE + ".new"), directory / _STATE)
+        return cls(Record.read(directory), fabric, state, fabricd, controller.process, work.children)
+
+    @classmethod
+    def attach(cls, fabric_id: str | None = None) -> Lab:
+        """The live fabric of this id, or the only one there is. Raises UserError."""
+        record = ownership.find(fabric_id)
+        if record.state == "dead":
+            raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
+        if not record.here:
+            raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
+        try:
+            state = json.loads((record.dir / _STATE).read_text())
+            fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))
+            fabricd = Fabricd(record.dir / "control.sock")
+        except FileNotFoundError:
+            raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
+        except FabricdError as error:
+            raise UserError(str(error), hint=f"testbed down {record.id}") from None
+        return cls(record, fabric, state, fabricd, _Running(record.processes["controller"]))
+
+    # -- what it is
+
+    @property
+    def id(self) -> str:
+        """Four hexadecimal digits."""
+        return self.record.id
+
+    @property
+    def dir(self) -> Path:
+        """The fabric's directory, /run/railbed/<id>; its logs are DIR/*.log."""
+        return self.record.dir
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the hosts have kernel interfaces (the real clock's)."""
+        return bool(self.state["clock"]["mode"] == "real")
+
+    @property
+    def dilation(self) -> int:
+        """Wall time per emulated time with the real clock; 1 with the virtual one, where it means nothing."""
+        return int(self.state["clock"].get("dilation", 1))
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.id, self.fabric)
+
+    @cached_property
+    def hosts(self) -> dict[str, Process]:
+        """The processes that hold the hosts' namespaces."""
+        found = self.record.processes.items()
+        return {name.removeprefix(HOST): process for name, process in found if name.startswith(HOST)}
+
+    @property
+    def ovs(self) -> OpenVSwitch:
+        """The fabric's own Open vSwitch."""
+        return own_ovs(self.dir)
+
+    def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """As the function of that name."""
+        return ovs_command(self.record, argv)
+
+    def mininet(self, cables: Cables) -> FabricNet:
+        """The fabric as a Mininet, the same each time; `cables` carries out its `link` (testbed.inject.links)."""
+        if self._net:
+            return self._net
+        from testbed.fabric.net import FabricNet
+
+        net = FabricNet(
+            self.fabric,
+            self.names,
+            {name: process.pid for name, process in self.hosts.items()},
+            kernel=self.kernel,
+            mark={MARK: self.record.mark},
+            ovs=self.ovs,
+            inside=self.record.processes["fabricd"].pid,
+            cables=cables,
+            stop=self.down,
+        )
+        net.build()
+        net.add_controller(CONTROLLER_PORT, self.controller.pid)
+        self._net = net
+        return net
+
+    @property
+    def hardware(self) -> Any:
+        """fabricd's process (`pid`, `poll()`)."""
+        return self.fabricd.process or _Running(self.record.processes["fabricd"])
+
+    @property
+    def helpers(self) -> dict[str, _Running]:
+        """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
+        wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
+        return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
+
+    def restart_controller(self) -> None:
+        """Starts the controller anew, after it has died. Raises MachineError."""
+        experiment = json.loads((self.dir / "experiment.json").read_text())
+        work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
+        controller = work.start_controller(experiment["control"])
+        work.living.release()
+        controller.wait_programmed()
+        self._children.append(controller.process)
+        self.controller = controller.process
+
+    def controller_said(self) -> list[dict[str, Any]]:
+        """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
+        return controller_lines(self.dir / CONTROLLER_OUT)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is, for people and programs."""
+        hosts = self.fabric.hosts
+        return {
+            "id": self.id,
+            "dir": str(self.dir),
+            "name": self.state["name"],
+            "topology": topology_text(self.fabric.kind, self.fabric.params),
+            "clock": self.state["clock"]["mode"],
+            "dilation": self.dilation,
+            "ranks": {nic.rank: {"name": nic.name, "host": nic.host, "ip": str(nic.ip)} for nic in self.fabric.nics},
+            "switches": [s.name for s in self.fabric.switches],
+            "hosts": [h.name for h in hosts],
+        }
+
+    # -- workers
+
+    @cached_property
+    def containers(self) -> Containers:
+        image = self.state["image"]
+        return Containers(
+            self.id,
+            self.dir,
+            self.record.mark,
+            ownership.control_group(self.id),
+            {nic.rank: nic.name for nic in self.fabric.nics},
+            {nic.rank: self.hosts[nic.host].pid for nic in self.fabric.nics},
+            Limits(**self.state["limits"]),
+            Image(Path(image["rootfs"]), image["env"]) if image else None,
+            self.state["ids"],
+            binds(self.state["bind"]),
+            f"-{self.job}" if self.job else "",
+        )
+
+    def worker_dir(self, rank: int) -> Path:
+        """Where a rank's `plan.json` belongs before its worker starts."""
+        return self.containers.worker_dir(rank)
+
+    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
+        """Starts a program as a rank's container; returns before it runs, so that several start at the same time."""
+        self._starting = [w for w in self._starting if w.starting]
+        if len(self._starting) >= 2 * (os.cpu_count() or 1):  # more would only get in each other's way
+            self._starting.pop(0).started()
+        worker = self.containers.start(rank, argv, stdout=stdout, stderr=stderr)
+        self._starting.append(worker)
+        return worker
+
+    def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool) -> tuple[list[str], Mapping[str, str]]:
+        """Command and environment that run `argv` in a rank's container. Makes an idle one if none runs."""
+        if not 0 <= rank < len(self.fabric.nics):
+            raise UserError(f"there is no rank {rank}", hint=f"ranks: 0 to {len(self.fabric.nics) - 1}", exit_code=2)
+        self.containers.idle(rank)
+        return self.containers.exec_command(rank, argv, tty=tty), {**os.environ, MARK: self.record.mark}
+
+    # -- down
+
+    def down(self) -> None:
+        """Takes the fabric down: of all that it was, nothing is left. Raises MachineError if that fails."""
+        if self._down:
+            return
+        self._down = True
+        if self._net:
+            self._net.close()
+        with suppress(FabricdError):  # it closes its captures; if it is gone, it has none
+            self.fabricd.request("stop", timeout=2.0)
+        self.fabricd.close()
+        ownership.undo(Record.read(self.dir))
+        if self._hold:
+            self._hold.release()
+        _reap(self._children)
+
+    def close(self) -> None:
+        """Lets go of a fabric that stays up."""
+        if self._net:
+            self._net.close()
+        self.fabricd.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.down()
+
+
+def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Command and environment that run `argv` where a fabric's switches are. Raises UserError."""
+    if not record.here:
+        raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
+    return [*inside(record), *argv], {**os.environ, **own_ovs(record.dir).env, MARK: record.mark}
+
+
+def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
+    """Takes note of the end of processes that were killed, in its own time, and closes what led to them."""
+    for child in children:
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        if child.poll() is None:
+            threading.Thread(target=child.wait, daemon=True).start()
+
+
+def take_down(record: Record) -> Removed:
+    """Takes down a fabric that was left up, or what is left of a dead one. Raises UserError if it is somebody's."""
+    if record.state != "dead":
+        if not record.here:
+            raise UserError(f"fabric {record.id} lives in another pid namespace", hint="take it down from there")
+        if not record.standing:
+            raise UserError(
+                f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
+                hint=f"stop that process, or testbed clean {record.id} --force",
+            )
+        hold = Hold(record.dir / f"{secrets.token_hex(4)}.lock")
+        record.journal.own(Process.of(os.getpid()), hold)  # ours until it is gone: nobody else begins to clean
+        with suppress(FabricdError, OSError):
+            fabricd = Fabricd(record.dir / "control.sock")
+            fabricd.request("stop", timeout=2.0)
+            fabricd.close()
+    return ownership.undo(Record.read(record.dir))
+
+
+def _check_machine() -> None:
+    """What would fail later, said at once and with nothing made."""
+    import shutil
+
+    require_root()
+    for tool, package in _TOOLS.items():
+        if not shutil.which(tool):
+            raise MachineError(f"{tool} is not installed", hint=f"./setup.sh installs it (package {package})")
+    if not HOLDER.exists():
+        raise MachineError(f"{HOLDER} is missing", hint="python -m hardware.build, or ./setup.sh build")
+    if not os.path.exists("/dev/net/tun"):
+        raise MachineError("there is no /dev/net/tun", hint="testbed doctor")

@@ -1,0 +1,204 @@
+"""A fabric's own Open vSwitch: database, daemon, sockets and logs in one directory, devices in one network namespace.
+
+Nothing of the host's Open vSwitch is asked or touched; many of ours run side by side, each with its own threads.
+Everything is reached by sockets in the directory, so the usual tools work with the variables of `env`. Bridges are
+made in batches: one ovs-vsctl transaction for many instead of several commands each.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import MachineError
+from testbed.machine.processes import wait_for
+
+_PROTOCOLS = "OpenFlow13,OpenFlow15"
+_ARGS_BYTES = 500_000  # well below what one command line may have
+_HINT = "`testbed doctor` tells whether an Open vSwitch starts here"
+_START_S = 30.0
+_LOOK_S = 0.2
+_MOST_FILES = 1 << 20
+_VSCTL = ("ovs-vsctl", "--timeout=120")
+_LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
+# As Debian's ovs-ctl runs it: what waits for the switch waits for it first.
+_PRIORITY = ("nice", "-n", "-10")
+
+Spawn = Callable[..., subprocess.Popen[Any]]
+"""Starts a command in the fabric's network namespace, as subprocess.Popen does."""
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """A bridge to be: `ports[i]` is the device of OpenFlow port i + 1."""
+
+    name: str
+    dpid: int
+    ports: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OpenVSwitch:
+    """The Open vSwitch whose directory is `dir`."""
+
+    dir: Path
+
+    # -- where things are
+
+    @cached_property
+    def env(self) -> dict[str, str]:
+        """With these variables ovs-vsctl, ovs-ofctl and ovs-appctl speak to this one."""
+        return dict.fromkeys(("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"), str(self.dir))
+
+    @property
+    def database(self) -> Path:
+        """ovsdb-server's socket."""
+        return self.dir / "db.sock"
+
+    @property
+    def control(self) -> Path:
+        """ovs-vswitchd's control socket, which ovs-appctl speaks to."""
+        return self.dir / "ovs-vswitchd.ctl"
+
+    @property
+    def log(self) -> Path:
+        return self.dir / "ovs-vswitchd.log"
+
+    # -- its processes
+
+    def make_database(self) -> None:
+        """Makes the directory and an empty database. Raises MachineError."""
+        self.dir.mkdir(mode=0o700)
+        self._check(["ovsdb-tool", "create", str(self.dir / "conf.db")])
+
+    def start_database(self, spawn: Spawn) -> subprocess.Popen[Any]:
+        """Starts ovsdb-server; returns before it listens."""
+        remote = f"--remote=punix:{self.database}"
+        return self._daemon(spawn, "ovsdb-server", [str(self.dir / "conf.db"), remote])
+
+    def start_switch(self, spawn: Spawn, database: subprocess.Popen[Any]) -> subprocess.Popen[Any]:
+        """Waits for ovsdb-server and starts ovs-vswitchd; returns before that is ready. Raises MachineError."""
+        wait_for(lambda: self.database.exists() or database.poll() is not None, _START_S, pause=0.002)
+        if database.poll() is not None or not self.database.exists():
+            log = self.dir / "ovsdb-server.log"
+            raise MachineError(f"ovsdb-server does not start: {_tail(log)}", where=str(log), hint=_HINT)
+        process = self._daemon(spawn, "ovs-vswitchd", [f"unix:{self.database}"])
+        # ovs-appctl without a target looks for the socket of the pid that the pid file gives.
+        (self.dir / f"ovs-vswitchd.{process.pid}.ctl").symlink_to(self.control.name)
+        return process
+
+    def _daemon(self, spawn: Spawn, program: str, arguments: Sequence[str]) -> subprocess.Popen[Any]:
+        log = self.dir / f"{program}.log"
+        files = ["--pidfile", f"--unixctl={self.dir / program}.ctl", f"--log-file={log}"]
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a switch port takes a descriptor or two
+        most = _MOST_FILES if most == resource.RLIM_INFINITY else min(most, _MOST_FILES)
+        command = [*_PRIORITY, "prlimit", f"--nofile={most}:", program, *arguments, *files, *_LOGS]
+        with log.open("ab") as errors:
+            return spawn(command, env=self.env, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+
+    # -- its bridges
+
+    def create(self, bridges: Sequence[Bridge]) -> list[subprocess.Popen[str]]:
+        """Starts making these bridges, fail-secure and without controller; `finish` waits for it and tells errors."""
+        return [self._start([*_VSCTL, *args]) for args in _transactions(map(_create_args, bridges))]
+
+    def finish(self, commands: Iterable[subprocess.Popen[str]], look: Callable[[], object] = lambda: None) -> None:
+        """Waits for started transactions. Raises MachineError with what ovs-vsctl said, and what `look` raises.
+
+        ovs-vsctl asks on and on for a server that is gone; `look` is called now and then, and may know better.
+        """
+        ended = [(_errors(command, look), command.returncode) for command in commands]
+        for errors, code in ended:
+            _raise_if_failed(code, errors, str(self.log))
+
+    def set_controller(self, names: Sequence[str], target: str) -> list[subprocess.Popen[str]]:
+        """Starts pointing bridges to a controller that already listens: refused, they try again only 8 s later.
+
+        Does not wait for them: the controller sees them come.
+        """
+        commands = (["--", "set-controller", name, target] for name in names)
+        return [self._start([*_VSCTL, "--no-wait", *args]) for args in _transactions(commands)]
+
+    def return_to_sender(self, name: str, port: int = 1) -> subprocess.Popen[str]:
+        """Starts giving the fence bridge its only flow: what comes in on the port goes out on it."""
+        return self._start(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", name, f"in_port={port},actions=in_port"])
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes bridges, and waits until Open vSwitch has let go of their ports. Raises MachineError."""
+        commands = (["--", "--if-exists", "del-br", name] for name in names)
+        self.finish([self._start([*_VSCTL, *args]) for args in _transactions(commands)])
+
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        env = {**os.environ, **self.env}
+        try:
+            return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+        except FileNotFoundError:
+            raise _missing() from None
+
+    def _check(self, command: Sequence[str]) -> str:
+        env = {**os.environ, **self.env}
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=env)
+        except FileNotFoundError:
+            raise _missing() from None
+        except subprocess.TimeoutExpired:
+            raise MachineError(f"Open vSwitch does not answer ({command[0]})", str(self.log), _HINT) from None
+        _raise_if_failed(done.returncode, done.stderr, str(self.log))
+        return done.stdout
+
+
+def _create_args(bridge: Bridge) -> list[str]:
+    options = ["datapath_type=netdev", "fail_mode=secure", f"protocols={_PROTOCOLS}"]
+    other = [f"other_config:datapath-id={bridge.dpid:016x}", "other_config:disable-in-band=true"]
+    args = ["--", "add-br", bridge.name, "--", "set", "Bridge", bridge.name, *options, *other]
+    for number, port in enumerate(bridge.ports, 1):
+        args += ["--", "add-port", bridge.name, port, "--", "set", "Interface", port, f"ofport_request={number}"]
+    return args
+
+
+def _transactions(commands: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """Joins commands into as few transactions as command lines allow."""
+    args: list[str] = []
+    size = 0
+    for command in commands:
+        args += command
+        size += sum(map(len, command)) + len(command)
+        if size > _ARGS_BYTES:
+            yield args
+            args, size = [], 0
+    if args:
+        yield args
+
+
+def _errors(command: subprocess.Popen[str], look: Callable[[], object]) -> str:
+    """What a command says on stderr until it ends."""
+    while True:
+        try:
+            return command.communicate(timeout=_LOOK_S)[1]
+        except subprocess.TimeoutExpired:
+            try:
+                look()
+            except BaseException:
+                command.kill()
+                raise
+
+
+def _raise_if_failed(code: int, errors: str, log: str) -> None:
+    # A port or bridge that could not be set up is told on stderr only.
+    if code or "Error detected" in errors:
+        raise MachineError(f"Open vSwitch refused: {' '.join(errors.split())[:500]}", where=log, hint=_HINT)
+
+
+def _missing() -> MachineError:
+    return MachineError("Open vSwitch is not installed", hint="./setup.sh installs it (package openvswitch-switch)")
+
+
+def _tail(log: Path) -> str:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return " ".join(text.split())[-300:] or "it said nothing"

@@ -1,0 +1,126 @@
+"""Injections: the registry of faults, and what an experiment or a command says of one.
+
+`CATALOGUE` has every fault by its name. `Injection` is one entry of an experiment's `inject:`, or what `testbed inject`
+was told: a fault, its target, its times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from testbed.base.explain import explain
+from testbed.base.types import unknown
+from testbed.base.units import UnitError, format_time, parse_time
+from testbed.faults import cable, congestion, forwarding, host, loss, offload, queue
+from testbed.faults.base import CannotInject, Fault, Place, Primitive, resolve
+from topologies.fabric import Fabric, TopologyError
+from topologies.targets import CableTarget
+
+GROUPS: dict[str, tuple[type[Fault], ...]] = {
+    "Frames": loss.FAULTS,
+    "Cables": cable.FAULTS,
+    "Queues": queue.FAULTS,
+    "Forwarding": forwarding.FAULTS,
+    "Offloads": offload.FAULTS,
+    "Hosts": host.FAULTS,
+    "Congestion": congestion.FAULTS,
+}
+CATALOGUE: dict[str, type[Fault]] = {cls.name: cls for faults in GROUPS.values() for cls in faults}
+Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
+
+
+class Mistakes(ValueError):
+    """What is wrong with an injection as it was written."""
+
+    def __init__(self, found: list[Found]) -> None:
+        super().__init__(found[0][1])
+        self.found = found
+
+
+_OWN = ("fault", "on", "at", "for", "every")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """`{fault: NAME, on: TARGET, at: TIME, for: TIME, every: TIME, PARAMETER: ..}`.
+
+    Times are in ns; `lasts` (`for`) None: until it is healed.
+    """
+
+    fault: Fault
+    on: str
+    at: float = 0.0
+    lasts: float | None = None
+    every: float | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """From what was written. Raises Mistakes."""
+        if not isinstance(value, dict) or "fault" not in value:
+            raise Mistakes([((), "an injection names its fault", "write {fault: NAME, on: TARGET, ...}")])
+        name = value["fault"]
+        if name not in CATALOGUE:
+            raise Mistakes([(("fault",), *unknown("fault", name, list(CATALOGUE)))])
+        kind = CATALOGUE[name]
+        found: list[Found] = []
+        if not isinstance(value.get("on"), str):
+            found.append((("on",), f"where does {name} strike?", f"on: TARGET, of these kinds: {', '.join(kind.on)}"))
+        times: dict[str, float | None] = {}
+        for key in ("at", "for", "every"):
+            try:
+                times[key] = None if value.get(key) is None else parse_time(value[key])
+            except UnitError as error:
+                found.append(((key,), error.what, error.hint))
+        lasts, every = times.get("for"), times.get("every")
+        if every is not None and (lasts is None or not 0 < lasts < every):
+            found.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
+        given = {k: v for k, v in value.items() if k not in _OWN}
+        try:
+            fault = kind.model_validate(given)
+        except ValidationError as error:
+            found += explain(error, kind, lambda path: given.get(path[0]) if path else given)
+        if found:
+            raise Mistakes(found)
+        return cls(fault, value["on"], times.get("at") or 0.0, lasts, every)
+
+    def written(self) -> dict[str, Any]:
+        """As it stands in the file, every parameter written out."""
+        times = {"at": self.at, "for": self.lasts, "every": self.every}
+        said = {key: format_time(t) for key, t in times.items() if t is not None}
+        return {"fault": self.fault.name, "on": self.on, **said, **self.fault.model_dump(mode="json", by_alias=True)}
+
+    def place(self, fabric: Fabric, line_rate_bps: float = 400e9, seed: int = 1, cc: str | None = None) -> Place:
+        """Where it strikes. Raises CannotInject."""
+        try:
+            target = resolve(fabric, self.on)
+        except TopologyError as error:
+            raise CannotInject(f"{error.key}: {error.what}", error.hint) from None
+        backwards = isinstance(target, CableTarget) and fabric.named_backwards(self.on.partition(":")[2].strip())
+        place = Place(fabric, target, line_rate_bps, seed, cc, backwards)
+        if place.kind not in self.fault.on:
+            raise CannotInject(
+                f"{self.fault.name} does not strike a {place.kind}", f"it strikes: {', '.join(self.fault.on)}"
+            )
+        return place
+
+    def requests(self, place: Place, name: str, *, now_ns: float = 0.0) -> list[dict[str, Any]]:
+        """fabricd's `inject` requests, with ids NAME, NAME.1 ..; `at` counts from `now_ns`. Raises CannotInject."""
+        times: dict[str, Any] = {"at_ns": now_ns + self.at}
+        if self.lasts is not None:
+            times["for_ns"] = self.lasts
+        if self.every is not None:
+            times["every_ns"] = self.every
+        made = self.fault.primitives(place)
+        about = self.written()
+        return [{**p, **times, "fault": name if k == 0 else f"{name}.{k}", "about": about} for k, p in enumerate(made)]
+
+
+def check(injection: Injection, fabric: Fabric, cc: str) -> None:
+    """Whether it fits the fabric and its NICs' congestion control. Raises CannotInject."""
+    injection.requests(injection.place(fabric, cc=cc), "f")
+
+
+__all__ = ["CATALOGUE", "GROUPS", "CannotInject", "Fault", "Injection", "Mistakes", "Place", "Primitive", "check"]

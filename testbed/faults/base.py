@@ -1,0 +1,225 @@
+"""What a fault is: its parameters, what it may strike, what fabricd or somebody else is asked to do, and how it shows.
+
+A fault undoes itself: fabricd, the controller and the agent keep what is right apart from what is laid over it, so to
+heal is to take the primitives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from testbed.base.types import Model
+from topologies import targets
+from topologies.fabric import Cable, Fabric, Nic
+from topologies.targets import (
+    AllTarget,
+    CableTarget,
+    ControllerTarget,
+    FlowTarget,
+    NicTarget,
+    PortTarget,
+    SwitchTarget,
+    Target,
+)
+
+Primitive = dict[str, Any]
+"""A request to fabricd's `inject`, without id and times."""
+
+Direction = Literal["both", "forward", "backward"]
+TrafficClass = Annotated[int, Field(ge=0, le=7)]
+Opcode = Literal[
+    "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_ONLY", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST",
+    "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "ACKNOWLEDGE", "CNP",
+]  # fmt: skip
+KINDS: dict[str, type[Target]] = {
+    "cable": CableTarget,
+    "port": PortTarget,
+    "nic": NicTarget,
+    "switch": SwitchTarget,
+    "flow": FlowTarget,
+    "controller": ControllerTarget,
+    "all": AllTarget,
+}
+
+
+class CannotInject(ValueError):
+    """The fault does not fit its target: `what`, `hint`."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+def fault_id(part: str) -> str:
+    """The id of the fault that a primitive, such as f1.2, is a part of."""
+    return part.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fault strikes, with what it may have to know of the fabric."""
+
+    fabric: Fabric
+    target: Target
+    line_rate_bps: float = 400e9
+    seed: int = 1
+    cc: str | None = None  # the NICs' congestion control; None: not known
+    backwards: bool = False  # the target is a cable that was named from its second end
+    programs: bool = False  # ranks run programs besides workers: a live fabric with the real clock
+
+    @property
+    def kind(self) -> str:
+        return next(name for name, cls in KINDS.items() if isinstance(self.target, cls))
+
+    def cables(self) -> list[Cable]:
+        """The cables that the target stands for."""
+        match self.target:
+            case CableTarget(cable):
+                return [cable]
+            case PortTarget(cable=cable):
+                return [cable]
+            case NicTarget(nic):
+                end = self._outer(nic)
+                return [
+                    c for c in self.fabric.cables if end in (c.a.node, c.b.node) and c.name not in self._inside(end)
+                ]
+            case SwitchTarget(switch):
+                return [c for c in self.fabric.cables if switch.name in (c.a.node, c.b.node)]
+            case AllTarget(cables):
+                return list(cables)
+        raise CannotInject(f"{self.target} has no cable of its own")
+
+    def _outer(self, nic: Nic) -> str:
+        """Where a NIC's cables end: at the bridge inside, if it has one."""
+        bridge = self.fabric.bridge_of(nic.name)
+        return nic.name if bridge is None else bridge.name
+
+    def _inside(self, end: str) -> frozenset[str]:
+        """Of a bridge in a NIC: the ways that are no cables."""
+        return self.fabric.inside if end in self.fabric.switch_by_name else frozenset()
+
+    def switches(self) -> list[str]:
+        match self.target:
+            case SwitchTarget(switch):
+                return [switch.name]
+            case PortTarget(switch=switch):
+                return [switch.name]
+            case AllTarget():
+                return [s.name for s in self.fabric.switches]
+        raise CannotInject(f"{self.target} is no switch")
+
+    def nics(self) -> list[int]:
+        match self.target:
+            case NicTarget(nic):
+                return [nic.rank]
+            case AllTarget():
+                return [n.rank for n in self.fabric.nics]
+        raise CannotInject(f"{self.target} is no NIC")
+
+    def directions(self, direction: Direction) -> list[str]:
+        """The ports, NODE:PORT, that frames leave by; `forward` is from the first end that a cable's name says."""
+        match self.target:
+            case PortTarget(switch, port):
+                return [f"{switch.name}:{port}"]
+            case FlowTarget(source, destination):
+                forward, backward = f"{source.name}:1", f"{destination.name}:1"
+                return {"both": [forward, backward], "forward": [forward], "backward": [backward]}[direction]
+            case SwitchTarget(switch):
+                return [f"{switch.name}:{c.end(switch.name).port}" for c in self.cables()]
+        found = []
+        for cable in self.cables():
+            ends = [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]
+            if self.backwards or (isinstance(self.target, NicTarget) and cable.a.node != self._outer(self.target.nic)):
+                ends.reverse()
+            found += {"both": ends, "forward": ends[:1], "backward": ends[1:]}[direction]
+        return found
+
+
+class Fault(Model):
+    """One fault. Its fields are its parameters; the class says the rest."""
+
+    model_config = ConfigDict(defer_build=True)  # of the many faults a run uses few or none
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    shows: ClassVar[str]
+    """How it is seen: counters, events, symptoms."""
+    on: ClassVar[tuple[str, ...]]
+    """Kinds of targets that it can strike."""
+    only_real_clock: ClassVar[bool] = False
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        """What is asked of fabricd. Raises CannotInject."""
+        raise NotImplementedError
+
+    @property
+    def needs_agent(self) -> bool:
+        """Whether a process outside fabricd must act."""
+        return False
+
+
+class FrameFault(Fault):
+    """A fault of frames: which of those that leave a port."""
+
+    on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "flow", "all")
+
+    direction: Direction = Field(
+        default="both", description="`forward`: frames from the first node of the target's name; `backward`: to it"
+    )
+    classes: list[TrafficClass] | None = Field(
+        default=None, min_length=1, description="only frames in these classes (null: all)"
+    )
+    opcodes: list[Opcode] | None = Field(
+        default=None, min_length=1, description="only frames with these RoCE opcodes (null: all)"
+    )
+    of_dscp: int | None = Field(default=None, ge=0, le=63, description="only frames with this DSCP (null: all)")
+    qp: int | None = Field(default=None, ge=0, le=(1 << 24) - 1, description="only to this queue pair (null: all)")
+
+    effect: ClassVar[str]
+
+    def select(self) -> dict[str, Any]:
+        """Which of the frames that match."""
+        return {}
+
+    def more(self) -> dict[str, Any]:
+        """Further keys of the primitive."""
+        return {}
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        match = {"classes": self.classes, "opcodes": self.opcodes, "dscp": self.of_dscp, "qp": self.qp}
+        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **self.more()}
+        given = {key: value for key, value in match.items() if value is not None}
+        if isinstance(place.target, FlowTarget):
+            return [{**common, **one} for one in self._of_flow(place.target, given)]
+        return [{**common, "ports": place.directions(self.direction), "match": given}]
+
+    def _of_flow(self, flow: FlowTarget, given: Mapping[str, Any]) -> Iterator[Primitive]:
+        there, back = flow.source, flow.destination
+        ways = {"forward": [(there, back)], "backward": [(back, there)], "both": [(there, back), (back, there)]}
+        for source, destination in ways[self.direction]:
+            match = {**given, "src_rank": source.rank, "dst_rank": destination.rank}
+            yield {"ports": [f"{source.name}:1"], "match": match}
+
+
+def overlay(what: str, name: object, values: Mapping[str, Any]) -> Primitive:
+    """Parameters laid over those of a cable, port, switch or nic."""
+    return {"primitive": "params", what: name, "values": dict(values)}
+
+
+def act(to: Literal["controller", "agent"], spec: Mapping[str, Any]) -> Primitive:
+    """Something that somebody outside fabricd does."""
+    return {"primitive": "act", "to": to, "spec": dict(spec)}
+
+
+def resolve(fabric: Fabric, text: str) -> Target:
+    """Raises TopologyError."""
+    return targets.resolve(fabric, text)
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

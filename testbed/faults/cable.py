@@ -1,0 +1,102 @@
+"""Faults of cables and wiring."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from pydantic import Field
+
+from testbed.base.types import Rate, Time
+from testbed.faults.base import CannotInject, Fault, Place, Primitive, overlay
+from topologies.fabric import Cable
+from topologies.targets import CableTarget, NicTarget
+
+CABLES = ("cable", "port", "nic", "switch", "all")
+
+
+class CableFault(Fault):
+    on: ClassVar[tuple[str, ...]] = CABLES
+
+    def values(self) -> dict[str, object]:
+        raise NotImplementedError
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [overlay("cable", cable.name, self.values()) for cable in place.cables()]
+
+
+class CableDown(CableFault):
+    name: ClassVar[str] = "cable_down"
+    summary: ClassVar[str] = "the link is down at both ends (with `for` and `every` it flaps)"
+    shows: ClassVar[str] = "drops `cable`, an event `port`, and after control.reaction other ports carry the traffic"
+
+    def values(self) -> dict[str, object]:
+        return {"up": False}
+
+
+class ReducedRate(CableFault):
+    name: ClassVar[str] = "reduced_rate"
+    summary: ClassVar[str] = "the link has come up at a lower rate"
+    shows: ClassVar[str] = "a queue in front of it, pauses behind that; no drop in a lossless class"
+
+    rate: Rate = Field(gt=0, le=10**14, description="what it still carries")
+
+    def values(self) -> dict[str, object]:
+        return {"rate_bps": self.rate}
+
+
+class LongCable(CableFault):
+    name: ClassVar[str] = "long_cable"
+    summary: ClassVar[str] = "the cable is much longer than it should be"
+    shows: ClassVar[str] = "every round trip is longer; with PFC the headroom may no longer do (drops `headroom`)"
+
+    delay: Time = Field(ge=0, le=1e12, description="its propagation delay")
+
+    def values(self) -> dict[str, object]:
+        return {"delay_ns": self.delay}
+
+
+class SmallMtu(CableFault):
+    name: ClassVar[str] = "small_mtu"
+    summary: ClassVar[str] = "one hop takes no long frames"
+    shows: ClassVar[str] = "drops `mtu` there: small messages pass, large ones never, `local_ack_timeout_err`"
+
+    mtu: int = Field(ge=64, le=65535, description="longest IP packet that passes, in bytes")
+
+    def values(self) -> dict[str, object]:
+        return {"mtu": self.mtu}
+
+
+class Miswired(Fault):
+    name: ClassVar[str] = "miswired"
+    summary: ClassVar[str] = "two NICs' (or two cables') plugs are swapped"
+    shows: ClassVar[str] = "drops `no_qp` at both NICs: frames come to one that they are not for"
+    on: ClassVar[tuple[str, ...]] = ("nic", "cable")
+
+    other: int | str = Field(description="the other NIC's rank, or the other cable's name")
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        fabric = place.fabric
+        one = _only(place)
+        if isinstance(place.target, NicTarget) and isinstance(self.other, int) and self.other < len(fabric.nics):
+            other = _only(replace(place, target=NicTarget(fabric.nics[max(self.other, 0)])))
+        elif isinstance(place.target, CableTarget) and str(self.other) in fabric.cable_by_name:
+            other = fabric.cable_by_name[str(self.other)]
+        else:
+            raise CannotInject(
+                f"there is no {self.other!r} to swap with", "a rank for a NIC, a cable's name for a cable"
+            )
+        if other is one:
+            raise CannotInject("a cable cannot be swapped with itself")
+        return [{"primitive": "swap", "cables": [one.name, other.name]}]
+
+
+def _only(place: Place) -> Cable:
+    cables = place.cables()
+    if len(cables) > 1:
+        names = ", ".join(f"cable:{cable.name}" for cable in cables)
+        raise CannotInject(f"{place.target} has {len(cables)} cables", f"name one: {names}")
+    return cables[0]
+
+
+FAULTS = (CableDown, ReducedRate, LongCable, SmallMtu, Miswired)

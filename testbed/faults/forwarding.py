@@ -1,0 +1,203 @@
+"""Faults of forwarding, through OpenFlow: the controller puts wrong flows in, or is itself what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from testbed.base.types import Rate, Size, Time
+from testbed.faults.base import CannotInject, Fault, Place, Primitive, act
+from topologies.targets import PortTarget, SwitchTarget
+
+
+class FlowFault(Fault):
+    """`forwarding` is the kind in controllers/faults.py."""
+
+    on: ClassVar[tuple[str, ...]] = ("switch",)
+    forwarding: ClassVar[str]
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        """What the controller has to know, besides the kind."""
+        assert isinstance(place.target, SwitchTarget)
+        return {"switch": place.target.switch.name}
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("controller", {"forwarding": self.forwarding, **self.spec(place)})]
+
+
+class ToRank(FlowFault):
+    to: int = Field(ge=0, description="rank whose frames it strikes")
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        if self.to >= len(place.fabric.nics):
+            raise CannotInject(f"there is no rank {self.to}", f"ranks: 0 to {len(place.fabric.nics) - 1}")
+        return {**super().spec(place), "to": self.to}
+
+
+class MissingEntry(ToRank):
+    name: ClassVar[str] = "missing_entry"
+    summary: ClassVar[str] = "a switch has no entry for a destination"
+    shows: ClassVar[str] = "drops `forwarding` at that switch with the frames' headers"
+    forwarding: ClassVar[str] = "missing"
+
+
+class ShadowRule(ToRank):
+    name: ClassVar[str] = "shadow_rule"
+    summary: ClassVar[str] = "a rule of higher priority drops a destination's frames; the right entry is there"
+    shows: ClassVar[str] = "drops `forwarding` although `ovs-ofctl dump-flows` shows the route"
+    forwarding: ClassVar[str] = "shadow"
+
+
+class WrongPort(ToRank):
+    name: ClassVar[str] = "wrong_port"
+    summary: ClassVar[str] = "a destination's frames leave by a wrong port"
+    shows: ClassVar[str] = "drops `no_qp` at a NIC that they are not for, or a detour"
+    forwarding: ClassVar[str] = "wrong_port"
+
+    port: int = Field(ge=1, description="the port that they leave by")
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        assert isinstance(place.target, SwitchTarget)
+        if self.port > place.target.switch.ports:
+            raise CannotInject(f"{place.target} has no port {self.port}", f"ports 1 to {place.target.switch.ports}")
+        return {**super().spec(place), "port": self.port}
+
+
+class Loop(ToRank):
+    name: ClassVar[str] = "loop"
+    summary: ClassVar[str] = "two neighbours send a destination's frames to each other"
+    shows: ClassVar[str] = "drops `ttl` at both, and a cable that is full of the same frames"
+    forwarding: ClassVar[str] = "loop"
+
+    neighbour: str = Field(description="the other switch")
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        spec = super().spec(place)
+        near = [c.other(spec["switch"]).node for c in place.fabric.cables if spec["switch"] in (c.a.node, c.b.node)]
+        if self.neighbour not in near or self.neighbour not in place.fabric.switch_by_name:
+            switches = [n for n in near if n in place.fabric.switch_by_name]
+            raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
+        return {**spec, "with": self.neighbour}
+
+
+class Meter(ToRank):
+    """Open vSwitch's own meters count wall time, so the bucket is fabricd's, and counts the fabric's."""
+
+    name: ClassVar[str] = "meter"
+    summary: ClassVar[str] = "a switch polices a destination's frames: a meter with a drop band"
+    shows: ClassVar[str] = "drops `fault` at that switch as soon as more than the meter's rate goes to that rank"
+
+    rate: Rate = Field(gt=0, description="the meter's rate")
+    burst: Size = Field(
+        default=65_536, ge=10_000, le=1_000_000_000, description="the bucket, which is full in the beginning"
+    )
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        switch = self.spec(place)["switch"]
+        into = [c.other(switch) for c in place.cables()]
+        meter = {"rate_bps": self.rate, "burst_bytes": self.burst}
+        return [
+            {
+                "primitive": "frames",
+                "effect": "drop",
+                "ports": [f"{end.node}:{end.port}" for end in into],
+                "select": {"meter": meter},
+                "match": {"dst_rank": self.to},
+            }
+        ]
+
+
+class DeadMember(FlowFault):
+    name: ClassVar[str] = "dead_ecmp_member"
+    summary: ClassVar[str] = "a member of an ECMP group is dead, and the hash still chooses it"
+    shows: ClassVar[str] = "drops `forwarding` for some of the flows to a destination, none for the others"
+    on: ClassVar[tuple[str, ...]] = ("port",)
+    forwarding: ClassVar[str] = "dead_member"
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        assert isinstance(place.target, PortTarget)
+        if place.target.cable.other(place.target.switch.name).node not in place.fabric.switch_by_name:
+            raise CannotInject(f"{place.target} leads to a host", "name a port with an equal one beside it")
+        return {"switch": place.target.switch.name, "port": place.target.port}
+
+
+class PolarisedHash(FlowFault):
+    name: ClassVar[str] = "polarised_hash"
+    summary: ClassVar[str] = "all switches hash alike, so that two in a row always choose alike"
+    shows: ClassVar[str] = "some of several equal links are full while others stay empty"
+    on: ClassVar[tuple[str, ...]] = ("all",)
+    forwarding: ClassVar[str] = "polarised"
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        return {}
+
+
+class TableFull(FlowFault):
+    name: ClassVar[str] = "table_full"
+    summary: ClassVar[str] = "a switch refuses flows beyond a number"
+    shows: ClassVar[str] = "drops `forwarding` there for destinations whose flows came last"
+    forwarding: ClassVar[str] = "table_full"
+
+    flows: int = Field(ge=0, description="how many it takes")
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        return {**super().spec(place), "flows": self.flows}
+
+
+class PartialWrite(FlowFault):
+    name: ClassVar[str] = "partial_write"
+    summary: ClassVar[str] = "only a part of a switch's flows was written"
+    shows: ClassVar[str] = "drops `forwarding` there for the rest"
+    forwarding: ClassVar[str] = "partial"
+
+    share: float = Field(ge=0, lt=1, allow_inf_nan=False, description="how large a share was")
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        return {**super().spec(place), "share": self.share}
+
+
+class SlowController(Fault):
+    name: ClassVar[str] = "slow_controller"
+    summary: ClassVar[str] = "the controller takes longer to react to a port that goes down"
+    shows: ClassVar[str] = "drops `cable` for that much longer after a cut"
+    on: ClassVar[tuple[str, ...]] = ("controller",)
+
+    reaction: Time = Field(ge=0, le=1e12, description="emulated time until its rules take effect")
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [{"primitive": "params", "control": True, "values": {"reaction_ns": self.reaction}}]
+
+
+class ControllerDead(Fault):
+    name: ClassVar[str] = "controller_dead"
+    summary: ClassVar[str] = "the controller is killed; healing starts it again"
+    shows: ClassVar[str] = "forwarding goes on, but a cable that is cut is never routed around"
+    on: ClassVar[tuple[str, ...]] = ("controller",)
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"controller": "dead"})]
+
+
+class ControllerHung(Fault):
+    name: ClassVar[str] = "controller_hung"
+    summary: ClassVar[str] = "the controller stands still; its connections stay open"
+    shows: ClassVar[str] = "as dead, and `controller_timeouts`: events that it did not answer (nobody waits for it)"
+    on: ClassVar[tuple[str, ...]] = ("controller",)
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"controller": "hung"})]
+
+
+FAULTS = (
+    MissingEntry, ShadowRule, WrongPort, Loop, Meter, DeadMember, PolarisedHash, TableFull, PartialWrite,
+    SlowController, ControllerDead, ControllerHung,
+)  # fmt: skip

@@ -1,0 +1,163 @@
+"""Faults of hosts: their processors, PCIe, memory and NIC settings."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from testbed.base import controls
+from testbed.base.types import Rate, Time
+from testbed.base.types import fault as mistake
+from testbed.base.types import faults as mistakes
+from testbed.faults.base import CannotInject, Fault, Place, Primitive, act, overlay
+
+
+class NicFault(Fault):
+    on: ClassVar[tuple[str, ...]] = ("nic", "all")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        values = self.values(place)
+        return [overlay("nic", rank, values) for rank in place.nics()]
+
+
+class Straggler(NicFault):
+    name: ClassVar[str] = "straggler"
+    summary: ClassVar[str] = "a host and its GPU are slower by a factor: posting, reducing, computing"
+    shows: ClassVar[str] = "every collective waits for that rank; no counter moves"
+
+    factor: float = Field(gt=1, le=1000, allow_inf_nan=False, description="how many times as long")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"slow": self.factor}
+
+
+class SlowPcie(NicFault):
+    name: ClassVar[str] = "slow_pcie"
+    summary: ClassVar[str] = "PCIe has come up with fewer lanes or at a lower speed"
+    shows: ClassVar[str] = (
+        "the NIC sends pauses (`tx_prio3_pause`) because its receive buffer fills; it sends slower, too"
+    )
+
+    rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"pcie_rate_bps": self.rate}
+
+
+class SlowReceiver(NicFault):
+    name: ClassVar[str] = "slow_receiver"
+    summary: ClassVar[str] = "receive buffers are posted late"
+    shows: ClassVar[str] = "`rnr_nak_retry_err` at those who send to it"
+
+    delay: Time = Field(gt=0, le=1e12, description="how much later a posted receive can be used")
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"recv_delay_ns": self.delay}
+
+
+class CcOff(NicFault):
+    name: ClassVar[str] = "cc_off"
+    summary: ClassVar[str] = "one NIC sends without congestion control, and sends no notifications of marks"
+    shows: ClassVar[str] = "it takes more than its share; `rp_cnp_ignored` grows"
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"cc": {"algorithm": "none", "params": {}}}
+
+
+class WrongCc(NicFault):
+    name: ClassVar[str] = "wrong_cc"
+    summary: ClassVar[str] = "one NIC runs its congestion control with other parameters"
+    shows: ClassVar[str] = "its flows get another share than the others'"
+
+    parameters: dict[str, float | str] = Field(
+        min_length=1, description="parameters of the control that the experiment uses, with their wrong values"
+    )
+    cc: str = Field(default="dcqcn", description="the control that they belong to")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        self._parsed()
+        return self
+
+    def _parsed(self) -> dict[str, float]:
+        """The parameters as numbers; what is wrong is said of the key here that it stands in."""
+        if "set" in self.parameters:
+            raise mistake("a named set is no parameter", "give the parameters that are wrong", ["parameters", "set"])
+        try:
+            values: dict[str, float] = controls.read({self.cc: self.parameters})["values"]
+        except PydanticCustomError as error:
+            found = (error.context or {})["faults"]
+            raise mistakes(
+                [(("parameters", *path[1:]) if path[1:] else ("cc",), *said) for path, *said in found]
+            ) from None
+        return values
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        if place.cc not in (None, self.cc):
+            raise CannotInject(f"the NICs run {place.cc}, not {self.cc}", f"set transport.cc, or cc: {place.cc} here")
+        return super().primitives(place)
+
+    def values(self, place: Place) -> dict[str, Any]:
+        from hardware.cc import CONTROLS
+
+        return {"cc": {"params": {CONTROLS[self.cc].by_name[k].key: v for k, v in self._parsed().items()}}}
+
+
+class WorkerFault(Fault):
+    on: ClassVar[tuple[str, ...]] = ("nic",)
+    action: ClassVar[str]
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"worker": self.action, "rank": rank}) for rank in place.nics()]
+
+
+class WorkerKilled(WorkerFault):
+    name: ClassVar[str] = "worker_killed"
+    summary: ClassVar[str] = "a rank's container is killed; healed, the rank gets a new one, what ran in it stays dead"
+    shows: ClassVar[str] = "event `worker_lost`; the run ends and names the rank"
+    action: ClassVar[str] = "kill"
+
+
+class CpuQuota(Fault):
+    name: ClassVar[str] = "cpu_quota"
+    summary: ClassVar[str] = "a rank's container gets less of a CPU (real clock: emulated time knows no CPUs)"
+    shows: ClassVar[str] = "the rank's programs take longer in wall time; `nr_throttled` of its control group grows"
+    on: ClassVar[tuple[str, ...]] = ("nic", "all")
+    only_real_clock: ClassVar[bool] = True
+
+    cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use")
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"worker": "quota", "rank": rank, "cpus": self.cpus}) for rank in place.nics()]
+
+
+class WorkerFrozen(NicFault):
+    name: ClassVar[str] = "worker_frozen"
+    summary: ClassVar[str] = (
+        "a rank's worker stands still until it is healed, on a live fabric with the real clock all programs in its "
+        "container; its NIC goes on"
+    )
+    shows: ClassVar[str] = "all others wait for that rank; without an end the run is stuck and says so"
+
+    def values(self, place: Place) -> dict[str, Any]:
+        return {"frozen": True}
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        programs = place.nics() if place.programs else []
+        return [*super().primitives(place), *(act("agent", {"worker": "freeze", "rank": rank}) for rank in programs)]
+
+
+FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, WorkerKilled, WorkerFrozen, CpuQuota)

@@ -1,0 +1,390 @@
+"""Who owns what on the machine: each fabric writes down what it is about to make, so that all of it can be undone.
+
+A fabric has a directory /run/railbed/<id> with a journal: JSON lines, on disk before the thing they speak of is made.
+It names the owner, and the file whose lock the owner holds as long as it lives (hold.py); so long nobody else touches
+the fabric. Once it is dead, `clean` removes what the journal says is the fabric's, and nothing else:
+
+- processes: written down after their start, and before that known by a mark in their environment; also whatever runs
+  in the fabric's control groups, in its own network namespace and in those that its hosts hold;
+- with them the namespaces, and all devices inside;
+- control groups, mounts below the directory, and the directory itself.
+
+From another pid namespace not all of them can be seen. They hold a lock, too: as long as one is left that cannot be
+killed from here, the directory stays, for a `clean` that can.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from testbed.base.errors import MachineError, UserError
+from testbed.machine import processes, teardown
+from testbed.machine.hold import Hold, held
+from testbed.machine.processes import Process
+from testbed.machine.trees import remove_tree
+
+RUN_DIR = Path("/run/railbed")
+_ID = re.compile(r"[0-9a-f]{4}")
+_NEW = ".new-"
+_GONE_S = 5.0  # for killed processes to be gone: Open vSwitch closes a socket for each port then
+PROCESSES = ".processes"  # what the names of the locks end with that a fabric's processes hold
+HOST = "host "  # what the names of processes that hold a host's namespace start with
+SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
+
+
+def control_group(fabric_id: str) -> str:
+    """The parent of the fabric's control groups, below the root of each hierarchy."""
+    return f"railbed-{fabric_id}"
+
+
+@dataclass
+class Journal:
+    """Appends lines to a fabric's journal; each is on disk when `write` returns."""
+
+    path: Path
+    _file: IO[str] | None = None
+
+    def write(self, do: str, **fields: Any) -> None:
+        """Writes down what is about to be made (or, for processes, what has just been started)."""
+        if self._file is None:
+            self._file = self.path.open("a")
+        self._file.write(json.dumps({"do": do, **fields}) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def own(self, owner: Process, hold: Hold) -> None:
+        """From now on the fabric is this process's: it lives as long as the lock is held."""
+        self.write("owner", **owner.to_dict(), machine=processes.machine(), lock=hold.name)
+
+    def made(self, started: Mapping[str, Process]) -> None:
+        """Processes of the fabric have been started (they also carry the mark)."""
+        by_name = {name: process.to_dict() for name, process in started.items()}
+        self.write("processes", processes=by_name, machine=processes.machine())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@dataclass
+class Record:
+    """A fabric as its journal tells it.
+
+    `processes` are those that were started in our pid namespace: others' pids mean nothing here.
+    """
+
+    id: str
+    dir: Path
+    mark: str = ""
+    machine: str = ""
+    lock: str = ""
+    owner: Process | None = None
+    processes: dict[str, Process] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path) -> Record:
+        """Reads a journal; a last line that was cut off does not count, what it spoke of was not made."""
+        record = cls(directory.name, directory)
+        with suppress(FileNotFoundError):
+            for line in (directory / "journal").read_text(errors="replace").splitlines():
+                with suppress(ValueError, KeyError, TypeError):
+                    record._take(json.loads(line))
+        return record
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if line["do"] == "owner":
+            self.owner, self.machine, self.lock = Process.from_dict(line), line["machine"], line.get("lock", "")
+        elif line["do"] == "processes" and line.get("machine", self.machine) == processes.machine():
+            self.processes |= {name: Process.from_dict(d) for name, d in line["processes"].items()}
+        elif line["do"] == "mark":
+            self.mark = line["mark"]
+
+    @property
+    def name(self) -> str:
+        """What its experiment is called; nothing while it is coming up."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads((self.dir / "experiment.json").read_text())["name"])
+        return ""
+
+    @property
+    def state(self) -> str:
+        """`alive` or `dead`, as its owner is: in whatever pid or time namespace that lives."""
+        if self.lock:
+            return "alive" if held(self.dir / self.lock) else "dead"
+        # Of a testbed that did not use locks yet.
+        return "alive" if self.owner and (not self.here or self.owner.alive()) else "dead"
+
+    @property
+    def running(self) -> bool:
+        """Whether any of its own processes is left, in whatever pid namespace (workers: see their control groups)."""
+        return any(held(lock) for lock in self.dir.glob("*" + PROCESSES))
+
+    @property
+    def here(self) -> bool:
+        """Whether its owner is in our pid namespace, so that its pids mean something to us."""
+        return self.machine == processes.machine()
+
+    @property
+    def standing(self) -> bool:
+        """Whether it was left up, and so belongs to its own fabricd."""
+        return self.owner is not None and self.owner == self.processes.get("fabricd")
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.dir / "journal")
+
+
+def create() -> tuple[Record, Journal, Hold]:
+    """A new fabric of this process: a random id that nothing here uses yet. Raises MachineError."""
+    for _ in range(1000):
+        fabric_id = secrets.token_hex(2)
+        if _in_use(fabric_id):
+            continue
+        with suppress(FileExistsError):
+            return _create(fabric_id)
+    raise MachineError("no free fabric id", hint="too many fabrics: testbed list, testbed clean")
+
+
+def _create(fabric_id: str) -> tuple[Record, Journal, Hold]:
+    with _run_directory(make=True):
+        # Complete with owner and lock before it gets its name, so that there is no moment without them.
+        new, final = RUN_DIR / f"{_NEW}{fabric_id}", RUN_DIR / fabric_id
+        if new.exists():
+            remove_tree(new)
+        new.mkdir(mode=0o700)
+        hold, journal = Hold(new / "owner.lock"), Journal(new / "journal")
+        journal.own(Process.of(os.getpid()), hold)
+        journal.write("mark", mark=f"{fabric_id}-{secrets.token_hex(8)}")
+        try:
+            os.rename(new, final)
+        except OSError:  # somebody has taken the id meanwhile
+            hold.release()
+            remove_tree(new)
+            raise FileExistsError(final) from None
+    journal.path = final / "journal"
+    return Record.read(final), journal, hold
+
+
+@contextmanager
+def _run_directory(*, make: bool = False) -> Iterator[None]:
+    """Alone in RUN_DIR. Raises MachineError if it cannot be made, FileNotFoundError if it is not there."""
+    while True:
+        if make:
+            try:
+                RUN_DIR.mkdir(mode=0o700, exist_ok=True)
+            except OSError as error:
+                hint = "run it as root" if os.geteuid() else ""
+                raise MachineError(f"cannot write {RUN_DIR.parent}: {error.strerror}", hint=hint) from None
+        try:
+            fd = os.open(RUN_DIR, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # it went away with the last fabric
+            if make:
+                continue
+            raise
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:  # else it went away while we waited
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def _in_use(fabric_id: str) -> bool:
+    return (RUN_DIR / fabric_id).exists() or any(teardown.control_group_paths(control_group(fabric_id)))
+
+
+def fabrics() -> list[Record]:
+    """All fabrics that have a directory, sorted by id."""
+    try:
+        names = sorted(os.listdir(RUN_DIR))
+    except FileNotFoundError:
+        return []
+    return [Record.read(RUN_DIR / name) for name in names if _ID.fullmatch(name)]
+
+
+def find(fabric_id: str | None) -> Record:
+    """The fabric of this id, or the only one that was left up. Raises UserError.
+
+    That of a run, which comes and goes, is meant only where nothing else is there.
+    """
+    known = fabrics()
+    if fabric_id is not None:
+        for record in known:
+            if record.id == fabric_id:
+                return record
+        raise UserError(f"there is no fabric {fabric_id}", hint=_known("fabrics", known), exit_code=2)
+    alive = [record for record in known if record.state == "alive"]
+    alive = [record for record in alive if record.standing] or alive
+    if len(alive) == 1:
+        return alive[0]
+    if not alive:
+        raise UserError("no fabric is up", hint=_BRING_UP, exit_code=2)
+    hint = f"such as --fabric {alive[0].id} ({_known('fabrics that are up', alive)})"
+    raise UserError("several fabrics are up: say which", hint=hint, exit_code=2)
+
+
+_BRING_UP = "bring one up: testbed up FILE"
+
+
+def _known(head: str, records: Iterable[Record]) -> str:
+    ids = ", ".join(f"{record.id} ({record.name})" if record.name else record.id for record in records)
+    return f"{head}: {ids}" if ids else _BRING_UP
+
+
+@dataclass
+class Removed:
+    """What was removed of one fabric."""
+
+    id: str
+    processes: int = 0
+    control_groups: int = 0
+    mounts: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def undo(record: Record) -> Removed:
+    """Removes everything of a fabric, also of one that is alive: the caller has decided that.
+
+    Safe to repeat and to run twice at once. Raises MachineError if something could not be removed; the directory then
+    stays, for the next try.
+    """
+    removed = Removed(record.id)
+    with _locked(record.dir):
+        errors: list[str] = []
+        # As long as namespaces are held, what runs inside them is found.
+        known = Record.read(record.dir).processes
+        removed.processes += _kill(record, {p.pid for name, p in known.items() if name == "holder" or HOST in name})
+        now = Record.read(record.dir)
+        if not now.here and now.state == "alive":
+            raise MachineError(
+                f"fabric {record.id} lives in another pid namespace: its processes cannot be reached from here",
+                hint=f"testbed down {record.id} there",
+            )
+        if not now.here and not processes.wait_for(lambda: not now.running, _GONE_S):
+            raise MachineError(
+                f"fabric {record.id} still has processes in another pid namespace, out of reach from here",
+                hint=f"testbed clean {record.id} there",
+            )
+        removed.control_groups = teardown.remove_control_groups(control_group(record.id), errors)
+        removed.mounts = teardown.unmount_below(record.dir, errors)
+        if errors:
+            raise MachineError(f"fabric {record.id} is not all gone: {'; '.join(errors)}", hint="testbed clean again")
+        try:
+            remove_tree(record.dir)
+        except FileNotFoundError:  # somebody else was faster
+            pass
+        except OSError as error:
+            raise MachineError(f"fabric {record.id} is not all gone: {error.strerror}", str(error.filename)) from None
+    _forget_run_directory()
+    return removed
+
+
+def _kill(record: Record, last: set[int]) -> int:
+    """Kills what is the fabric's until no more of it turns up, and only then the pids in `last`."""
+    killed: set[Process] = set()
+    spare = processes.ancestors()
+    for _ in range(100):
+        left = {p for p in _processes(record) if p.pid not in spare and p.alive()}
+        if not left:
+            return len(killed)
+        found = {p for p in left if p.pid not in last} or left
+        for process in found:
+            process.signal(9)
+        killed |= found
+        processes.wait_gone(found, timeout=2)
+    return len(killed)
+
+
+def _processes(record: Record) -> set[Process]:
+    record = Record.read(record.dir)  # it may still be coming up
+    found = set(record.processes.values()) | teardown.in_control_groups(control_group(record.id))
+    inside = [p for name, p in record.processes.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
+    return found | processes.belonging(record.mark, (processes.network_namespace(p.pid) for p in inside))
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """One at a time."""
+    try:
+        fd = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:  # somebody else was faster
+        yield
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+class CleanFailed(MachineError):
+    """Not everything could be removed; `removed` is what was."""
+
+    def __init__(self, failures: Sequence[str], removed: list[Removed]) -> None:
+        super().__init__("; ".join(failures), hint="mend that, then testbed clean again")
+        self.removed = removed
+
+
+def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
+    """Removes dead fabrics, or only this one; `force` also removes it if it is alive.
+
+    One that cannot be removed does not keep the others. Raises UserError.
+    """
+    if fabric_id is not None:
+        record = find(fabric_id)
+        if record.state != "dead" and not force:
+            raise UserError(
+                f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
+                hint=f"testbed down {record.id}, or testbed clean {record.id} --force",
+            )
+        return [undo(record)]
+    removed: list[Removed] = []
+    failures: list[str] = []
+    for record in fabrics():
+        if record.state == "dead":
+            with _noted(failures, f"fabric {record.id}"):
+                removed.append(undo(record))
+    with _noted(failures, str(RUN_DIR)):
+        _remove_unfinished()
+    if failures:
+        raise CleanFailed(failures, removed)
+    return removed
+
+
+@contextmanager
+def _noted(failures: list[str], what: str) -> Iterator[None]:
+    """Whatever goes wrong with one thing is written down, and must not keep us from the next."""
+    try:
+        yield
+    except UserError as error:
+        failures.append(f"{error.what} ({error.where})" if error.where else error.what)
+    except Exception as error:
+        failures.append(f"{what}: {type(error).__name__}: {error}")
+
+
+def _remove_unfinished() -> None:
+    """Directories of fabrics whose maker died before they had their names."""
+    with suppress(FileNotFoundError), _run_directory():
+        for name in os.listdir(RUN_DIR):
+            if name.startswith(_NEW):
+                remove_tree(RUN_DIR / name)
+    _forget_run_directory()
+
+
+def _forget_run_directory() -> None:
+    """Removes it after the last fabric."""
+    with suppress(OSError), _run_directory():
+        RUN_DIR.rmdir()

@@ -1,0 +1,80 @@
+"""`algorithm: auto`: for each size the algorithm that its closed form expects to be the fastest on this fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from testbed.experiment.blocks.layout import group
+from testbed.plan.hardware import hardware_of
+from testbed.plan.ideal import costs_of
+from topologies import Fabric
+from topologies.grid import NoGrid
+from topologies.hops import Hops
+from workloads.closed_form import Link
+from workloads.collectives.times.case import Case
+from workloads.collectives.ways import Routed
+from workloads.registry import AUTO, COLLECTIVES, DTYPES, Collective
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An algorithm that these ranks can carry out, what to tell them for it, and how they reach each other."""
+
+    entry: Collective
+    told: dict[str, Any]  # ranks, dims
+    ways: Routed
+
+
+class Chooser:
+    """Chooses algorithms on one experiment's fabric."""
+
+    def __init__(self, experiment: Experiment, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._hops = Hops(fabric)
+        self._costs = costs_of(experiment)
+        self._seed = experiment.seed
+        spec, hardware = experiment.fabric, hardware_of(experiment)
+        bare = self._hops.fabric
+        cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
+        self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
+        self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
+        self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
+
+    def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
+        """What the closed form promises for a step's size."""
+        ranks = len(candidate.ways.ranks)
+        options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.told
+        case = Case.of(
+            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self._seed, self._costs, candidate.ways
+        )
+        return candidate.entry.expected_ns(case)
+
+    def candidates(self, step: CollectiveStep) -> list[Candidate]:
+        """What can carry out this step, in the registry's order: one algorithm, or all if the step leaves it open."""
+        found = []
+        for (name, algorithm), entry in COLLECTIVES.items():
+            if name == step.collective and step.algorithm in (AUTO, algorithm) and entry.schedule:
+                try:
+                    told = group(entry, step.ranks, self._fabric)
+                except NoGrid:
+                    continue
+                ranks = told["ranks"] or list(range(self._fabric.ranks))
+                if entry.max_ranks is None or len(ranks) <= entry.max_ranks:
+                    ways = Routed(self._hops, ranks, self._links, self._latencies, self._scale_up)
+                    found.append(Candidate(entry, told, ways))
+        return found
+
+    def choose(self, step: CollectiveStep) -> dict[str, dict[str, Any]]:
+        """size -> `algorithm`, `ranks`, `dims`, and `expected_ns` of every candidate.  Of equals the first one wins."""
+        candidates = self.candidates(step)
+        chosen = {}
+        for size_bytes in step.sizes:
+            expected = {c.entry.algorithm: round(self.expected_ns(c, step, size_bytes), 3) for c in candidates}
+            best = min(candidates, key=lambda c: expected[c.entry.algorithm])
+            told = {"algorithm": best.entry.algorithm, **best.told, "expected_ns": expected}
+            chosen[str(size_bytes)] = told
+        return chosen

@@ -1,0 +1,321 @@
+"""From an experiment to the parameters of its hardware, with everything worked out that it leaves to be worked out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hardware import bounds, cc
+from hardware.config import Complex, Hardware
+from topologies.fabric import Cable, Fabric
+from workloads import registry
+from workloads.collectives.in_network_time import block_bytes
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.experiment.blocks.fabric import Nic, Switch
+
+
+def hardware_of(experiment: Experiment) -> Hardware:
+    """What fabricd is configured with."""
+    fabric, nic, transport = experiment.fabric, experiment.fabric.nic, experiment.transport
+    scale_up, graph = fabric.scale_up, experiment.build_fabric()
+    hardware = Hardware(
+        cable_rate_bps=fabric.cable.rate,
+        cable_delay_ns=fabric.cable.delay,
+        switch_latency_ns=fabric.switch.latency,
+        switch_buffer_bytes=fabric.switch.buffer,
+        mtu=nic.mtu,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        post_ns=experiment.costs.post,
+        tx_buffer_bytes=nic.tx_buffer,
+        ack_every=nic.ack_every,
+        timeout_ns=nic.timeout,
+        retry=nic.retry,
+        reaction_ns=experiment.control.reaction,
+        switch=_switch(experiment),
+        accelerator=_accelerator(experiment),
+        nic={
+            "pfc": nic.pfc,
+            "lossless": fabric.switch.lossless,
+            **receive_thresholds(nic.rx_buffer, fabric.cable.rate, fabric.cable.delay, nic.mtu),
+            "recovery": transport.recovery,
+            "reorder_packets": transport.reorder_packets,
+            **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
+            "cc": congestion_control(experiment, setting_of(experiment, graph)),
+            **_engine(nic),
+        },
+        complex=_complex(nic),
+        router_rate_bps=nic.router.rate,
+        router_latency_ns=nic.router.latency,
+    )
+    if scale_up is not None:
+        hardware = replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)
+    return replace(
+        hardware,
+        of_switch=dict(_own_of_switches(experiment, graph, hardware)),
+        of_nic=dict(_own_of_nics(experiment, graph, hardware)),
+    )
+
+
+def _own_of_switches(experiment: Experiment, graph: Fabric, hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Headroom and ECN by port, of the switches whose cables are not all alike."""
+    spec = experiment.fabric
+    usual = spec.cable.rate, spec.cable.delay
+    for switch in graph.switches:
+        cables = [graph.cable_at[switch.name, port] for port in range(1, switch.ports + 1)]
+        found = [hardware.cable(graph, cable) for cable in cables]
+        if all(cable == usual for cable in found):
+            continue
+        found += [usual] * switch.accelerator
+        own: dict[str, Any] = {"headroom_bytes": [headroom_of(experiment, *cable) for cable in found]}
+        if spec.switch.ecn is not None:
+            own["port_ecn"] = [_ecn(experiment, rate) for rate, _ in found]
+        yield switch.name, own
+
+
+def _own_of_nics(experiment: Experiment, graph: Fabric, hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What depends on the cable's rate and delay, of the NICs whose own is another."""
+    spec, usual = experiment.fabric, setting_of(experiment, graph)
+    for nic in graph.nics:
+        rate, delay = hardware.cable(graph, graph.cable_at[nic.name, 1])
+        if (rate, delay) != (spec.cable.rate, spec.cable.delay):
+            cc_of_nic = congestion_control(experiment, replace(usual, line_rate_bps=rate))
+            yield nic.name, {**receive_thresholds(spec.nic.rx_buffer, rate, delay, spec.nic.mtu), "cc": cc_of_nic}
+
+
+def ecn_of(experiment: Experiment, rate: float | None = None) -> tuple[int, int, float]:
+    """Kmin and Kmax in bytes, and Pmax: as said, else DCTCP's threshold for that control, else by the cable's rate."""
+    ecn, rate = experiment.fabric.switch.ecn, rate or experiment.fabric.cable.rate
+    assert ecn is not None
+    kmin, kmax, pmax = bounds.ecn_profile(rate)
+    if experiment.transport.cc.name == "dctcp":
+        kmin = kmax = bounds.dctcp_threshold(rate)
+        pmax = 1.0
+    if ecn.kmin is not None and ecn.kmax is not None:
+        kmin, kmax = ecn.kmin, ecn.kmax
+    return kmin, kmax, pmax if ecn.pmax is None else ecn.pmax
+
+
+def headroom_of(experiment: Experiment, rate_bps: float, delay_ns: float) -> int:
+    """Bytes of headroom of a port, for each lossless class, by its cable."""
+    fabric = experiment.fabric
+    if fabric.switch.headroom is not None:
+        return fabric.switch.headroom
+    return bounds.headroom_bytes(rate_bps, delay_ns, fabric.nic.mtu)
+
+
+def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
+    """What defaults of congestion controls depend on."""
+    fabric = experiment.fabric
+    fetch = bounds.fetch_ns(fabric.nic.mtu, fabric.nic.pcie.rate, fabric.nic.pcie.latency)
+    if not uniform(graph):
+        return cc.Setting(fabric.cable.rate, _longest_rtt_ns(experiment, graph), fabric.nic.mtu, fetch)
+    rtt = bounds.base_rtt_ns(
+        bounds.most_switches(graph),
+        rate_bps=fabric.cable.rate,
+        delay_ns=fabric.cable.delay,
+        latency_ns=fabric.switch.latency,
+        mtu=fabric.nic.mtu,
+        pcie_bps=fabric.nic.pcie.rate,
+        pcie_ns=fabric.nic.pcie.latency,
+        ack_every=fabric.nic.ack_every,
+    )
+    return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu, fetch)
+
+
+def uniform(graph: Fabric) -> bool:
+    """Whether all cables are as `fabric.cable` says, and all switches are alike."""
+    own = any(c.rate_bps is not None or c.delay_ns is not None for c in graph.cables)
+    return not own and (bool(graph.complexes) or not graph.inside)
+
+
+def _bare_hardware(experiment: Experiment) -> Hardware:
+    """What times of frames depend on."""
+    fabric = experiment.fabric
+    return Hardware(
+        cable_rate_bps=fabric.cable.rate,
+        cable_delay_ns=fabric.cable.delay,
+        complex=_complex(fabric.nic),
+        switch_latency_ns=fabric.switch.latency,
+        router_rate_bps=fabric.nic.router.rate,
+        router_latency_ns=fabric.nic.router.latency,
+    )
+
+
+def line_rate_bps(experiment: Experiment, graph: Fabric, ranks: Sequence[int]) -> float:
+    """The least of these ranks' line rates."""
+    if uniform(graph):
+        return experiment.fabric.cable.rate
+    hardware = _bare_hardware(experiment)
+    return min(hardware.nic_bps(graph, graph.nics[rank].name) for rank in ranks)
+
+
+def _longest_rtt_ns(experiment: Experiment, graph: Fabric) -> float:
+    """As bounds.base_rtt_ns has it, over the path that takes longest, cable by cable."""
+    fabric, hardware = experiment.fabric, _bare_hardware(experiment)
+    full, ack = fabric.nic.mtu + bounds.ROCE_HEADERS, bounds.ACK_FRAME
+
+    def over(cable: Cable) -> float:
+        rate, delay = hardware.cable(graph, cable)
+        return bounds.ser_ns(full, rate) + bounds.ser_ns(ack, rate) + 2 * delay
+
+    way = bounds.longest_ns(graph, over, lambda switch: 2 * hardware.latency_ns(switch))
+    slowest = min(hardware.nic_bps(graph, nic.name) for nic in graph.nics)
+    coalesced = (fabric.nic.ack_every - 1) * bounds.ser_ns(full, slowest)
+    return fabric.nic.mtu * 8e9 / fabric.nic.pcie.rate + fabric.nic.pcie.latency + way + coalesced
+
+
+def congestion_control(experiment: Experiment, setting: cc.Setting) -> dict[str, object]:
+    """`cc` of a NIC in this setting."""
+    chosen = experiment.transport.cc
+    values = cc.CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
+    return cc.fabricd_cc(chosen.name, values)
+
+
+def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool = False) -> int:
+    """Slots that keep a cable full: rate x round trip, up to the accelerators and back, in packets, to a power of two.
+
+    With a `server` sums also go into a host's memory and back.
+    SwitchML (Sapio et al., NSDI 2021), section 3.6.
+    """
+    rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
+    in_packets = _worst_cable(experiment, graph)[0] * rtt_ns / 8e9 / block_bytes(elements)
+    return min(1 << max(math.ceil(in_packets) - 1, 0).bit_length(), 65535)
+
+
+def aggregation_timeout_ns(
+    experiment: Experiment,
+    graph: Fabric,
+    elements: int,
+    slots: int,
+    ranks: int,
+    *,
+    groups: int = 1,
+    server: bool = False,
+) -> float:
+    """How long the sum of a block may take when nothing is lost: slots x the time of a frame + round trip.
+
+    That is, all slots' packets are before it where packets take the longest, those of all `groups` of `ranks` each that
+    do the same.  With a `server` every block may have met taken slots: then what all other ranks have sent goes over
+    the server's cable, and the server's host adds it up.
+    """
+    fabric, accelerator = experiment.fabric, experiment.fabric.switch.accelerator
+    packet = block_bytes(elements)
+    frame_ns = max(packet * 8e9 / _worst_cable(experiment, graph)[0], 4 * elements * 8e9 / fabric.nic.pcie.rate)
+    if accelerator is not None and accelerator.rate is not None:
+        frame_ns = max(frame_ns, (ranks + 1) * packet * 8e9 / accelerator.rate)
+    if server:
+        frame_ns = (ranks - 1) * max(frame_ns, 4 * elements * 8e9 / (experiment.costs.reduce or math.inf))
+    rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
+    if accelerator is not None:
+        rtt_ns += 2 * bounds.most_switches(graph) * accelerator.latency
+    return min(groups * slots * frame_ns + rtt_ns, 1e9)
+
+
+def _aggregation_rtt_ns(experiment: Experiment, graph: Fabric, elements: int, *, server: bool) -> float:
+    """From a contribution to its sum, in an idle fabric: up to the accelerators (and a host's memory) and back."""
+    fabric = experiment.fabric
+    rate, delay = _worst_cable(experiment, graph)
+    ways = bounds.most_switches(graph)  # there and back over the tree; each accelerator is a second pass
+    rtt_ns = 2 * (ways + 1) * (delay + block_bytes(elements) * 8e9 / rate) + 3 * ways * fabric.switch.latency
+    return rtt_ns + (3 if server else 1) * (fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate)
+
+
+def _worst_cable(experiment: Experiment, graph: Fabric) -> tuple[float, float]:
+    """The least rate and the longest delay of all cables outside of NICs."""
+    if uniform(graph):
+        return experiment.fabric.cable.rate, experiment.fabric.cable.delay
+    hardware = _bare_hardware(experiment)
+    found = [hardware.cable(graph, cable) for cable in graph.cables if cable.name not in graph.inside]
+    return min(rate for rate, _ in found), max(delay for _, delay in found)
+
+
+def receive_thresholds(rx_buffer: int, rate_bps: float, delay_ns: float, mtu: int) -> dict[str, int]:
+    """A NIC sends XOFF when what may still come just fits, and XON two packets below that."""
+    xoff = max(rx_buffer - bounds.headroom_bytes(rate_bps, delay_ns, mtu), rx_buffer // 2)
+    return {"rx_buffer_bytes": rx_buffer, "rx_xoff_bytes": xoff, "rx_xon_bytes": max(xoff - 2 * mtu, 0)}
+
+
+def _accelerator(experiment: Experiment) -> dict[str, Any]:
+    accelerator = experiment.fabric.switch.accelerator
+    if accelerator is None:
+        return {}
+    rate = {} if accelerator.rate is None else {"rate_bps": accelerator.rate}
+    keys = {key: getattr(accelerator, key) for key in ("slots", "elements", "fan_in")}
+    return {**keys, "shared_slots": _shared_slots(experiment), "latency_ns": accelerator.latency, **rate}
+
+
+def _shared_slots(experiment: Experiment) -> int:
+    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload needs them."""
+    accelerator = experiment.fabric.switch.accelerator
+    assert accelerator is not None
+    if accelerator.shared_slots is not None:
+        return accelerator.shared_slots
+    collectives = [s for s in experiment.workload if s.kind == "collective"]
+    entries = [registry.any_of(s.collective, s.algorithm) for s in collectives]
+    ways = {entry.shared_slots for entry in entries if entry.accelerators}
+    return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
+
+
+def _switch(experiment: Experiment) -> dict[str, Any]:
+    switch = experiment.fabric.switch
+    ecn = {}
+    if switch.ecn is not None:
+        ecn = _ecn(experiment, experiment.fabric.cable.rate)
+    watchdog = switch.watchdog and {
+        "detect_ns": switch.watchdog.detect,
+        "restore_ns": switch.watchdog.restore,
+        "action": switch.watchdog.action,
+    }
+    return {
+        "alpha": switch.alpha,
+        "reserve_bytes": switch.reserve,
+        "headroom_bytes": headroom_of(experiment, experiment.fabric.cable.rate, experiment.fabric.cable.delay),
+        "xon_offset_bytes": switch.xon_offset,
+        "lossless": switch.lossless if switch.pfc else [],
+        "dscp": {str(d): switch.dscp.get(d, 0) for d in range(64)},
+        "pfc": switch.pfc,
+        "ecn": ecn,
+        "strict": switch.scheduler.strict,
+        "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
+        "watchdog": watchdog,
+    }
+
+
+def _ecn(experiment: Experiment, rate: float) -> dict[str, Any]:
+    """Of a port with a cable of this rate, by class."""
+    ecn = experiment.fabric.switch.ecn
+    assert ecn is not None
+    kmin, kmax, pmax = ecn_of(experiment, rate)
+    return {str(c): {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax} for c in ecn.classes}
+
+
+def _engine(nic: Nic) -> dict[str, float]:
+    """What an on-path SmartNIC adds up with; nothing for others."""
+    if nic.engine is None:
+        return {}
+    engine = nic.engine
+    return {
+        "engine_reduce_bps": engine.reduce,
+        "engine_packets_per_s": engine.packets,
+        "engine_memory_bytes": engine.memory,
+    }
+
+
+def _complex(nic: Nic) -> Complex | None:
+    if nic.complex is None:
+        return None
+    inside = nic.complex
+    return Complex(inside.rate, inside.delay, inside.bridge_latency, inside.dma_latency, inside.post)
+
+
+def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
+    """DSCP and class of what NICs send: a NIC queues it as the switch will."""
+    found: dict[str, int] = {}
+    for what, value in dscp.items():
+        found |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
+    return found

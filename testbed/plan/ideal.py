@@ -1,0 +1,68 @@
+"""What a flow would take if it were alone: the other half of its slowdown."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+
+from testbed.plan.hardware import hardware_of
+from topologies.fabric import OWN_PORTS
+from workloads.closed_form import Costs, Link, Path, flow_ns
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+
+def costs_of(experiment: Experiment) -> Costs:
+    """What an experiment's hosts and NICs take."""
+    nic, costs = experiment.fabric.nic, experiment.costs
+    return Costs(
+        mtu=nic.mtu,
+        post_ns=costs.post,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        ack_every=nic.ack_every,
+        tx_buffer_bytes=nic.tx_buffer,
+        wake_ns=costs.wake,
+        reduce_bps=costs.reduce,
+    )
+
+
+_HOP_NS = 1e15  # more than any cable takes: the fewest hops come first
+
+
+class Ideal:
+    """Times of lone flows on an experiment's fabric, in ns (docs/closed-form.md)."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._fabric = experiment.build_fabric()
+        self._hardware = hardware_of(experiment)
+        self._costs = costs_of(experiment)
+        self.time_ns = cache(self._time_ns)
+        self._path = cache(self._shortest)
+
+    def _shortest(self, source: int, target: int) -> Path:
+        """A shortest path, of several the fastest; none leads through other hosts' NICs that do not forward."""
+        fabric, hardware = self._fabric, self._hardware
+        source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
+        own = {bridge.name for name in (source_nic, target_nic) if (bridge := fabric.bridge_of(name)) is not None}
+        others = [s.name for s in fabric.switches if s.role == OWN_PORTS and s.name not in own]
+
+        def takes(a: str, b: str, edge: dict[str, Any]) -> float:
+            rate, delay = hardware.cable(fabric, edge["cable"])
+            return _HOP_NS + delay + 8e9 * hardware.mtu / rate
+
+        nodes = nx.shortest_path(nx.restricted_view(fabric.graph, others, []), source_nic, target_nic, weight=takes)
+        cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
+        latencies = [hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
+        return Path(tuple(Link(*hardware.cable(fabric, c)) for c in cables), tuple(latencies))
+
+    def _time_ns(self, source: int, target: int, size_bytes: int) -> float | None:
+        """None where the formulas say nothing: inside a scale-up domain."""
+        names = {self._fabric.nics[source].name, self._fabric.nics[target].name}
+        if any(names <= set(domain) for domain in self._fabric.scale_up):
+            return None
+        return flow_ns(size_bytes, self._path(source, target), self._costs)

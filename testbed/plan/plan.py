@@ -1,0 +1,229 @@
+"""From an experiment to what each worker is told to do, and to the ports that are captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from testbed.experiment.blocks.layout import group
+from topologies import Fabric
+from workloads import traffic
+from workloads.registry import AUTO, DTYPES, any_of, extra, find
+from workloads.sparse.sizes import spot_blocks
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment, FlowsStep
+    from testbed.experiment.blocks.fabric import Complex, Nic
+    from testbed.experiment.blocks.steps import Load, LoadStep
+    from testbed.plan.choose import Chooser
+
+Plan = dict[str, Any]
+
+
+def plan(experiment: Experiment) -> Plan:
+    """The plan that all workers share; each gets it with its own `rank` added. workloads/worker.py reads it."""
+    costs = experiment.costs
+    fabric, cores = experiment.build_fabric(), experiment.fabric.nic.complex
+
+    @cache
+    def chooser() -> Chooser:
+        from testbed.plan.choose import Chooser  # imports numpy
+
+        return Chooser(experiment, fabric)
+
+    return {
+        "ranks": fabric.ranks,
+        "seed": experiment.seed,
+        "costs": {
+            "post_ns": costs.post,
+            "reduce_bps": costs.reduce,
+            "wake_ns": costs.wake,
+            "convert_bps": costs.convert,
+        },
+        "complex_costs": _complex_costs(experiment.fabric.nic),
+        "steps": [
+            _helped(_step(step, experiment, fabric, experiment.seed + k, chooser), fabric, cores)
+            for k, step in enumerate(experiment.workload)
+        ],
+    }
+
+
+def _complex_costs(nic: Nic) -> dict[str, Any] | None:
+    """What work costs on the cores of an off-path SmartNIC."""
+    if nic.complex is None:
+        return None
+    cores = nic.complex
+    return {
+        "post_ns": cores.post,
+        "wake_ns": cores.wake,
+        "reduce_bps": cores.reduce,
+        "cache_bytes": cores.cache,
+        "memory_reduce_bps": cores.memory_reduce,
+    }
+
+
+def endpoints(plan: Plan) -> list[int]:
+    """The ranks, and behind them the compute complexes that a step asks for: what runs a worker."""
+    helpers = {helper for step in plan["steps"] for helper in step.get("helpers", ())}
+    return [*range(plan["ranks"]), *sorted(helpers)]
+
+
+def for_rank(plan: Plan, rank: int) -> Plan:
+    """What the worker of one endpoint is told."""
+    costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
+    return {**plan, "rank": rank, "costs": costs}
+
+
+def steps(plan: Plan) -> list[dict[str, Any]]:
+    """What each step is, as results.metrics.result_rows takes it: with its bus bandwidth factor from the registry."""
+    return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
+
+
+def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    entry = any_of(step["collective"], step["algorithm"])
+    described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
+
+    def of(taking_part: int) -> dict[str, Any]:
+        workers = taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)
+        return {"ranks": taking_part, "busbw_factor": entry.busbw_factor(workers)}
+
+    return described | {
+        "op": step["op"] if entry.ops else None,
+        **of(len(step["ranks"]) if step["ranks"] else ranks),
+        **({"chosen": step["chosen"]} if "chosen" in step else {}),
+        **({"groups": [of(len(told["ranks"])) for told in step["groups"]]} if "groups" in step else {}),
+    }
+
+
+def choices(plan: Plan) -> list[dict[str, Any]]:
+    """Events that say which algorithms were chosen, and what each candidate is expected to take."""
+    return [
+        {
+            "event": "algorithm_chosen",
+            "time_ns": 0,
+            "step": number,
+            "size_bytes": int(size),
+            "algorithm": chosen["algorithm"],
+            "expected_ns": chosen["expected_ns"],
+        }
+        for number, step in enumerate(plan["steps"])
+        for size, chosen in step.get("chosen", {}).items()
+    ]
+
+
+def measurements(plan: Plan) -> int:
+    """How many measurement lines the workers print in all: one per rank and iteration, one from each end of a flow."""
+    total = 0
+    for step in plan["steps"]:
+        if step["kind"] == "flows":
+            total += 2 * len(step["flows"])
+        else:
+            total += len(step["ranks"] or range(plan["ranks"])) * len(step["sizes"]) * step["iterations"]
+    return total
+
+
+def _step(
+    step: CollectiveStep | FlowsStep | LoadStep,
+    experiment: Experiment,
+    fabric: Fabric,
+    seed: int,
+    chooser: Callable[[], Chooser],
+) -> dict[str, Any]:
+    from testbed.experiment.blocks.steps import FlowsStep, LoadStep
+
+    if isinstance(step, FlowsStep):
+        return _flows(step)
+    if isinstance(step, LoadStep):
+        return _drawn(step.load, experiment, fabric, seed)
+    return _collective(step, experiment, fabric, chooser)
+
+
+def _collective(
+    step: CollectiveStep, experiment: Experiment, fabric: Fabric, chooser: Callable[[], Chooser]
+) -> dict[str, Any]:
+    keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
+    heeded = extra(step.collective, step.algorithm)
+    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *heeded)}
+    if step.algorithm == AUTO:
+        return told | {"chosen": chooser().choose(step)}
+    entry = find(step.collective, step.algorithm)
+    if step.groups is None:
+        told |= group(entry, step.ranks, fabric)
+    else:
+        told["groups"] = [group(entry, ranks, fabric) for ranks in step.groups]
+        told["ranks"] = [rank for ranks in step.groups for rank in ranks]
+    if entry.accelerators:
+        told["aggregation"] = _aggregation(step, experiment, fabric)
+    return told
+
+
+def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
+    """With the compute complexes that a collective asks for, and spots that stay in their cache."""
+    if cores is None or told["kind"] != "collective" or not any_of(told["collective"], told["algorithm"]).on_complexes:
+        return told
+    ranks = told["ranks"] or list(range(fabric.ranks))
+    helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]
+    spot = told["spot"] or spot_blocks(len(ranks), told["block"] * DTYPES[told["dtype"]], cores.cache)
+    return {**told, "helpers": helpers, "spot": spot}
+
+
+def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
+    """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
+    from testbed.plan.hardware import aggregation_timeout_ns, slots_for
+
+    accelerator = experiment.fabric.switch.accelerator
+    entry = find(step.collective, step.algorithm)
+    elements = accelerator.elements if accelerator else 256
+    elements = min(elements, experiment.fabric.nic.mtu // 4)
+    slots = step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots)
+    groups = step.groups or [step.ranks or list(range(fabric.ranks))]
+    most = max(len(ranks) for ranks in groups)
+    return {
+        "slots": slots,
+        "elements": elements,
+        "timeout_ns": step.timeout
+        or aggregation_timeout_ns(
+            experiment, fabric, elements, slots, most, groups=len(groups), server=entry.shared_slots
+        ),
+        "retry": experiment.fabric.nic.retry,
+    }
+
+
+def _flows(step: FlowsStep) -> dict[str, Any]:
+    flows = [{"from": f.from_, "to": f.to, "size_bytes": f.size, "start_ns": f.start} for f in step.flows]
+    return {"kind": "flows", "flows": flows}
+
+
+def _drawn(load: Load, experiment: Experiment, fabric: Fabric, seed: int) -> dict[str, Any]:
+    """A load's flows, drawn from the seed.  Where the senders' NICs differ, `load` is of the slowest."""
+    from testbed.plan.hardware import line_rate_bps
+
+    ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
+    sizes = traffic.sizes_named(load.distribution, load.size, load.most)
+    if load.pattern == "burst":
+        drawn = traffic.burst(sizes, ranks=ranks, to=load.to, each=load.flows, seed=seed)
+    else:
+        drawn = traffic.poisson(
+            sizes,
+            ranks=ranks,
+            pattern=load.pattern,
+            load=load.load,
+            line_rate_bps=line_rate_bps(experiment, fabric, [load.to] if load.pattern == "incast" else ranks),
+            flows=load.flows,
+            seed=seed,
+            to=load.to,
+        )
+    flows = [{"from": a.source, "to": a.target, "size_bytes": a.size_bytes, "start_ns": a.start_ns} for a in drawn]
+    return {"kind": "flows", "flows": flows}
+
+
+def capture_ports(target: str, fabric: Fabric) -> list[str]:
+    """The `NODE:PORT`s that a capture target stands for: `port:SWITCH:N`, `nic:RANK`, or both ends of `cable:A-B`."""
+    kind, _, name = target.partition(":")
+    if kind == "port":
+        return [name]
+    if kind == "nic":
+        return [f"{fabric.nics[int(name)].name}:1"]
+    cable = fabric.cable(name)
+    return [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]

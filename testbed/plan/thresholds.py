@@ -1,0 +1,204 @@
+"""The thresholds that an experiment's switches and NICs work with: what is worked out from its keys, by port.
+
+They are read from what fabricd is configured with, so they are those in force. The dynamic threshold depends on what
+else the buffer holds (docs/buffers.md); shown are its two ends: one lossless group alone, and all of them equally full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.units import format_rate, format_time
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from topologies import Fabric
+
+MOST_NAMES = 3
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A switch's buffer, split as fabricd splits it."""
+
+    shared: float  # what is left for everybody
+    alpha: float
+    reserve: int
+    groups: int  # lossless ones: ports x classes
+
+    @classmethod
+    def of(cls, switch: Mapping[str, Any]) -> Buffer:
+        ports = len(switch["taps"])
+        headroom = switch["headroom_bytes"]
+        aside = sum(headroom) if isinstance(headroom, list) else ports * headroom
+        classes = len(switch["lossless"])
+        left = switch["buffer_bytes"] - classes * (ports * switch["reserve_bytes"] + aside)
+        return cls(left, int(switch["alpha"] * 1024 + 0.5) / 1024, switch["reserve_bytes"], ports * classes)
+
+    def threshold(self, groups: int, reserve: int = 0, below: int = 0) -> int:
+        """What each of so many equally full groups holds, its reserve included, when it is `below` the threshold."""
+        return reserve + max(int((self.alpha * self.shared - below) / (1 + groups * self.alpha)), 0)
+
+    def feeders(self, queue: int, most: int) -> int | None:
+        """Ports that have to feed a queue alike so that it grows beyond so many bytes before they are paused."""
+        return next((k for k in range(1, most + 1) if k * self.threshold(k, self.reserve) > queue), None)
+
+
+def rows(experiment: Experiment) -> list[dict[str, Any]]:
+    """Thresholds of switches' ports: one row for those that are alike in all, sizes in bytes."""
+    graph, config = _configured(experiment)
+    found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+    cables = {tuple(end): c for c in config["cables"] for end in (c["a"], c["b"])}
+    for switch in config["switches"]:
+        buffer = Buffer.of(switch)
+        for port in range(1, len(switch["taps"]) + 1):
+            cable = cables.get((switch["name"], port))
+            there = "accelerator" if cable is None else _far_end(graph, switch["name"], cable)
+            of = (cable["rate_bps"], cable["delay_ns"]) if cable else (None, None)
+            alike = (there, *of, *_of_port(switch, buffer, port))
+            found.setdefault(alike, {}).setdefault(switch["name"], []).append(port)
+    return [_row(key, ports) for key, ports in found.items()]
+
+
+def nic_rows(experiment: Experiment) -> list[dict[str, Any]]:
+    """Likewise of NICs' receive buffers."""
+    _, config = _configured(experiment)
+    found: dict[tuple[int, int, int], list[str]] = {}
+    for nic in config["nics"]:
+        key = (nic["rx_buffer_bytes"], nic["rx_xoff_bytes"], nic["rx_xon_bytes"])
+        found.setdefault(key, []).append(nic["name"])
+    return [
+        {"nics": _names(names), "rx_buffer": buffer, "xoff": xoff, "xon": xon}
+        for (buffer, xoff, xon), names in found.items()
+    ]
+
+
+def marking(experiment: Experiment) -> list[dict[str, Any]]:
+    """Where ECN begins and ends, by switch, port and class."""
+    _, config = _configured(experiment)
+    return [
+        {
+            "node": switch["name"],
+            "port": port,
+            "priority": int(one),
+            **{k: ecn[k] for k in ("kmin_bytes", "kmax_bytes")},
+        }
+        for switch in config["switches"]
+        for port in range(1, len(switch["taps"]) + 1)
+        for one, ecn in _ecn(switch, port).items()
+    ]
+
+
+def warnings(experiment: Experiment) -> Iterator[str]:
+    """Where the thresholds are in each other's way."""
+    _, config = _configured(experiment)
+    said: dict[str, list[str]] = {}
+    for switch in config["switches"]:
+        buffer = Buffer.of(switch)
+        if buffer.shared <= 0:
+            aside, whole = int(switch["buffer_bytes"] - buffer.shared), switch["buffer_bytes"]
+            of = f"headroom and reserve of {len(switch['taps'])} ports are {_size(aside)} together"
+            text = f"{of}, the buffer has {_size(whole)}: enlarge fabric.switch.buffer"
+            said.setdefault(text, []).append(switch["name"])
+            continue
+        for text in _ecn_above(switch, buffer):
+            said.setdefault(text, []).append(switch["name"])
+    for text, switches in said.items():
+        yield f"{_names(switches)}: {text}"
+
+
+def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:
+    """For each Kmin that PFC, or for a lossy class the end of the queue, comes before."""
+    ports = len(switch["taps"])
+    found: dict[tuple[bool, int], dict[str, dict[int, None]]] = {}
+    for port in range(1, ports + 1):
+        for one, ecn in _ecn(switch, port).items():
+            key = int(one) in switch["lossless"], int(ecn["kmin_bytes"])
+            at = found.setdefault(key, {"classes": {}, "ports": {}})
+            at["classes"][int(one)] = at["ports"][port] = None
+    for (lossless, kmin), at in found.items():
+        most = buffer.threshold(1, buffer.reserve if lossless else 0)
+        if kmin < most:
+            continue
+        classes, numbers = (_ranges(sorted(at[what])) for what in ("classes", "ports"))
+        begins = f"queues of class {classes} at port {numbers} are marked from {_size(kmin)} on"
+        if not lossless:
+            yield f"ECN lies above the end of the queue: {begins}, and hold {_size(most)} at most"
+            continue
+        enough = buffer.feeders(kmin, ports - 1)
+        when = f"ECN comes first only where {enough} ports or more feed a queue" if enough else "PFC always comes first"
+        yield f"ECN lies above PFC: {begins}, but whoever has brought {_size(most)} is paused; {when}"
+
+
+def _configured(experiment: Experiment) -> tuple[Fabric, dict[str, Any]]:
+    from hardware.config import fabricd_config
+    from testbed.plan.hardware import hardware_of
+
+    graph = experiment.build_fabric()
+    return graph, fabricd_config(graph, hardware_of(experiment), fabric_id="", clock={"mode": "virtual"})
+
+
+def _far_end(graph: Fabric, switch: str, cable: Mapping[str, Any]) -> str:
+    if cable["name"] in graph.inside:
+        return "inside"
+    if cable["name"] in graph.to_hosts and cable["b"][0] == switch:
+        return "host"
+    return "uplink"
+
+
+def _ecn(switch: Mapping[str, Any], port: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = switch["port_ecn"][port - 1] if "port_ecn" in switch else switch["ecn"]
+    return found
+
+
+def _of_port(switch: Mapping[str, Any], buffer: Buffer, port: int) -> tuple[Any, ...]:
+    headroom = switch["headroom_bytes"]
+    pauses = bool(switch["lossless"]) and buffer.shared > 0
+    xoff = [buffer.threshold(groups, buffer.reserve) if pauses else None for groups in (1, buffer.groups)]
+    xon = buffer.threshold(1, buffer.reserve, switch["xon_offset_bytes"]) if pauses else None
+    ecn = next(iter(_ecn(switch, port).values()), None)
+    marks = (ecn["kmin_bytes"], ecn["kmax_bytes"], ecn["pmax"]) if ecn else (None, None, None)
+    own = headroom[port - 1] if isinstance(headroom, list) else headroom
+    return (own if switch["lossless"] else None, *xoff, xon, *marks)
+
+
+_COLUMNS = ("to", "rate", "delay", "headroom", "xoff_alone", "xoff_all", "xon_alone", "kmin", "kmax", "pmax")
+
+
+def _row(key: Sequence[Any], ports: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    by_ports: dict[str, list[str]] = {}
+    for name, numbers in ports.items():
+        by_ports.setdefault(_ranges(numbers), []).append(name)
+    where = [f"{_names(names)}:{numbers}" for numbers, names in by_ports.items()]
+    row = {"ports": _names(where, " "), **dict(zip(_COLUMNS, key, strict=True))}
+    row["rate"] = None if row["rate"] is None else format_rate(int(row["rate"]))
+    row["delay"] = None if row["delay"] is None else format_time(row["delay"])
+    return row
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1-4,7"""
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and n == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], n]
+        else:
+            parts.append([n])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _names(names: Sequence[str], between: str = ",") -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES + 1 else ""
+    return between.join(names[:MOST_NAMES] if more else names) + more
+
+
+def readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with sizes as people read them."""
+    return {key: _size(value) if isinstance(value, int) else value for key, value in row.items()}
+
+
+def _size(count: int) -> str:
+    """217.4 KB"""
+    return f"{count / 1e6:.4g} MB" if count >= 1e6 else f"{count / 1e3:.4g} KB"

@@ -1,0 +1,148 @@
+"""Workloads on a fabric that is up: one run while you wait, or runs in the background (`testbed job`).
+
+A background job is a process of the fabric's, in a session of its own: it survives the terminal, and ends with the
+fabric. It holds the fabric's seat (seat.py), and writes into the job's file how far it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.store import RUNS
+from testbed.base.errors import InputError, UserError
+from testbed.fabric.lab import Lab
+from testbed.live import seat
+from testbed.live.seat import Job, Seat
+from testbed.machine.ownership import Record, find
+from testbed.machine.processes import MARK, Process, wait_for
+from testbed.machine.trees import remove_tree
+from testbed.run.fits import load_for
+from testbed.run.run import RunResult, check_work, run
+
+if TYPE_CHECKING:
+    from testbed.base.progress import Progress
+
+KEPT = 10
+"""Runs of an endless job whose folders stay: the last ones."""
+_STOP_S = 60.0
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def run_on(
+    fabric: str, file: str | Path, settings: Sequence[str], out: str | Path | None, progress: Progress
+) -> RunResult:
+    """Runs the workload of `file` once on a live fabric. Raises what testbed.run.run.run raises, and UserError."""
+    experiment = load_for(file, find(fabric), settings)
+    with seat.seated(fabric, name=experiment.name, file=str(file), of=1) as (lab, job):
+        result = run(experiment, out, progress, on=seat.guest_of(lab, job))
+        job.note(runs=1, last=_summary(result))
+        return result
+
+
+def start(
+    fabric: str | None, file: str, settings: Sequence[str] = (), out: str | None = None, runs: int | None = 1
+) -> tuple[Record, Job]:
+    """Begins a job in the background: so many runs, or without end (None). Raises UserError."""
+    record = find(fabric)
+    experiment = load_for(file, record, settings)
+    check_work(experiment)
+    folder = Path(os.path.abspath(out or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{experiment.name}"))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError("the folder exists and is not empty", str(folder), "name another folder with --out")
+    taken = Seat.take(record)
+    try:
+        said = {"name": experiment.name, "file": os.path.abspath(file), "settings": list(settings), "of": runs}
+        job = taken.new(**said, folder=str(folder))
+        with job.log.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "testbed.run.job", record.id, job.id, str(taken.fd)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[taken.fd],
+                env={**os.environ, MARK: record.mark, "PYTHONPATH": str(_CHECKOUT)},
+            )  # fmt: skip
+        job.note(process=Process.of(process.pid).to_dict())
+        return record, job
+    finally:
+        taken.release()
+
+
+def stop(record: Record, job: Job) -> Job:
+    """Ends a job that runs, and waits until it has left the fabric. Raises UserError."""
+    process = Process.from_dict(job.said["process"])
+    process.signal(signal.SIGTERM)
+
+    def over() -> bool:
+        return not process.alive() and not seat.taken(record)
+
+    if not wait_for(over, _STOP_S, pause=0.05):
+        process.signal(signal.SIGKILL)
+        if not wait_for(over, _STOP_S):
+            raise UserError(f"job {job.id} does not end", f"process {process.pid}")
+    Seat.take(record).release()  # what it has left, if it had to be killed
+    return seat.find(record, job.id)
+
+
+def main(fabric_id: str, job_id: str, fd: int) -> None:
+    """The process of a background job."""
+    os.set_inheritable(fd, False)
+    signal.signal(signal.SIGTERM, _stop)
+    record = find(fabric_id)
+    job = next(j for j in seat.jobs(record) if j.id == job_id)
+    with _told(), seat.ended(job):
+        experiment = load_for(job.said["file"], record, job.said["settings"])
+        folder, of = Path(job.said["folder"]), job.said["of"]
+        for number in itertools.count(1) if of is None else range(1, of + 1):
+            result = _once(record, job, experiment, folder / f"{number:04d}")
+            job.note(runs=number, last=_summary(result))
+            if of is None:
+                with suppress(OSError):  # somebody else removed it
+                    remove_tree(folder / f"{number - KEPT:04d}")
+            if result.stopped:
+                raise SystemExit(result.stopped)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What went wrong, in a line of the job's log, and as its exit code."""
+    try:
+        yield
+    except UserError as error:
+        print(f"{error.what} ({error.where})" if error.where else error.what, file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+def _once(record: Record, job: Job, experiment: Any, out: Path) -> RunResult:
+    lab = Lab.attach(record.id)
+    lab.job = job.id
+    try:
+        return run(experiment, out, on=seat.guest_of(lab, job))
+    finally:
+        lab.close()
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _summary(result: RunResult) -> dict[str, Any]:
+    """What a job's file keeps of a run."""
+    return {
+        "run": str(result.folder),
+        "ended": time.time(),
+        "fidelity": result.fidelity.to_dict(),
+        "metrics_sha256": result.metrics_sha256,
+        "results": len(result.results),
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,184 @@
+"""A sweep: one experiment at many points, each with a fabric of its own.
+
+`sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
+several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. A
+point that fails is a result, too: the others are run all the same, and the command then ends with 1. Ctrl-C ends the
+whole sweep. Each point is in the folder as soon as it is done.
+
+Before anything runs every value is tried once, with the first values of the other keys, and in a sweep of up to
+CHECKED points every combination. What larger ones have of impossible combinations shows when it is their turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.environment import environment
+from results.store import RunFolder, StoreError
+from results.summary import labels, summarize
+from results.sweeps import POINTS, SWEEP, described
+from testbed.base import yaml
+from testbed.base.errors import InputError, Problem, UserError, require_root
+from testbed.base.progress import Progress
+from testbed.experiment.overrides import changed
+from testbed.run.run import RunFailed, RunInterrupted, run
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+FILE = SWEEP
+CHECKED = 500
+"""Points that are all checked before the first one runs: a second or two."""
+INTERRUPTED = 130
+
+
+class SweepEnded(UserError):
+    """A sweep that ended before its last point; `folder` keeps the points until then."""
+
+    def __init__(self, problem: Problem, folder: Path, exit_code: int) -> None:
+        super().__init__(problem.what, problem.where, problem.hint, exit_code)
+        self.folder = folder
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values by key, and the experiment that they make."""
+
+    values: dict[str, Any]
+    experiment: Experiment
+
+
+def count(experiment: Experiment) -> int:
+    """How many points the sweep has."""
+    return math.prod(len(values) for values in experiment.sweep.values())
+
+
+def points(experiment: Experiment) -> Iterator[Point]:
+    """Every point, each checked when it is asked for. Raises InputError for what the file could not say."""
+    for numbers in product(*(range(len(values)) for values in experiment.sweep.values())):
+        yield _point(experiment, numbers)
+
+
+def check(experiment: Experiment) -> None:
+    """Raises InputError, with file and line, for a key or value that cannot be."""
+    keys = list(experiment.sweep)
+    for k, key in enumerate(keys):
+        if any(one.strip().partition(".")[0] == "sweep" for one in key.split(",")):
+            hint = "name another key: several keys give every combination"
+            raise InputError("there is no sweep within a sweep", experiment.place("sweep", key), hint)
+        for n in range(len(experiment.sweep[key])):
+            if k == 0 or n > 0:  # the point of all first values is tried once
+                _point(experiment, [n if i == k else 0 for i in range(len(keys))], key)
+    if count(experiment) <= CHECKED:
+        for _ in points(experiment):
+            pass
+
+
+def _point(experiment: Experiment, numbers: tuple[int, ...] | list[int], suspect: str = "") -> Point:
+    """The point of the values with these numbers; `suspect` is the key to name if an error does not say which."""
+    chosen = dict(zip(experiment.sweep, numbers, strict=True))
+    values = {key: experiment.sweep[key][n] for key, n in chosen.items()}
+    each = [(one.strip(), key) for key in chosen for one in key.split(",")]
+    places = {key: experiment.place("sweep", key, n) for key, n in chosen.items()}
+    shown = "point"
+    settings = [("sweep", {}, ""), *((one, values[key], experiment.place("sweep", key)) for one, key in each)]
+    try:
+        return Point(values, changed(experiment, settings, shown))
+    except InputError as error:
+        if not error.where.startswith(shown):
+            raise
+        inner = error.where.removeprefix(shown).removeprefix(":").strip().replace("[", ".").replace("]", "")
+        named = next((key for one, key in each if f"{inner}.".startswith(f"{one}.") or one.startswith(f"{inner}.")), "")
+        of = named or suspect
+        place = places[of] if of else f"{experiment.place('sweep')}: {described(values)}"
+        raise InputError(error.what, place if named or not inner else f"{place}: {inner}", error.hint) from None
+
+
+def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress) -> tuple[Path, list[dict[str, Any]]]:
+    """Runs all points; returns the folder and one row for each: its values, its figures, its run's folder or error.
+
+    Raises InputError before anything is run, SweepEnded for Ctrl-C and for what would end every further point, too.
+    """
+    total = count(experiment)
+    progress.stage(f"checking the sweep of {total} points")
+    check(experiment)
+    require_root()
+    try:
+        folder = RunFolder.create(experiment.name, out)
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+    rows: list[dict[str, Any]] = []
+    head = {"name": experiment.name, "keys": list(experiment.sweep), "total": total}
+    try:
+        folder.write_json(SWEEP, {**head, "points": []})
+        folder.write_json("environment.json", environment(experiment.seed))
+        with (folder.path / "experiment.yaml").open("w") as file:
+            yaml.dump(experiment.resolved(), file)
+        progress.points(total)
+        for k in range(total):
+            rows.append(_row(experiment, k, folder, progress))
+            folder.append(POINTS, rows[-1])
+            progress.point_done()
+            if stopped := rows[-1].pop("stopped", 0):
+                raise SystemExit(stopped)
+    except (KeyboardInterrupt, SystemExit, UserError) as error:
+        folder.write_json(SWEEP, {**head, "points": rows})
+        problem, code = _ended(error, len(rows), total)
+        raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
+    except BaseException as error:
+        folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+        raise
+    folder.write_json(SWEEP, {**head, "points": rows})
+    return folder.complete(), rows
+
+
+def _ended(error: KeyboardInterrupt | SystemExit | UserError, done: int, total: int) -> tuple[Problem, int]:
+    """Why the sweep ended early, and the exit code."""
+    so_far = f"{done} of {total} points are kept"
+    if isinstance(error, UserError):
+        return Problem(error.what, error.where, f"{error.hint}; {so_far}" if error.hint else so_far), error.exit_code
+    code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else INTERRUPTED
+    return Problem("the sweep was interrupted", "", so_far), code
+
+
+def _row(experiment: Experiment, k: int, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """Runs point `k`. `stopped`: the exit code, if the run was told to stop."""
+    numbers: list[int] = []
+    rest = k
+    for of in reversed(experiment.sweep.values()):
+        rest, n = divmod(rest, len(of))
+        numbers.insert(0, n)
+    values = {key: of[n] for (key, of), n in zip(experiment.sweep.items(), numbers, strict=True)}
+    progress.point(described(values))
+    try:
+        row = {
+            **values,
+            **_measured(_point(experiment, numbers).experiment, folder.path / f"point-{k}", progress),
+        }
+    except InputError as error:  # only in a large sweep: small ones are checked before
+        row = {**values, "error": f"{error.what} ({error.where})"}
+    if "error" in row:
+        where = f"; see {folder.path / row['run']}" if "run" in row else ""
+        progress.note(f"point {k + 1} of {count(experiment)} ({described(values)}) failed: {row['error']}{where}")
+    return row
+
+
+def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[str, Any]:
+    try:
+        result = run(experiment, folder, progress)
+    except RunFailed as failure:
+        stopped = {"stopped": failure.exit_code} if isinstance(failure, RunInterrupted) else {}
+        return {"error": failure.what, "run": failure.folder.name, **stopped}
+    said = result.to_dict()
+    return {
+        **summarize(result.results, said["counters"], labels(experiment.resolved()["workload"])),
+        "fidelity": said["fidelity"]["verdict"],
+        "metrics_sha256": said["metrics_sha256"],
+        "run": folder.name,
+        **({"stopped": result.stopped} if result.stopped else {}),
+    }

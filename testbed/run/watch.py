@@ -1,0 +1,348 @@
+"""Follows a run while it goes on: the workers' output, fabricd's events, and who is still alive.
+
+One loop reads all workers' pipes and fabricd's events. It ends when all workers are done, or a moment after the first
+sign of failure: the moment is for the other signs to come in, from which the cause is told.
+
+Nobody is judged by how long something takes on this machine: a process that has ended or is stopped is seen in /proc,
+for the rest there is patience (hardware.patience). fabricd is asked every second for a sign of life; it answers whom it
+waits for itself, and that is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from hardware.client import FabricdError, FabricdSilent
+from hardware.patience import Patience
+from testbed.base.said import Sayings, Unexpected
+from testbed.run.evidence import Evidence, ended, ranks
+
+TICK_S = 0.1
+GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
+LINGER_S = 3.0  # patience with a worker that is done, to end
+LOSSY_S = 1.5  # real clock: frames without a flow that still come after this and once more after it: nobody mends that
+SHOWN_S = 3.0  # what is waited for is shown from then on
+MAX_LINE = 1 << 20
+
+
+class Process(Protocol):
+    """A worker, fabricd, a controller ..: `poll` gives its return code, None while it runs."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+
+class Hardware(Protocol):
+    """What is needed of hardware.client.Fabricd."""
+
+    waits: list[dict[str, Any]]
+    patience: Patience
+
+    def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]: ...
+
+    def pulse(self) -> None: ...
+
+    def subscribe(self, *, acts: str | None = None) -> None: ...
+
+    def events(self, timeout: float | None = 0.0) -> Iterable[dict[str, Any]]: ...
+
+    def fileno(self) -> int: ...
+
+
+class Watch:
+    """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
+
+    `pipes` and `errors` are the workers' standard outputs and errors; what they say there is checked by `sayings`.
+    `processes` are fabricd and what else the fabric is made of, by name. `retry_s` is the wall time after which a NIC
+    sends again (virtual clock: 0, it is not wall time that passes), `patience_s` that with workers which do not start.
+    `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
+    text) what is no JSON line, `on_event` every event with `wall_s` added, `on_waiting` (whom, seconds) who is waited
+    for and since when.
+    """
+
+    def __init__(
+        self,
+        workers: Mapping[int, Process],
+        pipes: Mapping[int, int],
+        errors: Mapping[int, int],
+        sayings: Sayings,
+        hardware: Hardware,
+        processes: Mapping[str, Process],
+        *,
+        retry_s: float = 0.0,
+        patience_s: float = 60.0,
+        on_line: Callable[[dict[str, Any]], None],
+        on_progress: Callable[[dict[str, Any]], None],
+        on_text: Callable[[int, str], None],
+        on_event: Callable[[dict[str, Any]], None],
+        on_waiting: Callable[[str, float], None],
+    ) -> None:
+        self.evidence = Evidence()
+        self._workers = dict(workers)
+        self._hardware = hardware
+        self._processes = dict(processes)
+        self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
+        self._on_waiting = on_waiting
+        self._retry_s = retry_s
+        self._patience_s = patience_s
+        self._patience: dict[str, Patience] = {}  # with processes that are looked at, by name
+        self._absent_since: float | None = None
+        self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
+        self._began = time.monotonic()
+        self._sayings = sayings
+        self._open = {*pipes.values(), *errors.values()}
+        self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
+        self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
+        self._tails = dict.fromkeys(self._open, b"")
+        self._seen_dead: dict[int, float] = {}
+        self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
+        self._selector = selectors.DefaultSelector()
+        for rank, pipe in (*pipes.items(), *errors.items()):
+            os.set_blocking(pipe, False)
+            self._selector.register(pipe, selectors.EVENT_READ, rank)
+        self._hardware.subscribe(acts="agent")
+        self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
+
+    def run(self) -> Evidence:
+        """Returns when all workers are done and have ended, or shortly after the run has failed."""
+        failed_at: float | None = None
+        while True:
+            self._read(TICK_S)
+            self._look()
+            now = time.monotonic()
+            if self.evidence.failed:
+                failed_at = failed_at or now
+                if self.evidence.clear or now - failed_at > GRACE_S or len(self.evidence.exits) == len(self._workers):
+                    break
+            elif self._ended():
+                break
+        self._read(0)
+        return self.evidence
+
+    def note(self, kind: str, **more: Any) -> None:
+        """Adds an event that the testbed itself saw."""
+        self._take_event({"event": kind, **more})
+
+    def close(self) -> None:
+        """Lets go of the pipes."""
+        self._forget_hardware()
+        for key in list(self._selector.get_map().values()):
+            os.close(key.fd)
+        self._selector.close()
+
+    # -- reading
+
+    def _read(self, timeout: float) -> None:
+        for key, _ in self._selector.select(timeout):
+            if key.data is not None:
+                self._read_worker(key.data, key.fd)
+        if "fabricd" in self._processes:
+            self._read_events()
+
+    def _read_worker(self, rank: int, pipe: int) -> None:
+        data = os.read(pipe, 1 << 16)
+        *lines, tail = (self._tails[pipe] + data).split(b"\n")
+        if len(tail) > MAX_LINE:
+            lines, tail = [*lines, tail], b""
+        self._tails[pipe] = tail
+        if not data and tail:
+            lines.append(tail)
+        for line in lines:
+            if pipe in self._lines:
+                self._take_line(rank, line)
+            else:
+                self._take_text(rank, line)
+        if not data:
+            self._selector.unregister(pipe)
+            os.close(pipe)
+            self._open.discard(pipe)
+
+    def _take_text(self, rank: int, text: bytes) -> None:
+        if kept := self._sayings.text(rank, text):
+            self._on_text(rank, kept)
+
+    def _take_line(self, rank: int, text: bytes) -> None:
+        try:
+            line = self._sayings.line(rank, text)
+        except Unexpected as why:
+            what = f"its worker printed a line that is not as it should be ({why})"
+            line = {"kind": "error", "rank": rank, "what": what}
+        if line is None:
+            self._take_text(rank, text)
+        elif line["kind"] in ("collective", "flow"):
+            self._on_line(line)
+        elif line["kind"] == "progress":
+            self._on_progress(line)
+        elif line["kind"] == "done":
+            self.evidence.done.add(rank)
+        elif not any(e["rank"] == rank for e in self.evidence.errors):  # the first says why
+            self.evidence.errors.append(line)
+            self.note("worker_error", rank=rank, what=line["what"])
+
+    def _read_events(self) -> None:
+        """What fabricd has said since; its end, if the connection broke."""
+        try:
+            for event in self._hardware.events(0.0):
+                self._take_event(event)
+        except FabricdError as error:
+            self._fabricd_gone(error)
+
+    def _ask(self, op: str) -> dict[str, Any]:
+        """A request's answer; empty if fabricd is gone."""
+        try:
+            return self._hardware.request(op)
+        except FabricdError as error:
+            self._fabricd_gone(error)
+            return {}
+
+    def _take_event(self, event: dict[str, Any]) -> None:
+        if event["event"] == "act" and event["spec"].get("controller") == "hung":
+            (self._hung_on_purpose.add if event["on"] else self._hung_on_purpose.discard)(event["fault"])
+        event = {**event, "wall_s": round(time.monotonic() - self._began, 3)}
+        self.evidence.events.append(event)
+        self._on_event(event)
+        if event["event"] == "forwarding_drop" and not self._lossy_checks:
+            self._lossy_checks.append((time.monotonic() + LOSSY_S, 0))
+
+    # -- looking after processes
+
+    def _look(self) -> None:
+        for rank, worker in self._workers.items():
+            if rank in self.evidence.exits or (code := worker.poll()) is None:
+                continue
+            # First read what it said last, but do not wait for somebody else who holds its pipe open.
+            seen = self._seen_dead.setdefault(rank, time.monotonic())
+            if not self._of_rank[rank] & self._open or time.monotonic() - seen > GRACE_S:
+                self.evidence.exits[rank] = code
+        for name in [n for n, process in self._processes.items() if process.poll() is not None]:
+            if name == "fabricd":
+                self._fabricd_gone(None)
+            else:
+                self.note(f"{name}_died", code=self._processes.pop(name).poll())
+        self._look_for_stopped()
+        if "fabricd" in self._processes:
+            self._pulse()
+        if "fabricd" in self._processes and not self.evidence.failed:
+            self._look_for_absent()
+            self._look_for_losses()
+
+    def _pulse(self) -> None:
+        """Is fabricd at work, and whom does it wait for?"""
+        try:
+            self._hardware.pulse()
+        except FabricdError as error:
+            self._fabricd_gone(error)
+            return
+        waits = self._hardware.waits
+        since = max((w.get("silent_s", 0.0) for w in waits), default=0.0)
+        if any(w["who"] == "absent" for w in waits):
+            self._absent_since = self._absent_since or time.monotonic()
+            since = max(since, time.monotonic() - self._absent_since)
+        if self._hardware.patience.silent_s >= SHOWN_S:
+            self._on_waiting("fabricd, the emulated hardware", self._hardware.patience.silent_s)
+        elif since >= SHOWN_S:
+            self._on_waiting(in_words(waits), since)
+
+    def _look_for_stopped(self) -> None:
+        """A stopped process is seen at once; those that fabricd knows (workers, itself) are judged elsewhere."""
+        for name, process in self._processes.items():
+            if name == "fabricd" or (name == "controller" and self._hung_on_purpose):
+                continue
+            patience = self._patience.setdefault(name, Patience(process.pid, float("inf")))
+            was = patience.stopped
+            patience.look()
+            if patience.stopped and not was:
+                self.note(f"{name}_stopped", pid=process.pid)
+
+    def _look_for_absent(self) -> None:
+        """Workers that have not reached fabricd: those that hang before they do are seen by nobody else."""
+        absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
+        for rank in sorted(absent - self.evidence.done):
+            worker = self._workers[rank]
+            if getattr(worker, "starting", False) or rank in self.evidence.exits:
+                continue  # its container is being made, or it has ended
+            name = f"rank {rank}"
+            patience = self._patience.setdefault(name, Patience(worker.pid, self._patience_s, family=True))
+            if why := patience.look():
+                self.evidence.absent[rank] = why
+
+    def _look_for_losses(self) -> None:
+        """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself.
+
+        If it sends again too rarely to be seen at it, one frame is enough, unless the controller is at work.
+        With the virtual clock the emulated hardware decides when to give up.
+        """
+        if not self._retry_s or not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
+            return
+        drops = self._ask("counters").get("drops", [])
+        count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_missed(d["headers"]))
+        before = self._lossy_checks[-1][1]
+        rare = self._retry_s > LOSSY_S and not any(self.evidence.of("port"))
+        self.evidence.lossy = before > 0 and (count > before or rare)
+        self._lossy_checks.append((time.monotonic() + LOSSY_S, count))
+
+    def _ended(self) -> bool:
+        """All workers are done and have ended, or had the time to."""
+        if len(self.evidence.done) < len(self._workers):
+            return False
+        lingering = [r for r in self._workers if r not in self.evidence.exits]
+        for rank in lingering:
+            name = f"end of rank {rank}"
+            patience = self._patience.setdefault(name, Patience(self._workers[rank].pid, LINGER_S, family=True))
+            if patience.look():
+                self.note("workers_linger", ranks=lingering)
+                return True
+        return not lingering
+
+    def _fabricd_gone(self, error: FabricdError | None) -> None:
+        """fabricd has ended (how is known a moment after its connection broke) or says nothing any more."""
+        self._forget_hardware()
+        process = self._processes.pop("fabricd")
+        if isinstance(error, FabricdSilent):
+            self.evidence.fabricd_gone = str(error).removeprefix("fabricd ")
+            return
+        patience = Patience(process.pid, LINGER_S)
+        while process.poll() is None and not patience.look():
+            time.sleep(0.01)
+        code = process.poll()
+        self.evidence.fabricd_exit = code
+        self.evidence.fabricd_gone = "closed its connection" if code is None else ended(code)
+
+    def _forget_hardware(self) -> None:
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(self._hardware.fileno())
+
+
+_STATES = {"R": "runnable", "S": "asleep", "D": "waits for a disk", "T": "stopped", "t": "in a debugger"}
+
+
+def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
+    """Whom fabricd waits for, from its answer to `waits`."""
+    absent = [w["rank"] for w in waits if w["who"] == "absent"]
+    found = [f"{ranks(absent)} to start"] if absent else []
+    for w in waits:
+        process = f"process {w.get('pid')}, {_STATES.get(w.get('state', ''), 'gone')}"
+        if w["who"] == "worker":
+            found.append(f"rank {w['rank']} ({process})")
+        elif w["who"] == "ovs":
+            found.append("Open vSwitch")
+        elif w["who"] != "absent":
+            found.append(f"{'the testbed' if w['who'] == 'agent' else 'the controller'} ({process})")
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def _is_missed(headers: str) -> bool:
+    """Of a queue pair, which will not go on without it.
+
+    Hosts with kernel interfaces also send multicast of their own that no flow forwards, and nobody misses it.  Offloads
+    look after themselves: what the network does not bring, the ranks fetch.
+    """
+    offloads = ("RoCE RC MULTICAST", "RoCE RC RESULT", "RoCE RC CONTRIBUTE")
+    return "RoCE" in headers and not any(kind in headers for kind in offloads)

@@ -1,0 +1,1 @@
+"""fabricd alone, between TAP devices and an Open vSwitch: root."""

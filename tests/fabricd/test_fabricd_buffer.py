@@ -1,0 +1,146 @@
+"""A switch's buffer and PFC against arithmetic: thresholds, headroom, drain time, what a pause leaves to others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hardware import bounds
+from hardware.config import Hardware
+from tests.parts.traffic_fabric import drops, frame_bytes, nic, port, send, star, switch
+
+FRAME = frame_bytes()
+QUIET = {"ack_every": 1 << 20}
+
+
+def test_xoff_comes_at_the_threshold_and_not_before() -> None:
+    """Two senders fill one port's queue; XOFF goes out when a group is at alpha x what is free."""
+    buffer, headroom, alpha = 2_000_000, 60_000, 0.125
+    h = Hardware(switch_buffer_bytes=buffer, switch=switch(headroom=headroom), nic=nic(), **QUIET)
+    aside = 3 * 2 * (4000 + headroom)
+    with star(3, h) as f:
+        send(f, [(1, 0, 2_000_000, 0), (2, 0, 2_000_000, 0)])
+        first = port(f, "sw0", 2)["priorities"]
+        assert first["tx_prio3_pause"] > 0 and not drops(f)
+        # at equal shares x of both groups: x - reserve = alpha (buffer - aside - 2 (x - reserve)), in whole frames
+        shared = alpha * (buffer - aside) / (1 + 2 * alpha)
+        bound = bounds.headroom_frames(400e9, 500, FRAME, 0) * (FRAME + 16)
+        for number in (2, 3):
+            most = port(f, "sw0", number)["priorities"]["ingress_max_prio3_bytes"]
+            assert shared + 4000 <= most <= shared + 4000 + bound + FRAME
+    # below the threshold there is not one pause
+    with star(3, h) as f:
+        send(f, [(1, 0, int(shared), 0), (2, 0, int(shared), 0)])
+        assert "tx_prio3_pause" not in port(f, "sw0", 2)["priorities"]
+
+
+def test_64_to_1_with_the_computed_headroom_loses_nothing() -> None:
+    headroom = bounds.headroom_bytes(400e9, 500, 4096)
+    h = Hardware(switch_buffer_bytes=32_000_000, switch=switch(headroom=headroom), nic=nic())
+    with star(65, h) as f:
+        send(f, [(n, 0, 400_000, 0) for n in range(1, 65)])
+        assert not drops(f)
+        assert sum(port(f, "sw0", n)["priorities"].get("tx_prio3_pause", 0) for n in range(2, 66)) >= 64
+
+
+def test_headroom_is_needed_to_the_last_frame() -> None:
+    """With nothing the other way and nothing that leaves, the bound is exact; with one frame less one is lost."""
+    frames = bounds.headroom_frames(400e9, 500, FRAME, 0)
+    for room, lost in ((frames, 0), (frames - 1, 1)):
+        part = switch(headroom=room * FRAME)
+        h = Hardware(switch_buffer_bytes=2_000_000, switch=part, nic=nic(), timeout_ns=1e8, **QUIET)
+        with star(3, h) as f:
+            # the receiver pauses the switch: what comes in stays
+            f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=100_000)
+            send(f, [(1, 0, 4096 * 400, 5000)])
+            assert drops(f).get("headroom", 0) == lost, (room, drops(f))
+            assert port(f, "sw0", 2)["priorities"]["headroom_max_prio3_bytes"] == room * FRAME
+
+
+@pytest.mark.parametrize("headroom", [0, 1000])
+def test_xoff_comes_at_the_threshold_without_headroom(headroom: int) -> None:
+    """The frame that crosses the threshold finds no room and is lost, and so is what is on its way; then all wait."""
+    part = switch(headroom=headroom)
+    h = Hardware(switch_buffer_bytes=2_000_000, switch=part, nic=nic(), timeout_ns=50_000, retry=100)
+    with star(3, h) as f:
+        send(f, [(1, 0, 2_000_000, 0), (2, 0, 2_000_000, 0)])
+        pauses = sum(port(f, "sw0", n)["priorities"].get("tx_prio3_pause", 0) for n in (2, 3))
+        # for each pause: the frame that crosses, and what comes until it is heeded
+        most = pauses * bounds.headroom_frames(400e9, 500, FRAME, FRAME)
+        assert pauses > 0 and 0 < drops(f).get("headroom", 0) <= most
+
+
+def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
+    """Others hold the shared part: the first frame of a newcomer is refused, and XON comes when they have left."""
+    part = switch(headroom=0, reserve_bytes=100, alpha=1)
+    h = Hardware(switch_buffer_bytes=60_000, switch=part, nic=nic(), timeout_ns=50_000, retry=100)
+    with star(4, h) as f:
+        f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=60_000)
+        send(f, [(1, 0, 100_000, 1000), (2, 0, 100_000, 1000), (3, 0, 100_000, 20_000)])
+        paused = port(f, "sw0", 4)["priorities"]
+        assert paused["tx_prio3_pause"] > 0 and f.counters()["switches"][0]["buffer_used_bytes"] == 0
+
+
+def test_a_queue_drains_at_the_rate_of_its_cable() -> None:
+    """n flows that come in at once leave one after the other: the last is done n serializations of its bytes later."""
+    h = Hardware(
+        switch_buffer_bytes=64_000_000,
+        switch=switch(headroom=0, lossless=[], alpha=64, strict=list(range(8))),
+        nic=nic(),
+        **QUIET,
+    )
+    size, n = 16 * 4096, 8
+    wire = (15 * (frame_bytes() + 24) + frame_bytes() + 24 + 16) * 8e9 / 400e9
+    with star(n + 1, h) as f:
+        alone = send(f, [(1, 0, size, 0)])[0]
+        together = send(f, [(k, 0, size, 0) for k in range(1, n + 1)])
+        assert max(together) == pytest.approx(
+            alone + (n - 1) * wire, abs=n * 0.01 + 85
+        )  # 85 ns: one frame, whose turn it is
+
+
+def test_a_paused_class_leaves_the_others_at_full_rate() -> None:
+    """A NIC pauses class 3 for ever; class 0 to the same NIC goes on as if class 3 were not there."""
+    h = Hardware(switch=switch(headroom=60_000), nic=nic())
+
+    def other_class(config: dict) -> None:
+        config["nics"][2] |= {"data_dscp": 0, "data_class": 0}
+
+    with star(4, h, other_class) as f:
+        alone = send(f, [(2, 0, 4_000_000, 0)])[0]
+        f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=200_000)
+        times = send(f, [(1, 0, 100_000, 1000), (2, 0, 4_000_000, 1000)])
+        assert times[1] == pytest.approx(alone, rel=0.002)
+        assert times[0] > 199_000
+        assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_transition"] >= 1
+
+
+def test_watchdog_ends_a_storm() -> None:
+    watchdog = {"detect_ns": 20_000, "restore_ns": 50_000, "action": "drop"}
+    h = Hardware(switch=switch(headroom=60_000, watchdog=watchdog), nic=nic(), timeout_ns=100_000)
+    with star(3, h) as f:
+        f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=150_000)
+        send(f, [(1, 0, 100_000, 1000)])
+        said = [e for e in f.fabricd.events(0.5) if e["event"] == "pfc_watchdog"]
+        assert [e["on"] for e in said] == [True, False]
+        assert (said[0]["switch"], said[0]["port"], said[0]["class"]) == ("sw0", 1, 3)
+        assert drops(f)["watchdog"] > 0
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 300_000), st.integers(0, 20_000)),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from([400_000, 1_000_000, 32_000_000]),
+)
+def test_the_buffer_is_empty_when_the_fabric_is(flows: list[tuple[int, int, int, int]], buffer: int) -> None:
+    h = Hardware(switch_buffer_bytes=buffer, switch=switch(headroom=20_000), nic=nic(), timeout_ns=200_000)
+    with star(4, h) as f:
+        send(f, [flow for flow in flows if flow[0] != flow[1]] or [(0, 1, 1000, 0)])
+        counters = f.counters()
+        assert counters["switches"][0]["buffer_used_bytes"] == 0
+        assert 0 < counters["switches"][0]["buffer_max_bytes"] <= buffer

@@ -1,0 +1,131 @@
+"""DCTCP, TIMELY, Swift, HPCC and NSCC against reference_controls, fed with the frames that their NIC saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hardware import bounds, cc
+from hardware.config import Hardware
+from tests.parts import reference_controls
+from tests.parts.incast_model import Ack, Control, Net, Stamp
+from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
+from tests.parts.wire_view import ACK, Seen, of_rank, watched
+
+LINE, MTU = 400e9, 4096
+RTT = bounds.base_rtt_ns(
+    1, rate_bps=LINE, delay_ns=500, latency_ns=500, mtu=MTU, pcie_bps=512e9, pcie_ns=500
+)  # of the idle star
+ECN = {"3": {"kmin_bytes": 100_000, "kmax_bytes": 100_000, "pmax": 1.0}}
+BDP = LINE / 8 * RTT * 1e-9
+NET = Net(rate_bps=LINE, delay_ns=500, latency_ns=500, mtu=MTU)
+
+
+def hardware(control: str, **values: float) -> Hardware:
+    return Hardware(
+        switch_buffer_bytes=10**9,
+        switch=switch(headroom=0, lossless=[], alpha=64, ecn=ECN),
+        nic=nic(control, rate_bps=LINE, rtt_ns=RTT, **values),
+        timeout_ns=1e9,
+        ack_every=4,
+    )
+
+
+def follow(model: Control, frames: list[Seen]) -> Iterator[tuple[float, Control]]:
+    """Feeds a model with what came in; after each acknowledgement, its time."""
+    model.clock_ns = 1.0  # captures tell whole ns
+    acked = following = 0
+    for fr in frames:
+        if fr.out and fr.opcode != ACK:
+            following = max(following, fr.psn + 1)
+        if fr.out or fr.opcode != ACK or fr.syndrome & 0x60:
+            continue
+        packets, acked = fr.psn + 1 - acked, fr.psn + 1
+        stamps = [Stamp(h.seconds * 1e9, h.tx_bytes, h.queue_bytes) for h in fr.hops]
+        stamp, now = (stamps or [Stamp(0, 0, 0)])[0], fr.time_ns + 0.5
+        rtt = now - (fr.sent_ns or 0)
+        model.acked(now, Ack(packets, acked, following, rtt, fr.seen, fr.marked, stamp))
+        yield fr.time_ns, model
+
+
+CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = {
+    "timely": (reference_controls.Timely, {"t_low": 4e3, "t_high": 12e3, "min_rtt": 8e3}),
+    "swift": (reference_controls.Swift, {}),
+    "swift below one packet": (reference_controls.Swift, {"base_target": 2e3, "flow_range": 0, "hop_scale": 100}),
+    "nscc": (reference_controls.Nscc, {}),
+    "dctcp": (reference_controls.Dctcp, {}),
+    "hpcc": (reference_controls.Hpcc, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_step_is_the_formulas(case: str) -> None:
+    """A flow alone, then with three others, then alone: each sampled rate and window is the model's."""
+    kind, values = CASES[case]
+    control = kind.__name__.lower()
+    with star(5, hardware(control, **values)) as f:
+        with watched(f, "h1:1", 500) as seen:
+            send(f, [(1, 0, 6_000_000, 0), *((n, 0, 2_000_000, 30_000) for n in (2, 3, 4))])
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
+    sampled = dict(of_rank(seen["qp_rate"], 1, "rate_bps"))
+    steps, windows, rates = 0, set(), {}
+    given = cc.CONTROLS[control].values(cc.Setting(LINE, RTT, MTU), values)
+    for time, model in follow(kind(NET, given), seen["frames"]):
+        steps += 1
+        windows.add(round(model.window_bytes or 0))
+        rates[time] = model.rate_bps
+    assert steps > 200
+    if model.window_bytes:
+        assert qp["window_bytes"] == pytest.approx(max(model.window_bytes, MTU), rel=2e-3, abs=2)
+    assert qp["rate_bps"] == pytest.approx(model.rate_bps, rel=2e-3)
+    for at, rate in sampled.items():
+        known = [(t, r) for t, r in rates.items() if t < at + 1]
+        if known and at < max(rates):
+            near = [r for t, r in known if t > at - 1] + [r for t, r in known if t <= at - 1][-1:]
+            assert any(rate == pytest.approx(r, rel=3e-3) for r in near), (at, rate, known[-1])
+    assert len(windows) > 10 or len(set(rates.values())) > 10  # it did something
+    if control in ("timely", "hpcc") or "below" in case:
+        assert len(sampled) > 10
+
+
+@pytest.mark.parametrize("control", ["dcqcn", "dctcp", "swift", "hpcc", "nscc"])
+def test_a_control_keeps_the_queue_below_what_none_builds(control: str) -> None:
+    """Eight to one: less waits at the switch than without a control, and the link is still used.
+
+    Not so TIMELY: it looks once a round trip, and the second is longer than such a burst.
+    """
+    depth, time = {}, {}
+    for name in ("none", control):
+        with star(9, hardware(name)) as f, watched(f, "h1:1", 2000) as seen:
+            time[name] = max(send(f, [(n, 0, 8_000_000, 0) for n in range(1, 9)]))
+        queue = seen["queue_depth"]
+        depth[name] = queue[(queue["node"] == "sw0") & (queue["port"] == 1)]["bytes"].max()
+    assert depth[control] < 0.7 * depth["none"]
+    assert time[control] < 4 * time["none"]
+
+
+def test_hpcc_keeps_its_queue_below_one_bandwidth_delay_product() -> None:
+    with star(5, hardware("hpcc")) as f, watched(f, "h1:1", 500) as seen:
+        times = send(f, [(n, 0, 10_000_000, 0) for n in range(1, 5)])
+    queue = seen["queue_depth"]
+    steady = queue[(queue["node"] == "sw0") & (queue["port"] == 1) & (queue["time_ns"] > 20 * RTT)]["bytes"]
+    assert len(steady) > 100 and steady.max() < BDP
+    # and eta of the link is used: 95 %, less what headers and telemetry take
+    wire = frame_bytes() + 16 + 5 * 16 + 24
+    assert 4 * 10_000_000 * wire / MTU * 8 / max(times) > 0.85 * LINE / 1e9
+
+
+def test_telemetry_leaves_the_packet_as_it_was() -> None:
+    """It lies behind the IP packet: two switches' stamps on the way, and the checksum of what is before it holds."""
+    with star(2, hardware("hpcc")) as f, watched(f, "h0:1") as seen:
+        send(f, [(1, 0, 400_000, 0)])
+        nic0 = f.counters()["nics"][0]
+    data = [fr for fr in seen["frames"] if not fr.out]
+    assert nic0["rx_icrc_encapsulated"] == 0 and len(data) == 98
+    assert all(len(fr.hops) == 1 and fr.ttl == 63 and fr.hops[0].rate_bps == LINE for fr in data)
+    sent = [fr.hops[0].tx_bytes for fr in data]
+    assert sent == sorted(sent)
+    acks = [fr for fr in seen["frames"] if fr.out]
+    assert sum(fr.seen for fr in acks) == len(data)
+    assert {fr.sent_ns for fr in acks} <= {fr.sent_ns for fr in data}

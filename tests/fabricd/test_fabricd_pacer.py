@@ -1,0 +1,116 @@
+"""Pacing at the cable: a cut acts on the very next frame, what is left of a gap is rescaled, and nobody waits for a
+slow queue pair of the same NIC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hardware.config import Hardware
+from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
+from tests.parts.wire_view import ACK, CNP, Seen, of_rank, watched
+
+LINE, MTU = 100e9, 4096
+BITS = (frame_bytes() + 24) * 8
+SER = BITS / LINE * 1e9
+ALWAYS = {"3": {"kmin_bytes": 1, "kmax_bytes": 1, "pmax": 1.0}}
+STILL = {"rate_timer": 1e12, "alpha_timer": 1e12, "byte_counter": 0, "g": 0}  # nothing but the cuts
+
+
+def hardware(control: str = "dcqcn paper", pfc: bool = False, **values: float) -> Hardware:
+    more = {"headroom": 200_000, "alpha": 1 / 1024} if pfc else {"headroom": 0, "lossless": [], "alpha": 64}
+    return Hardware(
+        cable_rate_bps=LINE, pcie_rate_bps=512e9, switch_buffer_bytes=4 * 10**6 if pfc else 10**9, timeout_ns=1e9,
+        switch=switch(ecn=ALWAYS, **more), nic=nic(control, rate_bps=LINE, **values),
+    )  # fmt: skip
+
+
+def starts(frames: Sequence[Seen], qp: int | None = None) -> list[int]:
+    return [fr.time_ns for fr in frames if fr.out and fr.opcode != ACK and (qp is None or fr.dst_qp == qp)]
+
+
+def test_a_cut_spaces_the_very_next_frame_though_much_is_fetched() -> None:
+    """Two senders of a full buffer each: what waits behind the first notification was fetched at the cable's rate."""
+    with star(3, hardware(**STILL, cnp_gap=1e9)) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 2_000_000, 0), (2, 0, 200_000, 0)])
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
+    (cut,) = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
+    left = starts(seen["frames"])
+    before, after = [t for t in left if t <= cut][1:], [t for t in left if t > cut]
+    assert qp["rate_bps"] == LINE / 2
+    assert all(b - a == pytest.approx(SER, abs=1) for a, b in zip(before, before[1:], strict=False))
+    # what was left of the gap takes twice as long, and so does each one from then on: the fetched ones, too
+    assert after[0] - cut == pytest.approx(2 * (SER - (cut - before[-1])), abs=2)
+    assert all(b - a == pytest.approx(2 * SER, abs=1) for a, b in zip(after, after[1:], strict=False))
+
+
+def test_what_is_left_of_a_gap_scales_with_every_change_of_rate() -> None:
+    """Cuts, increases by a timer that runs out within a gap: bits that may go are the integral of the rate."""
+    values = {"min_rate": 1e9, "rate_timer": 1700, "alpha_timer": 1e12, "byte_counter": 0, "g": 0, "fast_recovery": 100}
+    with star(3, hardware(**values, cnp_gap=4000)) as f, watched(f, "h1:1", 100) as seen:
+        send(f, [(1, 0, 400_000, 0), (2, 0, 400_000, 0)])
+    rate, target, timer = LINE, LINE, float("inf")
+    changes: list[tuple[float, float]] = [(0.0, LINE)]
+    cnps = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
+    end = starts(seen["frames"])[-1]
+    while min([timer, *cnps[:1]]) < end:
+        if cnps and cnps[0] < timer:
+            timer = cnps.pop(0)
+            rate, target = max(rate / 2, 1e9), rate
+            changes.append((timer, rate))
+            timer += 1700
+        else:
+            rate = (rate + target) / 2
+            changes.append((timer, rate))
+            timer += 1700
+    changes.append((float("inf"), 0))
+
+    def bits(a: float, b: float) -> float:
+        pieces = zip(changes, changes[1:], strict=False)
+        return sum(r * 1e-9 * max(0.0, min(b, until) - max(a, since)) for (since, r), (until, _) in pieces)
+
+    left = starts(seen["frames"])
+    gaps = [bits(a, b) for a, b in zip(left, left[1:], strict=False)]
+    assert min(b - a for a, b in zip(left, left[1:], strict=False)) < 1.1 * SER and len(set(changes)) > 10
+    inside = [t for t, _ in changes for a, b in zip(left, left[1:], strict=False) if a + 2 * SER < t < b - SER]
+    assert len(inside) >= 3
+    assert all(g == pytest.approx(BITS, abs=2 * LINE * 1e-9) for g in gaps), str([round(g - BITS) for g in gaps])
+
+
+@pytest.mark.parametrize("cut_first", [True, False])
+def test_a_fast_queue_pair_does_not_wait_for_a_slow_one(cut_first: bool) -> None:
+    """One NIC, one queue pair at 1 Gb/s with a full buffer fetched; the other gets the rest of the cable."""
+    flows = [(1, 0, 1_000_000, 0.0), (2, 0, 60_000, 0.0), (2, 3, 4096, 0.0)]  # meet at h0, so that 1 -> 0 is cut
+    with star(4, hardware(**STILL, min_rate=1e9, cnp_gap=50)) as f, watched(f, "h1:1") as seen:
+        send(f, [*flows, (1, 3, 3_000_000, 20_000.0 if cut_first else 10.0)])
+        qps = {q["peer"]: q for q in f.counters()["qps"] if q["rank"] == 1}
+    assert qps[0]["rate_bps"] < 0.05 * LINE and qps[3]["rate_bps"] == LINE
+    assert qps[0]["peer_qp"] != qps[3]["peer_qp"]
+    slow, fast = (starts(seen["frames"], qps[n]["peer_qp"]) for n in (0, 3))
+    quiet = [t for t in fast if t > (25_000 if cut_first else 15_000)]
+    taken = [sum(a < t < b for t in slow) for a, b in zip(quiet, quiet[1:], strict=False)]
+    gaps = [b - a for a, b in zip(quiet, quiet[1:], strict=False)]
+    assert len(gaps) > 500 and sum(taken) > 2
+    assert all(g == pytest.approx(SER * (1 + n), abs=2) for g, n in zip(gaps, taken, strict=True))
+
+
+def test_a_pause_holds_what_is_fetched_and_its_pace_goes_on_after_it() -> None:
+    """Three senders at half the cable's rate each: the switch pauses them, and nothing is lost."""
+    with star(4, hardware(pfc=True, **STILL, cnp_gap=1e9)) as f, watched(f, "h1:1") as seen:
+        send(f, [(n, 0, 1_000_000, 0) for n in (1, 2, 3)])
+        assert not drops(f)
+        (p,) = [p for p in f.counters()["ports"] if p["node"] == "h1" and p["port"] == 1]
+    assert p["priorities"]["rx_prio3_pause"] > 0
+    (cut,) = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
+    gaps = [b - a for a, b in zip(starts(seen["frames"]), starts(seen["frames"])[1:], strict=False) if a > cut]
+    assert min(gaps) > 2 * SER - 2 and max(gaps) > 3 * SER
+
+
+def test_what_has_been_sent_is_counted_at_the_cable() -> None:
+    with star(3, hardware(**STILL, min_rate=1e9, cnp_gap=1e9)) as f, watched(f, "h1:1", 500) as seen:
+        send(f, [(1, 0, 1_000_000, 0), (2, 0, 200_000, 0)])
+    left = starts(seen["frames"])
+    for time, sent in of_rank(seen["qp_sent"], 1, "bytes"):
+        whole = sum(t < time for t in left)
+        assert sent in (whole * MTU, (whole + 1) * MTU, 1_000_000), (time, sent)

@@ -1,0 +1,122 @@
+"""The real clock: ordinary programs in network namespaces see the modelled delays and rates, times the dilation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import statistics
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hardware.config import netdev_name
+from tests.parts.fabricd_fixture import DEFAULTS, BareFabric, bare_fabric, wait_until
+from tests.parts.timing_model import wire_ps
+from workloads import wire
+
+DILATION = 10_000
+
+
+@dataclass
+class Host:
+    """A network namespace with one NIC's kernel interface in it."""
+
+    name: str
+    ip: str
+
+    def command(self, *words: str) -> list[str]:
+        return ["ip", "netns", "exec", self.name, *words]
+
+    def run(self, *words: str) -> str:
+        return subprocess.run(self.command(*words), check=True, capture_output=True, text=True).stdout
+
+
+@contextlib.contextmanager
+def hosts(f: BareFabric) -> Iterator[list[Host]]:
+    made: list[Host] = []
+    try:
+        for nic in f.fabric.nics:
+            host = Host(f"{f.directory.name}-{nic.name}", str(nic.ip))
+            subprocess.run(["ip", "netns", "add", host.name], check=True)
+            made.append(host)
+            device = netdev_name("test", nic)
+            f.switch.run("ip", "link", "set", device, "netns", host.name)
+            settings = [f"link set {device} mtu 4096 address {nic.mac} up", f"addr add {nic.ip}/8 dev {device}"]
+            others = [n for n in f.fabric.nics if n is not nic]
+            settings += [f"neigh add {n.ip} lladdr {n.mac} dev {device} nud permanent" for n in others]
+            batch = "\n".join(settings) + "\n"
+            host.run("sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
+            subprocess.run(["ip", "-n", host.name, "-batch", "-"], input=batch, text=True, check=True)
+        yield made
+    finally:
+        for host in made:
+            subprocess.run(["ip", "netns", "del", host.name], check=False)
+
+
+@contextlib.contextmanager
+def real_fabric(kind: str, params: dict[str, int]) -> Iterator[tuple[BareFabric, list[Host]]]:
+    clock = {"mode": "real", "dilation": DILATION}
+    with bare_fabric(kind, params, clock=clock) as f, hosts(f) as made:
+        yield f, made
+
+
+def rtts_ms(source: Host, target: Host, count: int = 25) -> list[float]:
+    text = source.run("ping", "-n", "-c", str(count), "-i", "0.1", "-W", "2", target.ip)
+    return [float(t) for t in re.findall(r"time=([\d.]+)", text)]
+
+
+def modelled_rtt_ms(switches: int) -> float:
+    payload = 84 - 20 - 8 - 12 - 4 + 0  # of a RoCE packet as long as a ping of 84 bytes
+    one_way = wire_ps(DEFAULTS.cable_rate_bps, payload, 0) * (switches + 1)
+    one_way += int(((switches + 1) * DEFAULTS.cable_delay_ns + switches * DEFAULTS.switch_latency_ns) * 1000)
+    return 2 * one_way * DILATION / 1e9
+
+
+def test_ping_takes_the_modelled_time() -> None:
+    for kind, params, switches in (
+        ("star", {"hosts": 2}, 1),
+        ("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 1}, 3),
+    ):
+        with real_fabric(kind, params) as (f, made):
+            seen = rtts_ms(made[0], made[1])
+            assert len(seen) == 25
+            modelled = modelled_rtt_ms(switches)
+            assert min(seen) > 0.999 * modelled  # never too early
+            assert abs(statistics.median(seen) / modelled - 1) < 0.05
+            fidelity = f.counters()["fidelity"]
+            assert fidelity["clock"] == "real"
+            assert fidelity["dilation"] == DILATION
+            late = fidelity["lateness_ns"]
+            assert 0 < late["p50"] <= late["p90"] <= late["p99"]
+            assert late["max"] > 0
+            assert fidelity["unmodelled_losses"] == fidelity["netdev_drops"] == fidelity["flagged"] == 0
+
+
+def test_tcp_reaches_the_rate() -> None:
+    with real_fabric("star", {"hosts": 2}) as (f, (client, server)):
+        command = server.command("iperf3", "-s", "-1", "-J")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
+            try:
+                wait_until(lambda: ":5201" in server.run("ss", "-ltn"), "iperf3 to listen")
+                said = json.loads(client.run("iperf3", "-c", server.ip, "-t", "4", "-O", "2", "-J"))
+            finally:
+                listening.kill()
+        rate = DEFAULTS.cable_rate_bps / DILATION
+        assert 0.9 * rate < said["end"]["sum_received"]["bits_per_second"] < rate
+        assert f.counters()["fidelity"]["unmodelled_losses"] == 0
+
+
+def test_workers_run_on_the_real_clock_too() -> None:
+    with bare_fabric("star", {"hosts": 2}, clock={"mode": "real", "dilation": DILATION}) as f:
+        pair = f.connect(f.worker(0), f.worker(1), 1 << 16)
+        pair.memory_a[:] = bytes(range(256)) * 256
+        pair.park()
+        before = pair.a.time_ps
+        (record,) = pair.a.wait(1, wire.FOREVER, pair.write(1 << 16))
+        assert record.status == 0
+        assert record.time_ps > before
+        assert pair.memory_b[:] == pair.memory_a[:]
+        assert record.time_ps - before > 5_000_000  # never faster than modelled
+        pair.a.bye()
+        pair.b.socket.close()

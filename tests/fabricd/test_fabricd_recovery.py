@@ -1,0 +1,172 @@
+"""What queue pairs do about loss and refusal: timeouts, go-back-N, RNR, access errors; exact times, counters."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hardware.config import Hardware
+from tests.parts.fabricd_fixture import BareFabric, Pair, as_they_end, bare_fabric, post_recv
+from tests.parts.timing_model import PS, RETH, Model, one, timed_write
+from workloads import wire
+
+FLUSHED, REMOTE_ACCESS, RETRY_EXCEEDED, RNR_EXCEEDED = 5, 10, 12, 13
+
+
+def statuses(pair: Pair, count: int) -> list[tuple[int, int]]:
+    """Of the next `count` completions at a: request and status, in the order of time and then of number."""
+    pair.park()
+    return [(r.wr_id, r.status) for r in pair.a.wait(count)]
+
+
+def drops(f: BareFabric, reason: str, node: str | None = None) -> int:
+    """At all ports, or at those of one node."""
+    here = (d for d in f.counters()["drops"] if node in (None, d["node"]))
+    return sum(int(d["count"]) for d in here if d["reason"] == reason)
+
+
+def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
+    h = Hardware()
+    model = Model(h, 1)
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1)
+        pair.memory_a[:4] = b"good"
+        start = pair.a.time_ps
+        pair.b.begin_wait(1, start + 25_000_000)
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(4, opcode=wire.SEND))
+        assert pair.b.end_wait() == []
+        pair.b.begin_wait(1, wire.FOREVER, post_recv(pair.qp_b, pair.key_b, 16, wr_id=5))
+        received = one(pair.b.end_wait())
+        pair.park()
+        sent = one(pair.a.end_wait())
+        # each try: out, the RNR NAK back, and the pause from then on; fetched anew every time
+        again = model.pcie_ps(4) + model.pcie + model.travel(4, 0) + model.travel(0, 4) + int(h.rnr_timeout_ns * PS)
+        tries = -(-25_000_000 // again)  # the receive reaches the NIC 600 ns after that time, before the next try
+        assert sent.time_ps - start == model.sent(4, 0) + tries * again
+        assert received.time_ps - start == model.received(4, 0) + tries * again
+        assert (sent.status, received.wr_id, received.nbytes, pair.memory_b[:4]) == (0, 5, 4, b"good")
+        assert f.nic(0)["rnr_nak_retry_err"] == tries == f.nic(0)["retransmitted"]
+        assert f.counters()["fidelity"]["events"] < 200  # no timer multiplies
+        pair.done()
+
+
+@pytest.mark.parametrize("opcode", [wire.SEND, wire.WRITE_IMM])
+def test_receiver_never_ready(opcode: int) -> None:
+    with bare_fabric("star", {"hosts": 2}, Hardware(rnr_retry=2)) as f:
+        pair = f.pair(0, 1)
+        pair.park()
+        record = one(pair.a.wait(1, wire.FOREVER, pair.write(8, opcode=opcode)))
+        assert record.status == RNR_EXCEEDED
+        assert f.nic(0)["rnr_nak_retry_err"] == 3
+        assert f.events("qp_error")[0].items() >= {"rank": 0, "peer": 1, "status": RNR_EXCEEDED}.items()
+        pair.done()
+
+
+@pytest.mark.parametrize(
+    ("key", "remote", "length"),
+    [(99, 0, 8), (0, 0, 8), (1, 4090, 8), (1, 2**64 - 4, 8), (1, 2**63, 8), (1, 4096, 1), (1, 0, 4097)],
+)
+def test_remote_access_error(key: int, remote: int, length: int) -> None:
+    """A write outside the peer's memory writes nothing and breaks the queue pair: what was posted later is flushed."""
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.start(0, 1)
+        a, b = f.worker(0), f.worker(1)
+        key_a, _ = a.region(8192)
+        pair = f.connect(a, b)
+        pair.key_a, pair.key_b = key_a, key
+        commands = [pair.write(length, wr_id=7, remote=remote), pair.write(8, wr_id=8), pair.write(8, wr_id=9)]
+        pair.a.send(*commands)
+        assert statuses(pair, 3) == [(7, REMOTE_ACCESS), (8, FLUSHED), (9, FLUSHED)]
+        pair.a.send(pair.write(8, wr_id=10), post_recv(pair.qp_a, key_a, 8, wr_id=11))
+        assert statuses(pair, 2) == [(10, FLUSHED), (11, FLUSHED)]
+        assert pair.memory_b[:] == bytes(4096)
+        pair.done()
+
+
+def test_a_send_longer_than_the_receive_is_refused() -> None:
+    with bare_fabric("star", {"hosts": 2}) as f:
+        pair = f.pair(0, 1, 16384)
+        pair.b.begin_wait(9, 10**9, post_recv(pair.qp_b, pair.key_b, 5000))
+        pair.parked = True
+        assert one(pair.a.wait(1, wire.FOREVER, pair.write(5001, opcode=wire.SEND))).status == REMOTE_ACCESS
+        pair.done()
+
+
+def test_a_cable_that_stays_down_exceeds_the_retries() -> None:
+    h = Hardware(timeout_ns=40_000, retry=3)
+    model = Model(h, 1)
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1)
+        pair.park()
+        start = pair.a.time_ps
+        f.fabricd.request("cable", cable="sw0-h1", up=False)
+        pair.a.send(pair.write(4096, wr_id=1))
+        pair.a.send(pair.write(4096, wr_id=2))
+        first, second = pair.a.wait(2)
+        assert [(r.wr_id, r.status) for r in (first, second)] == [(1, RETRY_EXCEEDED), (2, FLUSHED)]
+        assert first.time_ps - start == model.doorbell + 4 * int(h.timeout_ns * PS) + model.pcie
+        assert f.nic(0)["local_ack_timeout_err"] == 4
+        assert drops(f, "cable") == f.nic(0)["tx_vport_rdma_unicast_packets"] == 8
+        error = f.events("qp_error")[0]
+        assert error.items() >= {"rank": 0, "peer": 1, "status": RETRY_EXCEEDED}.items()
+        pair.done()
+
+
+@pytest.mark.parametrize("cable", ["sw0-h0", "sw0-h1"])
+def test_a_cable_that_flaps_costs_a_timeout_at_most(cable: str) -> None:
+    h = Hardware(timeout_ns=50_000)
+    model = Model(h, 1)
+    size = 1 << 20
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1, size)
+        pair.memory_a[:] = os.urandom(size)
+        now = pair.a.time_ps / PS
+        f.fabricd.request("cable", cable=cable, up=False, at_ns=now + 10_000)
+        f.fabricd.request("cable", cable=cable, up=True, at_ns=now + 15_000.5)
+        took, record = timed_write(pair, size)
+        assert record.status == 0
+        assert pair.memory_b[:] == pair.memory_a[:]
+        assert model.long_sent(size) < took < model.long_sent(size) + int((h.timeout_ns + 10_000) * PS)
+        sender, receiver, lost = f.nic(0), f.nic(1), drops(f, "cable")
+        assert lost > 0
+        assert sender["retransmitted"] > 0
+        never_sent = drops(f, "cable", "h0")  # what waits at a port whose cable is cut
+        assert sender["tx_vport_rdma_unicast_packets"] == size // h.mtu + sender["retransmitted"] - never_sent
+        assert (never_sent > 0) == (cable == "sw0-h0")
+        # every packet has come in or was lost: data at one end, answers at the other
+        answers = receiver["rx_vport_rdma_unicast_packets"] - receiver["out_of_sequence"]
+        assert sender["tx_vport_rdma_unicast_packets"] - receiver["rx_vport_rdma_unicast_packets"] <= lost - never_sent
+        assert receiver["duplicate_request"] + size // h.mtu == answers
+        assert f.counters()["fidelity"]["flagged"] == 0
+        pair.done()
+
+
+def test_incast_into_a_tiny_buffer() -> None:
+    """Incast into a buffer of two frames and a few acknowledgements: go-back-N gets all bytes through."""
+    frame = 14 + 20 + 8 + 12 + 4 + RETH + 1024
+    h = Hardware(mtu=1024, switch_buffer_bytes=2 * frame + 400, timeout_ns=30_000, retry=50)
+    size = 256 * 1024
+    with bare_fabric("star", {"hosts": 4}, h) as f:
+        for i, delay_ns in enumerate((500, 517.3, 508.1, 531.7)):  # out of step, so that each gets its share
+            f.fabricd.request("cable", cable=f"sw0-h{i}", delay_ns=delay_ns)
+        for i, bps in enumerate((400e9, 390e9, 370e9, 350e9)):
+            f.fabricd.request("cable", cable=f"sw0-h{i}", rate_bps=bps)
+        f.start(*range(4))
+        sink, *sources = [f.worker(i) for i in range(4)]
+        pairs = [f.connect(w, sink, size) for w in sources]
+        sink.begin_wait(9, 10**12)
+        for p in pairs:
+            p.memory_a[:] = os.urandom(size)
+            p.a.begin_wait(1, wire.FOREVER, p.write(size))
+        assert [r.status for r in as_they_end([p.a for p in pairs])] == [0, 0, 0]
+        for p in pairs:
+            assert p.memory_b[:] == p.memory_a[:]
+        sink.end_wait()
+        sink.bye()
+        counters = f.counters()
+        lost = drops(f, "tail")
+        assert lost > 100
+        assert sum(n["packet_seq_err"] for n in counters["nics"]) > 3
+        sent = sum(n["tx_vport_rdma_unicast_packets"] for n in counters["nics"])
+        assert sent - counters["nics"][0]["rx_vport_rdma_unicast_packets"] == lost

@@ -1,0 +1,1 @@
+"""Whole fabrics, containers, runs, and the command line against the machine: root."""

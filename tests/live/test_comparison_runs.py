@@ -1,0 +1,35 @@
+"""A real sweep over algorithm and topology, compared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from results.comparison import collect
+from results.comparison_plots import COMPARISONS
+from results.drawing import save
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
+    reason="needs root, runc and Open vSwitch",
+)
+def test_a_real_sweep_over_algorithm_and_topology_is_drawn(tmp_path: Path) -> None:
+    from testbed.base.progress import Progress
+    from testbed.experiment import loads
+    from testbed.run.sweep import run_sweep
+
+    text = """
+name: little
+fabric: {topology: {star: {hosts: 2}}}
+workload: [{collective: ping_pong, sizes: [8B, 64KiB]}]
+sweep: {workload.0.algorithm: [write, send], fabric.topology: [{star: {hosts: 2}}, {ring: {nodes: 2}}]}
+"""
+    folder, rows = run_sweep(loads(text), tmp_path / "sweep", Progress())
+    assert len(rows) == 4 and not any("error" in r for r in rows)
+    data = collect([folder])
+    assert data.dimensions() == ["algorithm", "size_bytes", "fabric.topology"]
+    save(COMPARISONS["speedup"].draw(data, "write", None), tmp_path / "speedup.svg")

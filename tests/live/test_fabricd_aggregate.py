@@ -1,0 +1,157 @@
+"""Fixed point in the network: how far a sum may be off, and what becomes of values that it cannot hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from testbed.fabric.lab import Lab
+from tests.parts.offload_fabric import offload_fabric, on_ranks
+from workloads import wire
+from workloads.verbs import Device
+
+RANKS = 4
+ARGS = (16, 64, 100_000_000, 7, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
+TIMES = iter(range(10**6))
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def sums() -> Iterator[Any]:
+    """A function: inputs by rank -> what each rank gets. One fabric and session of each rank for all calls."""
+    with offload_fabric("{star: {hosts: 4}}") as lab:
+        yield Sums(lab)
+
+
+class Sums:
+    """Ranks that live as long as the fabric: a session cannot be had twice."""
+
+    def __init__(self, lab: Lab) -> None:
+        lab.fabricd.request("start", ranks=list(range(RANKS)))
+        self.devices = [Device.__new__(Device) for _ in range(RANKS)]
+        self.lab = lab
+        self.opened = False
+
+    def __call__(self, inputs: list[NDArray[Any]], op: str = "sum", dtype: str = "float32") -> list[NDArray[Any]]:
+        if not self.opened:
+            self._in_parallel(self._open)
+            self.opened = True
+        self.inputs, self.op, self.dtype = inputs, op, dtype
+        return self._in_parallel(self._sum)
+
+    def _in_parallel(self, work: Any) -> list[Any]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(RANKS) as pool:
+            return list(pool.map(work, range(RANKS)))
+
+    def _open(self, rank: int) -> None:
+        device = Device(str(self.lab.worker_dir(rank) / "sock"))
+        self.devices[rank] = device
+        group = device.group(wire.AGGREGATE, 1, range(RANKS), ARGS)
+        assert not group.refused
+        device.made = (group, device.region(1 << 16), device.region(1 << 16))  # type: ignore[attr-defined]
+
+    def _sum(self, rank: int) -> NDArray[Any]:
+        device, mine = self.devices[rank], self.inputs[rank]
+        group, source, target = device.made  # type: ignore[attr-defined]
+        source.view(mine.dtype.str, 0, len(mine))[:] = mine
+        group.post(source, 0, target, 0, len(mine), reduction=self.op, dtype=self.dtype)
+        (record,) = device.wait()
+        assert record.kind == wire.OFFLOADED
+        result: NDArray[Any] = target.view(mine.dtype.str, 0, len(mine)).copy()
+        return result
+
+
+def bound(inputs: list[NDArray[Any]], elements: int = 64) -> NDArray[np.float64]:
+    """n values, each rounded by half of 2^(e + log2 n - 30) at most, and the sum to float32 once."""
+    largest = np.max(np.abs(inputs), axis=0)
+    exact = np.sum(np.asarray(inputs, dtype=np.float64), axis=0)
+    limits = np.empty(len(largest))
+    for at in range(0, len(largest), elements):
+        block = largest[at : at + elements]
+        e = math.frexp(float(block.max()))[1]
+        step = 2.0 ** (e + math.ceil(math.log2(len(inputs))) - 30)
+        limits[at : at + elements] = len(inputs) * step / 2
+    return limits + np.abs(exact) * 2.0**-24 + 2.0**-149
+
+
+@FEW
+@given(st.integers(0, 2**32), st.integers(1, 300), st.floats(-30, 30), st.floats(0, 20))
+def test_sums_are_within_the_bound(sums: Sums, seed: int, count: int, centre: float, spread: float) -> None:
+    """Numbers whose sizes differ by many orders of magnitude, within a block and between blocks and ranks."""
+    random = np.random.default_rng(seed)
+    inputs = [
+        (random.standard_normal(count) * 2.0 ** random.normal(centre, spread, count)).astype(np.float32)
+        for _ in range(RANKS)
+    ]
+    got = sums(inputs)
+    exact = np.sum(np.asarray(inputs, dtype=np.float64), axis=0)
+    assert all(np.array_equal(one, got[0]) for one in got[1:]), "every rank has the same bits"
+    assert np.all(np.abs(got[0] - exact) <= bound(inputs))
+
+
+def test_the_bound_is_not_idle(sums: Sums) -> None:
+    """A small number beside a large one in its block is lost: only by less than the bound."""
+    inputs = [np.array([2.0**20, 2.0**-12], dtype=np.float32) for _ in range(RANKS)]
+    got = sums(inputs)[0]
+    assert got[0] == 2.0**22
+    assert got[1] == 0 and bound(inputs)[1] >= 2.0**-10, (
+        "a block has one scale: 2^-12 beside 2^20 is less than its step"
+    )
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_a_block_with_no_number_in_it_is_none_everywhere(sums: Sums, bad: float) -> None:
+    inputs = [np.ones(200, dtype=np.float32) for _ in range(RANKS)]
+    inputs[2][70] = bad
+    for got in sums(inputs):
+        assert np.all(np.isnan(got[64:128])), "the block that it is in, whole"
+        assert np.all(got[:64] == RANKS) and np.all(got[128:] == RANKS), "and no other"
+
+
+def test_extremes(sums: Sums) -> None:
+    largest, smallest = np.finfo(np.float32).max, 2.0**-149
+    over = sums([np.array([largest], dtype=np.float32)] * RANKS)[0]
+    assert over[0] == math.inf, "what float32 cannot hold is infinite, as from any adder"
+    mean = sums([np.array([largest], dtype=np.float32)] * RANKS, op="avg")[0]
+    assert abs(float(mean[0]) / float(largest) - 1) < 2.0**-23
+    tiny = sums([np.array([smallest, 0, -smallest], dtype=np.float32)] * RANKS)[0]
+    assert list(tiny) == [4 * smallest, 0, -4 * smallest]
+
+
+def test_int32_wraps_as_int32_does(sums: Sums) -> None:
+    inputs = [np.array([2**31 - 1, -5, 7, -8], dtype=np.int32), *[np.array([1, 2, 3, -1], dtype=np.int32)] * 3]
+    assert list(sums(inputs, dtype="int32")[0]) == [-(2**31) + 2, 1, 16, -11]
+    assert list(sums(inputs, op="min", dtype="int32")[1]) == [1, -5, 3, -8]
+    assert list(sums(inputs, op="max", dtype="int32")[2]) == [2**31 - 1, 2, 7, -1]
+    assert list(sums(inputs, op="avg", dtype="int32")[3]) == [-536870911, 0, 4, -2], "truncated towards zero"
+
+
+def test_who_leaves_gives_the_slots_back() -> None:
+    with offload_fabric("{star: {hosts: 3}}", "{slots: 24}") as lab:
+
+        def work(device: Device) -> list[tuple[int, str]]:
+            seen = []
+            for tag in range(5):
+                group = device.group(wire.AGGREGATE, tag, range(3), ARGS)
+                other = device.group(wire.AGGREGATE, 100 + tag, range(3), ARGS)
+                third = device.group(wire.AGGREGATE, 200 + tag, range(3), ARGS)
+                seen += [(g.granted, g.refused) for g in (group, other, third)]
+                for g in (group, other, third):
+                    g.leave()
+                device.sync(tag, 3)
+            return seen
+
+        seen = on_ranks(lab, range(3), work)
+        refused = (0, "sw0's accelerator has no slot free of 24")
+        assert seen[0] == seen[1] == seen[2] == [(16, ""), (8, ""), refused] * 5
+        (pool,) = lab.fabricd.request("counters")["accelerators"]
+        assert (pool["slots_free"], pool["slots_used_max"]) == (24, 24)

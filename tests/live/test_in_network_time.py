@@ -1,0 +1,37 @@
+"""In-network all-reduce against its formula, in whole runs on an idle fabric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.experiment import loads
+from testbed.run import run as running
+from workloads import closed_form as cf
+from workloads.collectives.in_network_time import in_network_all_reduce_ns
+
+STAR, CLOS = "{star: {hosts: 4}}", "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}"
+WIDTH = {"float32": 4, "float16": 2, "int32": 4}
+
+
+@pytest.mark.parametrize(("topology", "adders"), [(STAR, ((1600e9, 4),)), (CLOS, ((1200e9, 2), (800e9, 2)))])
+@pytest.mark.parametrize(
+    ("dtype", "elements", "slots"),
+    [("float32", 256, 512), ("float16", 256, 512), ("int32", 1024, 256), ("int32", 256, 64)],
+)
+def test_time_is_what_the_formula_says(
+    topology: str, adders: tuple[tuple[float, int], ...], dtype: str, elements: int, slots: int, tmp_path: Path
+) -> None:
+    step = {"collective": "all_reduce", "algorithm": "in_network", "sizes": ["4B", "100KB", "2MiB"], "dtype": dtype}
+    text = json.dumps(step | {"slots": slots})
+    fabric = f"{{topology: {topology}, switch: {{accelerator: {{elements: {elements}}}}}}}"
+    result = running.run(loads(f"name: time\nfabric: {fabric}\nworkload:\n  - {text}\n"), tmp_path / "run")
+    path = cf.Path.uniform(2 * len(adders) - 1, rate_bps=400e9, delay_ns=500, latency_ns=500)
+    for row in result.results:
+        expected = in_network_all_reduce_ns(
+            4, row["size_bytes"], path, cf.Costs(), width=WIDTH[dtype], elements=elements, slots=slots,
+            fixed_point=dtype != "int32", convert_bps=1600e9, accelerators=adders,
+        )  # fmt: skip
+        assert row["time_ns"] == pytest.approx(expected, rel=0.003), f"{row['size_bytes']} bytes"

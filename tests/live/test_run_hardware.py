@@ -1,0 +1,187 @@
+"""Runs on the real fabricd with real workers, over a scale-up domain alone: without Open vSwitch and containers."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardware.build import build
+from hardware.client import Fabricd
+from hardware.config import Hardware, fabricd_config
+from results import load
+from results.columns import COLUMNS
+from testbed.experiment import Experiment, loads
+from testbed.run import run as running
+from testbed.run.run import RunFailed, RunResult
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENT = """
+name: pair
+fabric:
+  topology: {rail: {servers: 1, gpus: 2, spines: 1}}
+workload:
+  - {collective: all_reduce, sizes: [1KiB, 1MiB], iterations: 2}
+  - {collective: ping_pong, sizes: [8B]}
+  - {flows: [{from: 1, to: 0, size: 1MB}]}
+"""
+LONG = EXPERIMENT.replace("iterations: 2", "iterations: 100000")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
+
+
+class BareLab:
+    """fabricd and worker processes, nothing around them."""
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.fabric = experiment.build_fabric()
+        self.dir = folder
+        folder.mkdir()
+        config = fabricd_config(
+            self.fabric, Hardware(), fabric_id=secrets.token_hex(2), clock={"mode": "virtual"}, seed=experiment.seed
+        )
+        with (folder / "fabricd.log").open("wb") as log:
+            before = ("unshare", "--net")  # what it leaves goes with it
+            self.fabricd = Fabricd.start(config, folder, binary=build(), log=log, before=before)
+        self.hardware = self.fabricd.process
+        self.dilation = 1
+        self.controller = subprocess.Popen(["sleep", "600"])
+        self.helpers: dict[str, Any] = {}
+        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+
+    def worker_dir(self, rank: int) -> Path:
+        return self.dir / "workers" / str(rank)
+
+    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any) -> subprocess.Popen[bytes]:
+        own = {
+            "RAILBED_SOCKET": str(self.worker_dir(rank) / "sock"),
+            "RAILBED_PLAN": str(self.worker_dir(rank) / "plan.json"),
+        }
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **own}
+        self.workers[rank] = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
+        return self.workers[rank]
+
+    def controller_said(self) -> list[dict[str, Any]]:
+        return []
+
+    def down(self) -> None:
+        self.fabricd.stop()
+        for process in (*self.workers.values(), self.controller):
+            process.kill()
+            process.wait()
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lab: BareLab | None = None
+        self.runs = 0
+
+    def run(self, text: str, disturb: Callable[[BareLab], None] | None = None) -> RunResult:
+        """Runs the experiment; `disturb` is called in a thread when the first measurement is in."""
+        self.runs += 1
+        out = self.folder / f"run{self.runs}"
+
+        def up(experiment: Experiment) -> Any:
+            self.lab = BareLab(experiment, self.folder / f"lab{self.runs}")
+            return self.lab
+
+        watcher = threading.Thread(target=self._disturb, args=(out, disturb)) if disturb else None
+        if watcher:
+            watcher.start()
+        try:
+            return running.run(loads(text), out, up=up)
+        finally:
+            if watcher:
+                watcher.join()
+
+    def failing(self, disturb: Callable[[BareLab], None]) -> tuple[RunFailed, float]:
+        """The failure, and how many seconds it took from the disturbance to the end."""
+        with pytest.raises(RunFailed) as told:
+            self.run(LONG, disturb)
+        return told.value, time.monotonic() - self.disturbed_at
+
+    def _disturb(self, out: Path, disturb: Callable[[BareLab], None]) -> None:
+        lines = out.with_name(f"{out.name}.partial") / "measurements.jsonl"
+        deadline = time.monotonic() + 30
+        while not (lines.exists() and lines.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.lab is not None
+        self.disturbed_at = time.monotonic()
+        disturb(self.lab)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    yield Bench(tmp_path)
+
+
+def test_a_run_measures_and_checks_every_step(bench: Bench) -> None:
+    result = bench.run(EXPERIMENT)
+    assert result.fidelity.verdict == "exact"
+    kinds = [(r.get("collective") or r["flow"], r["size_bytes"], r["wrong"]) for r in result.results]
+    assert kinds == [("all_reduce", 1024, 0)] * 2 + [("all_reduce", 1 << 20, 0)] * 2 + [
+        ("ping_pong", 8, 0),
+        ("1->0", 10**6, 0),
+    ]
+    assert all(r["time_ns"] > 0 for r in result.results)
+    run = load(result.folder)
+    assert set(run.qps["path"]) == {"scale_up"}
+    assert run.nics["rank"].tolist() == [0, 1]
+
+
+def test_every_counter_is_documented(bench: Bench) -> None:
+    run = load(bench.run(EXPERIMENT).folder)
+    for name, columns in COLUMNS.items():
+        assert set(getattr(run, name).columns) == {c.name for c in columns}, name
+
+
+def test_the_same_experiment_gives_the_same_hash_also_on_a_busy_machine(bench: Bench) -> None:
+    first = bench.run(EXPERIMENT).metrics_sha256
+    load_on_both = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        assert bench.run(EXPERIMENT).metrics_sha256 == first
+    finally:
+        for process in load_on_both:
+            process.kill()
+            process.wait()
+    assert bench.run(EXPERIMENT.replace("1KiB", "2KiB")).metrics_sha256 != first
+
+
+def test_a_killed_worker_ends_the_run_with_its_rank(bench: Bench) -> None:
+    failure, seconds = bench.failing(lambda lab: lab.workers[1].kill())
+    assert "rank 1: the worker was ended by SIGKILL" in failure.what
+    assert seconds < 5
+    assert len(load(failure.folder).results) > 0
+
+
+def test_a_hung_worker_ends_the_run_with_its_rank(bench: Bench) -> None:
+    failure, seconds = bench.failing(lambda lab: lab.workers[1].send_signal(signal.SIGSTOP))
+    assert "rank 1: the worker hangs" in failure.what
+    assert seconds < 5
+
+
+def test_a_killed_fabricd_ends_the_run(bench: Bench) -> None:
+    def kill(lab: BareLab) -> None:
+        assert lab.fabricd.process is not None
+        lab.fabricd.process.kill()
+
+    failure, seconds = bench.failing(kill)
+    assert "fabricd, the emulated hardware, was ended by SIGKILL" in failure.what
+    assert seconds < 5
+
+
+def test_a_dead_controller_is_said_and_the_run_goes_on(bench: Bench) -> None:
+    text = EXPERIMENT.replace("iterations: 2", "iterations: 200")
+    result = bench.run(text, lambda lab: lab.controller.kill())
+    assert "controller died" in result.fidelity.reasons[0]
+    assert result.fidelity.verdict == "exact"

@@ -1,0 +1,43 @@
+"""Elements of eight bits by every algorithm, in a whole run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed.experiment import loads
+from testbed.run.run import run
+from workloads.registry import ADDER_DTYPES, COLLECTIVES, DTYPES, Collective
+
+SMALL = [name for name, width in DTYPES.items() if width == 1]
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
+    reason="needs root, runc and Open vSwitch",
+)
+def test_by_every_algorithm(tmp_path: Path) -> None:
+    """All-reduces, and one that only moves, of odd sizes; nobody falls back."""
+
+    def steps(entry: Collective) -> list[str]:
+        ops = [op for op in ("sum", "avg", "max") if op in entry.ops]
+        return [
+            f"{{collective: {entry.name}, algorithm: {entry.algorithm}, sizes: [1B, 10007B], dtype: {d}, op: {op}}}"
+            for d, op in zip(SMALL, [ops[k % len(ops)] for k in range(len(SMALL))], strict=True)
+            if d in entry.dtypes
+        ]
+
+    entries = [
+        e for e in COLLECTIVES.values() if e.name == "all_reduce" and not e.on_complexes and e.layout in ("", "ring")
+    ]
+    workload = [s for entry in entries for s in steps(entry)]
+    workload.append("{collective: all_gather, algorithm: multicast, sizes: [999B], dtype: float8_e5m2}")
+    lines = "".join(f"  - {s}\n" for s in workload)
+    result = run(
+        loads(f"name: small\nfabric: {{topology: {{star: {{hosts: 3}}}}}}\nworkload:\n{lines}"), tmp_path / "r"
+    )
+    assert len(result.results) == 2 * len(SMALL) * len(entries) + 1 and set(SMALL) <= set(ADDER_DTYPES)
+    assert [row for row in result.results if row["wrong"] or row["fallback"]] == []

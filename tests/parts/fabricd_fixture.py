@@ -1,0 +1,354 @@
+"""A fabric of fabricd and Open vSwitch alone, and workers that are sockets in the test's own hands.
+
+No hosts, containers or controller: bridges with one static flow per switch and destination.  Needs root and an
+installed Open vSwitch.  Everything made lives in a network namespace that goes with the tests' process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import selectors
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+import topologies
+from controllers.revalidation import purge
+from hardware.build import build
+from hardware.client import Fabricd
+from hardware.config import Hardware, fabricd_config
+from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
+from tests.parts.own_switch import OwnSwitch, own_switch
+from topologies.fabric import Fabric
+from workloads import wire
+from workloads.wire import Record
+
+DEADLINE_S = 60.0
+SIZED = 1 << 20
+PARKED_UNTIL_PS = 10**15
+DEFAULTS = Hardware()
+
+
+def fabricd_binary() -> Path:
+    """The sanitized fabricd, unless RAILBED_FABRICD=plain."""
+    return build(sanitize=os.environ.get("RAILBED_FABRICD", "sanitized") == "sanitized")
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {deadline_s} s for: {what}"
+        time.sleep(0.005)
+
+
+class SessionOver(Exception):
+    """fabricd ended the session; the text is its reason."""
+
+
+def sealed_memfd(nbytes: int, seals: int = fcntl.F_SEAL_SHRINK) -> int:
+    fd = os.memfd_create("railbed-test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, nbytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class RawWorker:
+    """A worker's end of its socket.  Nothing is checked or batched: what a test says goes out as it is."""
+
+    def __init__(self, path: Path, *, hello: bool = True) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(DEADLINE_S)
+        self.socket.connect(str(path))
+        self.time_ps = 0
+        self.more = 0
+        self.host_ps = 0
+        self.sent_bytes = 0
+        if hello:
+            self.send(wire.command(wire.HELLO, wire.MAGIC, wire.VERSION))
+            _, self.rank, _, _, self.time_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(self.packet(wire.WELCOME))
+
+    def send(self, *commands: bytes, fds: Sequence[int] = ()) -> None:
+        socket.send_fds(self.socket, [b"".join(commands)], list(fds))
+
+    def packet(self, kind: int) -> memoryview:
+        """The body of the next packet, which must be of that kind.  Raises SessionOver."""
+        try:
+            data = self.socket.recv(SIZED)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise SessionOver("closed without a word")
+        got, body = wire.packet(data)
+        if got == wire.ERROR:
+            raise SessionOver(bytes(body).decode())
+        assert got == kind
+        return body
+
+    def reason(self) -> str:
+        """Why fabricd ends the session; fails if it does not."""
+        while True:
+            try:
+                data = self.socket.recv(SIZED)
+            except ConnectionError:
+                return "closed without a word"
+            if not data:
+                return "closed without a word"
+            kind, body = wire.packet(data)
+            if kind == wire.ERROR:
+                return bytes(body).decode()
+
+    def region(self, nbytes: int) -> tuple[int, mmap.mmap]:
+        fd = sealed_memfd(nbytes)
+        self.send(wire.command(wire.REGISTER, nbytes, 7, 0), fds=[fd])
+        _, key = wire.REGION_BODY.unpack(self.packet(wire.REGION))
+        memory = mmap.mmap(fd, nbytes)
+        os.close(fd)
+        return key, memory
+
+    def begin_wait(self, records: int = 1, until_ps: int = wire.FOREVER, *commands: bytes) -> None:
+        self.send(*commands, wire.command(wire.WAIT, records, 0, until_ps))
+
+    def end_wait(self) -> list[Record]:
+        body = self.packet(wire.RECORDS)
+        self.time_ps, count, self.more, self.host_ps, self.sent_bytes = wire.RECORDS_BODY.unpack_from(body)
+        return list(wire.records(body[wire.RECORDS_BODY.size :], count))
+
+    def wait(self, records: int = 1, until_ps: int = wire.FOREVER, *commands: bytes) -> list[Record]:
+        self.begin_wait(records, until_ps, *commands)
+        return self.end_wait()
+
+    def bye(self) -> None:
+        self.send(wire.command(wire.BYE))
+        self.socket.close()
+
+
+def as_they_answer(workers: Sequence[RawWorker]) -> Iterator[int]:
+    """The numbers of the workers, each when something has come for it."""
+    with selectors.DefaultSelector() as waiting:
+        for i, w in enumerate(workers):
+            waiting.register(w.socket, selectors.EVENT_READ, i)
+        while left := len(waiting.get_map()):
+            ready = waiting.select(DEADLINE_S)
+            assert ready, f"{left} of {len(workers)} wait for an answer"
+            for key, _ in ready:
+                waiting.unregister(key.fileobj)
+                yield key.data
+
+
+def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
+    """The one record that each waits for.  Each leaves when it has it, so that the clock need not wait for it."""
+    records: dict[int, Record] = {}
+    for i in as_they_answer(workers):
+        (records[i],) = workers[i].end_wait()
+        workers[i].bye()
+    return [records[i] for i in range(len(workers))]
+
+
+def post_send(
+    qp: int,
+    lkey: int,
+    rkey: int,
+    length: int,
+    *,
+    opcode: int = wire.WRITE,
+    wr_id: int = 1,
+    local: int = 0,
+    remote: int = 0,
+    imm: int = 0,
+    flags: int = wire.SIGNALED,
+) -> bytes:
+    return wire.command(wire.POST_SEND, qp, opcode, flags, 0, wr_id, lkey, rkey, local, remote, length, imm, 0)
+
+
+def post_recv(qp: int, lkey: int, length: int = 0, *, wr_id: int = 2, offset: int = 0) -> bytes:
+    return wire.command(wire.POST_RECV, qp, lkey, wr_id, offset, length)
+
+
+@dataclass
+class Pair:
+    """Two connected queue pairs, and a region on each side."""
+
+    a: RawWorker
+    b: RawWorker
+    qp_a: int
+    qp_b: int
+    key_a: int
+    key_b: int
+    memory_a: mmap.mmap
+    memory_b: mmap.mmap
+    scale_up: bool
+    parked: bool = False
+
+    def park(self) -> None:
+        """From now on b waits, so that the clock goes on while a acts."""
+        if not self.parked:
+            self.parked = True
+            self.b.begin_wait(10_000, PARKED_UNTIL_PS)
+
+    def write(self, length: int, **fields: int) -> bytes:
+        return post_send(self.qp_a, self.key_a, self.key_b, length, **fields)
+
+    def done(self) -> None:
+        self.a.bye()
+        if self.parked:
+            self.b.end_wait()
+        self.b.bye()
+
+
+class BareFabric:
+    """A running fabric."""
+
+    def __init__(
+        self, fabric: Fabric, hardware: Hardware, directory: Path, fabricd: Fabricd, switch: OwnSwitch
+    ) -> None:
+        self.switch = switch
+        self.fabric = fabric
+        self.hardware = hardware
+        self.directory = directory
+        self.fabricd = fabricd
+        fabricd.subscribe()
+
+    @property
+    def pid(self) -> int:
+        assert self.fabricd.process is not None
+        return self.fabricd.process.pid
+
+    def cpu_ns(self) -> int:
+        """Processor time that fabricd has taken."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0])
+
+    def bridge(self, switch: str) -> str:
+        return Devices(self.fabric).bridge(self.fabric.switch_by_name[switch])
+
+    def port_to(self, switch: str, node: str) -> int:
+        """The port of `switch` whose cable leads to `node`."""
+        ends = (c.end(switch) for c in self.fabric.cables if {c.a.node, c.b.node} == {switch, node})
+        return next(ends).port
+
+    def ofctl(self, *arguments: str, flows: Sequence[str] = ()) -> str:
+        said = self.switch.run("ovs-ofctl", "-OOpenFlow13", *arguments, input="\n".join(flows) + "\n")
+        purge(self.switch.ovs.control)  # only then no frame meets the old flows
+        return said
+
+    def worker_socket(self, rank: int) -> Path:
+        return self.directory / "workers" / str(rank) / "sock"
+
+    def worker(self, rank: int, **how: Any) -> RawWorker:
+        return RawWorker(self.worker_socket(rank), **how)
+
+    def start(self, *ranks: int) -> None:
+        self.fabricd.request("start", ranks=list(ranks))
+
+    def connect(
+        self, a: RawWorker, b: RawWorker, nbytes: int = 4096, *, tag: int = 5, network_only: bool = False
+    ) -> Pair:
+        """A queue pair between two workers that have nothing else to wait for."""
+        (key_a, memory_a), (key_b, memory_b) = a.region(nbytes), b.region(nbytes)
+        for one, other in ((a, b), (b, a)):
+            one.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, other.rank, tag, 9, 0, int(network_only)))
+        (made_a,), (made_b,) = a.end_wait(), b.end_wait()
+        return Pair(a, b, made_a.qp, made_b.qp, key_a, key_b, memory_a, memory_b, bool(made_a.imm))
+
+    def pair(self, a: int, b: int, nbytes: int = 4096, *, start: bool = True, network_only: bool = False) -> Pair:
+        """Workers of two ranks, connected; with `start` the clock runs and waits for just these two."""
+        if start:
+            self.start(a, b)
+        return self.connect(self.worker(a), self.worker(b), nbytes, network_only=network_only)
+
+    def counters(self) -> dict[str, Any]:
+        return self.fabricd.request("counters")
+
+    def nic(self, rank: int) -> dict[str, Any]:
+        nics: list[dict[str, Any]] = self.counters()["nics"]
+        return nics[rank]
+
+    def events(self, kind: str, deadline_s: float = DEADLINE_S) -> list[dict[str, Any]]:
+        """Reads events until one of that kind has come; returns all of that kind read so far."""
+        found: list[dict[str, Any]] = []
+        end = time.monotonic() + deadline_s
+        while not found:
+            assert time.monotonic() < end, f"no event {kind} within {deadline_s} s"
+            found += [e for e in self.fabricd.events(0.1) if e["event"] == kind]
+        return found
+
+
+@contextlib.contextmanager
+def bare_fabric(
+    kind: str,
+    params: Mapping[str, Any],
+    hardware: Hardware = DEFAULTS,
+    *,
+    clock: Mapping[str, Any] | None = None,
+    binary: Path | None = None,
+    patience_s: float = 60.0,
+    change: Callable[[dict[str, Any]], None] = lambda config: None,
+) -> Iterator[BareFabric]:
+    """Brings a fabric up and takes it down whatever happens; fails if fabricd ends badly or has leaked.
+
+    `change` may edit fabricd's configuration.
+    """
+    fabric = topologies.build(kind, params)
+    config = fabricd_config(
+        fabric, hardware, fabric_id="test", clock=clock or {"mode": "virtual"}, patience_s=patience_s
+    )
+    change(config)
+    with (
+        tempfile.TemporaryDirectory(prefix="rbe-") as folder,
+        open(Path(folder) / "log", "w+b") as log,
+        own_switch() as switch,
+    ):
+        before = ["setpriv", "--pdeathsig", "KILL", *switch.inside]
+        fabricd = Fabricd.start(config, Path(folder), binary=binary or fabricd_binary(), log=log, before=before)
+        try:
+            _bridges_up(fabric, switch)
+            yield BareFabric(fabric, hardware, Path(folder), fabricd, switch)
+        finally:
+            fabricd.stop()
+        log.seek(0)
+        said = log.read().decode(errors="replace")
+        assert fabricd.process is not None
+        assert (fabricd.process.returncode, said) == (0, ""), said
+
+
+def _bridges_up(fabric: Fabric, switch: OwnSwitch) -> None:
+    devices, taps = Devices(fabric), [FENCE_TAP]
+    command = ["ovs-vsctl", *_add_bridge(FENCE_BRIDGE), *_add_port(FENCE_BRIDGE, FENCE_TAP, 1)]
+    for s in fabric.switches:
+        command += _add_bridge(devices.bridge(s))
+        for port in range(1, s.ports + 1):
+            taps.append(devices.tap(s, port))
+            command += _add_port(devices.bridge(s), taps[-1], port)
+    switch.run("ip", "-batch", "-", input="".join(f"link set {tap} mtu 9216 up\n" for tap in taps))
+    switch.run(*command)
+    _add_flows(switch, FENCE_BRIDGE, ["in_port=1,actions=in_port"])
+    paths = dict(nx.all_pairs_shortest_path(fabric.graph))
+    for s in fabric.switches:
+        ports = {e.other(s.name).node: e.end(s.name).port for e in _cables(fabric, s.name)}
+        flows = [f"dl_dst={n.mac},actions=output:{ports[paths[s.name][n.name][1]]}" for n in fabric.nics]
+        _add_flows(switch, devices.bridge(s), flows)
+
+
+def _cables(fabric: Fabric, node: str) -> list[Any]:
+    return [c for c in fabric.cables if node in (c.a.node, c.b.node)]
+
+
+def _add_bridge(name: str) -> list[str]:
+    return ["--", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure",
+            "protocols=OpenFlow10,OpenFlow13,OpenFlow15", "other-config:disable-in-band=true"]  # fmt: skip
+
+
+def _add_port(bridge: str, tap: str, number: int) -> list[str]:
+    return ["--", "add-port", bridge, tap, "--", "set", "interface", tap, f"ofport_request={number}"]
+
+
+def _add_flows(switch: OwnSwitch, bridge: str, flows: Sequence[str]) -> None:
+    switch.run("ovs-ofctl", "add-flows", bridge, "-", input="\n".join(flows) + "\n")

@@ -1,0 +1,57 @@
+"""Plans of a workload, run on the fake fabric: one thread a rank."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.parts.fake_fabric import FakeFabric
+from workloads import registry, worker
+from workloads.verbs import Device
+
+Line = dict[str, Any]
+
+
+def plan(ranks: int, *steps: Line, wake_ns: float = 0, reduce_bps: float | None = None) -> Line:
+    return {"ranks": ranks, "seed": 1, "costs": {"wake_ns": wake_ns, "reduce_bps": reduce_bps}, "steps": list(steps)}
+
+
+def collective(name: str, sizes: list[int], **more: Any) -> Line:
+    entry = registry.find(name, more.pop("algorithm", None))
+    step: Line = {"kind": "collective", "collective": name, "algorithm": entry.algorithm, "sizes": sizes}
+    return {**step, "dtype": "float32", "op": "sum", "iterations": 1, "warmup": 0, "ranks": None, **more}
+
+
+def flows(*ends: tuple[int, int, int, float]) -> Line:
+    keys = ("from", "to", "size_bytes", "start_ns")
+    return {"kind": "flows", "flows": [dict(zip(keys, flow, strict=True)) for flow in ends]}
+
+
+@contextmanager
+def fabric(ranks: int, seed: int = 0) -> Iterator[FakeFabric]:
+    with tempfile.TemporaryDirectory() as directory, FakeFabric(Path(directory), ranks, seed) as fake:
+        yield fake
+
+
+def run(fake: FakeFabric, steps: Line) -> tuple[list[Line], list[Exception]]:
+    """Runs a plan on one thread per rank.  Returns the lines, and what went wrong."""
+    lines: list[Line] = []
+    errors: list[Exception] = []
+
+    def rank_main(rank: int) -> None:
+        try:
+            with Device(fake.path(rank), wake_ns=steps["costs"]["wake_ns"]) as device:
+                worker.run({**steps, "rank": rank}, device, lines.append)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=rank_main, args=(r,)) for r in range(fake.ranks)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return [line for line in lines if line["kind"] != "progress"], errors

@@ -1,0 +1,38 @@
+"""Which Python file imports which, read from the sources: in functions and under TYPE_CHECKING, too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.parts.floors import Arrow
+
+
+def imports(root: Path, *packages: str) -> Iterator[Arrow]:
+    """Arrows between files of these packages; files are named from `root`, whatever is imported by its line."""
+    files = {path.relative_to(root): path for package in packages for path in sorted((root / package).rglob("*.py"))}
+    modules = {_module(name): name for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found = {modules[module] for module in _imported(node, name, modules)} - {name}
+                yield from (Arrow(str(name), str(used), f"line {node.lineno}") for used in sorted(found))
+
+
+def _module(name: Path) -> str:
+    parts = name.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(node: ast.Import | ast.ImportFrom, name: Path, modules: dict[str, Path]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in modules)
+        return
+    above = name.parts[: len(name.parts) - node.level] if node.level else ()
+    base = ".".join((*above, *([node.module] if node.module else [])))
+    for alias in node.names:
+        if f"{base}.{alias.name}" in modules:
+            yield f"{base}.{alias.name}"
+        elif base in modules:
+            yield base

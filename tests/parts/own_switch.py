@@ -1,0 +1,93 @@
+"""Open vSwitches for tests, each in a network namespace of its own; they die with the tests' process.
+
+`own_switch` lends one with nothing in it, and takes it back clean: starting one for each test would cost more than
+most tests do. `shared` is one for tests that give what they make names of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from testbed.fabric.ovs import OpenVSwitch
+
+_TETHER = ["setpriv", "--pdeathsig", "KILL"]
+_GROUP = "77"
+
+
+class OwnSwitch:
+    """A running Open vSwitch; `inside` is what a command begins with that is to run where its devices are."""
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="rbovs-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        script = "ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; echo up; exec sleep infinity"
+        self.holder = subprocess.Popen([*_TETHER, "unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE)
+        assert self.holder.stdout is not None
+        assert self.holder.stdout.readline() == b"up\n"
+        self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
+        self.ovs = OpenVSwitch(folder / "ovs")
+        self.ovs.make_database()
+        database = self.ovs.start_database(self._spawn)
+        self.processes = [self.holder, database, self.ovs.start_switch(self._spawn, database)]
+        self.run("ovs-vsctl", "--timeout=60", "show")
+
+    def _spawn(self, argv: Sequence[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+        command = [*_TETHER, *self.inside, *argv]
+        return subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True, **options)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, **self.ovs.env}
+
+    def run(self, *command: str, **more: Any) -> str:
+        """Runs a command there; returns what it prints. Raises CalledProcessError."""
+        done = subprocess.run(
+            [*self.inside, *command], env=self.env, check=True, capture_output=True, text=True, **more
+        )
+        return str(done.stdout)
+
+    def clear(self) -> None:
+        """Deletes all bridges and devices."""
+        bridges = self.run("ovs-vsctl", "list-br").split()
+        if bridges:
+            self.run("ovs-vsctl", *(word for bridge in bridges for word in ("--", "del-br", bridge)))
+        lines = self.run("ip", "-o", "link").splitlines()
+        names = [line.split(":")[1].strip().partition("@")[0] for line in lines]
+        ours = [name for name in names if name not in ("lo", "ovs-netdev")]
+        if ours:
+            self.run("ip", "-batch", "-", input="".join(f"link set dev {name} group {_GROUP}\n" for name in ours))
+            self.run("ip", "link", "delete", "group", _GROUP)
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+
+
+_idle: list[OwnSwitch] = []
+
+
+@cache
+def shared() -> OwnSwitch:
+    return OwnSwitch()
+
+
+@contextmanager
+def own_switch() -> Iterator[OwnSwitch]:
+    """One that nobody else uses meanwhile, and that is empty."""
+    switch = _idle.pop() if _idle else OwnSwitch()
+    try:
+        yield switch
+        switch.clear()
+    except BaseException:
+        switch.end()
+        raise
+    _idle.append(switch)

@@ -1,0 +1,96 @@
+"""What a test sees from outside: the frames at a NIC's port and the sampled rates, to compare models with."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results import series
+from tests.parts.fabricd_fixture import BareFabric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ACK, CNP = 17, 0x81
+IP = 14
+
+
+@dataclass(frozen=True)
+class Hop:
+    seconds: float
+    tx_bytes: int
+    queue_bytes: int
+    rate_bps: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A RoCE frame as it left (first bit) or came in (last bit)."""
+
+    time_ns: int
+    out: bool
+    opcode: int
+    psn: int
+    dscp: int
+    ecn: int
+    ttl: int
+    dst_qp: int
+    syndrome: int = 0
+    sent_ns: float | None = None
+    seen: int = 0
+    marked: int = 0
+    hops: list[Hop] = field(default_factory=list)
+
+
+def frames(path: Path) -> list[Seen]:
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        kind, total = struct.unpack_from("<II", data, at)
+        if kind == 6:
+            high, low, length = struct.unpack_from("<III", data, at + 12)
+            frame = data[at + 28 : at + 28 + length]
+            (flags,) = struct.unpack_from("<I", data, at + 28 + (length + 3) // 4 * 4 + 4)
+            if frame[12:14] == b"\x08\x00":
+                found.append(_frame(high << 32 | low, flags & 3 == 2, frame))
+        at += total
+    return found
+
+
+def _frame(time_ns: int, out: bool, frame: bytes) -> Seen:
+    length = int.from_bytes(frame[IP + 2 : IP + 4])
+    bth, behind = frame[IP + 28 :], frame[IP + length :]
+    more: dict[str, Any] = {}
+    if behind[:1] == b"T":
+        room, hops, _, seen, marked, sent_ps = struct.unpack_from(">BBBHHQ", behind, 1)
+        assert len(behind) == 16 + 16 * room
+        more = {"seen": seen, "marked": marked, "sent_ns": sent_ps / 1000, "hops": [
+            Hop(t * 256e-12, tx, queue, mbps * 1e6)
+            for t, tx, queue, mbps in (struct.unpack_from(">4I", behind, 16 + 16 * i) for i in range(hops))
+        ]}  # fmt: skip
+    return Seen(
+        time_ns, out, bth[0], int.from_bytes(bth[9:12]), frame[IP + 1] >> 2, frame[IP + 1] & 3, frame[IP + 8],
+        int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0, **more,
+    )  # fmt: skip
+
+
+@contextmanager
+def watched(f: BareFabric, port: str, period_ns: float = 1000) -> Iterator[dict[str, Any]]:
+    """Afterwards: `frames` at that port, and every series of results.series, sampled at that period."""
+    result: dict[str, Any] = {}
+    capture, samples = f.directory / "seen.pcapng", f.directory / "samples"
+    f.fabricd.request("capture", port=port, path=str(capture))
+    places = f.fabricd.request("sample", path=str(samples), period_ns=period_ns)
+    yield result
+    f.fabricd.request("capture_stop", path=str(capture))
+    f.fabricd.request("sample_stop")
+    result.update(series.read(samples, places), frames=frames(capture))
+
+
+def of_rank(frame: pd.DataFrame, rank: int, value: str) -> list[tuple[float, float]]:
+    """(time, value) of one rank's queue pair that sends."""
+    rows = frame[frame["rank"] == rank]
+    return list(zip(rows["time_ns"], rows[value], strict=True))

@@ -1,0 +1,1 @@
+"""No root, no Open vSwitch, no fabricd: anywhere, in a minute."""

@@ -1,0 +1,331 @@
+"""The frame of the command line: verbs are found, help is quick, errors have one form, signals end it cleanly."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import indent
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from testbed import commands
+from testbed.cli import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+VERBS = sorted(p.stem for p in (ROOT / "testbed" / "commands").glob("*.py") if not p.stem.startswith("_"))
+HEAVY = {"numpy", "pandas", "pyarrow", "pydantic", "networkx", "mininet", "os_ken", "ruamel", "rich", "paramiko"}
+
+
+def run(*arguments: str, **kwargs) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "testbed", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, **kwargs)
+
+
+@pytest.fixture
+def verb(tmp_path, monkeypatch):
+    """Adds a verb `probe` that takes --json, with the body given."""
+
+    def add(body: str) -> None:
+        head = "@click.command()\n@click.option('--json', 'as_json', is_flag=True)\ndef command(as_json):\n"
+        (tmp_path / "probe.py").write_text("import click\n\n" + head + indent(body, "    "))
+        monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+
+    yield add
+    sys.modules.pop("testbed.commands.probe", None)
+
+
+def main_with(folder: Path) -> list[str]:
+    """A command line that is the whole program with the verbs of a folder added."""
+    code = f"import testbed.commands as c; c.__path__.append({str(folder)!r}); from testbed.cli import main; main()"
+    return [sys.executable, "-c", code]
+
+
+def probe(*arguments: str):
+    return CliRunner().invoke(cli, ["probe", *arguments])
+
+
+# --- help ------------------------------------------------------------------
+
+
+def test_help_lists_every_verb_and_nothing_else():
+    done = run("--help")
+    assert done.returncode == 0
+    listed = done.stdout.partition("Commands:\n")[2]
+    assert sorted(re.findall(r"^  (\w+)", listed, re.MULTILINE)) == VERBS
+    assert "..." not in listed
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; sys.argv[1:] = ['--help']\nfrom testbed.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    code += "print('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    modules = done.stdout.partition("MODULES")[2].split()
+    assert not {name.partition(".")[0] for name in modules} & HEAVY
+    assert len(modules) < 200  # click alone takes about 100; `./setup.sh bench` has the time
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_help_with_examples(name):
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert f"testbed {name}" in result.output.partition("Usage:")[2]
+    assert "Example" in result.output
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None and command.get_short_help_str(200).endswith((".", "?"))
+
+
+def test_no_verb_shows_the_help_and_is_bad_input():
+    done = run()
+    assert done.returncode == 2
+    assert "Commands:" in done.stderr + done.stdout
+
+
+def test_version():
+    assert run("--version").stdout.startswith("testbed, version ")
+
+
+# --- errors ----------------------------------------------------------------
+
+RAISES = """\
+from testbed.base.errors import Problem, UserError
+raise UserError("no such [thing]", "e.yaml:3: a.b", "try another", exit_code=3, also=[Problem("and this", "e.yaml:9")])
+"""
+
+
+def test_user_error_as_text(verb):
+    verb(RAISES)
+    result = probe()
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "error: no such [thing]",
+        "  at: e.yaml:3: a.b",
+        "  hint: try another",
+        "also: and this",
+        "  at: e.yaml:9",
+    ]
+
+
+def test_user_error_as_json(verb):
+    verb(RAISES)
+    result = probe("--json")
+    assert result.exit_code == 3
+    assert result.stderr == ""
+    assert json.loads(result.stdout) == {
+        "error": {
+            "what": "no such [thing]",
+            "where": "e.yaml:3: a.b",
+            "hint": "try another",
+            "also": [{"what": "and this", "where": "e.yaml:9", "hint": ""}],
+        }
+    }
+
+
+def test_long_errors_are_not_wrapped(verb):
+    verb("from testbed.base.errors import UserError\nraise UserError('x' * 300)")
+    assert probe().stderr == f"error: {'x' * 300}\n"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "--no-such-option"], ["doctor", "extra"]])
+def test_wrong_usage_exits_with_2(arguments):
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == "" and "Usage:" in result.stderr
+
+    result = CliRunner().invoke(cli, [*arguments, "--json"])
+    assert result.exit_code == 2
+    assert set(json.loads(result.stdout)["error"]) == {"what", "where", "hint"}
+
+
+def test_json_after_two_dashes_is_not_for_us():
+    assert CliRunner().invoke(cli, ["nonsense", "--", "--json"]).stdout == ""
+
+
+def test_bad_experiment_file(tmp_path):
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: x\nfabric:\n  topology: {ring: {nodes: 4}}\n  cable: {rate: 400Gb}\n")
+    done = run("run", str(file), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[:2] == [
+        "error: 'Gb' is not a unit of rate",
+        f"  at: {file}:4: fabric.cable.rate",
+    ]
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_operating_system_error(verb):
+    verb("open('/no/such/file')")
+    result = probe()
+    assert result.exit_code == 1
+    assert result.stderr == "error: No such file or directory\n  at: /no/such/file\n"
+
+
+def test_what_an_ordinary_user_may_not_do_says_that_it_needs_root(verb, monkeypatch):
+    verb("raise PermissionError(13, 'Permission denied', '/run/railbed')")
+    assert probe().exit_code == 1  # root: something else is wrong
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    result = probe("--json")
+    assert result.exit_code == 3
+    error = json.loads(result.stdout)["error"]
+    assert (error["what"], error["hint"].split()[0]) == ("needs root", "sudo")
+
+
+def test_a_fifo_is_no_experiment_file(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    done = run("run", str(tmp_path / "fifo"))
+    assert (done.returncode, "no ordinary file" in done.stderr) == (2, True)
+
+
+# --- which fabric ----------------------------------------------------------
+
+OF_A_FABRIC = (
+    *("status", "inspect", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
+    *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
+    *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
+)
+ALONE = ("status", "inspect", "logs", "down", "shell", "clean", "show faults", "show pfc", "job status", "job stop")
+
+
+@pytest.fixture
+def run_dir(tmp_path, monkeypatch):
+    from testbed.machine import ownership
+
+    monkeypatch.setattr(ownership, "RUN_DIR", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("line", OF_A_FABRIC)
+def test_every_command_about_a_fabric_is_told_which_in_the_same_way(line, run_dir):
+    words = [str(ROOT / "experiments/quickstart.yaml") if word == "FILE" else word for word in line.split()]
+    at = 1 if words[0] in ("ovs", "exec") else len(words)  # what follows is the command to run
+    result = CliRunner().invoke(cli, [*words[:at], "--fabric", "0bad", *words[at:]])
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "error: there is no fabric 0bad")
+
+
+@pytest.mark.parametrize("line", ALONE)
+def test_the_id_alone_is_the_same_and_two_fabrics_are_one_too_many(line, run_dir):
+    named = run_dir / "0bad"
+    named.mkdir(parents=True)
+    (named / "experiment.json").write_text('{"name": "live"}')
+    result = CliRunner().invoke(cli, [*line.split(), "0bad", "--fabric", "0bed"])
+    assert result.exit_code == 2
+    assert (
+        result.stderr == "error: two fabrics are named: 0bad and --fabric 0bed\n  at: command line\n  hint: name one\n"
+    )
+    result = CliRunner().invoke(cli, ["status", "0bed"])
+    assert result.stderr == "error: there is no fabric 0bed\n  hint: fabrics: 0bad (live)\n"
+
+
+def test_a_fabrics_id_in_place_of_a_jobs_means_the_fabric(run_dir):
+    (run_dir / "0bad").mkdir(parents=True)
+    assert CliRunner().invoke(cli, ["job", "status", "0bad"]).stdout == "fabric 0bad has had no job\n"
+    assert CliRunner().invoke(cli, ["job", "stop", "0bad"]).stdout == "no job runs on fabric 0bad\n"
+
+
+def test_exec_takes_the_fabric_behind_the_rank_too(run_dir):
+    for words in (["--fabric", "0bad"], ["--fabric=0bad"]):
+        result = CliRunner().invoke(cli, ["exec", "0", *words, "--", "ls"])
+        assert result.stderr.startswith("error: there is no fabric 0bad\n")
+    assert "the command to run is missing" in CliRunner().invoke(cli, ["exec", "0", "--fabric", "0bad"]).stderr
+
+
+# --- completion ------------------------------------------------------------
+
+
+def completed(*words: str, cwd: Path = ROOT) -> list[str]:
+    """What bash is told when the last word is to be completed."""
+    line = " ".join(["testbed", *words])
+    env = {**os.environ, "_TESTBED_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    env["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed"], capture_output=True, text=True, env=env, cwd=cwd, timeout=60
+    )
+    assert done.stderr == ""
+    return [answer.partition(",")[2] for answer in done.stdout.splitlines()]
+
+
+def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path):
+    assert set(completed("p")) == {"plot"}
+    assert "experiments/quickstart.yaml" in completed("run", "")
+    assert completed("inject", "burst") == ["burst_loss"]
+    assert "--rate" in completed("inject", "loss", "--r")
+    assert {"both", "forward", "backward"} == set(completed("inject", "loss", "--direction", ""))
+    assert "--rate" not in completed("inject", "lossy", "-")
+    (tmp_path / "results/runs/one").mkdir(parents=True)
+    (tmp_path / "results/runs/one/state.json").write_text("{}")
+    assert completed("show", "run", "", cwd=tmp_path) == ["one"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_the_shell_is_printed(shell):
+    done = run("completion", shell)
+    assert done.returncode == 0 and "_TESTBED_COMPLETE" in done.stdout
+
+
+def test_a_bug_keeps_its_traceback_and_json_stays_json(verb):
+    verb("raise RuntimeError('oops')")
+    result = probe()
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr and "oops" in result.stderr
+    result = probe("--json")
+    assert result.exit_code == 1
+    assert "internal error: RuntimeError: oops" in json.loads(result.stdout)["error"]["what"]
+    assert "Traceback" in result.stderr
+
+
+# --- signals ---------------------------------------------------------------
+
+SLEEPS = """\
+import sys, time
+from pathlib import Path
+here = Path(__file__).parent
+try:
+    (here / "started").touch()
+    for _ in range(6000):  # in pieces: a signal just before a sleep does not end it
+        time.sleep(0.01)
+finally:
+    (here / "put-back").touch()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_put_everything_back(verb, tmp_path, number, code):
+    verb(SLEEPS)
+    with subprocess.Popen(
+        [*main_with(tmp_path), "probe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "started").exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert (tmp_path / "put-back").exists()
+    assert "Traceback" not in stderr
+
+
+def test_under_nohup_a_hangup_is_ignored(verb, tmp_path):
+    verb("import signal\nclick.echo(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
+    done = subprocess.run(
+        ["nohup", *main_with(tmp_path), "probe"], capture_output=True, text=True, cwd=ROOT, timeout=20
+    )
+    assert done.stdout == "True\n"
+
+
+def test_a_reader_that_leaves_early_gives_no_traceback():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", "doctor", "--json"], stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    os.close(write)
+    assert "Traceback" not in done.stderr

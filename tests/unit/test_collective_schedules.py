@@ -1,0 +1,184 @@
+"""Schedules of the hosts' collectives as pure data: safe whatever the timing, and right, for any group and size."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.parts.schedule_checker import check_result, execute, happened_before, races
+from workloads.collectives import halving, trees
+from workloads.collectives.host import schedule_of
+from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, pieces, places, spans, steps
+from workloads.collectives.shape import shape_of
+from workloads.collectives.uneven import uneven
+from workloads.registry import COLLECTIVES, MOST_PIECES, Collective
+
+SCHEDULED = [e for e in COLLECTIVES.values() if e.schedule]
+FULL = settings(max_examples=25, deadline=None)
+
+
+def grids(ranks: int, draw: st.DrawFn) -> list[int]:
+    """Dimensions whose product is `ranks`."""
+    dims, rest = [], ranks
+    while rest > 1:
+        n = draw(st.sampled_from([d for d in range(2, rest + 1) if rest % d == 0]))
+        dims.append(n)
+        rest //= n
+    return dims
+
+
+@st.composite
+def shapes(draw: st.DrawFn, entry: Collective) -> Shape:
+    most = entry.max_ranks or 9
+    ranks = draw(st.integers(2, most) | st.just(min(16, most)))
+    dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
+    if entry.layout == "domains":
+        dims = [prod(dims[:-1]), dims[-1]]
+    options = {
+        "chunk": draw(st.none() | st.integers(1, 60)) if "chunk" in entry.extra else None,
+        "senders": draw(st.integers(1, ranks - 1)),
+        "skew": draw(st.sampled_from([0.0, 0.3, 1.0])),
+        "dims": dims,
+    }
+    count = draw(st.integers(1, 12) | st.integers(1, 150)) if entry.sized else 0
+    return shape_of(entry, ranks, count, 1, options, draw(st.integers(0, 2**32)))
+
+
+@pytest.mark.parametrize("entry", SCHEDULED, ids=lambda e: f"{e.name}-{e.algorithm}")
+def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry: Collective) -> None:
+    schedule = schedule_of(entry)
+
+    @FULL
+    @given(shapes(entry), st.integers(0, 2**32))
+    def check(shape: Shape, seed: int) -> None:
+        assert races(schedule, shape) == []
+        rng = np.random.default_rng(seed)
+        vectors = [rng.integers(-1000, 1000, shape.length(i)).astype(float) for i in range(shape.ranks)]
+        check_result(entry.name, shape, vectors, execute(schedule, shape, vectors, seed))
+
+    check()
+
+
+def test_one_rank_may_receive_all_that_the_others_have() -> None:
+    """Eight senders' 125 elements each, and nothing of its own: more than any vector's length says."""
+    counts = ((0,) * 8 + (125,),) * 8 + ((0,) * 9,)
+    shape = Shape(9, 125, senders=8, counts=counts)
+    vectors = [np.arange(shape.length(i)) + 1000.0 * i for i in range(9)]
+    for entry in (COLLECTIVES["m2n", "write"], COLLECTIVES["all_to_all_v", "spread"]):
+        check_result(entry.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
+
+
+@pytest.mark.parametrize("ranks", range(2, 20))
+def test_nobody_leaves_a_barrier_before_all_have_come(ranks: int) -> None:
+    order = happened_before(schedule_of(COLLECTIVES["barrier", "dissemination"]), Shape(ranks, 0))
+    first = [next(k for k, (rank, _) in enumerate(order.steps) if rank == r) for r in range(ranks)]
+    for rank in range(ranks):
+        last = max(k for k, (r, _) in enumerate(order.steps) if r == rank)
+        assert all(order.past[last] >> k & 1 for k in first)
+
+
+def unsafe(shape: Shape, index: int) -> Program:
+    """Both send to each other and write over what they still send."""
+    other = 1 - index
+    return [Lane([Send(other, 0, shape.count), Recv(other, 0, shape.count)])]
+
+
+def stuck(shape: Shape, index: int) -> Program:
+    """Each waits for the other before it sends."""
+    other = 1 - index
+    return [Lane([Recv(other, 0, 1), Send(other, 0, 1)])]
+
+
+def test_the_checker_sees_what_is_wrong() -> None:
+    shape = Shape(2, 10)
+    assert "sends" in races(unsafe, shape)[0]
+    with pytest.raises(AssertionError, match="waits for itself"):
+        races(stuck, shape)
+    with pytest.raises(AssertionError, match="stuck"):
+        execute(stuck, shape, [np.zeros(10)] * 2, 1)
+    with pytest.raises(AssertionError, match="unmatched"):
+        races(lambda shape, index: [Lane([Send(1 - index, 0, 1)])], shape)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 300) | st.none(), st.integers(0, 50))
+def test_pieces_cover_a_span_and_none_is_longer_than_a_chunk(count: int, chunk: int | None, start: int) -> None:
+    cut = pieces(start, start + count, chunk)
+    assert cut[0].start == start and cut[-1].stop == start + count
+    assert all(a.stop == b.start for a, b in zip(cut, cut[1:], strict=False))
+    lengths = [p.stop - p.start for p in cut]
+    assert chunk is None or max(lengths) <= chunk
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("ranks", range(2, 70))
+def test_trees_span_all_ranks_and_a_parent_in_one_of_two_is_a_leaf_in_the_other(ranks: int) -> None:
+    for second in (False, True):
+        nodes = [trees.binary(i, ranks, second=second) for i in range(ranks)]
+        depths = []
+        for i, node in enumerate(nodes):
+            assert len(node.children) <= 2
+            assert all(nodes[c].parent == i for c in node.children)
+            depth, above = 0, node.parent
+            while above is not None:
+                depth, above = depth + 1, nodes[above].parent
+            depths.append(depth)
+        assert sum(node.parent is None for node in nodes) == 1
+        assert max(depths) <= ranks.bit_length()
+    parents = [{i for i in range(ranks) if trees.binary(i, ranks, second=s).children} for s in (False, True)]
+    assert len(parents[0] & parents[1]) <= (ranks % 2), "with an odd number one rank may be both"
+    binomial = [trees.binomial(i, ranks) for i in range(ranks)]
+    assert sorted(c for node in binomial for c in node.children) == list(range(1, ranks))
+
+
+@given(st.integers(2, 100), st.integers(0, 10_000))
+def test_who_stands_for_whom(ranks: int, count: int) -> None:
+    folded = halving.Folded(ranks)
+    places_ = [folded.participant(i) for i in range(ranks)]
+    assert [p for p in places_ if p is not None] == list(range(folded.participants))
+    assert [folded.rank(p) for p in range(folded.participants)] == [i for i in range(ranks) if places_[i] is not None]
+    assert {folded.stands_for(i) for i in range(ranks)} - {None} == {i for i in range(ranks) if places_[i] is None}
+    blocks = folded.blocks(count)
+    assert blocks[0].start == 0 and blocks[-1].stop == count
+    assert all(a.stop == b.start for a, b in zip(blocks, blocks[1:], strict=False))
+
+
+@FULL
+@given(st.integers(2, 20), st.integers(0, 5000), st.floats(0, 1), st.integers(0, 2**63 - 1), st.integers(1, 19))
+def test_unequal_counts(ranks: int, count: int, skew: float, seed: int, senders: int) -> None:
+    counts = uneven(ranks, count, skew, seed)
+    assert all(sum(row) == count and min(row) >= 0 for row in counts)
+    if skew == 0:
+        assert all(max(row) - min(row) <= 1 for row in counts)
+    senders = min(senders, ranks - 1)
+    there = uneven(ranks, count, skew, seed, senders)
+    assert [sum(row) for row in there] == [count] * senders + [0] * (ranks - senders)
+    assert not any(n for row in there for n in row[:senders])
+    back = uneven(ranks, count, skew, seed, senders, transposed=True)
+    received = [sum(row[j] for row in back) for j in range(ranks)]
+    assert received == [0] * senders + [count] * (ranks - senders)
+
+
+def test_unequal_counts_do_not_depend_on_the_machine() -> None:
+    assert uneven(4, 1000, 1.0, 7) == uneven(4, 1000, 1.0, 7)
+    assert uneven(4, 1000, 1.0, 7) != uneven(4, 1000, 1.0, 8)
+    assert uneven(4, 1000, 1.0, 7)[0] == (174, 469, 237, 120)
+
+
+@pytest.mark.parametrize("entry", [e for e in SCHEDULED if "chunk" in e.extra], ids=lambda e: f"{e.name}-{e.algorithm}")
+def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entry: Collective) -> None:
+    for ranks in (2, 3, 16):
+        dims = [ranks // 2, 2] if ranks % 2 == 0 else [1, ranks]
+        shape = shape_of(entry, ranks, MOST_PIECES * 7, 1, {"chunk": 7, "dims": dims}, 1)
+        for index in range(ranks):
+            wanted, _ = places(schedule_of(entry)(shape, index))
+            assert max((len(found) for found in wanted.values()), default=0) <= 16384
+
+
+def test_staging_is_no_more_than_is_reduced() -> None:
+    program = schedule_of(COLLECTIVES["all_reduce", "ring"])(Shape(4, 100), 1)
+    assert places(program)[1] == sum(s.stop - s.start for s in steps(program) if isinstance(s, Recv) and s.reduce) == 75
+    assert spans(10, 3, 5) == [Span(5, 9), Span(9, 12), Span(12, 15)]

@@ -1,0 +1,130 @@
+"""The hosts' collectives on the fake fabric: every type and reduction, any group and size, whatever the timing."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.parts.fake_run import Line, collective, fabric, plan, run
+from workloads.registry import COLLECTIVES, DTYPES, OPS, Collective
+
+SCHEDULED = [e for e in COLLECTIVES.values() if e.schedule]
+GRIDS = {2: [2], 3: [3], 4: [2, 2], 7: [7], 8: [2, 2, 2], 16: [4, 4]}
+RANKS = tuple(GRIDS)
+MIB = 1 << 20
+
+
+def step(entry: Collective, members: int, sizes: list[int], **more: Any) -> Line:
+    dims = GRIDS.get(members, [members])
+    if entry.layout == "domains":
+        dims = [members // 2, 2] if members % 2 == 0 else [1, members]
+    told = {"dims": dims, "senders": max(1, members // 3), "skew": 1.0, **more}
+    return collective(entry.name, sizes, algorithm=entry.algorithm, **told)
+
+
+def check(ranks: int, steps: list[Line], seed: int = 0) -> None:
+    with fabric(ranks, seed) as fake:
+        lines, errors = run(fake, plan(ranks, *steps))
+    assert (fake.error, errors) == (None, [])
+    wrong = [(steps[line["step"]], line["rank"], line["size_bytes"], line["wrong"]) for line in lines if line["wrong"]]
+    assert wrong == []
+    expected = sum(len(s["ranks"] or range(ranks)) * len(s["sizes"]) * s["iterations"] for s in steps)
+    assert len(lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "ranks"),
+    [
+        pytest.param(e, ranks, id=f"{e.name}-{e.algorithm}-{ranks}")
+        for e in SCHEDULED
+        for ranks in RANKS
+        if e.max_ranks is None or ranks <= e.max_ranks
+    ],
+)
+def test_every_type_and_reduction(entry: Collective, ranks: int) -> None:
+    steps = []
+    kinds = list(enumerate(product(DTYPES, entry.ops or (None,))))
+    every = 1 if ranks <= 4 else ranks // 2  # a type or reduction that works on four ranks does on more: there, a few
+    for k, (dtype, op) in kinds[ranks % every :: every]:
+        width = DTYPES[dtype]
+        counts = [(1, 3, 7919, ranks - 1, ranks + 1)[k % 5]]
+        chunk = (None, 64, 1000 * width)[k % 3] if "chunk" in entry.extra else None
+        chunk = chunk and max(chunk, counts[0] * width // 20)
+        sizes = [n * width for n in counts] if entry.sized else [0]
+        steps.append(step(entry, ranks, sizes, dtype=dtype, op=op, chunk=chunk))
+    check(ranks, steps, seed=ranks)
+
+
+@pytest.mark.parametrize("entry", SCHEDULED, ids=lambda e: f"{e.name}-{e.algorithm}")
+def test_large_vectors(entry: Collective) -> None:
+    ranks = min(8, entry.max_ranks or 8)
+    sizes = [4 * MIB, 4 * MIB - 4, MIB + 4] if entry.sized else [0]
+    check(ranks, [step(entry, ranks, sizes, iterations=2)])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([e for e in SCHEDULED if e.max_ranks is None]),
+    st.integers(2, 9).flatmap(lambda n: st.tuples(st.just(n), st.permutations(range(n)), st.integers(2, n))),
+    st.sampled_from(sorted(DTYPES)),
+    st.sampled_from(OPS),
+    st.lists(st.integers(1, 40) | st.integers(1, 60_000), min_size=1, max_size=3),
+    st.none() | st.integers(16, 100_000),
+    st.integers(0, 2**32),
+)
+def test_any_group_in_any_order(
+    entry: Collective,
+    place: tuple[int, list[int], int],
+    dtype: str,
+    op: str,
+    counts: list[int],
+    chunk: int | None,
+    seed: int,
+) -> None:
+    ranks, order, members = place
+    group = order[:members]
+    sizes = [n * DTYPES[dtype] for n in counts] if entry.sized else [0]
+    if chunk is not None:
+        chunk = max(chunk, max(sizes) // 1000)
+    told = step(entry, members, sizes, dtype=dtype, op=op, ranks=group, iterations=2, warmup=1, chunk=chunk)
+    check(ranks, [told], seed)
+
+
+def test_steps_with_different_needs_of_memory_follow_each_other() -> None:
+    """A group gathers little, then reduces much, then exchanges: memory grows, and connections are made anew."""
+    entries = [COLLECTIVES[key] for key in (("gather", "linear"), ("all_reduce", "halving_doubling"), ("n2m", "write"))]
+    check(5, [step(e, 5, [size]) for e in entries for size in (40, 40_000, 400_000)])
+
+
+def test_the_algorithm_may_depend_on_the_size() -> None:
+    told = step(COLLECTIVES["all_reduce", "ring"], 4, [400, 4000, 40_000], iterations=2)
+    chosen = {"algorithm": "halving_doubling", "ranks": None}
+    told |= {"algorithm": "auto", "chosen": {"400": chosen, "4000": {"algorithm": "ring", "ranks": [0, 2, 1, 3]}}}
+    told["chosen"]["40000"] = {"algorithm": "torus", "ranks": [0, 1, 2, 3], "dims": [2, 2]}
+    with fabric(4) as fake:
+        lines, errors = run(fake, plan(4, told))
+    assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
+    found = {(line["size_bytes"], line["algorithm"]) for line in lines}
+    assert found == {(400, "halving_doubling"), (4000, "ring"), (40_000, "torus")}
+
+
+@pytest.mark.parametrize("entry", [e for e in SCHEDULED if e.sized], ids=lambda e: f"{e.name}-{e.algorithm}")
+def test_damage_is_counted(entry: Collective) -> None:
+    """Each message in turn: a byte that is wrong on the way is wrong in somebody's result."""
+    ranks = min(3, entry.max_ranks or 3)
+    told = step(entry, ranks, [3000], chunk=1000, dtype="int32")  # in a float the damage may be rounded away
+    with fabric(ranks) as fake:
+        run(fake, plan(ranks, told))
+        messages = fake.messages
+    for damaged in range(messages):
+        with fabric(ranks) as fake:
+            empty = []
+            fake.corrupt = lambda message, damaged=damaged, seen=empty: message == damaged and not seen.append(1)
+            lines, errors = run(fake, plan(ranks, told))
+        assert (fake.error, errors) == (None, [])
+        if empty:  # it had bytes to damage
+            assert sum(line["wrong"] for line in lines) > 0, f"message {damaged} of {messages}"

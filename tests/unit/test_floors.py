@@ -1,0 +1,73 @@
+"""fabricd's rooms stand on floors (hardware/fabricd/floors.toml): nothing runs up between them, or in circles."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hardware.build import CFLAGS, FABRICD, SOURCES, build, compile_all
+from tests.parts import floors
+
+HEADER_LINES, FILE_LINES, FUNCTION_LINES, ROOM_FILES = 250, 400, 60, 15
+
+
+@pytest.fixture(scope="module")
+def objects() -> Path:
+    return build().parent / f".{FABRICD.name}.o"
+
+
+def test_every_room_has_its_floor() -> None:
+    rooms = {floors.room(str(c.relative_to(SOURCES))) for c in SOURCES.rglob("*.c")}
+    assert rooms == set(floors.floors(SOURCES)) == set(tomllib.loads((SOURCES / floors.FLOORS).read_text())["rooms"])
+
+
+def test_nothing_runs_up_and_nothing_in_circles(objects: Path) -> None:
+    arrows = [*floors.includes(SOURCES), *floors.calls(objects, SOURCES)]
+    assert len(arrows) > 1000
+    assert [str(a) for a in floors.upward(arrows, floors.floors(SOURCES))] == []
+    assert floors.circles(arrows) == []
+
+
+def test_an_include_and_a_call_that_run_up_are_found(objects: Path, tmp_path: Path) -> None:
+    tree, compiled = tmp_path / "fabricd", tmp_path / "o"
+    shutil.copytree(SOURCES, tree)
+    shutil.copytree(objects, compiled, ignore=shutil.ignore_patterns("*.d"))
+    changed = tree / "link" / "scheduler.c"
+    text = changed.read_text().replace('#include "link/port.h"', '#include "link/port.h"\n#include "switch/switch.h"')
+    up = "uint64_t up(const struct sw *s);\nuint64_t up(const struct sw *s)\n{\n\treturn buffer_threshold(s);\n}\n"
+    changed.write_text(text + up)
+    compile_all(["cc", *CFLAGS, f"-I{tree}"], {changed: compiled / "link" / "scheduler.o"})
+    arrows = [*floors.includes(tree), *floors.calls(compiled, tree)]
+    assert [str(a) for a in floors.upward(arrows, floors.floors(tree))] == [
+        "link/scheduler.c -> switch/buffer.c (buffer_threshold)",
+        "link/scheduler.c -> switch/switch.h (include)",
+    ]
+    assert floors.circles(arrows) == [{"link", "switch"}]
+
+
+def lengths(pattern: str, limit: int) -> dict[str, int]:
+    counted = {str(f.relative_to(SOURCES)): len(f.read_text().splitlines()) for f in SOURCES.rglob(pattern)}
+    return {name: n for name, n in counted.items() if n > limit}
+
+
+def test_headers_and_files_are_short() -> None:
+    assert lengths("*.h", HEADER_LINES) == {}
+    assert lengths("*.c", FILE_LINES) == {}
+
+
+def test_functions_are_short() -> None:
+    too_long = {}
+    for file in SOURCES.rglob("*.c"):
+        for function in re.finditer(r"^[a-z][^\n;={]*?(\w+)\([^;{}]*\)\n\{\n.*?^\}$", file.read_text(), re.M | re.S):
+            if (n := function[0].count("\n") + 1) > FUNCTION_LINES:
+                too_long[f"{file.relative_to(SOURCES)}: {function[1]}"] = n
+    assert too_long == {}
+
+
+def test_rooms_are_small() -> None:
+    files = [floors.room(str(c.relative_to(SOURCES))) for c in SOURCES.rglob("*.c")]
+    assert {room: files.count(room) for room in files if files.count(room) >= ROOM_FILES} == {}

@@ -1,0 +1,241 @@
+"""What is said of faults, in files and on the command line, before anything is up: the catalogue and mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from controllers.faults import apply
+from controllers.routes import Router
+from testbed.base.errors import InputError
+from testbed.cli import cli
+from testbed.commands._options import injection
+from testbed.experiment import Experiment, loads
+from testbed.faults import CATALOGUE, GROUPS, CannotInject, Injection, Mistakes
+from testbed.faults.base import KINDS, Opcode
+from testbed.inject import reference
+from topologies import build
+
+HEAD = "name: x\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}\n"
+
+
+def with_faults(*faults: str) -> Experiment:
+    return loads(HEAD + "inject:\n" + "".join(f"  - {fault}\n" for fault in faults))
+
+
+def test_the_page_is_made_from_the_catalogue() -> None:
+    assert reference.tables() in reference.PAGE.read_text(), "run python -m testbed.inject.reference"
+
+
+def test_every_fault_says_what_it_is() -> None:
+    assert len(CATALOGUE) == sum(len(faults) for faults in GROUPS.values()), "two faults have the same name"
+    for name, cls in CATALOGUE.items():
+        assert re.fullmatch("[a-z_]+", name)
+        assert all((cls.summary, cls.shows, cls.on, set(cls.on) <= set(KINDS))), name
+        assert all(field.description for field in cls.model_fields.values()), name
+
+
+@pytest.mark.parametrize(
+    ("fault", "where", "what", "hint"),
+    [
+        ("{fault: lose, on: all}", "inject[0].fault", "unknown fault 'lose'", "loss"),
+        ("{on: all}", "inject[0]", "an injection names its fault", "{fault: NAME"),
+        ("{fault: loss, rate: 0.1}", "inject[0].on", "where does loss strike?", "cable, port, nic"),
+        ("{fault: loss, on: all}", "inject[0].rate", "missing", ""),
+        ("{fault: loss, on: all, rate: 1.5}", "inject[0].rate", "1.5", "1"),
+        ("{fault: loss, on: all, rate: -0.1}", "inject[0].rate", "-0.1", "0"),
+        ("{fault: loss, on: all, rate: .nan}", "inject[0].rate", "nan", ""),
+        ("{fault: loss, on: all, rate: 0.1, rat: 1}", "inject[0].rat", "unknown key", "rate"),
+        ("{fault: loss, on: all, rate: 0.1, classes: [8]}", "inject[0].classes[0]", "8", "7"),
+        ("{fault: loss, on: all, rate: 0.1, opcodes: [ACK]}", "inject[0].opcodes[0]", "ACK", "ACKNOWLEDGE"),
+        ("{fault: loss, on: all, rate: 0.1, at: 5}", "inject[0].at", "5", "ns"),
+        ("{fault: loss, on: all, rate: 0.1, every: 5us}", "inject[0].every", "`every` needs `for`", "for: 1ms"),
+        (
+            "{fault: loss, on: all, rate: 0.1, for: 5us, every: 5us}",
+            "inject[0].every",
+            "`every` needs `for`",
+            "for: 1ms",
+        ),
+        ("{fault: burst_loss, on: all, to_bad: 0.1, to_good: 1.01}", "inject[0].to_good", "1.01", "1"),
+        ('{fault: loss, on: "cable:h0-spine0", rate: 0.1}', "inject[0]", "cable", ""),
+        ('{fault: loss, on: "nic:4", rate: 0.1}', "inject[0]", "nic", ""),
+        ("{fault: loss, on: controller, rate: 0.1}", "inject[0]", "does not strike a controller", "cable, port, nic"),
+        ('{fault: small_buffer, on: "nic:0", size: 1MB}', "inject[0]", "does not strike a nic", "switch"),
+        ('{fault: wrong_port, on: "switch:leaf0", to: 0, port: 9}', "inject[0]", "no port 9", "1 to 4"),
+        ('{fault: missing_entry, on: "switch:leaf0", to: 4}', "inject[0]", "no rank 4", "0 to 3"),
+        ('{fault: loop, on: "switch:leaf0", to: 0, neighbour: leaf1}', "inject[0]", "no neighbour", "spine0"),
+        ('{fault: miswired, on: "nic:0", other: 0}', "inject[0]", "with itself", ""),
+        ('{fault: miswired, on: "nic:0", other: 9}', "inject[0]", "no 9 to swap", ""),
+        ('{fault: incast, on: "nic:0", senders: [1, 7]}', "inject[0]", "no such rank", "0 to 3"),
+        ('{fault: incast, on: "nic:0", senders: [0]}', "inject[0]", "nobody would send", "itself"),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {gg: 1}}', "inject[0].parameters.gg", "'gg'", "did you mean 'g'"),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {g: 2}}', "inject[0].parameters.g", "g is from 0 to 1", ""),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {set: hpcc}}', "inject[0].parameters.set", "no parameter", ""),
+        ('{fault: wrong_cc, on: "nic:0", parameters: {g: 1}, cc: dcqc}', "inject[0].cc", "'dcqc'", "dcqcn"),
+        (
+            '{fault: wrong_cc, on: "nic:0", parameters: {g: 1}}',
+            "inject[0]",
+            "the NICs run none, not dcqcn",
+            "transport.cc",
+        ),
+        ("{fault: ecn_thresholds, on: all, kmin: 9KB, kmax: 8KB}", "inject[0].kmin", "larger than kmax", ""),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(fault: str, where: str, what: str, hint: str) -> None:
+    with pytest.raises(InputError) as told:
+        with_faults(fault)
+    assert told.value.where.endswith(where)
+    assert what in told.value.what
+    assert hint in (told.value.hint or "")
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(InputError) as told:
+        with_faults("{fault: loss, on: all, rate: 2}", "{fault: lose, on: all}")
+    assert len(told.value.also) == 1
+
+
+def test_an_experiment_writes_its_faults_out_and_reads_them_again() -> None:
+    experiment = with_faults('{fault: reordering, on: "nic:0", rate: 0.5, at: 3us, for: 1ms, every: 2ms}')
+    written = experiment.resolved()["inject"]
+    assert written == [
+        {"fault": "reordering", "on": "nic:0", "at": "3us", "for": "1ms", "every": "2ms", "direction": "both",
+         "classes": None, "opcodes": None, "of_dscp": None, "qp": None, "rate": 0.5, "delay": "1us"}
+    ]  # fmt: skip
+    assert loads(HEAD + yaml.safe_dump({"inject": written})).inject == experiment.inject
+
+
+def requests(**written: Any) -> list[dict[str, Any]]:
+    injection = Injection.of(written)
+    fabric = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2})
+    return injection.requests(injection.place(fabric), "f1", now_ns=100.0)
+
+
+def test_opcodes_are_those_that_fabricd_knows() -> None:
+    source = (reference.DOCS.parent / "hardware" / "fabricd" / "wire" / "roce.c").read_text()
+    assert set(re.findall(r'case RC_\w+: return "(\w+)"', source)) == set(get_args(Opcode))
+
+
+def test_a_direction_is_the_port_that_frames_leave_by() -> None:
+    def ports(on: str, direction: str) -> list[str]:
+        return requests(fault="loss", rate=0.1, on=on, direction=direction)[0]["ports"]
+
+    assert ports("cable:h0-leaf0", "forward") == ["h0:1"]
+    assert ports("cable:h0-leaf0", "backward") == ["leaf0:1"]
+    assert ports("cable:leaf0-h0", "forward") == ["leaf0:1"]
+    assert ports("cable:h0-leaf0", "both") == ["h0:1", "leaf0:1"]
+    assert ports("port:leaf0:3", "both") == ["leaf0:3"]
+
+
+def test_a_flow_is_struck_where_it_begins_and_by_its_two_ranks() -> None:
+    there, back = requests(fault="loss", rate=0.1, on="flow:0->3")
+    assert (there["ports"], there["match"]) == (["h0:1"], {"src_rank": 0, "dst_rank": 3})
+    assert (back["ports"], back["match"]) == (["h3:1"], {"src_rank": 3, "dst_rank": 0})
+    assert (there["fault"], back["fault"]) == ("f1", "f1.1")
+
+
+def test_times_count_from_now() -> None:
+    (request,) = requests(fault="drop_first", n=1, on="nic:0", at="50ns", **{"for": "1us"})
+    assert (request["at_ns"], request["for_ns"]) == (150.0, 1000.0)
+    assert "every_ns" not in request
+
+
+def test_flows_of_forwarding_faults_never_have_the_same_match() -> None:
+    """A switch holds one flow of a match: the fault that came last has it, and healing gives it back."""
+    fabric = build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 2})
+    right = {name: list(flows) for name, flows in Router(fabric, "ecmp").flows().items()}
+    shadow = {"forwarding": "shadow", "switch": "leaf0", "to": 3}
+    wrong = {"forwarding": "wrong_port", "switch": "leaf0", "to": 3, "port": 1}
+
+    def at_leaf0(*specs: dict[str, Any]) -> set[Any]:
+        flows = apply(fabric, right, list(specs))["leaf0"]
+        assert len({(f.table, f.priority, f.match) for f in flows}) == len(flows)
+        return set(flows)
+
+    assert at_leaf0(shadow, wrong) == at_leaf0(wrong) != at_leaf0(shadow) == at_leaf0(wrong, shadow)
+
+
+def test_the_command_lists_faults_and_parameters() -> None:
+    whole = CliRunner().invoke(cli, ["inject", "--list"])
+    assert all(name in whole.output for name in CATALOGUE)
+    one = CliRunner().invoke(cli, ["inject", "loss", "--list"])
+    assert "--rate" in one.output
+    assert "[0<x<=1; required]" in one.output
+    assert one.output == CliRunner().invoke(cli, ["inject", "loss", "--help"]).output
+    assert "cable:A-B, port:SWITCH:N" in " ".join(one.output.split())
+    assert one.output == CliRunner().invoke(cli, ["inject", "--list", "loss"]).output
+
+
+def test_the_command_lists_faults_for_programs() -> None:
+    told = json.loads(CliRunner().invoke(cli, ["inject", "--list", "--json"]).stdout)["faults"]
+    assert [f["fault"] for f in told] == list(CATALOGUE)
+    assert set(told[0]) == {"fault", "on", "summary", "shows", "parameters", "required"}
+    one = json.loads(CliRunner().invoke(cli, ["inject", "loss", "--list", "--json"]).stdout)
+    assert one == told[0] and one["required"] == ["rate"]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_fault_has_options_that_give_the_injection_of_a_file(name: str) -> None:
+    cls = CATALOGUE[name]
+    command = cli.get_command(None, "inject").get_command(None, name)  # type: ignore[arg-type, union-attr]
+    assert command is not None
+    parameters = {p.name: p for p in command.params}
+    assert set(cls.model_fields) | {"on", "at", "for", "every"} <= set(parameters)
+    for field, info in cls.model_fields.items():
+        assert parameters[field].required == info.is_required()
+
+
+def test_options_are_read_as_a_file_is() -> None:
+    command = cli.get_command(None, "inject").get_command(None, "loss")  # type: ignore[arg-type, union-attr]
+    words = [
+        "--on",
+        "nic:1",
+        "--rate",
+        "0.5",
+        "--classes",
+        "3,4",
+        "--opcodes",
+        "CNP",
+        "--of_dscp",
+        "26",
+        "--for",
+        "1ms",
+    ]
+    given = command.make_context("loss", words).params  # type: ignore[union-attr]
+    made = injection("loss", {k: v for k, v in given.items() if k not in ("fabric", "as_json")})
+    written = {"fault": "loss", "on": "nic:1", "rate": 0.5, "classes": [3, 4], "opcodes": ["CNP"], "of_dscp": 26}
+    assert made == Injection.of({**written, "for": "1ms"})
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["lose", "--on", "all"], "unknown fault 'lose'"),
+        (["loss"], "Missing option '--on'"),
+        (["loss", "--on", "all"], "Missing option '--rate'"),
+        (["loss", "--on", "all", "--rate", "2"], "Invalid value for '--rate': 2.0 is not in the range 0<x<=1"),
+        (["loss", "--on", "all", "--rate"], "'--rate' requires an argument"),
+        (["loss", "--on", "all", "--raet", "1"], "--rate"),
+        (["loss", "--on", "all", "--rate", "0.1", "--at", "5"], "Invalid value for '--at': '5' has no unit"),
+        (["loss", "--on", "all", "--rate", "0.1", "--classes", "3,9"], "9 is not in the range 0<=x<=7"),
+        (["loss", "--on", "all", "--rate", "0.1", "--every", "1ms"], "command line: --every"),
+    ],
+)
+def test_the_command_refuses_before_it_looks_for_a_fabric(words: Sequence[str], what: str) -> None:
+    result = CliRunner().invoke(cli, ["inject", *words])
+    assert (result.exit_code, "error:" in result.output.lower(), what in result.output) == (2, True, True), (
+        result.output
+    )
+
+
+def test_mistakes_and_misfits_are_errors_of_their_own() -> None:
+    with pytest.raises(Mistakes):
+        Injection.of("loss")
+    with pytest.raises(CannotInject):
+        requests(fault="pause_storm", on="switch:leaf0")

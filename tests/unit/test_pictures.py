@@ -1,0 +1,281 @@
+"""What pictures show: the drawn data, their ticks, limits and names. Figures are worked out here by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from results.drawing import MOST_SERIES, Across, PlotError, new_figure
+from results.plots import PLOTS
+from results.summary import figure_label
+from results.sweep_plot import sweep
+from results.values import amount, amounts, distinct, full
+from testbed.base.units import RATE, SIZE, TIME
+
+QPS = [(1, 16, 0), (2, 16, 0)]
+
+
+def a_run(results: list[dict[str, Any]] | None = None, scale_up: Any = (), **series: list[dict[str, Any]]) -> Any:
+    """A run of a 400 Gb/s fabric, sampled each microsecond, that has these series."""
+    columns = ["kind", "end_ns", "size_bytes", "slowdown"]
+    return SimpleNamespace(
+        name="some", results=pd.DataFrame(results or [], columns=columns), fastest_bps=400e9, thresholds={"ecn": [
+            {"node": "sw0", "port": port, "priority": 3, "kmin_bytes": 50_000 * port, "kmax_bytes": 200_000}
+            for port in (1, 2)
+        ]}, experiment={"measure": {"sample": "1us"}, "fabric": {"nic": {"mtu": 4096}}},
+        switches=pd.DataFrame({"switch": ["sw0"]}),
+        qps=pd.DataFrame([(*pair, "scale_up") for pair in scale_up], columns=["rank", "qp", "path"]),
+        series=lambda name: pd.DataFrame(series[name]),
+    )  # fmt: skip
+
+
+def sent(*counts: tuple[float, int], qp: int = 0) -> list[dict[str, Any]]:
+    rank, number, peer = QPS[qp]
+    return [{"time_ns": t, "rank": rank, "qp": number, "peer": peer, "bytes": n} for t, n in counts]
+
+
+def steps(line: Any) -> list[tuple[float, float]]:
+    return list(zip(line.get_xdata(), line.get_ydata(), strict=True))
+
+
+def legend(figure: Any) -> list[str]:
+    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+
+
+def ticks(axis: Any) -> list[str]:
+    return [t.get_text() for t in axis.get_ticklabels()]
+
+
+def test_a_rate_is_what_was_sent_in_each_window_and_never_more_than_the_cable_carries() -> None:
+    """The last sample is where sampling ends, off the grid; and what is quiet for long is not smeared over it."""
+    whole = 100_000  # in 2 us: 400 Gb/s
+    counts = [(2000.0, whole), (10_000.0, whole), (12_000.0, 2 * whole), (12_345.0, 2 * whole + 5_000)]
+    axes, _ = PLOTS["rate"].draw(a_run(qp_sent=sent(*counts))).axes
+    (line,) = axes.get_lines()
+    drawn = dict(steps(line))
+    assert drawn == {0: 400, 2: 0, 4: 0, 6: 0, 8: 0, 10: 400, 12: 20, 14: 20}
+    assert line.get_drawstyle() == "steps-post"
+    assert axes.get_ylim()[0] == 0 and "2 us" in axes.get_title(loc="right")
+
+
+def test_fairness_counts_those_that_have_to_wait() -> None:
+    first = sent((2000.0, 100_000), (4000.0, 200_000), (6000.0, 300_000), qp=0)
+    second = sent((2000.0, 100_000), (4000.0, 100_000), (6000.0, 200_000), qp=1)
+    _, fair = PLOTS["rate"].draw(a_run(qp_sent=first + second)).axes
+    assert [y for _, y in steps(fair.get_lines()[0])][:3] == [1, 0.5, 1]
+
+
+def test_what_stays_in_a_server_is_left_out_unless_there_is_nothing_else() -> None:
+    both = sent((2000.0, 900_000), qp=0) + sent((2000.0, 100_000), qp=1)
+    figure = PLOTS["rate"].draw(a_run(scale_up=[(1, 16)], qp_sent=both))
+    assert legend(figure) == ["2 -> 0 (QP 16)"]
+    assert figure.axes[0].get_title(loc="left") == "without 1 over the scale-up domains"
+    figure = PLOTS["rate"].draw(a_run(scale_up=[(1, 16)], qp_sent=sent((2000.0, 900_000), qp=0)))
+    assert legend(figure) == ["1 -> 0 (QP 16, scale-up)"] and figure.axes[0].get_title(loc="left") == ""
+
+
+def test_the_hops_of_a_collective_have_no_fairness() -> None:
+    done = [{"kind": "collective", "end_ns": 2000.0}]
+    (axes,) = PLOTS["rate"].draw(a_run(results=done, qp_sent=sent((2000.0, 100_000)))).axes
+    assert axes.get_xlabel() == "emulated time (us)"
+
+
+def test_a_window_says_why_it_is_longer_than_the_samples() -> None:
+    def told(end_ns: float) -> str:
+        return PLOTS["rate"].draw(a_run(qp_sent=sent((end_ns, 100_000)))).axes[0].get_title(loc="right")
+
+    assert told(10_000.0) == "each step: the mean over 2 us, in which a cable carries 20 frames"
+    assert told(1e6) == "each step: the mean over 5 us, 200 in all"
+
+
+def depths(port: int, *values: tuple[float, int]) -> list[dict[str, Any]]:
+    return [{"time_ns": t, "node": "sw0", "port": port, "priority": 3, "bytes": n} for t, n in values]
+
+
+def test_queues_begin_empty_and_have_their_ecn_thresholds_as_lines() -> None:
+    run = a_run(queue_depth=depths(1, (3000.0, 70_000), (5000.0, 0)) + depths(2, (4000.0, 10_000)))
+    figure = PLOTS["queue"].draw(run)
+    first, second, *thresholds = figure.axes[0].get_lines()
+    assert steps(first) == [(0, 0), (3, 70), (5, 0), (5, 0)]
+    assert steps(second)[-1] == (5, 10)
+    assert {line.get_label(): line.get_ydata()[0] for line in thresholds} == {
+        "ECN Kmin 50 KB": 50, "ECN Kmin 100 KB": 100, "ECN Kmax 200 KB": 200,
+    }  # fmt: skip
+    assert legend(figure)[:2] == ["sw0:1 class 3", "sw0:2 class 3"]
+    figure = PLOTS["queue"].draw(a_run(queue_depth=depths(1, (3000.0, 20_000))))
+    assert figure.axes[0].get_title(loc="right") == "above the picture: ECN Kmax 200 KB"
+    assert figure.axes[0].get_ylim()[1] < 60
+    only_nics = [{**row, "node": "h0"} for row in depths(1, (1.0, 1))]
+    with pytest.raises(PlotError, match="no queue of a switch"):
+        PLOTS["queue"].draw(a_run(queue_depth=only_nics))
+
+
+def paused(node: str, *edges: tuple[float, int]) -> list[dict[str, Any]]:
+    return [{"time_ns": t, "node": node, "port": 1, "by": "sw0", "by_port": 2, "priority": 3, "on": on}
+            for t, on in edges]  # fmt: skip
+
+
+def test_pauses_stand_in_the_order_of_names_and_there_are_never_too_many() -> None:
+    figure = PLOTS["pauses"].draw(a_run(pauses=paused("h10", (1000, 1), (3000, 0)) + paused("h2", (2000, 1))))
+    (axes,) = figure.axes
+    assert ticks(axes.yaxis) == ["h2:1 by sw0", "h10:1 by sw0"] and legend(figure) == ["class 3"]
+    assert [p.get_extents().x0 for p in axes.collections[1].get_paths()] == [1]
+    many = [row for n in range(100) for row in paused(f"h{n}", (0, 1), (1000 + n, 0))]
+    (axes,) = PLOTS["pauses"].draw(a_run(pauses=many)).axes
+    names = ticks(axes.yaxis)
+    assert (len(names), names[0], names[-1]) == (40, "h60:1 by sw0", "h99:1 by sw0")
+
+
+def test_bins_of_sizes_are_not_joined_and_begin_at_zero() -> None:
+    flows = [{"kind": "flow", "end_ns": 1e3, "size_bytes": s, "slowdown": d} for s, d in ((5e3, 1), (5e3, 3), (2e6, 4))]
+    figure = PLOTS["fct"].draw(a_run(results=flows))
+    (axes,) = figure.axes
+    median = next(line for line in axes.get_lines() if line.get_label() == "median")
+    assert steps(median) == [(0, 2), (1, 4)] and median.get_linestyle() == "None"
+    assert ticks(axes.xaxis) == ["below 10 KB\n2 flows", "1 MB to 10 MB\n1 flow"]
+    assert axes.get_ylim()[0] == 0
+
+
+# --- sweeps ----------------------------------------------------------------
+
+
+def one(figures: list[Any]) -> Any:
+    (figure,) = figures
+    return figure
+
+
+def points(key: str, *values: Any, of: dict[str, list[Any]] | None = None) -> list[dict[str, Any]]:
+    """A point for each value, whose goodput is 100, 200, ..; an error where `of` has one."""
+    return [{key: v, "goodput_Gbps": 100.0 * (k + 1)} for k, v in enumerate(values)]
+
+
+def test_ticks_are_the_swept_values() -> None:
+    (axes,) = one(sweep("s", ["hosts"], points("hosts", 3, 9, 33), ["goodput_Gbps"])).axes
+    assert (list(axes.get_xticks()), ticks(axes.xaxis)) == ([3, 9, 33], ["3", "9", "33"])
+    assert (axes.get_xscale(), axes.get_ylim()[0], axes.get_ylabel()) == ("log", 0, "goodput (Gb/s)")
+    (axes,) = one(sweep("s", ["cable.rate"], points("cable.rate", "400Gbps", "100Gbps"), ["goodput_Gbps"])).axes
+    assert steps(axes.get_lines()[0]) == [(1e11, 200), (4e11, 100)]  # in the order of the axis
+    assert ticks(axes.xaxis) == ["100Gbps", "400Gbps"]
+
+
+@pytest.mark.parametrize("values", [(False, True), ("none", {"dcqcn": {}}), ([], [{"fault": "loss", "on": "all"}])])
+def test_categories_are_bars_from_zero(values: tuple[Any, ...]) -> None:
+    (axes,) = one(sweep("s", ["what"], points("what", *values), ["goodput_Gbps"])).axes
+    assert not axes.get_lines()
+    assert [(bar.get_y(), bar.get_height()) for bar in axes.patches] == [(0, 100), (0, 200)]
+    assert axes.get_ylim()[0] == 0 and len(ticks(axes.xaxis)) == 2
+
+
+def test_a_failed_point_is_a_gap_and_a_cross() -> None:
+    made = points("hosts", 2, 3, 4)
+    made[1] = {"hosts": 3, "error": "deadlock"}
+    figure = one(sweep("s", ["hosts"], made, ["goodput_Gbps"]))
+    (axes,) = figure.axes
+    line, cross = axes.get_lines()
+    assert [(x, y) for x, y in steps(line) if not math.isnan(y)] == [(2, 100), (4, 300)]
+    assert math.isnan(steps(line)[1][1])
+    assert (list(cross.get_xdata()), cross.get_label()) == ([3], "failed")
+    assert [t.get_text() for t in axes.texts] == ["deadlock"]
+
+
+def test_the_other_keys_have_a_line_each_and_one_legend_below_all_panels() -> None:
+    made = [
+        {"hosts": h, "transport.cc": cc, "goodput_Gbps": 1.0, "drops": 0} for h in (2, 4) for cc in ("none", "hpcc")
+    ]
+    figure = one(sweep("s", ["hosts", "transport.cc"], made, ["goodput_Gbps", "drops"]))
+    assert legend(figure) == ["cc none", "cc hpcc"]
+    assert all(axes.get_legend() is None for axes in figure.axes)
+    first, second = figure.axes[0].get_lines()
+    assert first.get_linewidth() > second.get_linewidth()  # they coincide, and both are seen
+    figure.draw_without_rendering()
+    below = figure.legends[0].get_window_extent().y1
+    assert all(below < axes.get_window_extent().y0 for axes in figure.axes)
+
+
+def test_what_one_picture_has_no_room_for_is_in_further_ones() -> None:
+    made = [{"hosts": 2, "seed": str(k), **{f"f{n}": float(k) for n in range(14)}} for k in range(MOST_SERIES + 1)]
+    made[-1] = {"hosts": 2, "seed": str(MOST_SERIES), "error": "deadlock"}
+    figures = sweep("s", ["hosts", "seed"], made, [f"f{n}" for n in range(14)])
+    assert [len(figure.axes) for figure in figures] == [12, 2, 12, 2]
+    assert [len(legend(figure)) for figure in figures] == [MOST_SERIES, MOST_SERIES, 2, 2]
+    assert "failed" in legend(figures[2]) and "failed" not in legend(figures[0])
+
+
+def test_labels_that_would_touch_are_left_out_and_ticks_are_not() -> None:
+    _, (axes,) = new_figure("some")
+    sizes = [1024 << k for k in range(40)]
+    Across(sizes).set_ticks(axes)
+    shown = [t for t in ticks(axes.xaxis) if t]
+    assert len(axes.get_xticks()) == 40 and 3 < len(shown) < 20
+    assert (shown[0], shown[-1]) == ("1024", "5.6295e+14")
+
+
+def test_labels_of_many_categories_do_not_cross() -> None:
+    figure, (axes,) = new_figure("some")
+    Across([{"torus": {"dims": [n, n], "direct": d}} for n in range(2, 8) for d in (True, False)]).set_ticks(axes)
+    figure.draw_without_rendering()
+    assert len({t.get_rotation() for t in axes.get_xticklabels()}) == 1
+    assert not any("\n" in text for text in ticks(axes.xaxis))
+    apart = math.sin(math.radians(axes.get_xticklabels()[0].get_rotation())) * axes.get_window_extent().width / 12
+    assert apart > 8 * figure.dpi / 72  # lines of 8 points
+
+
+# --- values ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RATE, TIME, SIZE])
+def test_amounts_are_what_the_file_means(kind: Any) -> None:
+    for unit in (*kind.units, *kind.spellings):
+        found = amount(f"1.5{unit}")
+        assert found is not None and found[0] == pytest.approx(float(kind.parse(f"8{unit}")) * 1.5 / 8)
+
+
+def test_what_is_no_amount() -> None:
+    assert [amount(v) for v in ("fast", True, None, "3 cats", float("nan"), "", {}, "1e999x")] == [None] * 8
+    assert [amounts(v) for v in (["1us", "fast"], ["1us", "1KB"], ["1us", "2us"])] == [None, None, [1e3, 2e3]]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([{"star": {"hosts": 4}}, {"torus": {"dims": [2, 2]}}], ["star", "torus"]),
+        ([{"star": {"hosts": 4, "links": 1}}, {"star": {"hosts": 8, "links": 1}}], ["star hosts=4", "star hosts=8"]),
+        ([{"torus": {"dims": [2, 4]}}, {"torus": {"dims": [4, 2]}}], ["torus dims=2x4", "torus dims=4x2"]),
+        (["none", "dcqcn", {"dcqcn": {"set": "paper"}}], ["none", "dcqcn", "dcqcn set=paper"]),
+        ([[], [{"fault": "loss", "on": "all", "rate": 0.001}]], ["none", "loss"]),
+        ([None, {"rate": "1Gbps", "delay": "1ns"}], ["none", "set"]),
+    ],
+)
+def test_labels_are_short_and_tell_values_apart(values: list[Any], labels: list[str]) -> None:
+    assert distinct(values) == labels
+
+
+def test_a_long_label_is_cut_but_stays_its_own() -> None:
+    values = [{"x": {"key": "a" * 90 + end}} for end in "bc"]
+    assert len(set(distinct(values))) == 2
+    assert full({"dcqcn": {"set": "paper", "ai": None}}) == "dcqcn set=paper ai=none"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("time_us_65536_ring", "time (us), 64 KiB, ring"), ("time_us_1024", "time (us), 1 KiB"),
+        ("busbw_GBps", "bus bandwidth (GB/s)"), ("busbw_GBps_ring", "bus bandwidth (GB/s), ring"),
+        ("goodput_Gbps", "goodput (Gb/s)"), ("anything", "anything"),
+    ],
+)  # fmt: skip
+def test_figures_have_names_with_units(name: str, label: str) -> None:
+    assert figure_label(name) == label
+
+
+def test_pictures_of_real_runs_are_drawn_the_same_each_time(tmp_path: Path) -> None:
+    from results.drawing import save
+
+    for name in ("a.svg", "b.svg"):
+        save(sweep("s", ["hosts"], points("hosts", 3, 9, 33), ["goodput_Gbps"]), tmp_path / name)
+    assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()

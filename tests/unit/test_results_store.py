@@ -1,0 +1,157 @@
+"""The run store: names, atomicity, failures, and reading back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from results import StoreError, load
+from results.columns import COLUMNS, as_markdown, frame
+from results.load import event_row
+from results.store import RunFolder
+from tests.parts.measurements import line, step
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_run_has_its_name_only_when_it_is_complete(tmp_path: Path) -> None:
+    folder = RunFolder.create("x", tmp_path / "run")
+    assert names(tmp_path) == ["run.partial"]
+    assert load(folder.path).state["state"] == "running"
+    assert folder.complete() == tmp_path / "run"
+    assert names(tmp_path) == ["run"]
+    assert load(tmp_path / "run").state["state"] == "complete"
+
+
+def test_a_failed_run_keeps_what_it_has_and_says_why(tmp_path: Path) -> None:
+    folder = RunFolder.create("x", tmp_path / "run")
+    folder.append("measurements.jsonl", line(0, 0, 10))
+    assert folder.fail({"what": "rank 3 died", "where": "", "hint": ""}) == tmp_path / "run.failed"
+    run = load(tmp_path / "run.failed")
+    assert run.state["error"]["what"] == "rank 3 died"
+    assert len(run.ranks) == 1
+
+
+def test_nothing_of_anybodys_is_overwritten(tmp_path: Path) -> None:
+    first, second = (RunFolder.create("x", tmp_path / "run") for _ in range(2))
+    assert first.complete().name == "run"
+    assert second.complete().name == "run-2"
+    with pytest.raises(StoreError, match="not empty"):
+        RunFolder.create("x", tmp_path / "run")
+    for number in ("", "-2"):
+        folder = RunFolder.create("x", tmp_path / "other")
+        assert folder.fail({"what": "x"}).name == f"other.failed{number}"
+
+
+def test_an_empty_folder_may_be_the_runs(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    RunFolder.create("x", tmp_path / "run").complete()
+    assert load(tmp_path / "run").state["state"] == "complete"
+
+
+@pytest.mark.parametrize("out", ["file", "file/under", "/proc/nowhere", "/dev/null/run"])
+def test_a_folder_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StoreError) as told:
+        RunFolder.create("x", tmp_path / out)
+    assert "--out" in told.value.hint
+    assert names(tmp_path) == ["file"]
+
+
+def test_parents_are_made_and_taken_back_with_a_discarded_run(tmp_path: Path) -> None:
+    RunFolder.create("x", tmp_path / "a" / "b" / "run").discard()
+    assert names(tmp_path) == []
+
+
+def test_the_default_is_named_after_time_and_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = [RunFolder.create("my run/1").complete() for _ in range(2)]
+    assert folders[0].parent == tmp_path / "results" / "runs"
+    assert folders[0].name.endswith("-my-run-1")
+    assert folders[0] != folders[1]
+    assert load(folders[0].name).state["state"] == "complete", "by its name"
+
+
+def test_a_run_killed_at_any_moment_still_has_what_it_measured(tmp_path: Path) -> None:
+    source = (
+        "import os, signal; from results.store import RunFolder; from tests.parts.measurements import line, step\n"
+        f"f = RunFolder.create('x', {str(tmp_path / 'run')!r})\n"
+        "f.write_json('steps.json', {'ranks': 2, 'steps': [step(2)]})\n"
+        "for r in (0, 1): f.append('measurements.jsonl', line(r, 0, 10))\n"
+        "f.append('measurements.jsonl', line(0, 20, 30, iteration=1))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run([sys.executable, "-c", source], env=environment).returncode == -signal.SIGKILL
+    assert names(tmp_path) == ["run.partial"]
+    with (tmp_path / "run.partial" / "measurements.jsonl").open("a") as file:
+        file.write('{"kind": "coll')  # and half a line
+    run = load(tmp_path / "run.partial")
+    assert (run.state["state"], len(run.ranks), len(run.results)) == ("running", 3, 1)
+
+
+def test_loading_what_is_no_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such run"):
+        load(tmp_path / "none")
+    with pytest.raises(StoreError, match="no run folder"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_frames_have_their_columns_and_dtypes_also_when_empty(tmp_path: Path, name: str) -> None:
+    folder = RunFolder.create("x", tmp_path / "run")
+    folder.write_frame(name, [])
+    run = load(folder.complete())
+    data = getattr(run, name)
+    documented = frame(name, [])
+    assert isinstance(data, pd.DataFrame)
+    assert list(data.columns) == [c.name for c in COLUMNS[name]]
+    assert list(data.dtypes) == list(documented.dtypes)
+    assert [str(t) for t in documented.dtypes if t != "object"] == [
+        c.dtype for c, t in zip(COLUMNS[name], documented.dtypes, strict=True) if t != "object"
+    ]
+
+
+def test_rows_come_back_as_they_were_stored(tmp_path: Path) -> None:
+    rows = [
+        {"node": "sw0", "port": 2, "reason": "tail", "count": 7, "headers": "a|b"},
+        {"node": "sw1", "port": 1, "reason": "fault", "count": 1, "headers": None, "new_counter": 4},
+    ]
+    folder = RunFolder.create("x", tmp_path / "run")
+    folder.write_frame("drops", rows)
+    drops = load(folder.complete()).drops
+    assert list(drops["count"]) == [7, 1]
+    assert drops["headers"].isna().tolist() == [False, True]
+    assert drops["new_counter"].tolist()[1] == 4, "a counter that no column documents yet is kept"
+
+
+def test_an_event_keeps_all_that_it_said() -> None:
+    row = event_row(
+        {"event": "forwarding_drop", "time_ns": 5.5, "switch": "leaf0", "port": 3, "headers": "h", "wall_s": 1}
+    )
+    assert (row["node"], row["port"], row["time_ns"]) == ("leaf0", 3, 5.5)
+    assert json.loads(row["detail"]) == {"headers": "h"}
+
+
+def test_the_documentation_has_the_table_of_columns() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    assert as_markdown().strip() in page, "put what results.columns.as_markdown() returns into docs/results.md"
+
+
+def test_the_state_names_the_writer(tmp_path: Path) -> None:
+    assert load(RunFolder.create("x", tmp_path / "run").path).state["pid"] == os.getpid()
+
+
+def test_unfinished_steps_are_loadable_without_steps(tmp_path: Path) -> None:
+    folder = RunFolder.create("x", tmp_path / "run")
+    folder.write_json("steps.json", {"ranks": 2, "steps": [step(2)]})
+    assert load(folder.path).results.empty

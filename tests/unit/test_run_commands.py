@@ -1,0 +1,397 @@
+"""`testbed run` and `testbed show` as a person or a program uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.base.errors import InputError
+from testbed.experiment import load, loads
+from testbed.experiment.overrides import override
+from tests.parts.command_line import Cli, Outcome
+from tests.parts.command_line import testbed as testbed
+from tests.parts.fake_lab import FakeLab
+from tests.parts.small_run import EXPERIMENT, whole
+
+
+def test_run_shows_the_table_and_where_the_run_is(testbed: Cli) -> None:
+    done = testbed("run", "small.yaml")
+    assert done.code == 0
+    assert "all_reduce (ring), 3 ranks, mean of 2 iterations" in done.out
+    assert "Fidelity          : exact" in done.out
+    (run,) = Path("results/runs").iterdir()
+    assert str(run) in done.out
+    assert testbed("show", "run", run.name).out.splitlines()[:-1] == done.out.splitlines()[:-1]
+
+
+def test_run_prints_one_json_object_and_show_prints_it_again(testbed: Cli) -> None:
+    done = testbed("run", "small.yaml", "--json", "--out", "here")
+    assert (done.code, done.err) == (0, "")
+    assert done.data["run"] == str(Path("here").absolute())
+    assert len(done.data["results"]) == 2
+    assert testbed("show", "run", "here", "--json").data == {**done.data, "run": "here"}
+
+
+def test_a_failed_run_prints_its_error_as_json(testbed: Cli) -> None:
+    done = testbed("run", "small.yaml", "--json", "--out", "here", script=lambda rank: "raise SystemExit(3)")
+    assert done.code == 1
+    assert set(done.data) == {"error", "run"}
+    assert set(done.data["error"]) == {"what", "where", "hint"}
+    assert done.data["run"] == str(Path("here.failed").absolute())
+    assert testbed("show", "run", "here.failed", "--json").data["error"] == done.data["error"]
+
+
+def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
+    one_of_two = "from_whole = True\n"
+
+    def script(rank: int) -> str:
+        return one_of_two + whole(rank).split("say('done')")[0] + "sys.exit('out of luck')"
+
+    done = testbed("run", "small.yaml", "--out", "here", script=script)
+    assert done.code == 1
+    assert "FAILED" in done.out
+    assert "all_reduce (ring), 3 ranks" in done.out
+    assert "error: rank" in done.err
+    assert "out of luck" in done.err
+    assert "here.failed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("run", "none.yaml"), "no such file"),
+        (("run", ""), "the name of the file is empty"),
+        (("run", "/dev/null"), "no ordinary file"),
+        (("run", "small.yaml", "--out", ""), "the name of the run folder is empty"),
+        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "nothing here"),
+        (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
+        (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
+        (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
+        (("run", "small.yaml", "--set", "fabric.nik=3"), "no 'nik'"),
+        (("run", "small.yaml", "--set", "workload=[]"), "there is nothing to run: the workload is empty"),
+        (("run", "small.yaml", "--seed", "many"), "'many' is not a valid integer."),
+        (("run", "small.yaml", "--set", "workload.0.sizes=1KiB"), "or lines that begin with a dash"),
+        (("run", "small.yaml", "--set", "workload=ring"), "'ring' is not a list"),
+        (("run", "small.yaml", "--set", "control=ecmp"), "KEY: VALUE, each in a line of its own"),
+        (("run", "small.yaml", "--set", "inject=[{fault: loss, on: all, rate: 1%}]"), "such as 0.01"),
+        (("show", "run", "none"), "no such run"),
+        (("show", "run", "."), "no run folder"),
+        (("show", "topology", "moebius"), "no topology and no file"),
+        (("show", "topology", "torus", "dims=1"), "dims"),
+        (("show", "topology", "rail", "servers"), "NAME=VALUE"),
+        (("show", "topology", "small.yaml", "servers=3"), "parameters go with a kind"),
+        (("show", "experiment", "none.yaml"), "no such file"),
+    ],
+)
+def test_bad_input_is_said_without_a_traceback_and_makes_nothing(
+    testbed: Cli, args: tuple[str, ...], says: str
+) -> None:
+    done = testbed(*args)
+    assert done.code == 2
+    assert says in done.err.replace("\n", " ")
+    assert "Traceback" not in done.err
+    assert sorted(p.name for p in Path().iterdir()) == ["small.yaml"]
+    as_json = testbed(*args, "--json")
+    assert as_json.code == 2
+    assert says in " ".join(as_json.data["error"][key] for key in ("what", "where", "hint"))
+
+
+@pytest.mark.parametrize("line", ["run small.yaml", "bench all_reduce -b 1K -e 1K", "run swept.yaml"])
+def test_an_ordinary_user_is_told_that_it_takes_root_before_anything_else(
+    testbed: Cli, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("swept.yaml").write_text(Path("small.yaml").read_text() + "sweep: {seed: [1, 2]}\n")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    done = testbed(*line.split())
+    assert done.code == 3 and done.out == ""
+    assert done.err.startswith("error: a fabric needs root: devices, namespaces, containers\n  hint: sudo ")
+    assert not Path("results").exists()
+
+
+def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
+    testbed("run", "small.yaml", "--seed", "9", "--set", "workload.0.iterations=2", "--out", "here")
+    resolved = loads(Path("here/experiment.yaml").read_text())
+    assert resolved.seed == 9
+    changed = override(resolved, ["fabric.cable.rate=100Gbps", "fabric.topology={star: {hosts: 5}}"])
+    assert (changed.fabric.cable.rate, len(changed.build_fabric().nics)) == (10**11, 5)
+    with pytest.raises(InputError) as told:
+        override(resolved, ["fabric.cable.rate=fast"])
+    assert told.value.where == "--set fabric.cable.rate=fast: fabric.cable.rate"
+
+
+def test_another_topology_drops_what_only_the_old_one_had() -> None:
+    quickstart = load("experiments/quickstart.yaml")  # says scale_up, which only a rail has
+    star = override(quickstart, ["fabric.topology={star: {hosts: 4}}"])
+    assert (star.fabric.topology.kind, star.fabric.scale_up) == ("star", None)
+    rail = override(quickstart, ["fabric.topology={rail: {servers: 2, gpus: 2}}"])
+    assert rail.fabric.scale_up == quickstart.fabric.scale_up
+    ring = loads(
+        "name: x\ncontrol: {routing: dimension_order}\ncapture: ['port:sw0:2']\nfabric:\n  topology: {ring: {nodes: 4}}"
+        "\n  cables: {'cable:sw0-sw1': {rate: 100Gbps}}"
+    )
+    other = override(ring, ["fabric.topology={star: {hosts: 4}}"])
+    assert (other.fabric.cables, other.control.routing) == ({}, "ecmp")
+    with pytest.raises(InputError) as told:
+        override(ring, ["fabric.topology={clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}"])
+    assert told.value.where.endswith(": capture[0]")
+    assert told.value.hint.endswith("the file says this of its ring; --set 'capture=[]' leaves it out")
+    with pytest.raises(InputError, match="scale-up domain"):
+        override(quickstart, ["fabric.topology={star: {hosts: 4}}", "fabric.scale_up.rate=100Gbps"])
+
+
+def test_topologies_are_shown_and_drawn(testbed: Cli) -> None:
+    shown = testbed("show", "topology", "rail", "servers=2", "gpus=2", "--svg", "rail.svg")
+    assert (shown.code, shown.out) == (0, "")
+    assert Path("rail.svg").read_text().lstrip().startswith("<svg")
+    assert "sw0-1" in testbed("show", "topology", "torus", "dims=2,3").out
+    assert "sw2" in testbed("show", "topology", "small.yaml").out
+    assert len(testbed("show", "topology", "small.yaml", "--json").data["switches"]) == 3
+
+
+def test_an_experiment_is_shown_with_its_defaults(testbed: Cli) -> None:
+    shown = testbed("show", "experiment", "small.yaml")
+    assert loads(shown.out) == loads(EXPERIMENT)
+    assert "mtu: 4096" in shown.out
+    assert testbed("show", "experiment", "small.yaml", "--json").data == loads(EXPERIMENT).resolved()
+
+
+def test_counters_are_shown(testbed: Cli) -> None:
+    testbed("run", "small.yaml", "--out", "here")
+    assert "tx_frames" in testbed("show", "counters", "here").out
+    assert testbed("show", "counters", "here", "nics", "--json").data[0]["retransmitted"] == 2
+    assert "nothing in drops" in testbed("show", "counters", "here", "drops").out
+
+
+def test_progress_goes_to_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from testbed.base.progress import Progress, TerminalProgress, for_stderr
+
+    assert type(for_stderr()) is Progress
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert type(for_stderr()) is TerminalProgress
+
+
+def test_a_changed_key_changes_the_defaults_that_follow_from_it() -> None:
+    star = loads(
+        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
+    )
+    assert star.fabric.scale_up is None
+    rail = override(star, ["fabric.topology={rail: {servers: 2, gpus: 2}}"])
+    assert rail.fabric.scale_up is not None  # as if the file said so
+    reducing = override(star, ["workload.0.collective=all_reduce", "workload.0.op=max"])
+    assert (reducing.workload[0].op, star.written()["workload"]) == (
+        "max",
+        [{"collective": "all_gather", "sizes": ["1KiB"]}],
+    )  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("setting", "rest"),
+    [
+        ("fabric.switch.buffer=1MB", {"fabric.switch.alpha": 0.125}),
+        ("fabric.switch.scheduler.weights.3=7", {"fabric.switch.scheduler.weights.2": 1}),  # not a default of its own
+        ("fabric.switch.lossless.0=2", {"fabric.switch.lossless.1": 4}),
+        ("transport.cc.dcqcn.set=paper", {"transport.recovery": "go_back_n"}),
+        ("inject.0.rate=0.5", {"inject.0.on": "all"}),
+        ("fabric.switch.ecn.pmax=0.3", {"fabric.switch.ecn.classes.0": 3}),
+    ],
+)
+def test_setting_a_key_leaves_the_others(setting: str, rest: dict[str, Any]) -> None:
+    text = EXPERIMENT + "transport: {cc: dcqcn}\ninject: [{fault: loss, on: all, rate: 0.1}]\n"
+
+    def at(resolved: Any, key: str) -> Any:
+        for step in key.split("."):
+            resolved = resolved[int(step) if isinstance(resolved, list) else step]
+        return resolved
+
+    before, after = loads(text).resolved(), override(loads(text), [setting]).resolved()
+    key, _, value = setting.partition("=")
+    assert str(at(after, key)) == value
+    for other, expected in rest.items():
+        assert at(after, other) == at(before, other) == expected
+    at(before, key.rpartition(".")[0])[key.rpartition(".")[2] if not key.endswith(".0") else 0] = at(after, key)
+    assert before == after
+
+
+# --- sweeps ----------------------------------------------------------------
+
+SWEEP = EXPERIMENT + "sweep: {workload.0.iterations: [2, 2], seed: [1, 2]}\n"
+
+
+def swept(testbed: Cli, text: str = SWEEP, *args: str, script: Any = whole) -> Outcome:
+    Path("sweep.yaml").write_text(text)
+    done = testbed("run", "sweep.yaml", "--out", "here", *args, script=script)
+    assert isinstance(done, Outcome)
+    return done
+
+
+class Nth:
+    """A script that plays `other` at the n-th point (from 0), and the whole run at the others."""
+
+    def __init__(self, n: int, other: str) -> None:
+        self.calls, self.n, self.other = 0, n, other
+
+    def __call__(self, rank: int) -> str:
+        self.calls += 1
+        return self.other if (self.calls - 1) // 3 == self.n else whole(rank)
+
+
+def test_a_sweep_is_shown_again_as_text_json_and_counters(testbed: Cli) -> None:
+    done = swept(testbed)
+    assert done.code == 0
+    assert [line.partition(":")[2] for line in done.err.splitlines()][:2] == [
+        " iterations = 2, seed = 1",
+        " iterations = 2, seed = 2",
+    ]
+    assert done.err.splitlines()[-1].startswith("point 4 of 4, ") and " left: " in done.err.splitlines()[-1]
+    assert testbed("show", "run", "here").out.splitlines()[:-1] == done.out.splitlines()[:-1]
+    shown = testbed("show", "run", "here", "--json").data
+    assert (len(shown["points"]), shown["keys"]) == (4, ["workload.0.iterations", "seed"])
+    rows = testbed("show", "counters", "here", "nics", "--json").data
+    assert [(r["seed"], r["retransmitted"]) for r in rows] == [(1, 2), (2, 2)] * 2
+    assert "tx_frames" in testbed("show", "counters", "here").out
+
+
+def test_a_failed_point_is_said_at_once_and_makes_the_exit_code_1(testbed: Cli) -> None:
+    done = swept(testbed, script=Nth(1, "raise SystemExit(3)"))
+    assert done.code == 1
+    lines = done.err.splitlines()
+    failed = next(k for k, line in enumerate(lines) if "failed" in line)
+    assert "point 2 of 4 (iterations = 2, seed = 2) failed: rank" in lines[failed]
+    assert "point-1.failed" in lines[failed] and lines[failed + 1].startswith("point 3 of 4")
+    assert "1 of 4 points" in done.out
+    as_json = testbed("show", "run", "here", "--json").data
+    assert as_json["error"]["what"] == "1 of 4 points failed"
+
+
+@pytest.mark.parametrize("when", ["while a point runs", "while its fabric goes down"])
+def test_one_interrupt_ends_the_whole_sweep(testbed: Cli, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt = "os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    if when == "while a point runs":
+        done = swept(testbed, SWEEP, "--json", script=Nth(1, interrupt))
+    else:
+        whole_down = FakeLab.down
+
+        def down(lab: FakeLab) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            whole_down(lab)
+
+        monkeypatch.setattr(FakeLab, "down", down)
+        done = swept(testbed, SWEEP, "--json")
+    assert done.code == 130
+    assert done.data["error"]["what"] == "the sweep was interrupted"
+    points = 2 if when == "while a point runs" else 1
+    assert len(done.data["points"]) == points
+    assert done.data["run"] == str(Path("here.failed").absolute())
+    assert json.loads(Path("here.failed/state.json").read_text())["state"] == "failed"
+    assert "of 4 points" in testbed("show", "run", "here.failed").out
+
+
+def test_points_of_a_killed_sweep_are_there(testbed: Cli) -> None:
+    swept(testbed)
+    sweep = Path("here")
+    told = json.loads((sweep / "sweep.json").read_text())
+    (sweep / "sweep.json").write_text(json.dumps({**told, "points": []}))
+    lines = (sweep / "points.jsonl").read_text().splitlines()
+    (sweep / "points.jsonl").write_text("\n".join([*lines[:3], lines[3][:20]]))
+    assert len(testbed("show", "run", "here", "--json").data["points"]) == 3
+    assert "NOT COMPLETE" in testbed("show", "run", "here").out
+
+
+@pytest.mark.parametrize(
+    ("sweep", "place", "says"),
+    [
+        ("  seed: [1, 2]\n  fabric.topology.ring.node: [4]", "sweep.yaml:8: sweep.fabric.topology.ring.node", "'node'"),
+        ("  seed: [1]\n  fabric.cable.rate: [1Gbps,\n    fast]", "sweep.yaml:9: sweep.fabric.cable.rate[1]", "fast"),
+        ("  'seed, sed': [1]", "sweep.yaml:7: sweep.seed, sed", "'sed'"),
+        ("  sweep: [{}, {seed: [1]}]", "sweep.yaml:7: sweep.sweep", "no sweep within a sweep"),
+        (
+            "  inject:\n    - []\n    - [{fault: loss, on: 'nic:7'}]",
+            "sweep.yaml:9: sweep.inject[1]",
+            "rate",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_sweep_is_said_with_file_and_line(testbed: Cli, sweep: str, place: str, says: str) -> None:
+    done = swept(testbed, EXPERIMENT + f"sweep:\n{sweep}\n", "--json")
+    assert done.code == 2
+    assert done.data["error"]["where"].startswith(place)
+    assert says in done.data["error"]["what"]
+    assert not Path("here").exists()
+
+
+def test_a_huge_sweep_begins_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from testbed.run import sweep as sweeping
+
+    checked = []
+    real = sweeping.changed
+    monkeypatch.setattr(sweeping, "changed", lambda *args: checked.append(1) or real(*args))
+    many = loads(EXPERIMENT + f"sweep: {{seed: {list(range(200))}, workload.0.iterations: {list(range(1, 201))}}}\n")
+    assert sweeping.count(many) == 40_000
+    sweeping.check(many)
+    assert len(checked) == 200 + 199
+
+
+# --- folders that are not whole ---------------------------------------------
+
+READERS = (("show", "run"), ("show", "run", "--json"), ("show", "counters", "qps"), ("plot", "times"), ("plot", "fct"),
+           ("plot", "sweep"), ("plot", "rate"))  # fmt: skip
+DAMAGES: dict[str, Any] = {
+    "no experiment": lambda f: (f / "experiment.yaml").unlink(),
+    "an empty experiment": lambda f: (f / "experiment.yaml").write_text(""),
+    "half an experiment": lambda f: (f / "experiment.yaml").write_text("name: [a"),
+    "no steps": lambda f: (f / "steps.json").unlink(),
+    "an empty state": lambda f: (f / "state.json").write_text(""),
+    "half a state": lambda f: (f / "state.json").write_text('{"state":'),
+    "a list for an object": lambda f: (f / "summary.json").write_text("[1, 2]"),
+    "no bytes of text": lambda f: (f / "fidelity.json").write_bytes(b"\xff\xfe"),
+    "half a frame": lambda f: (f / "metrics/results.parquet").write_bytes(b"PAR1half"),
+    "no frames": lambda f: [p.unlink() for p in (f / "metrics").iterdir()],
+    "half a sweep": lambda f: (f / "sweep.json").write_text('{"name": "x", "keys": ["a"], "points": [{}]}'),
+    "an empty sweep": lambda f: (f / "sweep.json").write_text(""),
+    "a sweep whose points are gone": lambda f: (f / "sweep.json").write_text(
+        '{"name": "x", "keys": ["a"], "points": [{"a": 1, "run": "point-0"}, {"a": [2], "error": "e"}]}'
+    ),
+}
+
+
+def test_whatever_is_damaged_in_a_folder_is_named(testbed: Cli) -> None:
+    import shutil
+
+    assert testbed("run", "small.yaml", "--out", "here").code == 0
+    for number, (what, damage) in enumerate(DAMAGES.items()):
+        folder = Path(f"damaged-{number}")
+        shutil.copytree("here", folder)
+        damage(folder)
+        said = []
+        for verb, *words in READERS:
+            words = [words[0], str(folder), *words[1:]] if verb == "show" else [str(folder), words[0], "-o", "p.svg"]
+            done = testbed(verb, *words)
+            assert done.code in (0, 2), f"{what}, {verb} {words}: {done.err}"
+            assert "Traceback" not in done.err and "internal error" not in done.out
+            said.append(done.err + done.out)
+        if what.startswith(("half", "an empty")):
+            assert any("this file is damaged" in one for one in said), what
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("show", "run", ""), "the name of the run is empty"),
+        (("plot", "", "times"), "the name of the run is empty"),
+        (("plot", "here"), "what to draw is missing"),
+        (("plot", "rate"), "a run is missing"),
+        (("inject", "loss", "--on", "all", "--rate", "0.5", "--every", "1ms"), "--every needs --for, shorter than it"),
+        (("inject", "loss", "--on", "all", "--rate", "much"), "'much' is not a valid number."),
+        (("inject", "loss", "--on", "all", "--rate", "0.5", "--qp", "x"), "'x' is not a valid integer."),
+    ],
+)
+def test_a_slip_on_the_command_line_is_said_in_its_words(testbed: Cli, args: tuple[str, ...], says: str) -> None:
+    done = testbed(*args)
+    assert (done.code, "Traceback" in done.err) == (2, False)
+    assert says in done.err
