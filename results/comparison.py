@@ -39,6 +39,7 @@ class Data:
     title: str
     keys: tuple[str, ...]  # by their path in the experiment
     means: pd.DataFrame
+    left_out: tuple[str, ...] = ()  # what of the runs is not in it, and why
 
     def dimensions(self, *without: str) -> list[str]:
         """What differs between the rows, apart from `without` and from what only says the same in other words."""
@@ -123,7 +124,18 @@ def collect(paths: Sequence[str | Path]) -> Data:
         raise PlotError("no collective has ended in what there is to draw")
     means = whole.groupby([*COLUMNS, *keys], sort=False, dropna=False)[list(FIGURES)].mean().reset_index()
     names_of_runs = dict.fromkeys(run.name for run, _ in found)
-    return Data(", ".join(names_of_runs), tuple(keys), means)
+    left_out = [why for path, source in zip(paths, sources, strict=True) if (why := _left_out(path, source))]
+    return Data(", ".join(names_of_runs), tuple(keys), means, tuple(left_out))
+
+
+def _left_out(path: str | Path, source: Sequence[tuple[Run, Any]]) -> str:
+    """What of a run or sweep is not compared, and why; nothing where all is."""
+    if not any((run.results["kind"] == "collective").any() for run, _ in source):
+        flows = any(len(run.results) for run, _ in source)
+        return f"{path}: no collective has ended there" + (", only flows, which have no algorithm" if flows else "")
+    swept = sweep(path)
+    lost = len(swept.points) - len(source) if swept else 0
+    return f"{path}: {lost} of {len(swept.points)} points, which failed" if swept and lost else ""
 
 
 def _points(path: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:

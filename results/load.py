@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -212,7 +214,7 @@ def event_row(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(run: str | Path) -> Run:
-    """The run in the folder `run`, or of that name under results/runs.
+    """The run in the folder `run`, or of that name under results/runs (see `find`).
 
     Raises StoreError if there is no run. A failed or killed run loads too: see `Run.state`.
     """
@@ -220,7 +222,10 @@ def load(run: str | Path) -> Run:
 
 
 def find(run: str | Path) -> Path:
-    """The folder that `load` reads. Raises StoreError."""
+    """The folder that `load` reads: `run`, one of that name under results/runs, or the latest TIMESTAMP-`run` there.
+
+    Raises StoreError.
+    """
     if not str(run):
         raise StoreError("the name of the run is empty", "", _known())
     path = Path(run)
@@ -229,9 +234,42 @@ def find(run: str | Path) -> Path:
             return candidate
     if path.exists():
         raise StoreError("this is no run folder: it has no state.json", str(run))
-    raise StoreError("there is no such run", str(run), _known())
+    for candidate in latest():
+        if short_name(candidate) == str(path):
+            return candidate
+    raise StoreError("there is no such run", str(run), _known(str(path)))
 
 
-def _known() -> str:
-    runs = sorted(p.parent.name for p in RUNS.glob("*/state.json"))
-    return f"the latest here is {RUNS / runs[-1]}" if runs else f"there is none in {RUNS}"
+def latest() -> list[Path]:
+    """The folders under results/runs, the run that began last first."""
+    return sorted((p.parent for p in RUNS.glob("*/state.json")), key=_began, reverse=True)
+
+
+def _began(folder: Path) -> tuple[float, str]:
+    state = folder / "state.json"
+    try:
+        return float(json.loads(state.read_text())["began"]), folder.name
+    except (OSError, ValueError, KeyError, TypeError):
+        return state.stat().st_mtime, folder.name
+
+
+_STAMP = re.compile(r"\d{8}-\d{6}-")
+
+
+def short_name(folder: Path) -> str:
+    """A run's name without the time stamp that the store puts in front, and the number of one in the same second."""
+    if not _STAMP.match(folder.name):
+        return folder.name
+    first = re.sub(r"-\d+$", "", folder.name)
+    same = first != folder.name and (folder.parent / first / "state.json").exists()
+    return _STAMP.sub("", first if same else folder.name, count=1)
+
+
+def _known(asked: str = "") -> str:
+    """What there is: what resembles the name asked for, and the latest."""
+    runs = latest()
+    if not runs:
+        return f"there is none in {RUNS}"
+    alike = get_close_matches(asked, [*dict.fromkeys(n for r in runs for n in (r.name, short_name(r)))], 1)
+    meant = f"did you mean {alike[0]}? " if alike else ""
+    return f"{meant}the latest here is {RUNS / runs[0].name}"

@@ -32,9 +32,9 @@ def _of(words: Callable[[], Iterable[tuple[str, str]]], files: str = "") -> Comp
 
 
 def _runs() -> Iterable[tuple[str, str]]:
-    from results.store import RUNS
+    from results.load import latest
 
-    return ((path.parent.name, "") for path in sorted(RUNS.glob("*/state.json"), reverse=True))
+    return ((folder.name, "") for folder in latest())
 
 
 def _fabrics() -> Iterable[tuple[str, str]]:

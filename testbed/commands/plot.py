@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 KINDS = ("queue", "rate", "pauses", "fct", "sweep", "speedup", "heat", "times", "host", "sent")
 _PICTURES = (".svg", ".png")
+MOST_NAMES = 3
+"""Runs that a picture is named after."""
 MOST = 4
 """Figures that are drawn unasked."""
 
@@ -32,7 +34,7 @@ class Plots(click.Command):
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: KIND.svg)."
+    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: RUN-KIND.svg)."
 )
 @click.option(
     "--figure",
@@ -68,9 +70,10 @@ def command(
     from results.drawing import PlotError, save
     from testbed.base.errors import InputError
 
-    out = _checked(out or Path(f"{kind}.svg"))
+    out = _checked(out) if out else None
     _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over})
     try:
+        out = out or Path(f"{_called(runs)}-{kind}.svg")
         pictures = _pictures(runs, kind, figures, baseline, over)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
@@ -78,6 +81,17 @@ def command(
         raise InputError(str(error), " ".join(runs)) from None
     for path in save(pictures, out):
         click.echo(str(path))
+
+
+def _called(runs: tuple[str, ...]) -> str:
+    """What a picture is named after: its runs, so that none takes another's place; a point with its sweep."""
+    from results.load import find
+
+    names = []
+    for folder in (find(run).resolve() for run in runs):
+        point = (folder.parent / "sweep.json").exists()
+        names.append(f"{folder.parent.name}-{folder.name}" if point else folder.name)
+    return "-".join(names[:MOST_NAMES]) + (f"-and-{len(names) - MOST_NAMES}-more" if len(names) > MOST_NAMES else "")
 
 
 def _checked(out: Path) -> Path:
@@ -119,7 +133,10 @@ def _pictures(
     from testbed.base.errors import InputError
 
     if kind in COMPARISONS:
-        return COMPARISONS[kind].draw(collect(runs), baseline, over)
+        data = collect(runs)
+        for why in data.left_out:
+            click.echo(f"left out: {why}", err=True)
+        return COMPARISONS[kind].draw(data, baseline, over)
     if len(runs) > 1:
         raise InputError(f"{kind} draws one run", "command line", f"several go with {', '.join(COMPARISONS)}")
     if kind == "sweep":

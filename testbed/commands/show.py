@@ -60,9 +60,11 @@ def _sweep(run: str) -> Sweep | None:
 def show_run(run: str, host: bool, as_json: bool) -> None:
     """Show the figures of RUN: a run folder, or its name in results/runs. Of a sweep: a line for each point.
 
+    A name may go without the time stamp: `quickstart` is the latest of 20260101-120000-quickstart and the like.
+
     \b
     Examples:
-      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed run experiments/quickstart.yaml
       testbed show run quickstart
       testbed show run results/runs/quickstart --json
     """
@@ -94,7 +96,7 @@ def show_counters(run: str | None, frame: str, fabric: str | None, as_json: bool
 
     \b
     Examples:
-      testbed run experiments/quickstart.yaml --out results/runs/quickstart
+      testbed run experiments/quickstart.yaml
       testbed show counters quickstart
       testbed show counters quickstart nics
       testbed show counters --watch

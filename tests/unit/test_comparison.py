@@ -292,7 +292,9 @@ def plot(*arguments: str) -> int:
     return ended.value.code
 
 
-def test_plot_takes_several_runs_where_they_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_takes_several_runs_where_they_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = [str(a_run(tmp_path / a, [result(a, 4, 1024, 100.0)])) for a in ("ring", "tree")]
     out = tmp_path / "p.png"
     assert plot(*runs, "speedup", "--baseline", "ring", "-o", str(out)) == 0
@@ -314,5 +316,16 @@ def test_plot_takes_several_runs_where_they_are_compared(tmp_path: Path, capsys:
     ):
         assert plot(*runs, *wrong) == 2
         assert says in " ".join(capsys.readouterr().err.split())
+    monkeypatch.chdir(tmp_path)  # unasked, a picture is called after its run and lies here
+    flows = a_run(tmp_path / "flows", [{**result("write", 2, 1024, 1.0), "kind": "flow"}])
+    assert plot(str(a_sweep(tmp_path / "mine")), str(flows), "times") == 0
+    told = capsys.readouterr()
+    assert told.out == "mine-flows-times.svg\n" and Path("mine-flows-times.svg").exists()
+    assert told.err.splitlines() == [
+        f"left out: {tmp_path / 'mine'}: 1 of 7 points, which failed",
+        f"left out: {flows}: no collective has ended there, only flows, which have no algorithm",
+    ]
+    assert plot(str(tmp_path / "mine/point-0"), "times") == 0
+    assert capsys.readouterr().out == "mine-point-0-times.svg\n"
     assert plot(str(a_sweep(tmp_path / "swept")), "queue") == 2
     assert "draw one of its points, such as" in capsys.readouterr().err

@@ -14,8 +14,8 @@ import pytest
 
 from results import StoreError, load
 from results.columns import COLUMNS, as_markdown, frame
-from results.load import event_row
-from results.store import RunFolder
+from results.load import event_row, latest
+from results.store import RUNS, RunFolder
 from tests.parts.measurements import line, step
 
 
@@ -104,6 +104,33 @@ def test_loading_what_is_no_run_is_said(tmp_path: Path) -> None:
         load(tmp_path / "none")
     with pytest.raises(StoreError, match="no run folder"):
         load(tmp_path)
+
+
+def test_a_run_is_found_by_its_name_without_the_time_stamp_and_the_latest_is_that_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def begun(name: str, at: float) -> None:
+        (RUNS / name).mkdir(parents=True)
+        (RUNS / name / "state.json").write_text(json.dumps({"began": at}))
+
+    with pytest.raises(StoreError, match="there is none in results/runs"):
+        load("quickstart")
+    for number, name in enumerate(
+        ("zebra", "20260101-120000-quickstart", "20260101-120000-quickstart-2", "20260102-120000-fast-3", "first")
+    ):
+        begun(name, 1e9 + number)
+    assert load("quickstart").path == RUNS / "20260101-120000-quickstart-2"
+    assert load("20260101-120000-quickstart").path == RUNS / "20260101-120000-quickstart"
+    assert load("fast-3").path.name == "20260102-120000-fast-3"  # the 3 is its own
+    with pytest.raises(StoreError) as error:
+        load("firstt")
+    assert error.value.hint == "did you mean first? the latest here is results/runs/first"
+    with pytest.raises(StoreError) as error:
+        load("quickstrat")
+    assert error.value.hint == "did you mean quickstart? the latest here is results/runs/first"
+    assert [path.name for path in latest()][::4] == ["first", "zebra"]
 
 
 @pytest.mark.parametrize("name", COLUMNS)
