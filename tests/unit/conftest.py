@@ -1,4 +1,4 @@
-"""Labs of unit tests are fakes, so a run of theirs needs no root."""
+"""Labs of unit tests are fakes: to an ordinary user's tests they come up as if it were root."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() != 0:
-        for place in ("testbed.base.errors", "testbed.run.run", "testbed.run.sweep"):
-            monkeypatch.setattr(f"{place}.require_root", lambda: None)
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
