@@ -253,7 +253,7 @@ static void resend(struct fabric *f, struct accelerator *a, const struct shared_
 	slot_free(a->pool, s);
 }
 
-static void partial(struct fabric *f, struct accelerator *a, const struct shared_program *p, const struct roce_packet *pkt, uint8_t class)
+static void take_partial(struct fabric *f, struct accelerator *a, const struct shared_program *p, const struct roce_packet *pkt, uint8_t class)
 {
 	const struct roce_offload *o = &pkt->offload;
 	struct pool *pool = a->pool;
@@ -311,7 +311,7 @@ bool pool_receive(struct fabric *f, struct accelerator *a, const struct roce_pac
 	}
 	if (pkt->opcode != OFF_PARTIAL || pkt->dst_ip != a->ip || !o->offset || o->offset & ~p->ranks)
 		return false;
-	partial(f, a, p, pkt, class);
+	take_partial(f, a, p, pkt, class);
 	return true;
 }
 
