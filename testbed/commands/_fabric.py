@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.commands._complete import FABRIC
+
+if TYPE_CHECKING:
+    from testbed.fabric.lab import Lab
 
 ABOUT = "The fabric (default: the only one that is up)."
 option = click.option("--fabric", metavar="ID", shell_complete=FABRIC, help=ABOUT)
@@ -41,3 +44,24 @@ def leading(words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     if words and words[0].startswith("--fabric="):
         return words[0].partition("=")[2], words[1:]
     return None, words
+
+
+def note_without_interfaces(lab: Lab) -> None:
+    """Says on stderr why ping and the like find no network, where they do not."""
+    if not lab.kernel:
+        note = (
+            "with the virtual clock a host has no network interface: no ping, no tcpdump; its workloads do not need one"
+        )
+        click.echo(f"note: {note}", err=True)
+
+
+def rank_of(lab: Lab, word: str) -> int:
+    """The rank that a word on the command line means. Raises InputError that says which there are."""
+    from testbed.base.errors import InputError
+
+    nics = lab.fabric.nics
+    if word.isascii() and word.isdecimal() and int(word) < len(nics):
+        return int(word)
+    of = [str(nic.rank) for nic in nics if word in (nic.name, nic.host)]
+    here = f"{word} has rank {', '.join(of)}; " if of else ""
+    raise InputError(f"there is no rank {word}", "command line", f"{here}ranks: 0 to {len(nics) - 1}")

@@ -6,15 +6,14 @@ import json
 
 import click
 
-from testbed.base.ranges import Whole
 from testbed.commands import _fabric
 
 
 @click.command()
-@click.argument("rank", type=Whole(0))
+@click.argument("rank")
 @_fabric.option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(rank: int, fabric: str | None, as_json: bool) -> None:
+def command(rank: str, fabric: str | None, as_json: bool) -> None:
     """Print the counters of RANK's NIC as `ethtool -S` does, with mlx5's names.
 
     \b
@@ -22,15 +21,12 @@ def command(rank: int, fabric: str | None, as_json: bool) -> None:
       testbed ethtool 0
       testbed ethtool 3 | grep -E 'pause|cnp|out_of'
     """
-    from testbed.base.errors import InputError
     from testbed.fabric.lab import Lab
     from testbed.live.live_view import ethtool
 
     lab = Lab.attach(fabric)
     try:
-        if rank >= len(lab.fabric.nics):
-            raise InputError(f"there is no rank {rank}", "command line", f"ranks: 0 to {len(lab.fabric.nics) - 1}")
-        found = ethtool(lab.fabricd.request("counters"), rank)
+        found = ethtool(lab.fabricd.request("counters"), _fabric.rank_of(lab, rank))
     finally:
         lab.close()
     if as_json:

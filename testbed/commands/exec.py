@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @_fabric.option
 @click.option("--tty/--no-tty", default=None, help="With a terminal of its own (default: if we have one).")
-@click.argument("rank", type=int)
+@click.argument("rank")
 @click.argument("argv", nargs=-1, required=True, metavar="CMD...")
-def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ...]) -> None:
+def command(fabric: str | None, tty: bool | None, rank: str, argv: tuple[str, ...]) -> None:
     """Run CMD in the container of RANK, with our standard input and output; its exit code is ours.
 
     That is 127 if there is no such command, and 126 if it cannot be executed. A rank of a fabric that was left up gets
@@ -42,7 +42,10 @@ def command(fabric: str | None, tty: bool | None, rank: int, argv: tuple[str, ..
     lab = Lab.attach(fabric)
     try:
         terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
-        run, env = lab.exec_command(rank, _through_env(lab, argv[1:] if argv[0] == "--" else argv), tty=terminal)
+        run, env = lab.exec_command(
+            _fabric.rank_of(lab, rank), _through_env(lab, argv[1:] if argv[0] == "--" else argv), tty=terminal
+        )
+        _fabric.note_without_interfaces(lab)
     finally:
         lab.close()
     os.execvpe(run[0], run, env)

@@ -92,7 +92,9 @@ def _command(fault: str) -> click.Command:
     cls = CATALOGUE[fault]
 
     def run(fabric: str | None, as_json: bool, **given: Any) -> None:
-        _inject(fault, fabric, as_json, given)
+        group = click.get_current_context().parent  # `inject --fabric ID FAULT`
+        named = group.params.get("fabric") if group else None
+        _inject(fault, _fabric.one_of(named, fabric), as_json, given)
 
     own = [
         click.Option(["--fabric"], metavar="ID", help=_fabric.ABOUT, shell_complete=FABRIC),
@@ -123,10 +125,11 @@ def _inject(fault: str, fabric: str | None, as_json: bool, given: dict[str, Any]
     subcommand_metavar="FAULT [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@_fabric.option
 @click.option("--list", "listing", is_flag=True, help="List the faults there are, and what each strikes.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON object on stdout.")
 @click.pass_context
-def command(ctx: click.Context, listing: bool, as_json: bool) -> None:
+def command(ctx: click.Context, fabric: str | None, listing: bool, as_json: bool) -> None:
     """Put FAULT into the fabric that is up, and print its id, by which `testbed heal` takes it out again.
 
     `testbed inject FAULT --help` says what a fault takes and what it strikes.
@@ -139,8 +142,12 @@ def command(ctx: click.Context, listing: bool, as_json: bool) -> None:
       testbed inject cable_down --on port:rail0:3 --for 2ms --every 10ms
       testbed inject straggler --on nic:3 --factor 2
     """
+    from testbed.base.errors import InputError
+
     fault = ctx.invoked_subcommand
     if fault is None:
+        if fabric and not listing:
+            raise InputError("which fault?", "command line", "testbed inject --list names them")
         _list(ctx, None, as_json)
     elif listing:  # `inject --list FAULT`, and --json may stand on either side
         with click.Context(_command(fault), info_name=fault, parent=ctx) as own:

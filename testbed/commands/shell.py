@@ -34,6 +34,7 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
         from testbed.fabric.shell import interact, run_commands
         from testbed.inject.links import mininet
 
+        _fabric.note_without_interfaces(lab)
         os.environ.update(lab.ovs.env)  # so that `sh ovs-vsctl show` asks the fabric's
 
         if not commands and sys.stdin.isatty():

@@ -107,11 +107,19 @@ def show_counters(run: str | None, frame: str, fabric: str | None, as_json: bool
         _views.live("counters", _fabric.one_of(run, fabric), as_json=as_json, **chosen)
         return
     swept = _sweep(run)
-    rows = swept.rows(frame) if swept else _load(run).rows(frame)
+    of = swept or _load(run)
+    rows = of.rows(frame)
     if as_json:
         click.echo(json.dumps(rows))
     else:
+        if frame == "ports" and _load(run).experiment.get("fabric", {}).get("scale_up"):
+            rows = with_scale_up(rows, {row["switch"] for row in of.rows("switches")})
         show(counters(frame, rows), wide=True)
+
+
+def with_scale_up(rows: list[dict[str, Any]], switches: set[str]) -> list[dict[str, Any]]:
+    """Ports, with a word for where NICs have no cable: that port leads into their server's scale-up domain."""
+    return [r if r["peer"] or r["node"] in switches else {**r, "peer": "scale-up"} for r in rows]
 
 
 @command.command("faults")

@@ -86,7 +86,9 @@ def _show(lab: Lab, about: dict[str, object], file: str) -> None:
         click.echo(f"  testbed shell {lab.id}                    Mininet's command line")
         click.echo(f"  testbed exec --fabric {lab.id} 0 -- CMD   in the container of rank 0")
     else:
-        click.echo("  time stands still unless a workload runs: no ping, so no shell and no exec")
+        click.echo(
+            "  time stands still unless a workload runs: and hosts have no interfaces: no ping from shell or exec"
+        )
     if about["workload"]:
         click.echo(f"  testbed run {file} --fabric {lab.id}   its workload, which has not run")
     click.echo(f"  testbed status {lab.id}                   how it is")

@@ -148,6 +148,8 @@ def run(
     except (KeyboardInterrupt, SystemExit) as stop:
         code = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
         attempt.problem = Problem("the run was interrupted", "", "what was measured until then is kept")
+        if not attempt.counters:
+            attempt.fidelity = Fidelity("invalid", ["interrupted: no counters"])
     except OSError as error:
         attempt.problem = _no_room(error, folder)
         if attempt.problem is None:

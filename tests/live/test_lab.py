@@ -256,7 +256,7 @@ def test_down_of_a_run_in_progress_is_refused() -> None:
         (["down", "zzzz"], 2, "no fabric zzzz"),
         (["shell", "zzzz"], 2, "no fabric zzzz"),
         (["exec", "--fabric", "zzzz", "0", "--", "id"], 2, "no fabric zzzz"),
-        (["exec", "x", "--", "id"], 2, "not a valid integer"),
+        (["exec", "0", "--fabric", "zzzz", "--", "id"], 2, "no fabric zzzz"),
         (["clean", "zzzz"], 2, "no fabric zzzz"),
         (["clean", "--force"], 2, "needs the id"),
         (["down", "zzzz", "--all"], 2, "not both"),

@@ -230,6 +230,14 @@ def test_a_fabrics_id_in_place_of_a_jobs_means_the_fabric(run_dir):
     assert CliRunner().invoke(cli, ["job", "stop", "0bad"]).stdout == "no job runs on fabric 0bad\n"
 
 
+def test_inject_asks_which_fault_and_takes_the_fabric_before_it(run_dir):
+    result = CliRunner().invoke(cli, ["inject", "--fabric", "0bad"])
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "error: which fault?")
+    result = CliRunner().invoke(cli, ["inject", "--fabric", "0bad", "cable_down", "--on", "all"])
+    assert result.stderr.startswith("error: there is no fabric 0bad\n")
+    assert CliRunner().invoke(cli, ["inject", "--fabric", "0bad", "--list"]).exit_code == 0
+
+
 def test_exec_takes_the_fabric_behind_the_rank_too(run_dir):
     for words in (["--fabric", "0bad"], ["--fabric=0bad"]):
         result = CliRunner().invoke(cli, ["exec", "0", *words, "--", "ls"])

@@ -444,6 +444,7 @@ def test_an_interrupted_run_keeps_what_it_has(play: Play, number: signal.Signals
         signal.signal(signal.SIGTERM, before)
     assert "interrupted" in failure.what
     assert failure.exit_code == code
+    assert load(failure.folder).fidelity["reasons"] == ["interrupted: no counters"]
     assert len(load(failure.folder).ranks) >= 1
 
 

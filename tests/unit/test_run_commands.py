@@ -14,6 +14,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import load, loads
 from testbed.experiment.overrides import override
+from testbed.run import run as running
 from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
 from tests.parts.fake_lab import FakeLab
@@ -290,6 +291,15 @@ def test_one_interrupt_ends_the_whole_sweep(testbed: Cli, when: str, monkeypatch
     assert done.data["run"] == str(Path("here.failed").absolute())
     assert json.loads(Path("here.failed/state.json").read_text())["state"] == "failed"
     assert "of 4 points" in testbed("show", "run", "here.failed").out
+
+
+def test_a_sweep_that_ended_before_its_first_point_says_so(testbed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def up(_experiment: Any) -> Any:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(running, "_up", up)
+    done = swept(testbed)
+    assert done.code == 143 and "# no point was done" in done.out and "nothing in sweep" not in done.out
 
 
 def test_points_of_a_killed_sweep_are_there(testbed: Cli) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from results import Run, load
 from results.store import RunFolder
 from testbed.base.yaml import dump
+from testbed.commands.show import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.plan import plan, steps
 from testbed.run.table import counters, of_run, show
@@ -129,3 +130,8 @@ def test_counters_leave_out_columns_in_which_nothing_stands() -> None:
     show(counters("nics", [{"nic": "h0", "rank": 0, "retransmitted": 0, "out_of_sequence": 3}]), console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().split() == ["nic", "out_of_sequence", "h0", "3"]
+
+
+def test_the_port_into_the_scale_up_domain_says_so() -> None:
+    rows = [{"node": n, "port": p, "peer": peer} for n, p, peer in (("h0.0", 1, "r:1"), ("h0.0", 2, ""), ("r", 9, ""))]
+    assert [row["peer"] for row in with_scale_up(rows, {"r"})] == ["r:1", "scale-up", ""]
