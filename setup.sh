@@ -198,7 +198,7 @@ unit_tests() {
     fi
     make_venv
     (build_fabricd) || say "going on without fabricd"
-    .venv/bin/python -m pytest -n "$(processes)" --dist loadfile "$@" tests/unit
+    .venv/bin/python -m pytest -n "$(processes)" --dist worksteal "$@" tests/unit # they share no fabrics
 }
 
 verb=${1:-help}
