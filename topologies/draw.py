@@ -17,8 +17,7 @@ _LAYOUTS = {
     "torus": draw_torus.draw,
     "ring": draw_ring,
     "star": draw_star,
-    "custom": draw_any.draw,
-}
+}  # any other: draw_any
 
 __all__ = ["as_svg", "as_text"]
 
@@ -29,5 +28,6 @@ def as_svg(fabric: Fabric) -> str:
     canvas = Canvas()
     flat = fabric.kind == "torus" and len(dimensions(fabric)) == 1
     several = any(s.role == OWN_PORTS for s in fabric.switches)
-    (draw_ring if flat else draw_any.draw if several else _LAYOUTS[fabric.kind])(fabric, canvas)
+    layout = draw_any.draw if several else _LAYOUTS.get(fabric.kind, draw_any.draw)
+    (draw_ring if flat else layout)(fabric, canvas)
     return canvas.svg(title(fabric), subtitle(fabric))

@@ -24,7 +24,8 @@ def as_text(fabric: Fabric, width: int = 100) -> str:
     if fabric.complexes:
         about.append("in every NIC an embedded bridge, nic0 .., and a compute complex, arm0 ..")
     several = any(s.role == OWN_PORTS for s in bare.switches)
-    lines = [*about, "", *(as_lines if several else _LAYOUTS[bare.kind])(bare, width)]
+    layout = as_lines if several else _LAYOUTS.get(bare.kind, as_lines)
+    lines = [*about, "", *layout(bare, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -186,4 +187,4 @@ def _flow(texts: Sequence[str], width: int, most: int = ROWS) -> Iterator[str]:
         yield _cells(picked[i : i + across], cell)
 
 
-_LAYOUTS = {"rail": _rail, "clos": _clos, "ring": _loop, "torus": _torus, "star": _star, "custom": as_lines}
+_LAYOUTS = {"rail": _rail, "clos": _clos, "ring": _loop, "torus": _torus, "star": _star}  # any other: as_lines

@@ -94,8 +94,19 @@ def resolve(fabric: Fabric, text: str) -> Target:
         if kind in _RESOLVERS:
             form = next(form for form in FORMS.split(", ") if form.startswith(kind))
             raise TopologyError(text, f"which {kind}?", f"write {form}")
-        raise TopologyError(text, "there is no such target", _near(kind, [*_RESOLVERS, "controller", "all"], FORMS))
+        meant = None if colon else _whole(fabric, text)
+        hint = f"did you mean {meant}?" if meant else _near(kind, [*_RESOLVERS, "controller", "all"], FORMS)
+        raise TopologyError(text, "there is no such target", hint)
     return _RESOLVERS[kind](fabric, text, name.strip())
+
+
+def _whole(fabric: Fabric, name: str) -> str | None:
+    """The target that a part's name alone stands for."""
+    if name in fabric.switch_by_name:
+        return f"switch:{name}"
+    if name in fabric.cable_by_name:
+        return f"cable:{name}"
+    return f"nic:{fabric.nic_by_name[name].rank}" if name in fabric.nic_by_name else None
 
 
 def _cable(fabric: Fabric, text: str, name: str) -> Target:

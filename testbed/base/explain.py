@@ -19,7 +19,22 @@ Path = tuple[str | int, ...]
 def explain(
     error: ValidationError, root: type[BaseModel], value: Callable[[Path], object]
 ) -> Iterator[tuple[Path, str, str]]:
-    """(path, what, hint) of everything wrong; `value` gives what was written at a path."""
+    """(path, what, hint) of everything wrong; `value` gives what was written at a path.
+
+    A key that is missing because it is misspelt is said once: at the key that is there.
+    """
+    found = list(_all(error, root, value))
+    meant = {
+        (*path[:-1], hint.split("'")[1])
+        for path, what, hint in found
+        if what.startswith("unknown key") and "did you mean" in hint
+    }
+    return (one for one in found if not (one[0] in meant and one[1] == f"key {one[0][-1]!r} is missing"))
+
+
+def _all(
+    error: ValidationError, root: type[BaseModel], value: Callable[[Path], object]
+) -> Iterator[tuple[Path, str, str]]:
     for detail in error.errors(include_url=False):
         loc = detail["loc"]
         path = tuple(step for step in loc if not str(step).startswith("<"))

@@ -18,6 +18,8 @@ MAX_VALUES = 1_000_000
 MAX_DEPTH = 32
 MAX_DIGITS = 100
 
+_WANTED = "an experiment file is wanted here: docs/experiment.md, ready ones are in experiments/"
+
 Path = tuple[str | int, ...]
 
 
@@ -66,9 +68,9 @@ def read(text: str) -> Document:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(str(part) for part in (error.context, error.problem) if part)
-        raise YamlProblem(f"not YAML: {what}", mark.line + 1 if mark else 0) from None
+        raise YamlProblem(f"not YAML: {what}", mark.line + 1 if mark else 0, _WANTED) from None
     except YAMLError as error:
-        raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}") from None
+        raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", hint=_WANTED) from None
     except RecursionError:
         raise YamlProblem("nested too deeply") from None
 

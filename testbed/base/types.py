@@ -30,9 +30,16 @@ def faults(found: Sequence[tuple[tuple[str | int, ...], str, str]]) -> PydanticC
 
 def unknown(kind: str, name: object, known: Sequence[str]) -> tuple[str, str]:
     """What and hint for a name that is not among the known ones; names the one that was probably meant."""
-    close = get_close_matches(str(name), known, n=1)
+    close = get_close_matches(str(name), known, n=1) or _with_a_part_of(str(name), known)
     meant = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown {kind} {str(name)[:60]!r}", f"{meant}known: {', '.join(known) or 'none'}"
+
+
+def _with_a_part_of(name: str, known: Sequence[str]) -> list[str]:
+    """The shortest that has a word of the name, or nearly: `packet_los` may be `loss`."""
+    words = [word for word in name.split("_") if len(word) > 2]
+    alike = [k for k in known if any(get_close_matches(word, k.split("_"), n=1, cutoff=0.8) for word in words)]
+    return sorted(alike, key=len)[:1]
 
 
 def _quantity(parse: Callable[[object], Any]) -> BeforeValidator:

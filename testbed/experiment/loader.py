@@ -57,7 +57,7 @@ def loads(
         raise InputError(error.what, _where(name, error.line, error.path), error.hint) from None
     if not isinstance(document.data, dict):
         what = "an experiment is a mapping of keys to values"
-        raise InputError(what, f"{name}:1", "start from experiments/quickstart.yaml")
+        raise InputError(what, f"{name}:1", "start from experiments/quickstart.yaml; docs/experiment.md has all keys")
     try:
         written = {**(defaults or {}), **document.data}
         experiment = Experiment.model_validate(written, context={"directory": directory})

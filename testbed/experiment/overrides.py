@@ -100,8 +100,15 @@ def _parse(setting: str) -> tuple[str, Any]:
         raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
     try:
         return key, YAML(typ="safe").load(text)
-    except YAMLError:
-        raise InputError(f"{text!r} is no YAML value", f"--set {setting}") from None
+    except YAMLError as error:
+        raise InputError(f"{text!r} is no YAML value", f"--set {setting}", _where_it_ends(error)) from None
+
+
+def _where_it_ends(error: Exception) -> str:
+    """Where a value on the command line stops being YAML."""
+    mark = getattr(error, "problem_mark", None)
+    what = ", ".join(str(part) for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part)
+    return f"at character {mark.column + 1} of the value: {what}" if mark else what
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:

@@ -134,7 +134,7 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
         ("all_reduce --topology tours", r"unknown topology 'tours'[\s\S]*--topology[\s\S]*did you mean 'torus'"),
         ("all_reduce --topology '{tourus: {dims: [2]}}'", r"unknown topology 'tourus'[\s\S]*--topology: fabric"),
         ("all_reduce --topology {torus:", r"--topology"),
-        ("all_reduce -c 0", r"0 is not in the range"),
+        ("all_reduce -c 0", r"0 is out of bounds; must be at least 1"),
         ("all_reduce --topology none.yaml", r"no such file[\s\S]*none.yaml"),
         ("all_reduce -d float8", r"unknown type 'float8'[\s\S]*-d[\s\S]*float32"),
         ("all_reduce -o mean", r"unknown reduction 'mean'[\s\S]*-o[\s\S]*avg"),

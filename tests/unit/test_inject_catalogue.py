@@ -219,11 +219,21 @@ def test_options_are_read_as_a_file_is() -> None:
         (["lose", "--on", "all"], "unknown fault 'lose'"),
         (["loss"], "Missing option '--on'"),
         (["loss", "--on", "all"], "Missing option '--rate'"),
-        (["loss", "--on", "all", "--rate", "2"], "Invalid value for '--rate': 2.0 is not in the range 0<x<=1"),
+        (
+            ["loss", "--on", "all", "--rate", "10%"],
+            "'10%' is not a number; must be more than 0 and at most 1, such as 0.1",
+        ),
+        (
+            ["loss", "--on", "all", "--rate", "2"],
+            "Invalid value for '--rate': 2 is out of bounds; must be more than 0 and at most 1",
+        ),
         (["loss", "--on", "all", "--rate"], "'--rate' requires an argument"),
         (["loss", "--on", "all", "--raet", "1"], "--rate"),
         (["loss", "--on", "all", "--rate", "0.1", "--at", "5"], "Invalid value for '--at': '5' has no unit"),
-        (["loss", "--on", "all", "--rate", "0.1", "--classes", "3,9"], "9 is not in the range 0<=x<=7"),
+        (
+            ["loss", "--on", "all", "--rate", "0.1", "--classes", "3,9"],
+            "9 is out of bounds; must be at least 0 and at most 7",
+        ),
         (["loss", "--on", "all", "--rate", "0.1", "--every", "1ms"], "command line: --every"),
     ],
 )

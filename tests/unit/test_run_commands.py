@@ -17,6 +17,7 @@ from testbed.experiment.overrides import override
 from testbed.run import run as running
 from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
+from tests.parts.doc_examples import ROOT
 from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
 
@@ -76,11 +77,14 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
         (("run", "small.yaml", "--set", "fabric.nik=3"), "no 'nik'"),
         (("run", "small.yaml", "--set", "workload=[]"), "there is nothing to run: the workload is empty"),
-        (("run", "small.yaml", "--seed", "many"), "'many' is not a valid integer."),
+        (("run", "small.yaml", "--seed", "many"), "'many' is not a whole number; must be at least 0"),
         (("run", "small.yaml", "--set", "workload.0.sizes=1KiB"), "or lines that begin with a dash"),
         (("run", "small.yaml", "--set", "workload=ring"), "'ring' is not a list"),
         (("run", "small.yaml", "--set", "control=ecmp"), "KEY: VALUE, each in a line of its own"),
         (("run", "small.yaml", "--set", "inject=[{fault: loss, on: all, rate: 1%}]"), "such as 0.01"),
+        (("run", "small.yaml", "--set", "inject=[{fault: loss, on: all"), "at character 23 of the value: "),
+        (("run", "small.yaml", "--set", "inject=[{fault: packet_los, on: all, rate: 0.1}]"), "did you mean 'loss'?"),
+        (("run", str(ROOT / "README.md")), "an experiment file is wanted here: docs/experiment.md"),
         (("show", "run", "none"), "no such run"),
         (("show", "run", "."), "no run folder"),
         (("show", "topology", "moebius"), "no topology and no file"),
@@ -397,8 +401,11 @@ def test_whatever_is_damaged_in_a_folder_is_named(testbed: Cli) -> None:
         (("plot", "here"), "what to draw is missing"),
         (("plot", "rate"), "a run is missing"),
         (("inject", "loss", "--on", "all", "--rate", "0.5", "--every", "1ms"), "--every needs --for, shorter than it"),
-        (("inject", "loss", "--on", "all", "--rate", "much"), "'much' is not a valid number."),
-        (("inject", "loss", "--on", "all", "--rate", "0.5", "--qp", "x"), "'x' is not a valid integer."),
+        (
+            ("inject", "loss", "--on", "all", "--rate", "much"),
+            "'much' is not a number; must be more than 0 and at most 1",
+        ),
+        (("inject", "loss", "--on", "all", "--rate", "0.5", "--qp", "x"), "'x' is not a whole number"),
     ],
 )
 def test_a_slip_on_the_command_line_is_said_in_its_words(testbed: Cli, args: tuple[str, ...], says: str) -> None:

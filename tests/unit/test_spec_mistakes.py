@@ -84,9 +84,9 @@ MISTAKES = [
         "collective: all",
         "collectiv: all",
         "- collectiv",
-        "workload[0].collective",
-        "key 'collective' is missing",
-        "sizes",
+        "workload[0].collectiv",
+        "unknown key 'collectiv'",
+        "did you mean 'collective'",
     ),
     ("from: 0", "from: 9", "from: 9", "workload[1].flows[0].from", "there is no rank 9", "0 to 7"),
     ("to: 3", "to: 0", "to: 0", "workload[1].flows[0].to", "a flow from rank 0 to itself", "different"),
@@ -241,3 +241,10 @@ def test_no_value_in_any_place_gives_anything_but_an_input_error(data, value):
         loads(json.dumps(document, allow_nan=True).replace("NaN", ".nan").replace("Infinity", ".inf"))
     except InputError as error:
         assert error.what and error.where
+
+
+def test_a_misspelt_key_is_said_once_and_not_as_missing_too() -> None:
+    with pytest.raises(InputError) as told:
+        loads("name: x\nfabric:\n  topolgy: {ring: {nodes: 4}}\n")
+    assert (told.value.what, told.value.where) == ("unknown key 'topolgy'", "experiment:3: fabric.topolgy")
+    assert told.value.hint.startswith("did you mean 'topology'?") and not told.value.also

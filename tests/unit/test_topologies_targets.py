@@ -46,7 +46,9 @@ def test_the_text_of_a_target_finds_it_again(fabric) -> None:  # type: ignore[no
     ("text", "says"),
     [
         ("cabel:h0.0-rail0", "there is no such target (did you mean cable? cable:A-B, port:SWITCH:N"),
-        ("h0.0-rail0", "there is no such target"),
+        ("h0.0-rail0", "there is no such target (did you mean cable:h0.0-rail0?"),
+        ("rail0", "there is no such target (did you mean switch:rail0?"),
+        ("h1.0", "there is no such target (did you mean nic:2?"),
         ("nic", "which nic? (write nic:RANK)"),
         ("flow", "which flow? (write flow:RANK->RANK)"),
         ("", "there is no such target"),

@@ -5,9 +5,8 @@
 #include "nic/params.h"
 #include "transport/congestion.h"
 
-static const struct cc_algorithm *const controls[] = {
-	&cc_none, &cc_dcqcn, &cc_dctcp, &cc_timely, &cc_swift, &cc_hpcc, &cc_nscc,
-};
+#define CC_ENTRY(name) &cc_##name,
+static const struct cc_algorithm *const controls[] = {CC_CONTROLS(CC_ENTRY)};
 
 static const char *const names[CC_PARAMS] = {
 	[CC_MIN_RATE] = "min_rate_bps",

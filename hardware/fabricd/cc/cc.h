@@ -1,4 +1,4 @@
-/* The congestion controls by name: one file each (transport/congestion.c has the list) */
+/* The congestion controls by name: one file each */
 #ifndef CC_CC_H
 #define CC_CC_H
 
@@ -9,6 +9,9 @@
 const struct cc_algorithm *cc_find(const char *name);
 const char *cc_params_set(struct cc_params *p, const json_t *o);
 
-extern const struct cc_algorithm cc_dcqcn, cc_dctcp, cc_timely, cc_swift, cc_hpcc, cc_nscc;
+/* All controls: a new one gets its name here, and a file of its own that defines cc_NAME */
+#define CC_CONTROLS(X) X(none) X(dcqcn) X(dctcp) X(timely) X(swift) X(hpcc) X(nscc)
+#define CC_DECLARE(name) extern const struct cc_algorithm cc_##name;
+CC_CONTROLS(CC_DECLARE)
 
 #endif

@@ -127,23 +127,8 @@ static json_t *nic_json(const struct nic *n)
 	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_multicast_bytes);
 	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_multicast_packets);
 	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_multicast_bytes);
-	COUNT(o, "out_of_sequence", n->out_of_sequence);
-	COUNT(o, "packet_seq_err", n->packet_seq_err);
-	COUNT(o, "duplicate_request", n->duplicate_request);
-	COUNT(o, "local_ack_timeout_err", n->timeouts);
-	COUNT(o, "rnr_nak_retry_err", n->rnr_naks);
-	COUNT(o, "rx_icrc_encapsulated", n->icrc_errors);
-	COUNT(o, "rx_out_of_buffer", n->out_of_buffer);
-	COUNT(o, "np_ecn_marked_roce_packets", n->np_marked);
-	COUNT(o, "np_cnp_sent", n->np_cnps);
-	COUNT(o, "rp_cnp_handled", n->rp_cnps);
-	COUNT(o, "rp_cnp_ignored", n->rp_ignored);
-	COUNT(o, "retransmitted", n->retransmitted);
-	COUNT(o, "pcie_read_bytes", n->pcie_read_bytes);
-	COUNT(o, "pcie_write_bytes", n->pcie_write_bytes);
-	COUNT(o, "engine_added_packets", n->engine_added);
-	COUNT(o, "engine_diverted_packets", n->engine_diverted);
-	COUNT(o, "engine_full", n->engine_full);
+#define NIC_COUNT(field, key) COUNT(o, key, n->field);
+	NIC_COUNTERS(NIC_COUNT)
 	COUNT(o, "engine_used_bytes", n->engine_used);
 	return o;
 }
