@@ -56,6 +56,35 @@ def test_random_draws_begin_again() -> None:
         assert runs[0][1] > 0
 
 
+def test_a_fault_whose_time_comes_between_jobs_is_on_in_the_next() -> None:
+    """At once where no time is said; if its time came when the workers had ended, with the next job."""
+    with bare_fabric("star", {"hosts": 3}) as f:
+
+        def inject(name: str, at_ns: float, cable: str) -> None:
+            values = {"cable": cable, "values": {"rate_bps": 1e9}}
+            f.fabricd.request("inject", fault=name, primitive="params", at_ns=at_ns, **values)
+
+        def off() -> list[str]:
+            return [x["fault"] for x in f.fabricd.request("faults")["faults"] if not x["on"]]
+
+        plain = job(f)
+        f.fabricd.workers_again()
+        pair = f.pair(0, 1, BYTES)
+        began = f.fabricd.request("status")["time_ns"]
+        for k in range(100):  # the workers leave while frames are on their way
+            inject(f"f{k}", began + 50 * k, "h2-sw0")
+        pair.a.send(pair.write(BYTES))
+        pair.a.bye()
+        pair.b.bye()
+        f.fabricd.request("quiesce")
+        assert off()
+        inject("now", 0, "h0-sw0")
+        assert "now" not in off()
+        f.fabricd.workers_again()
+        assert job(f)["came"] > 10 * plain["came"]
+        assert off() == []
+
+
 def test_the_clock_stands_still_between_jobs() -> None:
     with bare_fabric("star", {"hosts": 2}) as f:
         job(f)

@@ -183,6 +183,7 @@ const char *workers_again(struct fabric *f)
 	f->stalled_reported = false;
 	if (virtual)
 		f->clock.started = false;
+	faults_again(f);
 	clock_workers_changed(f);
 	return NULL;
 }

@@ -157,16 +157,36 @@ static bool over(const struct fabric *f)
 	return any && f->clock.mode == CLOCK_VIRTUAL;
 }
 
-/* fault_event() - A fault is to go on or off */
-void fault_event(struct fabric *f, struct fault *x, bool on)
+static void go(struct fabric *f, struct fault *x, bool on)
 {
-	if (x->healed || over(f))
-		return;
 	if (on && x->length != PS_NEVER)
 		later(f, x, f->clock.now + x->length, false);
 	if (on && x->every)
 		later(f, x, f->clock.now + x->every, true);
 	set_on(f, x, on);
+}
+
+/* fault_event() - A fault is to go on or off */
+void fault_event(struct fabric *f, struct fault *x, bool on)
+{
+	if (x->healed)
+		return;
+	if (over(f)) {
+		x->missed = true;
+		x->missed_on = on;
+		return;
+	}
+	go(f, x, on);
+}
+
+/* faults_again() - There will be workers once more: what was missed between them and those before happens first */
+void faults_again(struct fabric *f)
+{
+	for (struct fault *x = f->faults; x; x = x->next) {
+		if (x->missed)
+			later(f, x, f->clock.now, x->missed_on);
+		x->missed = false;
+	}
 }
 
 static const char *load_time(const json_t *request, const char *key, ps_t *to)
@@ -236,10 +256,10 @@ const char *fault_inject(struct fabric *f, const json_t *request)
 		return wrong;
 	}
 	*at = x;
-	if (f->clock.started)
+	if (f->clock.started && !over(f))
 		later(f, x, x->at, true);
 	else if (x->at <= f->clock.now)
-		fault_event(f, x, true); /* time does not run yet, and need not */
+		go(f, x, true); /* time does not run yet, and need not */
 	else
 		later(f, x, x->at, true);
 	return NULL;

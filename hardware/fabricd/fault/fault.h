@@ -65,6 +65,7 @@ struct fault {
 	uint64_t order;	 /* of being switched on: overlays are laid in that order */
 	ps_t at, length, every;
 	bool on, healed;
+	bool missed, missed_on; /* its time came when all workers had ended; whether to go on */
 	ps_t since;
 	uint64_t hits;
 	json_t *request;
@@ -83,6 +84,7 @@ extern const struct impairment fault_impairment;
 const char *fault_inject(struct fabric *f, const json_t *request);
 const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);
+void faults_again(struct fabric *f);
 json_t *acts_on(struct fabric *f);
 bool controller_made_to_hang(const struct fabric *f);
 json_t *faults_json(struct fabric *f);
