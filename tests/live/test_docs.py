@@ -330,12 +330,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     folders = "experiments|tests|hardware|workloads|controllers|testbed|results|topologies|docs"
     named = re.findall(rf"\b((?:{folders})/[\w/.-]+\.(?:py|c|h|md|yaml))\b", page.read_text())
-    assert not [name for name in named if not (ROOT / name).exists()]
+    makes = re.findall(r"^`([\w/.]+)`:\n```(?:py|c)$", page.read_text(), re.MULTILINE)  # examples: test_extending.py
+    assert not [name for name in named if name not in makes and not (ROOT / name).exists()]
 
 
 def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
-    assert not [page.name for page in PAGES[1:] if page.name != "README.md" and f"]({page.name})" not in index]
+    assert not [page.name for page in PAGES if page.name != "README.md" and f"{page.name})" not in index]
 
 
 def test_commands_in_the_text_exist() -> None:

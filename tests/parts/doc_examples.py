@@ -16,7 +16,7 @@ import click
 from testbed.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TYPED = re.compile(r"^\s*(\$ )?(testbed|\./setup\.sh) \w")
 
 
