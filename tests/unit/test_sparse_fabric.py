@@ -13,7 +13,7 @@ from workloads.sparse.inputs import SparseInputs, union_share
 from workloads.sparse.layout import Layout
 from workloads.sparse.spots import Windows
 
-FULL = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FULL = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 KIB, MIB = 1 << 10, 1 << 20
 
 
