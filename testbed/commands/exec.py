@@ -45,7 +45,8 @@ def command(fabric: str | None, tty: bool | None, rank: str, argv: tuple[str, ..
         run, env = lab.exec_command(
             _fabric.rank_of(lab, rank), _through_env(lab, argv[1:] if argv[0] == "--" else argv), tty=terminal
         )
-        _fabric.note_without_interfaces(lab)
+        if sys.stderr.isatty():  # to a person; a program gets what the command says and nothing else
+            _fabric.note_without_interfaces(lab)
     finally:
         lab.close()
     os.execvpe(run[0], run, env)
