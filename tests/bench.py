@@ -7,6 +7,9 @@
   and with samples each 10 us over that without; neighbours in time
 - offload: wall time of an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network, and that of a
   whole run of 64 ranks x 1 MiB on a clos, by `auto`
+- crowd: fabricd's CPU time for 3,900 SYNCs with 60,000 records of the same worker for later over that without, and for
+  an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
+- large over small: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
 - help: `testbed --help` against a Python that imports click alone
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
@@ -21,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +36,10 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
+from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
+from tests.parts.ring_fabric import Ring, ranks
+from topologies import build
+from workloads import wire
 
 ROOT = Path(__file__).parent.parent
 RUNS = 3
@@ -269,6 +277,67 @@ def _mininet_up_down(_switch: Any) -> tuple[float, float]:
     return up, down
 
 
+# --- what piles up
+
+
+def _fabricd_cpu_s(f: BareFabric) -> float:
+    tasks = Path(f"/proc/{f.pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def _syncs_cpu_s(f: BareFabric, worker: RawWorker, count: int = 3900) -> float:
+    """fabricd's CPU time for so many SYNCs in one packet, all answered at once."""
+    before = _fabricd_cpu_s(f)
+    left = len(worker.wait(1, wire.FOREVER, *(wire.command(wire.SYNC, tag, 1) for tag in range(count))))
+    while left < count:
+        left += len(worker.wait(1))
+    return _fabricd_cpu_s(f) - before
+
+
+def records_for_later() -> float:
+    """SYNCs with 60,000 records for a time that does not come, over SYNCs without."""
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.start(0)
+        worker = f.worker(0)
+        _syncs_cpu_s(f, worker)
+        alone = min(_syncs_cpu_s(f, worker) for _ in range(RUNS))
+        worker.send(wire.command(wire.COMPUTE, 1, 10**12))
+        for _ in range(30):
+            worker.send(*(wire.command(wire.COMPUTE, n, 1000) for n in range(2000)))
+        return min(_syncs_cpu_s(f, worker) for _ in range(RUNS)) / alone
+
+
+def waiting_groups() -> float:
+    """An all-reduce by the NICs with 4,000 groups beside it that never come together, over one without them."""
+    with ranks(4) as (f, members):
+
+        def work() -> float:
+            group = Ring(members, "float32", 1 << 20)  # behind all others
+            times = []
+            for _ in range(RUNS + 1):
+                before = _fabricd_cpu_s(f)
+                group.run(1 << 18)
+                times.append(_fabricd_cpu_s(f) - before)
+            return min(times[1:])
+
+        alone = work()
+        everybody = array("I", [m.rank for m in members]).tobytes()
+        args = (1 << 20, wire.ELEMENTS["float32"], 0, 0, 0, 0, 0, 0)
+        for first in range(0, 4000, 500):
+            tags = range(10_000 + first, 10_000 + first + 500)
+            members[0].send(*(wire.command(wire.GROUP, wire.RING, t, 3, 4, *args, data=everybody) for t in tags))
+        return work() / alone
+
+
+def large_over_small() -> float:
+    def build_cpu_s(servers: int) -> float:
+        began = time.process_time()
+        build("rail", {"servers": servers, "gpus": 8, "spines": 4})
+        return time.process_time() - began
+
+    return min(build_cpu_s(64) for _ in range(RUNS)) / min(build_cpu_s(16) for _ in range(RUNS))
+
+
 # --- the command line
 
 
@@ -307,6 +376,9 @@ def measure() -> dict[str, Any]:
         "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
         **offload(),
         **costs_of_features(),
+        "records_for_later_cpu": records_for_later(),
+        "waiting_groups_cpu": waiting_groups(),
+        "rail_64_over_16_servers": large_over_small(),
         **help_s(),
         **memory_mb(),
     }

@@ -66,7 +66,7 @@ def lab(folder: Path) -> Iterator[Lab]:
 def inside(lab: Lab, *argv: str, rank: int = 1, code: int = 0, **more: object) -> str:
     """Output of a command in a rank's container."""
     command = [*TESTBED, "exec", "--fabric", lab.id, str(rank), "--", *argv]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, **more)  # type: ignore[call-overload]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **more)  # type: ignore[call-overload]
     assert done.returncode == code, f"code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return str(done.stdout)
 

@@ -345,7 +345,7 @@ def start_and_end(
 ) -> subprocess.CompletedProcess[str]:
     command = [python, "-m", "controllers.main", "--fabric", str(file), "--port", str(port), "--dpid-base", "0"]
     command = [*shared().inside, *command, "--ovs", str(shared().ovs.control), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def connected(live: LiveFabric) -> bool:

@@ -128,7 +128,7 @@ class Desk:
         path = f"{self.folder / '.venv' / 'bin'}:{os.environ['PATH']}"
         env = {**os.environ, "PATH": path, "OURS": " ".join(self.ours), "PYTHONPATH": str(ROOT)}
         command = ["bash", "-o", "pipefail", "-c", line]
-        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return self._plain(done.stdout)
 

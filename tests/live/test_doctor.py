@@ -22,14 +22,14 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 def call_doctor(*arguments: str, **kwargs) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "testbed", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, **kwargs)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **kwargs)
 
 
 def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
     """Runs code without root's rights (after the imports, which nobody else may be able to read)."""
     drop = "import os\nfrom testbed import doctor\nfrom testbed.cli import cli\nimport testbed.commands.doctor\n"
     drop += "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
-    return subprocess.run([sys.executable, "-c", drop + code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    return subprocess.run([sys.executable, "-c", drop + code], capture_output=True, text=True, cwd=ROOT, timeout=300)
 
 
 def finding(name: str) -> Finding:

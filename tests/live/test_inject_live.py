@@ -25,7 +25,7 @@ EXPERIMENT = "name: live\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "testbed", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, env=environment)
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, env=environment)
 
 
 class Live:

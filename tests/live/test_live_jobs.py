@@ -166,7 +166,7 @@ def test_one_that_is_interrupted_leaves_nothing_and_keeps_what_it_measured(
 ) -> None:
     process = begun(virtual, tmp_path)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     assert left_on(virtual) == []
     assert (tmp_path / "endless.failed" / "measurements.jsonl").stat().st_size

@@ -39,7 +39,7 @@ def run(*command: str, **more: object) -> str:
 
 def cli(*args: str, code: int = 0, **more: object) -> str:
     """Runs the command line; returns what it printed on stdout."""
-    done = subprocess.run([*TESTBED, *args], capture_output=True, text=True, cwd=ROOT, timeout=100, **more)  # type: ignore[call-overload]
+    done = subprocess.run([*TESTBED, *args], capture_output=True, text=True, cwd=ROOT, timeout=300, **more)  # type: ignore[call-overload]
     assert done.returncode == code, f"{args}: code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return str(done.stdout)
 
