@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from workloads.closed_form import Costs, Path
     from workloads.collectives.schedule import Schedule
-    from workloads.collectives.times.case import Case
-    from workloads.context import Part
+    from workloads.parts.context import Part
+    from workloads.times.case import Case
+    from workloads.times.messages import Costs, Path
 
 DTYPES: dict[str, int] = {
     **{"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1},
@@ -99,14 +99,14 @@ class Collective:
         """
         if not self.schedule:
             return cast("Callable[[int, int, Path, Costs], float]", _import(self.time))(ranks, size_bytes, path, costs)
-        from workloads.collectives.times.case import Case
-        from workloads.collectives.ways import Uniform
+        from workloads.times.case import Case
+        from workloads.times.ways import Uniform
 
         return self.expected_ns(Case.of(self, ranks, size_bytes, 4, {}, 1, costs, Uniform(path)))
 
     def expected_ns(self, case: Case) -> float:
         """Time in ns of a collective with a schedule: message by message, or, where they are many, by its formula."""
-        from workloads.collectives.times.replay import replayed
+        from workloads.times.replay import replayed
 
         followed = replayed(case, cast("Schedule", _import(self.schedule)))
         if followed is not None:
@@ -161,7 +161,7 @@ def _host(name: str, algorithm: str, schedule: str, time: str, **more: Any) -> C
         algorithm,
         summary,
         f"workloads.collectives.host:{part}",
-        f"workloads.collectives.times.{time}",
+        f"workloads.times.{time}",
         factor,
         ops=ops,
         schedule=f"workloads.collectives.{schedule}",
@@ -260,8 +260,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "all_reduce",
         "in_network",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML)",
-        "workloads.collectives.in_network:AllReduce",
-        "workloads.collectives.in_network_time:in_network_all_reduce_ns",
+        "workloads.offloads.in_network:AllReduce",
+        "workloads.times.in_network:in_network_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
         dtypes=ADDER_DTYPES,
@@ -272,8 +272,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "all_reduce",
         "in_network_best_effort",
         "likewise in slots that jobs share; blocks that get none are added up by the first rank's host (ATP)",
-        "workloads.collectives.best_effort:AllReduce",
-        "workloads.collectives.best_effort_time:best_effort_all_reduce_ns",
+        "workloads.offloads.best_effort:AllReduce",
+        "workloads.times.best_effort:best_effort_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("sum", "avg"),
         dtypes=ADDER_DTYPES,
@@ -309,8 +309,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "all_reduce",
         "direct_reduce",
         "a ring of NICs that add up what comes in and send it on; only results reach memory (DirectReduce)",
-        "workloads.collectives.direct_reduce:AllReduce",
-        "workloads.closed_form:direct_all_reduce_ns",
+        "workloads.offloads.direct_reduce:AllReduce",
+        "workloads.times.messages:direct_all_reduce_ns",
         lambda n: 2 * (n - 1) / n,
         ops=OPS,
         dtypes=ADDER_DTYPES,
@@ -322,8 +322,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "reduce_scatter",
         "direct_reduce",
         "the reducing half of the ring of NICs",
-        "workloads.collectives.direct_reduce:ReduceScatter",
-        "workloads.closed_form:direct_reduce_scatter_ns",
+        "workloads.offloads.direct_reduce:ReduceScatter",
+        "workloads.times.messages:direct_reduce_scatter_ns",
         lambda n: (n - 1) / n,
         ops=OPS,
         dtypes=ADDER_DTYPES,
@@ -335,8 +335,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "all_gather",
         "multicast",
         "every rank sends its part once, switches copy it to all, ring neighbours repair what is lost",
-        "workloads.collectives.multicast:AllGather",
-        "workloads.multicast_time:all_gather_ns",
+        "workloads.offloads.multicast:AllGather",
+        "workloads.times.multicast:all_gather_ns",
         lambda n: (n - 1) / n,
         extra=("chains", "cutoff"),
         layout="ring",
@@ -346,8 +346,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "broadcast",
         "multicast",
         "the first rank sends its vector once, switches copy it to all, ring neighbours repair what is lost",
-        "workloads.collectives.multicast:Broadcast",
-        "workloads.multicast_time:broadcast_ns",
+        "workloads.offloads.multicast:Broadcast",
+        "workloads.times.multicast:broadcast_ns",
         lambda _: 1.0,
         extra=("cutoff",),
         layout="ring",
@@ -357,8 +357,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "all_gather",
         "direct_reduce",
         "the gathering half of the ring of NICs",
-        "workloads.collectives.direct_reduce:AllGather",
-        "workloads.closed_form:direct_all_gather_ns",
+        "workloads.offloads.direct_reduce:AllGather",
+        "workloads.times.messages:direct_all_gather_ns",
         lambda n: (n - 1) / n,
         dtypes=ADDER_DTYPES,
         engines=True,
@@ -368,8 +368,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "optimizer_step",
         "host",
         "gradients in, parameters out: ring reduce-scatter, the hosts update their parts, ring all-gather",
-        "workloads.collectives.optimizer_step:Host",
-        "workloads.closed_form:host_optimizer_step_ns",
+        "workloads.offloads.optimizer_step:Host",
+        "workloads.times.messages:host_optimizer_step_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("avg", "sum"),
         dtypes=("float32",),
@@ -381,8 +381,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "optimizer_step",
         "optimus_nic",
         "likewise by a ring of NICs, which keep the parameters and what the optimizer remembers (OptimusNIC)",
-        "workloads.collectives.optimizer_step:OptimusNic",
-        "workloads.closed_form:optimus_nic_ns",
+        "workloads.offloads.optimizer_step:OptimusNic",
+        "workloads.times.messages:optimus_nic_ns",
         lambda n: 2 * (n - 1) / n,
         ops=("avg", "sum"),
         dtypes=("float32",),
@@ -395,8 +395,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "ping_pong",
         "write",
         "a message goes from one rank to another and back, by RDMA write with immediate; the time is the round trip",
-        "workloads.ping_pong:WritePingPong",
-        "workloads.closed_form:ping_pong_write_ns",
+        "workloads.parts.ping_pong:WritePingPong",
+        "workloads.times.messages:ping_pong_write_ns",
         lambda _: 2.0,
         max_ranks=2,
     ),
@@ -404,8 +404,8 @@ COLLECTIVES: dict[tuple[str, str], Collective] = _entries(
         "ping_pong",
         "send",
         "a message goes from one rank to another and back, by send and receive; the time is the round trip",
-        "workloads.ping_pong:SendPingPong",
-        "workloads.closed_form:ping_pong_send_ns",
+        "workloads.parts.ping_pong:SendPingPong",
+        "workloads.times.messages:ping_pong_send_ns",
         lambda _: 2.0,
         max_ranks=2,
     ),

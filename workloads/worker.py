@@ -17,8 +17,9 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
 
-from workloads import flows, registry
-from workloads.context import Context, HostCosts, Part
+from workloads import registry
+from workloads.parts import flows
+from workloads.parts.context import Context, HostCosts, Part
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"

@@ -11,10 +11,10 @@ from testbed.plan.ideal import costs_of
 from topologies import Fabric
 from topologies.grid import NoGrid
 from topologies.hops import Hops
-from workloads.closed_form import Link
-from workloads.collectives.times.case import Case
-from workloads.collectives.ways import Routed
 from workloads.registry import AUTO, COLLECTIVES, DTYPES, Collective
+from workloads.times.case import Case
+from workloads.times.messages import Link
+from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment

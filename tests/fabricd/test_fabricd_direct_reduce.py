@@ -33,7 +33,8 @@ from tests.parts.ring_fabric import (
     same,
     together,
 )
-from workloads import closed_form, wire
+from workloads.times import messages as closed_form
+from workloads.verbs import wire
 
 HOSTS = 8
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")

@@ -11,9 +11,9 @@ import pytest
 
 from testbed.cli import cli
 from tests.parts.command_line import testbed as testbed
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
 from workloads.registry import find
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
 
 
 @pytest.mark.skipif(

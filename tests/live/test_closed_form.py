@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.parts.measured_run import measured
-from workloads import closed_form
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
+from workloads.times import messages as closed_form
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
 
 MIB = 1 << 20
 PARAMETERS = {"rate_bps": 400e9, "delay_ns": 500.0, "latency_ns": 500.0}

@@ -13,9 +13,9 @@ from testbed.experiment.blocks.steps import CollectiveStep
 from testbed.plan.choose import Chooser
 from tests import times_table
 from tests.parts.measured_run import measured
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
 from workloads.registry import COLLECTIVES
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),

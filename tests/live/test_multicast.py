@@ -14,10 +14,10 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.run import run as running
 from testbed.run.run import RunResult
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
-from workloads.multicast_time import Paths, all_gather_over_ns, broadcast_over_ns
 from workloads.registry import find
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
+from workloads.times.multicast import Paths, all_gather_over_ns, broadcast_over_ns
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),

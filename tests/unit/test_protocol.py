@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hardware import protocol
 from hardware.build import SOURCES
-from workloads import wire
+from workloads.verbs import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workloads import data
+from workloads.base import data
 from workloads.registry import DTYPES
 from workloads.sparse.inputs import SparseInputs
 

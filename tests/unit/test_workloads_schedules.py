@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.parts.fake_run import Line, collective, fabric, flows, plan, run
-from workloads import registry, verbs, wire, worker
+from workloads import registry, verbs, worker
 from workloads.collectives import engine, ring
 from workloads.collectives.schedule import spans
-from workloads.verbs import CompletionError, Device, FabricError
+from workloads.verbs import CompletionError, Device, FabricError, wire
 
 FULL = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MIB = 1 << 20

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data
+from workloads.base import data
 from workloads.collectives import exchange
 from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Schedule, Shape, Span, spans
 from workloads.collectives.shape import shape_of
-from workloads.context import Context
+from workloads.parts.context import Context
 from workloads.registry import Collective
 
 

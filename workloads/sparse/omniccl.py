@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import wire
-from workloads.context import Context
+from workloads.parts.context import Context
 from workloads.registry import Collective
 from workloads.sparse.closed_form import part_header_bytes
 from workloads.sparse.inputs import SparseInputs, averaging
 from workloads.sparse.receives import MOST_RECEIVES, Receives
 from workloads.sparse.spots import Aggregator, Part, Windows, Worker
-from workloads.verbs import FabricError, Peer, Region
-from workloads.wire import Record
+from workloads.verbs import FabricError, Peer, Region, wire
+from workloads.verbs.wire import Record
 
 _KEY = Struct("<I")
 _COUNT = Struct("<II")  # blocks, 0

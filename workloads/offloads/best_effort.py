@@ -7,9 +7,9 @@ accelerator/pool.c.
 
 from __future__ import annotations
 
-from workloads import wire
-from workloads.collectives import in_network
-from workloads.context import Context
+from workloads.offloads import in_network
+from workloads.parts.context import Context
+from workloads.verbs import wire
 
 
 class AllReduce(in_network.AllReduce):

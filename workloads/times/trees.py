@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workloads.collectives import exchange, trees
-from workloads.collectives.times.case import Case
-from workloads.collectives.ways import Pair
+from workloads.times.case import Case
+from workloads.times.ways import Pair
 
 
 def double_binary_tree_all_reduce(case: Case) -> float:

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data, wire
-from workloads.collectives import direct_reduce, ring
+from workloads.base import data
+from workloads.collectives import ring
 from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Shape, spans
-from workloads.context import Context
-from workloads.optimizers import OPTIMIZERS, Optimizer
+from workloads.offloads import direct_reduce
+from workloads.offloads.optimizers import OPTIMIZERS, Optimizer
+from workloads.parts.context import Context
 from workloads.registry import Collective, find
-from workloads.verbs import FabricError, Group
+from workloads.verbs import FabricError, Group, wire
 
 _SCALE = 2.0**-7  # of the first parameters: small numbers
 _DTYPE = "float32"

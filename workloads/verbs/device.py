@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from workloads import wire
-from workloads.wire import Record
+from workloads.verbs import wire
+from workloads.verbs.wire import Record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,10 +10,10 @@ from struct import Struct
 
 import numpy as np
 
-from workloads import data, wire
-from workloads.context import Context
+from workloads.base import data
+from workloads.parts.context import Context
 from workloads.registry import Collective
-from workloads.verbs import FabricError, Peer, Region
+from workloads.verbs import FabricError, Peer, Region, wire
 
 _KEY = Struct("<I")
 

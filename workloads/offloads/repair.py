@@ -11,7 +11,7 @@ still needed.
 
 from __future__ import annotations
 
-from workloads.collectives.chunking import runs, span
+from workloads.offloads.chunking import runs, span
 
 RUN_CHUNKS = 32
 """Chunks that are given in one piece at most: a long repair passes from neighbour to neighbour piece by piece."""

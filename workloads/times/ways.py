@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 from topologies.hops import Hops
-from workloads.closed_form import Link, Path
+from workloads.times.messages import Link, Path
 
 Pair = tuple[int, int]  # indices in the group: from, to
 

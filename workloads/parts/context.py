@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from workloads.registry import Collective
 from workloads.verbs import Device, Region
-from workloads.wire import Record
+from workloads.verbs.wire import Record
 
 
 @dataclass(frozen=True)

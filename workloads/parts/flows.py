@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
-from workloads import data, wire
-from workloads.context import Context
+from workloads.base import data
+from workloads.parts.context import Context
 from workloads.registry import FLOW_MESSAGE_BYTES as MESSAGE_BYTES
-from workloads.verbs import FabricError, Peer, QueuePair
+from workloads.verbs import FabricError, Peer, QueuePair, wire
 
 DEPTH = 64  # messages in flight per flow: 64 MiB, 1.3 ms at 400 Gb/s
 KEPT_BYTES = 64 << 20  # what a receiver keeps of all flows of a step together, if a message each fits

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workloads import data, wire
-from workloads.context import Context, Part
+from workloads.base import data
+from workloads.parts.context import Context, Part
 from workloads.registry import Collective, find
-from workloads.verbs import FabricError, Group
+from workloads.verbs import FabricError, Group, wire
 
 _AGREE = 1 << 30  # tags of syncs: apart from those of steps
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workloads.closed_form import Path
 from workloads.collectives import halving
-from workloads.collectives.times.case import Case, Round, one_way, piped, rounds
-from workloads.collectives.ways import Pair
+from workloads.times.case import Case, Round, one_way, piped, rounds
+from workloads.times.messages import Path
+from workloads.times.ways import Pair
 
 
 def _halving(case: Case) -> list[tuple[int, int, Sequence[Pair], bool]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workloads.closed_form import Costs, Path, _Packets, _pcie_ns, _stages, received_ns, wire_bytes
 from workloads.collectives.dissemination import distances
+from workloads.times.messages import Costs, Path, _Packets, _pcie_ns, _stages, received_ns, wire_bytes
 
 OFFLOAD_BYTES = 24
 """The extension header of a multicast datagram."""

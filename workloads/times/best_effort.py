@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workloads.closed_form import Costs, Path
-from workloads.collectives.in_network_time import ELEMENTS, SLOTS, block_bytes
+from workloads.times.in_network import ELEMENTS, SLOTS, block_bytes
+from workloads.times.messages import Costs, Path
 
 
 def best_effort_all_reduce_ns(

@@ -15,10 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from workloads import data, wire
-from workloads.collectives.offloaded import Offloaded
+from workloads.base import data
 from workloads.collectives.schedule import spans
-from workloads.verbs import Group
+from workloads.offloads.offloaded import Offloaded
+from workloads.verbs import Group, wire
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 

@@ -6,10 +6,10 @@ contributions that are not answered: then the ring does it, and the result says 
 
 from __future__ import annotations
 
-from workloads import data, wire
-from workloads.collectives.offloaded import Offloaded
-from workloads.context import Context
-from workloads.verbs import Group
+from workloads.base import data
+from workloads.offloads.offloaded import Offloaded
+from workloads.parts.context import Context
+from workloads.verbs import Group, wire
 
 
 class AllReduce(Offloaded):

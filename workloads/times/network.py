@@ -15,8 +15,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from workloads.closed_form import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, Costs, wire_bytes
-from workloads.collectives.ways import Pair, Route, Ways
+from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, Costs, wire_bytes
+from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1
 

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data, wire
-from workloads.collectives.chunking import Chunks, runs, span
+from workloads.base import data
 from workloads.collectives.dissemination import distances
-from workloads.collectives.repair import RUN_CHUNKS, Repair, Run
-from workloads.context import Context
+from workloads.offloads.chunking import Chunks, runs, span
+from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
+from workloads.parts.context import Context
 from workloads.registry import Collective
-from workloads.verbs import FabricError, Peer, QueuePair
+from workloads.verbs import FabricError, Peer, QueuePair, wire
 
 _KEYS = Struct("<II")  # of vector and bitmaps
 _ARM, _START = 0, 1  # requests to the NIC's group

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.closed_form import FRAME_BYTES, SHORTEST_BYTES, Costs, Path
+from workloads.times.messages import FRAME_BYTES, SHORTEST_BYTES, Costs, Path
 
 OFFLOAD_BYTES = 24  # of our extension header
 ELEMENTS, SLOTS = 256, 256

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from workloads.collectives.schedule import Program, Recv, Schedule, Send, Shape, Step, steps
-from workloads.collectives.times.case import Case
-from workloads.collectives.times.network import Agenda, Network, QueuePair
+from workloads.times.case import Case
+from workloads.times.network import Agenda, Network, QueuePair
 
 MOST_MESSAGES = 20_000
 """That are followed: some 50 us of ours each.  A schedule of more is left to its formula."""

@@ -1,7 +1,7 @@
 """A collective whose time is asked for, and what all formulas are made of.
 
-That is a message (workloads/closed_form.py), how long it keeps the slowest part of its way busy, a reduction, and the
-busiest cable where many messages meet.
+That is a message (workloads/times/messages.py), how long it keeps the slowest part of its way busy, a reduction, and
+the busiest cable where many messages meet.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from workloads.closed_form import FRAME_BYTES, RETH_BYTES, Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.shape import shape_of
-from workloads.collectives.ways import Pair, Ways
 from workloads.registry import Collective
+from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, Path, acks_ns, line_ns, received_ns, sent_ns
+from workloads.times.ways import Pair, Ways
 
 
 class Round(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from workloads.closed_form import ring_over_ns
-from workloads.collectives.times.case import Case, Round, piped, rounds
+from workloads.times.case import Case, Round, piped, rounds
+from workloads.times.messages import ring_over_ns
 
 
 def _hops(case: Case, reduces: Sequence[bool], parallel: int = 1) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from workloads.closed_form import line_ns
-from workloads.collectives.times.case import Case, Round, one_way, rounds
-from workloads.collectives.times.trees import binomial_scatter
-from workloads.collectives.ways import Pair
+from workloads.times.case import Case, Round, one_way, rounds
+from workloads.times.messages import line_ns
+from workloads.times.trees import binomial_scatter
+from workloads.times.ways import Pair
 
 
 def _flood(case: Case, traffic: dict[Pair, int]) -> float:
