@@ -33,6 +33,7 @@ from tests.parts.ring_fabric import (
     same,
     together,
 )
+from workloads.times import direct_reduce
 from workloads.times import messages as closed_form
 from workloads.verbs import wire
 
@@ -214,9 +215,9 @@ def test_the_input_crosses_pcie_once_and_so_do_results(eight: Fabric) -> None:
 @pytest.mark.parametrize(
     ("collective", "formula"),
     [
-        (ALL_REDUCE, closed_form.direct_all_reduce_ns),
-        (REDUCE_SCATTER, closed_form.direct_reduce_scatter_ns),
-        (ALL_GATHER, closed_form.direct_all_gather_ns),
+        (ALL_REDUCE, direct_reduce.direct_all_reduce_ns),
+        (REDUCE_SCATTER, direct_reduce.direct_reduce_scatter_ns),
+        (ALL_GATHER, direct_reduce.direct_all_gather_ns),
     ],
 )
 @pytest.mark.parametrize("n", [4, 8])

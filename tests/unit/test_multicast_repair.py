@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.collectives.dissemination import distances
+from workloads.collectives.exchange import distances
 from workloads.offloads.chunking import Chunks, runs, span
 from workloads.offloads.repair import RUN_CHUNKS, Repair
 

@@ -17,7 +17,7 @@ import ml_dtypes  # noqa: F401  (gives numpy bfloat16 and float8)
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.registry import DTYPES
+from workloads.base.vocabulary import DTYPES
 
 PERIOD = 16381
 BLOCK_BYTES = 4 << 20  # at most so much between two calls of `tick`
@@ -84,15 +84,20 @@ def divide(sums: NDArray[Any], ranks: int) -> None:
         sums /= ranks
 
 
+def element(dtype: str) -> np.dtype[Any]:
+    """The element type of this name.  Raises ValueError."""
+    if dtype not in DTYPES:
+        raise ValueError(f"no element type {dtype!r}")
+    return np.dtype(dtype)
+
+
 class Inputs:
     """The inputs of `ranks` ranks for one element type and reduction (None: data that is only moved)."""
 
     def __init__(self, seed: int, ranks: int, dtype: str, op: str | None) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"no element type {dtype!r}")
         self.seed = seed
         self.ranks = ranks
-        self.dtype = np.dtype(dtype)
+        self.dtype = element(dtype)
         self.op = op
         exact = _EXACT[dtype]
         self._term = largest_term(dtype, ranks)

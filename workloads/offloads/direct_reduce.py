@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from workloads.base import data
 from workloads.collectives.schedule import spans
-from workloads.offloads.offloaded import Offloaded
+from workloads.offloads.offloaded import OneRequest
 from workloads.verbs import Group, wire
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 
 
-class _DirectReduce(Offloaded):
+class _DirectReduce(OneRequest):
     """One rank's part."""
 
     collective: int
@@ -31,18 +31,20 @@ class _DirectReduce(Offloaded):
     def _join(self) -> Group:
         most = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
-        return self.device.group(wire.RING, self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype], self.compressed))
+        return self.device.group(
+            wire.RING, self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype.name], self.compressed)
+        )
 
     def _fill(self) -> None:
         self._cut()
         super()._fill()
 
     def _cut(self) -> None:
-        self.chunks = [slice(*span) for span in spans(self.count, len(self.ranks))]
+        self.chunks = [slice(*span) for span in spans(self.count, self.n)]
 
     def _post(self) -> None:
-        where = (self.vector, 0, self.result, 0, self.count)
-        self.group.post(*where, collective=self.collective, reduction=self.op, dtype=self.dtype)
+        what = {"collective": self.collective, "reduction": self.op, "dtype": self.dtype.name}
+        self._request(self.vector, self.result, self.count, **what)
 
     def _differ(self, chunk: slice, period: NDArray[Any]) -> int:
         at, tick, within = self.start + chunk.start, self.device.progress, self._bound() if self.compressed else 0.0
@@ -50,7 +52,7 @@ class _DirectReduce(Offloaded):
 
     def _bound(self) -> float:
         """How far a compressed result may be off: 1/127 of each partial result, and what rounding sums takes."""
-        n = len(self.ranks)
+        n = self.n
         largest = max(float(abs(self.inputs.of(i)).max()) for i in range(n))
         sums = self.op in ("sum", "avg")
         partials = sum(k * largest if sums else largest for k in range(1, n + 1))

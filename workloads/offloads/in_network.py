@@ -7,12 +7,12 @@ contributions that are not answered: then the ring does it, and the result says 
 from __future__ import annotations
 
 from workloads.base import data
-from workloads.offloads.offloaded import Offloaded
+from workloads.offloads.offloaded import OneRequest
 from workloads.parts.context import Context
 from workloads.verbs import Group, wire
 
 
-class AllReduce(Offloaded):
+class AllReduce(OneRequest):
     """One rank's part."""
 
     kind = wire.AGGREGATE
@@ -28,7 +28,7 @@ class AllReduce(Offloaded):
         return plan["slots"], plan["elements"], round(plan["timeout_ns"] * 1000), plan["retry"], convert
 
     def _post(self) -> None:
-        self.group.post(self.vector, 0, self.result, 0, self.count, reduction=self.op, dtype=self.dtype)
+        self._request(self.vector, self.result, self.count, reduction=self.op, dtype=self.dtype.name)
 
     def _wrong(self) -> int:
         return data.count_wrong(self.out, self.inputs.reduced, self.start, self.device.progress)

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.base import data
-from workloads.collectives.dissemination import distances
+from workloads.base.entry import Algorithm
+from workloads.collectives.exchange import distances
 from workloads.offloads.chunking import Chunks, runs, span
+from workloads.offloads.offloaded import Offloaded
 from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
 from workloads.parts.context import Context
-from workloads.registry import Collective
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 
 _KEYS = Struct("<II")  # of vector and bitmaps
@@ -43,26 +44,22 @@ class Message(IntEnum):
     CHUNKS = 4  # of a run: its first chunk
 
 
-class _Multicast:
+class _Multicast(Offloaded):
     """One rank's part.  `root`: whose vector it is (None: every rank has a part of it)."""
 
     root: int | None = None
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        self.context = context
-        self.device = context.device
-        self.n = n = len(ranks)
-        self.index = list(ranks).index(self.device.rank)
-        self.dtype = np.dtype(dtype)
-        self.inputs = data.Inputs(context.seed, n, dtype, None)
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
         self.vector = context.region("vector")
         most = (context.largest_bytes // self.device.mtu + self.device.ranks + 64) // 64 * 8
         self.slot_bytes = most  # what is here; what we lack; what the right neighbour lacks
         self.bitmaps = context.region("multicast bitmaps", 3 * most)
         self.slack_ps = round(context.options["cutoff"] * 1000)
-        self.chains = min(context.options.get("chains") or n, n)
+        self.chains = min(context.options.get("chains") or self.n, self.n)
         self._connect(ranks, tag)
         self.group = self.device.group(wire.MULTICAST, tag, ranks, (self.device.mtu,))
         self.fallback = self.given_up = self.group.refused
@@ -125,12 +122,6 @@ class _Multicast:
             self.context.tick(self.chunks.count - bin(repair.missing).count("1") - came, self.chunks.count - came)
         self.fallback = self.given_up or silent
 
-    def close(self) -> None:
-        self.group.leave()
-
-    def finish(self) -> int:
-        raise NotImplementedError
-
     def _own(self) -> slice | None:
         """The elements that this rank sends."""
         if self.root is not None:
@@ -160,7 +151,7 @@ class _Multicast:
     def _arm(self) -> None:
         root = _NO_ROOT if self.root is None else self.root
         args = (self.operation, root, self.dtype.itemsize)
-        self.group.post(self.bitmaps, 0, self.vector, 0, self.mine.nbytes, collective=_ARM, args=args)
+        self._request(self.bitmaps, self.vector, self.mine.nbytes, collective=_ARM, args=args)
 
     def _barrier(self) -> None:
         """Nobody is through before all have armed: what a rank posts first reaches its NIC first."""
@@ -172,9 +163,8 @@ class _Multicast:
     def _received(self) -> int:
         """Sends our part, waits for the others', and returns the set of chunks that are here."""
         args = (self.operation, self.slack_ps, self.chains)
-        self.group.post(
-            self.bitmaps, 0, self.vector, 0, self.mine.nbytes, collective=_START, wr_id=self.operation, args=args
-        )
+        what = {"collective": _START, "wr_id": self.operation, "args": args}
+        self._request(self.bitmaps, self.vector, self.mine.nbytes, **what)
         while self.ended is None:
             self._wait()
         missing, self.ended = self.ended.nbytes, None
@@ -216,20 +206,23 @@ class _Multicast:
             pair.recv(self.vector)
             self.posted[pair.number] += 1
 
-    def _wait(self) -> None:
-        for record in self.device.wait():
-            if record.kind == wire.RECEIVED_IMM:
-                self._heard(record)
-            elif record.kind == wire.OFFLOADED and record.wr_id == self.operation:
-                self.ended = record
-            elif record.kind == wire.SENT:
-                self.sent_due -= 1
-            elif record.kind == wire.GROUP_FAILED:
-                self.given_up = record.private.decode("utf-8", "replace") or "the group has failed"
-            else:
-                raise FabricError(f"operation {self.operation}: a record of kind {record.kind}")
-
     def _heard(self, record: wire.Record) -> None:
+        if record.kind == wire.RECEIVED_IMM:
+            self._told(record)
+        elif record.kind == wire.SENT:
+            self.sent_due -= 1
+        else:
+            super()._heard(record)
+
+    def _done(self, record: wire.Record) -> None:
+        if record.wr_id != self.operation:
+            raise FabricError(f"operation {self.operation}: the NIC says that {record.wr_id} has ended")
+        self.ended = record
+
+    def _failed(self, why: str) -> None:
+        self.given_up = why
+
+    def _told(self, record: wire.Record) -> None:
         kind, value = record.imm >> _KIND_SHIFT, record.imm & _VALUE
         self.posted[record.qp] -= 1
         if kind == Message.READY:

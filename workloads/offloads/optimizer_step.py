@@ -18,29 +18,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.base import data
+from workloads.base.entry import Algorithm
 from workloads.collectives import ring
 from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Shape, spans
 from workloads.offloads import direct_reduce
+from workloads.offloads.offloaded import Offloaded
 from workloads.offloads.optimizers import OPTIMIZERS, Optimizer
 from workloads.parts.context import Context
-from workloads.registry import Collective, find
-from workloads.verbs import FabricError, Group, wire
+from workloads.parts.part import Part
+from workloads.verbs import FabricError, wire
 
 _SCALE = 2.0**-7  # of the first parameters: small numbers
 _DTYPE = "float32"
 
 
-class _Step:
+class _Step(Part):
     """What both ways have in common: gradients, parameters, and what must come out."""
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        self.context, self.ranks, self.tag, self.op = context, ranks, tag, op
-        self.device = context.device
-        self.n = len(ranks)
-        self.index = list(ranks).index(self.device.rank)
+        super().__init__(context, entry, ranks, dtype, op, tag)
         self.kind = OPTIMIZERS[context.options["optimizer"]]
         self.vector = context.region("vector")
         self.inputs = data.Inputs(context.seed, self.n, dtype, op)
@@ -75,7 +74,7 @@ class Host(_Step):
     """By the hosts."""
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
         super().__init__(context, entry, ranks, dtype, op, tag)
         largest = Shape(self.n, context.largest_bytes // self.input.itemsize)
@@ -105,17 +104,14 @@ class Host(_Step):
         return self._wrong(self.vector.view(_DTYPE, 0, self.count))
 
 
-class OptimusNic(_Step):
+class OptimusNic(_Step, Offloaded):
     """By the NICs; by the hosts if these refuse."""
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
         super().__init__(context, entry, ranks, dtype, op, tag)
         self.result = context.region("result")
-        self.group: Group | None = None
-        self.host: Host | None = None
-        self.fallback = ""
 
     def _begin(self) -> None:
         """The NICs load the parameters; a ring is made for each number of them."""
@@ -130,40 +126,30 @@ class OptimusNic(_Step):
         self._post(direct_reduce.LOAD)
 
     def _post(self, collective: int, args: Sequence[int] = ()) -> None:
-        assert self.group is not None
-        where = (self.vector, 0, self.result, 0, self.count)
-        self.group.post(*where, collective=collective, reduction=self.op, dtype=_DTYPE, args=args)
-        for record in self.device.wait():
-            if record.kind == wire.GROUP_FAILED:
-                raise FabricError(f"the NICs' parameters are lost: {record.private.decode('utf-8', 'replace')}")
-            if record.kind != wire.OFFLOADED:
-                raise FabricError(f"a record of kind {record.kind} in an optimizer step by the NICs")
+        what = {"collective": collective, "reduction": self.op, "dtype": _DTYPE, "args": args}
+        self._request(self.vector, self.result, self.count, **what)
+        self._wait()
+
+    def _done(self, record: wire.Record) -> None:
+        """There is one request at a time."""
+
+    def _failed(self, why: str) -> None:
+        raise FabricError(f"the NICs' parameters are lost: {why}")
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         super().prepare(size_bytes, variant)
         if self.fallback:
-            self._by_the_host().prepare(size_bytes, variant)
+            self._instead().prepare(size_bytes, variant)
         else:
             self.result.view(_DTYPE, 0, self.count).view(np.uint8)[:] = 0xFF
 
-    def _by_the_host(self) -> Host:
-        if self.host is None:
-            entry = find("optimizer_step", "host")
-            self.host = Host(self.context, entry, self.ranks, _DTYPE, self.op, self.tag)
-        return self.host
-
     def run(self) -> None:
         if self.fallback:
-            self._by_the_host().run()
+            self._instead().run()
         elif self.count:
             self._post(direct_reduce.ALL_REDUCE, self.optimizer.step_args())
 
     def finish(self) -> int:
         if self.fallback:
-            return self._by_the_host().finish()
+            return self._instead().finish()
         return self._wrong(self.result.view(_DTYPE, 0, self.count))
-
-    def close(self) -> None:
-        if self.group:
-            self.group.leave()
-        self.group = None

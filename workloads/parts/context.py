@@ -1,12 +1,11 @@
-"""What a rank's part of a workload works with: its device, its memory, what host work costs, and the face of a part."""
+"""What a rank's part of a workload works with: its device, its memory, and what host work costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from workloads.registry import Collective
 from workloads.verbs import Device, Region
 from workloads.verbs.wire import Record
 
@@ -69,30 +68,3 @@ class Context:
         if known is None or len(known) < wanted:
             known = self._regions[name] = self.device.region(max(wanted, 2 * len(known) if known else 0))
         return known
-
-
-class Part(Protocol):
-    """One rank's part of a collective.  For every iteration: prepare, (sync), run, finish; only run is measured."""
-
-    moved: Mapping[str, int]
-    """Optional: `tx_bytes` and `rx_bytes` of this rank's messages in the iteration, where the data decides on them."""
-
-    def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        """Connects rank `context.device.rank` of the group `ranks`; `tag` and the `len(ranks)` after it are its own."""
-
-    def prepare(self, size_bytes: int, variant: int) -> None:
-        """Writes the inputs and posts the receives.
-
-        Every `variant` of the inputs is different, so that what an earlier iteration left behind is wrong in this one.
-        """
-
-    def run(self) -> None:
-        """Does it, and returns when the result is there and the buffers are free."""
-
-    def finish(self) -> int:
-        """Settles what is left and returns how many elements of the result are wrong."""
-
-    # A part that may do its work another way than asked has an attribute `fallback`: why it did ("": it did not).
-    # One that holds something of the fabric's has a method `close` that gives it back, called after the last iteration.

@@ -14,8 +14,8 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from workloads.base import data
+from workloads.base.vocabulary import FLOW_MESSAGE_BYTES as MESSAGE_BYTES
 from workloads.parts.context import Context
-from workloads.registry import FLOW_MESSAGE_BYTES as MESSAGE_BYTES
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 
 DEPTH = 64  # messages in flight per flow: 64 MiB, 1.3 ms at 400 Gb/s

@@ -8,28 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-import numpy as np
-
 from workloads.base import data
+from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
-from workloads.registry import Collective
+from workloads.parts.part import Part
 from workloads.verbs import FabricError, Peer, Region, wire
 
 _KEY = Struct("<I")
 
 
-class WritePingPong:
+class WritePingPong(Part):
     """By RDMA write with immediate."""
 
     arrival = wire.RECEIVED_IMM
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        self.context = context
-        self.device = context.device
-        self.index = list(ranks).index(self.device.rank)
-        self.dtype = np.dtype(dtype)
+        super().__init__(context, entry, ranks, dtype, op, tag)
         self.outbox = context.region("vector")
         self.inbox = context.region("staging")
         self.input = data.Inputs(context.seed, 2, dtype, None).of(0)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from workloads.base.entry import Algorithm
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.shape import shape_of
-from workloads.registry import Collective
 from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 from workloads.times.ways import Pair, Ways
 
@@ -37,7 +37,7 @@ class Case:
     @classmethod
     def of(
         cls,
-        entry: Collective,
+        entry: Algorithm,
         ranks: int,
         size_bytes: int,
         width: int,

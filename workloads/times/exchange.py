@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from workloads.collectives.exchange import distances
 from workloads.times.case import Case, Round, one_way, rounds
 from workloads.times.messages import line_ns
 from workloads.times.trees import binomial_scatter
@@ -100,11 +101,7 @@ def _evenly(left: dict[Pair, float]) -> float:
 
 def dissemination_barrier(case: Case) -> float:
     """ceil(log2 n) empty messages."""
-    found, distance = [], 1
-    while distance < case.n:
-        found.append(Round(0, case.shift(distance)))
-        distance *= 2
-    return rounds(case, found)
+    return rounds(case, [Round(0, case.shift(far)) for far in distances(case.n)])
 
 
 def pair_send_recv(case: Case) -> float:

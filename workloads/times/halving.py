@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workloads.collectives import halving
+from workloads.collectives.exchange import distances
 from workloads.times.case import Case, Round, one_way, piped, rounds
 from workloads.times.messages import Path
 from workloads.times.ways import Pair
@@ -126,9 +127,6 @@ def doubling_all_gather(case: Case) -> float:
 
 def bruck_all_gather(case: Case) -> float:
     """ceil(log2 n) rounds of 1, 2, 4, .. chunks."""
-    found, distance = [], 1
-    while distance < case.n:
-        many = min(distance, case.n - distance)
-        found.append(Round(case.share(case.n) * many, case.shift(-distance)))
-        distance *= 2
-    return rounds(case, found)
+    return rounds(
+        case, [Round(case.share(case.n) * min(far, case.n - far), case.shift(-far)) for far in distances(case.n)]
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workloads.collectives.dissemination import distances
-from workloads.times.messages import Costs, Path, _Packets, _pcie_ns, _stages, received_ns, wire_bytes
+from workloads.collectives.exchange import distances
+from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
 
 OFFLOAD_BYTES = 24
 """The extension header of a multicast datagram."""
@@ -28,13 +28,13 @@ def broadcast_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) -
     """The root's datagrams one behind the other, as one message's packets."""
     count = costs.packets(size_bytes)
     full = _datagram(min(costs.mtu, size_bytes))
-    packets = _Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
+    packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
     start = _started(ranks, paths, costs)
     here = [start[0]]
     for rank in range(1, ranks):
         path = paths(0, rank)
-        through = packets.through(_stages(path, costs, to_memory=True)) + path.constant_ns
-        here.append(start[0] + _pcie_ns(path, costs, to_memory=True) + through)
+        through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
+        here.append(start[0] + pcie_ns(path, costs, to_memory=True) + through)
     return _all_have_ns(here, paths, costs)
 
 
@@ -57,7 +57,7 @@ def all_gather_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) 
         link = paths(others[0], rank).links[-1]
         for arrival in sorted(coming):
             done = max(done, arrival) + link.time_ns(last[1])
-        write = _stages(paths(others[0], rank), costs, to_memory=True)[-1].time_ns(*last) + costs.pcie_latency_ns
+        write = stages_of(paths(others[0], rank), costs, to_memory=True)[-1].time_ns(*last) + costs.pcie_latency_ns
         here.append(done + link.delay_ns + write)
     return _all_have_ns(here, paths, costs)
 
@@ -71,7 +71,7 @@ def _last_hop_ns(
 ) -> float:
     """From a sender's start to where its last datagram stands before the receiver's link."""
     spacing = (ranks - 1) * path.links[0].time_ns(full[1])
-    stages = _stages(path, costs, to_memory=True)[:-2]
+    stages = stages_of(path, costs, to_memory=True)[:-2]
     way = sum(stage.time_ns(*last) for stage in stages) + path.constant_ns - path.links[-1].delay_ns
     return (count - 1) * spacing + way + 2 * costs.pcie_latency_ns
 

@@ -143,19 +143,21 @@ class _Replay:
         return max(host.clock for host in self.hosts)
 
 
-def replayed(case: Case, schedule: Schedule) -> float | None:
-    """Time in ns; None where there are too many messages to follow."""
+def replayed(case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES) -> float | None:
+    """Time in ns; None where there are more messages to follow than that."""
     shape, most = case.shape, _PIECES * case.n
     found = -(-shape.count // shape.chunk) if shape.chunk else 1
     if shape.chunk and found > most:
-        half, full = (_followed(case, schedule, replace(shape, count=n * shape.chunk)) for n in (most // 2, most))
+        half, full = (
+            _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages) for n in (most // 2, most)
+        )
         if half is None or full is None:
             return None
         return full + (found - most) * (full - half) / (most - most // 2)
-    return _followed(case, schedule, shape)
+    return _followed(case, schedule, shape, most_messages)
 
 
-def _followed(case: Case, schedule: Schedule, shape: Shape) -> float | None:
+def _followed(case: Case, schedule: Schedule, shape: Shape, most_messages: float) -> float | None:
     programs, messages, packets = [], 0, 0
     for index in range(shape.ranks):
         programs.append(schedule(shape, index))
@@ -163,6 +165,6 @@ def _followed(case: Case, schedule: Schedule, shape: Shape) -> float | None:
             if isinstance(step, Send):
                 messages += 1
                 packets += case.costs.packets((step.stop - step.start) * case.width)
-        if messages > MOST_MESSAGES:
+        if messages > most_messages:
             return None
     return _Replay(case, programs, packets).run()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from workloads.times.case import Case, Round, piped, rounds
-from workloads.times.messages import ring_over_ns
+from workloads.times.ring_hops import ring_over_ns
 
 
 def _hops(case: Case, reduces: Sequence[bool], parallel: int = 1) -> float:
