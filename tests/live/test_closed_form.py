@@ -12,7 +12,7 @@ from tests.parts.measured_run import measured
 from workloads.times import messages as closed_form
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
-from workloads.times.ring_hops import ring_all_reduce_ns
+from workloads.times.rings import ring_all_reduce_ns
 
 MIB = 1 << 20
 PARAMETERS = {"rate_bps": 400e9, "delay_ns": 500.0, "latency_ns": 500.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workloads.times.messages import ACK_BYTES, Costs, Packets, Path, slowest_stage, stages_of, wire_bytes
-from workloads.times.ring_hops import ring_all_gather_ns, ring_reduce_scatter_ns
+from workloads.times.rings import ring_all_gather_ns, ring_reduce_scatter_ns
 
 
 def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
