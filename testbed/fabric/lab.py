@@ -16,14 +16,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
-from hardware.config import fabricd_config
-from hardware.devices import FENCE_BRIDGE
 from testbed.base.errors import MachineError, UserError, require_root
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers, File, Worker
-from testbed.containers.image import Image, root_of
+from testbed.containers.image import Image
 from testbed.fabric.autopsy import why_dead
-from testbed.fabric.bringup import CONTROLLER_OUT, CONTROLLER_PORT, HOLDER, Bringup, controller_lines, inside, own_ovs
+from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, inside, own_ovs
+from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controller_lines
 from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import OpenVSwitch
@@ -32,15 +31,12 @@ from testbed.machine.hold import Hold
 from testbed.machine.ownership import HOST, Record, Removed
 from testbed.machine.processes import MARK, Process
 from testbed.machine.shown import binds
-from testbed.plan.dilation import automatic
-from testbed.plan.hardware import hardware_of
 from topologies import Fabric
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.fabric.net import Cables, FabricNet
 
-_STATE = "lab.json"
 _TOOLS = {
     "runc": "runc",
     "ip": "iproute2",
@@ -98,7 +94,8 @@ class Lab:
         kernel = experiment.clock.mode == "real"
         work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
         try:
-            lab = cls._up(work, experiment)
+            fabricd, controller, state = bring_up(work, experiment)
+            lab = cls(Record.read(record.dir), fabric, state, fabricd, controller.process, work.children)
             if persistent:
                 work.hand_over(lab.fabricd)
                 lab.record = Record.read(record.dir)
@@ -115,61 +112,6 @@ class Lab:
             journal.close()
 
     @classmethod
-    def _up(cls, work: Bringup, experiment: Experiment) -> Lab:
-        directory, fabric = work.dir, work.fabric
-        holder = work.start_holder()
-        work.ovs.make_database()
-        (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
-        (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
-        work.enter(holder)
-        database = work.start_database()
-        controller = work.start_controller(experiment.control.model_dump())
-        hardware = hardware_of(experiment)
-        clock: dict[str, Any] = {"mode": experiment.clock.mode}
-        if work.kernel:
-            clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
-        config = fabricd_config(
-            fabric,
-            hardware,
-            fabric_id=work.record.id,
-            clock=clock,
-            seed=experiment.seed,
-            patience_s=experiment.patience / 1e9,
-        )
-        config["worker_memory_bytes"] = experiment.workers.memory
-        config["ovs_pid"] = work.start_switch(database)
-        if work.kernel:
-            pids = work.take_hosts(holder)
-            config = work.with_kernel_interfaces(config, pids)
-        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
-        work.set_taps_up()
-        bridges = work.make_bridges()
-        if not work.kernel:
-            work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory, work.ids or 0)
-        if work.kernel:
-            work.plug_in(holder, experiment.fabric.nic.mtu)
-        work.ovs.finish(bridges, work.look)
-        controller.wait_listening(work.look)
-        names = [work.names.bridge(s) for s in fabric.switches]
-        commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
-        # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
-        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
-        work.ovs.finish(commands, work.look)
-        state = {
-            "name": experiment.name,
-            "clock": clock,
-            "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
-            "ids": work.ids,
-            "bind": experiment.workers.bind,
-            "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
-            "flows": controller.wait_programmed(work.look)["flows"],
-        }
-        (directory / (_STATE + ".new")).write_text(json.dumps(state))
-        os.rename(directory / (_STATE + ".new"), directory / _STATE)
-        return cls(Record.read(directory), fabric, state, fabricd, controller.process, work.children)
-
-    @classmethod
     def attach(cls, fabric_id: str | None = None) -> Lab:
         """The live fabric of this id, or the only one there is. Raises UserError."""
         record = ownership.find(fabric_id)
@@ -178,7 +120,7 @@ class Lab:
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:
-            state = json.loads((record.dir / _STATE).read_text())
+            state = json.loads((record.dir / STATE).read_text())
             fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))
             fabricd = Fabricd(record.dir / "control.sock")
         except FileNotFoundError:

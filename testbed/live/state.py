@@ -8,7 +8,7 @@ from typing import Any
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
 from testbed.fabric.autopsy import why_dead
-from testbed.fabric.bringup import CONTROLLER_PORT
+from testbed.fabric.controller import CONTROLLER_PORT
 from testbed.fabric.inventory import row
 from testbed.fabric.lab import Lab
 from testbed.live import seat

@@ -27,7 +27,8 @@ from testbed.machine.ownership import Record, find
 from testbed.machine.processes import MARK, Process, wait_for
 from testbed.machine.trees import remove_tree
 from testbed.run.fits import load_for
-from testbed.run.run import RunResult, check_work, run
+from testbed.run.outcome import RunResult
+from testbed.run.run import check_work, run
 
 if TYPE_CHECKING:
     from testbed.base.progress import Progress

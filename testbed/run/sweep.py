@@ -26,7 +26,8 @@ from testbed.base import yaml
 from testbed.base.errors import InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.experiment.overrides import changed
-from testbed.run.run import RunFailed, RunInterrupted, run
+from testbed.run.outcome import RunFailed, RunInterrupted
+from testbed.run.run import run
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

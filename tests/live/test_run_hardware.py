@@ -22,7 +22,7 @@ from results import load
 from results.columns import COLUMNS
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
-from testbed.run.run import RunFailed, RunResult
+from testbed.run.outcome import RunFailed, RunResult
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = """

@@ -15,7 +15,7 @@ from testbed.base.said import TEXT_MAX, Sayings, Unexpected, printable
 from testbed.experiment import loads
 from testbed.plan import plan as planning
 from testbed.run import run as running
-from testbed.run.run import RunFailed
+from testbed.run.outcome import RunFailed
 from tests.parts.fake_lab import FakeLab, Script, result_line
 
 EXPERIMENT = """
