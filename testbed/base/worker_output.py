@@ -1,7 +1,7 @@
-"""What workers print, made safe: they are not trusted, and what they say reaches files, figures and a terminal.
+"""Checks what workers print. They are not trusted, and their output reaches files, figures and a terminal.
 
-A line that begins as one of ours must be what the plan lets that rank say, key by key; what else it holds is left out.
-Anything else is text: without control characters, and only so much of it is kept.
+A JSON line of a known kind must agree with the plan key by key; further keys are left out. Anything else is text: its
+control characters are escaped, and only so much of it is kept.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from testbed.base.text import printable
 
 TEXT_MAX = 1000  # characters of one message
 KEPT_BYTES = 16 << 20  # of a rank's text, in its log
@@ -20,17 +22,12 @@ _OF_COLLECTIVES = ("host_ns", "sent_bytes", "tx_bytes", "rx_bytes")
 Line = dict[str, Any]
 
 
-class Unexpected(Exception):
-    """A line is not what was expected; the text says in what."""
+class UnexpectedLine(Exception):
+    """A line that the plan does not allow; the text says why."""
 
 
-def printable(text: str) -> str:
-    """The text as a terminal may have it: control characters (but tabs) as escapes such as \\x1b."""
-    return "".join(c if c == "\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-class Sayings:
-    """Tells lines from text, for the ranks of one plan; counts what each has said."""
+class OutputParser:
+    """Tells lines from text, for the ranks of one plan, and counts both."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._steps: Sequence[Mapping[str, Any]] = plan["steps"]
@@ -40,22 +37,22 @@ class Sayings:
         self._kept: Counter[int] = Counter()
 
     def line(self, rank: int, text: bytes) -> Line | None:
-        """The line, checked and with `rank`; None if it is mere text. Raises Unexpected."""
+        """The line, checked and with `rank`; None if it is mere text. Raises UnexpectedLine."""
         try:
-            said = json.loads(text)
+            raw = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(said, dict) or not isinstance(kind := said.get("kind"), str) or kind not in _CHECKS:
+        if not isinstance(raw, dict) or not isinstance(kind := raw.get("kind"), str) or kind not in _CHECKS:
             return None
-        line = {"kind": kind, **_CHECKS[kind](self, rank, said), "rank": rank}
+        line = {"kind": kind, **_CHECKS[kind](self, rank, raw), "rank": rank}
         if kind in ("collective", "flow"):
             self._measured[rank] += 1
             if self._measured[rank] > self._most:
-                raise Unexpected(f"more than the {self._most} results that its plan has")
+                raise UnexpectedLine(f"more than the {self._most} results that its plan has")
         return line
 
     def text(self, rank: int, text: bytes) -> str:
-        """Text as it is to be kept; empty when the rank has said enough."""
+        """Text as it is to be kept; empty when the rank has printed enough."""
         if self._kept[rank] > KEPT_BYTES:
             return ""
         self._kept[rank] += len(text) + 1
@@ -65,72 +62,72 @@ class Sayings:
 
     # -- by kind
 
-    def _collective(self, rank: int, said: Line) -> Line:
-        step = self._step(rank, said, "collective")
+    def _collective(self, rank: int, raw: Line) -> Line:
+        step = self._step(rank, raw, "collective")
         chosen = {told["algorithm"] for told in (step.get("chosen") or {}).values()}
         line = {
-            "step": said["step"],
-            "collective": _one_of(said, "collective", (step["collective"],)),
-            "algorithm": _one_of(said, "algorithm", chosen or (step["algorithm"],)),
-            "size_bytes": _one_of(said, "size_bytes", step["sizes"]),
-            "iteration": _one_of(said, "iteration", range(-step["warmup"], step["iterations"])),
-            "wrong": _count(said, "wrong"),
-            **_times(said),
+            "step": raw["step"],
+            "collective": _one_of(raw, "collective", (step["collective"],)),
+            "algorithm": _one_of(raw, "algorithm", chosen or (step["algorithm"],)),
+            "size_bytes": _one_of(raw, "size_bytes", step["sizes"]),
+            "iteration": _one_of(raw, "iteration", range(-step["warmup"], step["iterations"])),
+            "wrong": _count(raw, "wrong"),
+            **_times(raw),
         }
         groups = [n for n, told in enumerate(step.get("groups") or ()) if rank in told["ranks"]]
         if groups:
-            line["group"] = _one_of(said, "group", groups)
-        if said.get("fallback") is not None:
-            line["fallback"] = _text(said, "fallback")
+            line["group"] = _one_of(raw, "group", groups)
+        if raw.get("fallback") is not None:
+            line["fallback"] = _text(raw, "fallback")
         for key in _OF_COLLECTIVES:
-            if said.get(key) is not None:
-                line[key] = _time(said, key) if key.endswith("_ns") else _count(said, key)
+            if raw.get(key) is not None:
+                line[key] = _time(raw, key) if key.endswith("_ns") else _count(raw, key)
         return line
 
-    def _flow(self, rank: int, said: Line) -> Line:
-        step = self._step(rank, said, "flows")
-        number = _one_of(said, "flow", range(len(step["flows"])))
+    def _flow(self, rank: int, raw: Line) -> Line:
+        step = self._step(rank, raw, "flows")
+        number = _one_of(raw, "flow", range(len(step["flows"])))
         told = step["flows"][number]
         if rank not in (told["from"], told["to"]):
-            raise Unexpected(f"flow {number} is between other ranks")
-        line = {key: _one_of(said, key, (told[key],)) for key in ("from", "to")}
-        line["size_bytes"] = _one_of(said, "size_bytes", (told["size_bytes"],))
-        if "role" in said:
-            line["role"] = _one_of(said, "role", ("sender", "receiver"))
-        return {"step": said["step"], "flow": number, **line, "wrong": _count(said, "wrong"), **_times(said)}
+            raise UnexpectedLine(f"flow {number} is between other ranks")
+        line = {key: _one_of(raw, key, (told[key],)) for key in ("from", "to")}
+        line["size_bytes"] = _one_of(raw, "size_bytes", (told["size_bytes"],))
+        if "role" in raw:
+            line["role"] = _one_of(raw, "role", ("sender", "receiver"))
+        return {"step": raw["step"], "flow": number, **line, "wrong": _count(raw, "wrong"), **_times(raw)}
 
-    def _progress(self, rank: int, said: Line) -> Line:
-        line: Line = {"done": _count(said, "done"), "of": _count(said, "of")}
-        if "collective" in said:
-            line |= {"collective": _text(said, "collective"), "size_bytes": _count(said, "size_bytes")}
+    def _progress(self, rank: int, raw: Line) -> Line:
+        line: Line = {"done": _count(raw, "done"), "of": _count(raw, "of")}
+        if "collective" in raw:
+            line |= {"collective": _text(raw, "collective"), "size_bytes": _count(raw, "size_bytes")}
         return line
 
-    def _error(self, rank: int, said: Line) -> Line:
-        line: Line = {"what": _text(said, "what")}
-        if said.get("hint") is not None:
-            line["hint"] = _text(said, "hint")
+    def _error(self, rank: int, raw: Line) -> Line:
+        line: Line = {"what": _text(raw, "what")}
+        if raw.get("hint") is not None:
+            line["hint"] = _text(raw, "hint")
         for key in ("status", "peer"):
-            line[key] = None if said.get(key) is None else _count(said, key)
+            line[key] = None if raw.get(key) is None else _count(raw, key)
         return line
 
-    def _done(self, rank: int, said: Line) -> Line:
+    def _done(self, rank: int, raw: Line) -> Line:
         return {}
 
-    def _step(self, rank: int, said: Line, kind: str) -> Mapping[str, Any]:
-        step: Mapping[str, Any] = self._steps[_one_of(said, "step", range(len(self._steps)))]
+    def _step(self, rank: int, raw: Line, kind: str) -> Mapping[str, Any]:
+        step: Mapping[str, Any] = self._steps[_one_of(raw, "step", range(len(self._steps)))]
         if step["kind"] != kind:
-            raise Unexpected(f"step {said['step']} is of another kind")
+            raise UnexpectedLine(f"step {raw['step']} is of another kind")
         if kind == "collective" and rank not in (step["ranks"] or range(self._ranks)):
-            raise Unexpected(f"step {said['step']} is not for this rank")
+            raise UnexpectedLine(f"step {raw['step']} is not for this rank")
         return step
 
 
-_CHECKS: dict[str, Callable[[Sayings, int, Line], Line]] = {
-    "collective": Sayings._collective,
-    "flow": Sayings._flow,
-    "progress": Sayings._progress,
-    "error": Sayings._error,
-    "done": Sayings._done,
+_CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
+    "collective": OutputParser._collective,
+    "flow": OutputParser._flow,
+    "progress": OutputParser._progress,
+    "error": OutputParser._error,
+    "done": OutputParser._done,
 }
 
 
@@ -141,36 +138,36 @@ def _lines_of(step: Mapping[str, Any]) -> int:
     return int(len(step["sizes"]) * (step["warmup"] + step["iterations"]))
 
 
-def _one_of(said: Line, key: str, allowed: Any) -> Any:
-    value = said.get(key)
+def _one_of(raw: Line, key: str, allowed: Any) -> Any:
+    value = raw.get(key)
     if isinstance(value, (int, str)) and not isinstance(value, bool) and value in allowed:
         return value
-    raise Unexpected(f"{key}: not what its plan has")
+    raise UnexpectedLine(f"{key}: not what its plan has")
 
 
-def _count(said: Line, key: str) -> int:
-    value = said.get(key)
+def _count(raw: Line, key: str) -> int:
+    value = raw.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _COUNT_MAX:
         return value
-    raise Unexpected(f"{key}: not a count")
+    raise UnexpectedLine(f"{key}: not a count")
 
 
-def _time(said: Line, key: str) -> float:
-    value = said.get(key)
+def _time(raw: Line, key: str) -> float:
+    value = raw.get(key)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _TIME_MAX_NS:  # no NaN
         return value
-    raise Unexpected(f"{key}: not a time")
+    raise UnexpectedLine(f"{key}: not a time")
 
 
-def _times(said: Line) -> Line:
-    start, end = _time(said, "start_ns"), _time(said, "end_ns")
+def _times(raw: Line) -> Line:
+    start, end = _time(raw, "start_ns"), _time(raw, "end_ns")
     if end < start:
-        raise Unexpected("end_ns: before start_ns")
+        raise UnexpectedLine("end_ns: before start_ns")
     return {"start_ns": start, "end_ns": end}
 
 
-def _text(said: Line, key: str) -> str:
-    value = said.get(key)
+def _text(raw: Line, key: str) -> str:
+    value = raw.get(key)
     if isinstance(value, str):
         return printable(value[:TEXT_MAX])
-    raise Unexpected(f"{key}: not a text")
+    raise UnexpectedLine(f"{key}: not a text")

@@ -29,7 +29,7 @@ from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, Controlle
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import Bridge, OpenVSwitch
 from testbed.machine import memory
-from testbed.machine.hold import Hold
+from testbed.machine.lockfile import LockFile
 from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
 from testbed.machine.processes import MARK, Process
 from testbed.plan.dilation import automatic
@@ -79,14 +79,14 @@ class Bringup:
         tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
         env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
         command = [*tether, *argv]
-        process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.living.fd], **options)
+        process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.process_lock.fd], **options)
         self.children.append(process)
         return process
 
     @cached_property
-    def living(self) -> Hold:
+    def process_lock(self) -> LockFile:
         """A lock that all processes started from here hold: it tells of them where their pids mean nothing."""
-        return Hold(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
+        return LockFile(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
 
     def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """As `spawn`, in the fabric's network namespace."""
@@ -147,11 +147,11 @@ class Bringup:
         """
         self.journal.write("makes", what="TAP devices")
         command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
-        holds = [self.living.fd, *([self.fabricds.fd] if self.fabricds else [])]
+        locks = [self.process_lock.fd, *([self.fabricd_lock.fd] if self.fabricd_lock else [])]
         with (self.dir / "fabricd.log").open("wb") as log:
             try:
                 fabricd = Fabricd.start(
-                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=holds
+                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=locks
                 )
             except FabricdError as error:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
@@ -163,18 +163,18 @@ class Bringup:
         return fabricd
 
     @cached_property
-    def fabricds(self) -> Hold | None:
+    def fabricd_lock(self) -> LockFile | None:
         """The lock of a fabric that stays: fabricd's."""
-        return Hold(self.dir / "fabricd.lock") if self.persistent else None
+        return LockFile(self.dir / "fabricd.lock") if self.persistent else None
 
     def hand_over(self, fabricd: Fabricd) -> None:
         """From now on the fabric is its fabricd's."""
         assert fabricd.process is not None
-        assert self.fabricds is not None
+        assert self.fabricd_lock is not None
         assert self.holder is not None
-        self.journal.own(Process.of(fabricd.process.pid), self.fabricds)
+        self.journal.own(Process.of(fabricd.process.pid), self.fabricd_lock)
         self.holder.let_go()
-        self.fabricds.release()
+        self.fabricd_lock.release()
 
     def start_controller(self, control: Mapping[str, Any]) -> Controller:
         """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""

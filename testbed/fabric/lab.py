@@ -20,17 +20,17 @@ from testbed.base.errors import MachineError, UserError, require_root
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers, File, Worker
 from testbed.containers.image import Image
-from testbed.fabric.autopsy import why_dead
 from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, inside, own_ovs
 from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controller_lines
 from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import OpenVSwitch
+from testbed.fabric.postmortem import why_dead
 from testbed.machine import ownership
-from testbed.machine.hold import Hold
+from testbed.machine.lockfile import LockFile
+from testbed.machine.mounts import binds
 from testbed.machine.ownership import HOST, Record, Removed
 from testbed.machine.processes import MARK, Process
-from testbed.machine.shown import binds
 from topologies import Fabric
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Lab:
     fabricd: Fabricd
     controller: Any
     _children: list[subprocess.Popen[Any]] = field(default_factory=list)
-    _hold: Hold | None = None
+    _lock: LockFile | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
     _net: FabricNet | None = None
@@ -90,7 +90,7 @@ class Lab:
         """
         _check_machine()
         fabric = experiment.build_fabric()
-        record, journal, hold = ownership.create()
+        record, journal, lock = ownership.create()
         kernel = experiment.clock.mode == "real"
         work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
         try:
@@ -99,16 +99,16 @@ class Lab:
             if persistent:
                 work.hand_over(lab.fabricd)
                 lab.record = Record.read(record.dir)
-                hold.release()
-            lab._hold = hold
+                lock.release()
+            lab._lock = lock
             return lab
         except BaseException:
             ownership.undo(record)
-            hold.release()
+            lock.release()
             _reap(work.children)
             raise
         finally:
-            work.living.release()
+            work.process_lock.release()
             journal.close()
 
     @classmethod
@@ -208,12 +208,12 @@ class Lab:
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
         controller = work.start_controller(experiment["control"])
-        work.living.release()
+        work.process_lock.release()
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
 
-    def controller_said(self) -> list[dict[str, Any]]:
+    def controller_messages(self) -> list[dict[str, Any]]:
         """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
         return controller_lines(self.dir / CONTROLLER_OUT)
 
@@ -284,8 +284,8 @@ class Lab:
             self.fabricd.request("stop", timeout=2.0)
         self.fabricd.close()
         ownership.undo(Record.read(self.dir))
-        if self._hold:
-            self._hold.release()
+        if self._lock:
+            self._lock.release()
         _reap(self._children)
 
     def close(self) -> None:
@@ -331,8 +331,8 @@ def take_down(record: Record) -> Removed:
                 f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
                 hint=f"stop that process, or testbed clean {record.id} --force",
             )
-        hold = Hold(record.dir / f"{secrets.token_hex(4)}.lock")
-        record.journal.own(Process.of(os.getpid()), hold)  # ours until it is gone: nobody else begins to clean
+        lock = LockFile(record.dir / f"{secrets.token_hex(4)}.lock")
+        record.journal.own(Process.of(os.getpid()), lock)  # ours until it is gone: nobody else begins to clean
         with suppress(FabricdError, OSError):
             fabricd = Fabricd(record.dir / "control.sock")
             fabricd.request("stop", timeout=2.0)

@@ -19,25 +19,25 @@ from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, r
 from results.report import report
 from results.series import PLACES, SAMPLES
 from results.store import RunFolder
-from testbed.base import yaml
+from testbed.base import yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
-from testbed.base.said import Sayings
 from testbed.base.units import format_size
+from testbed.base.worker_output import OutputParser
 from testbed.inject.agent import Agent
 from testbed.live.verdict import judged
 from testbed.plan import plan as planning
 from testbed.plan.hardware import line_rate_bps
 from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
-from testbed.run.evidence import diagnose, wrong_results
+from testbed.run.diagnosis import diagnose, wrong_results
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
 from testbed.run.watch import Watch
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.fabric.lab import Lab
-    from testbed.live.guest import Guest
+    from testbed.live.tenant import Tenant
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
@@ -50,7 +50,7 @@ class Attempt:
     experiment: Experiment
     folder: RunFolder
     progress: Progress
-    guest: Guest | None = None  # of a fabric that was up before, and stays
+    tenant: Tenant | None = None  # of a fabric that was up before, and stays
     problem: Problem | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     fidelity: Fidelity = field(
@@ -60,26 +60,26 @@ class Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
-    _controller_said: list[dict[str, Any]] = field(default_factory=list)
+    _controller_messages: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
         self.steps = planning.steps(self.plan)
         self.environment = environment(self.experiment.seed)
         with (self.folder.path / "experiment.yaml").open("w") as file:
-            yaml.dump(self.experiment.resolved(), file)
+            yaml_writer.dump(self.experiment.resolved(), file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
-        if self.guest:
-            self.guest.leave(planning.endpoints(self.plan), self._agent)
+        if self.tenant:
+            self.tenant.leave(planning.endpoints(self.plan), self._agent)
         else:
             lab.down()
 
     def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
-        return self.guest.counters(counters) if self.guest else counters
+        return self.tenant.counters(counters) if self.tenant else counters
 
     # -- while the fabric is up
 
@@ -91,13 +91,13 @@ class Attempt:
         try:
             with ExitStack() as files:
                 watch = self._start(lab, files)
-                evidence = watch.run()
-            if evidence.failed:
+                symptoms = watch.run()
+            if symptoms.failed:
                 with suppress(Exception):  # fabricd may be what failed
                     self.counters = self._counted(lab.fabricd.request("counters", timeout=2.0))
-                evidence.counters = self.counters
+                symptoms.counters = self.counters
                 self._keep_logs(lab)
-                self.problem = diagnose(evidence, lab.fabric, self.folder.logs)
+                self.problem = diagnose(symptoms, lab.fabric, self.folder.logs)
             else:
                 self._settle(lab, captures)
         finally:
@@ -125,7 +125,7 @@ class Attempt:
             workers,
             pipes,
             errors,
-            Sayings(self.plan),
+            OutputParser(self.plan),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
@@ -150,8 +150,8 @@ class Attempt:
         self._agent = Agent(lab, lambda rank: workers[rank].kill())
         names = [f"f{k + 1}" for k in range(len(self.experiment.inject))]
         began_ns = 0.0
-        if self.guest:
-            names, began_ns = self.guest.fault_names(len(names)), self.guest.began_ns
+        if self.tenant:
+            names, began_ns = self.tenant.fault_names(len(names)), self.tenant.began_ns
         for k, injection in enumerate(self.experiment.inject):
             place = injection.place(
                 lab.fabric,
@@ -170,7 +170,7 @@ class Attempt:
         return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
 
     def _on_line(self, line: dict[str, Any]) -> None:
-        line = self.guest.line(line) if self.guest else line
+        line = self.tenant.line(line) if self.tenant else line
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
@@ -192,7 +192,7 @@ class Attempt:
     def _on_event(self, event: dict[str, Any]) -> None:
         if event["event"] == "act" and self._agent is not None:
             self._agent.act(event)
-        event = self.guest.event(event) if self.guest else event
+        event = self.tenant.event(event) if self.tenant else event
         self._events.append(event)
         self.folder.append("events.jsonl", event)
         if note := self._noteworthy(event):
@@ -218,8 +218,8 @@ class Attempt:
         files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
         for port, path in files.items():
             lab.fabricd.request("capture", port=port, path=path)
-        if self.guest:
-            self.guest.captures = list(files.values())
+        if self.tenant:
+            self.tenant.captures = list(files.values())
         return list(files.values())
 
     def _sample(self, lab: Lab) -> None:
@@ -227,7 +227,7 @@ class Attempt:
         if (period := self.experiment.measure.sample) is None:
             return
         places = lab.fabricd.request("sample", path=str(self.folder.path / SAMPLES), period_ns=period)
-        began = {"began_ns": self.guest.began_ns if self.guest else 0}
+        began = {"began_ns": self.tenant.began_ns if self.tenant else 0}
         self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")} | began)
         self.folder.write_json("thresholds.json", {"ecn": marking(self.experiment)})
 
@@ -246,7 +246,7 @@ class Attempt:
         for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
             with suppress(OSError):
                 shutil.copy(log, self.folder.logs)
-        self._controller_said = (self.guest or lab).controller_said()
+        self._controller_messages = (self.tenant or lab).controller_messages()
 
     def _judge(self, steal: float | None) -> Fidelity:
         verdict = judged(self.experiment, self.counters.get("fidelity", {}), steal)
@@ -254,7 +254,7 @@ class Attempt:
             verdict.reasons.append(CONTROLLER_DIED)
         for event in self._events:
             silent(verdict, event)
-        for said in self._controller_said:
+        for said in self._controller_messages:
             if "error" in said:
                 verdict.worsen("doubtful", f"a controller application failed: {said.get('where', '')}: {said['error']}")
             if "note" in said:

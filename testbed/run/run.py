@@ -28,7 +28,7 @@ from testbed.run.outcome import RunFailed, RunResult
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.fabric.lab import Lab
-    from testbed.live.guest import Guest
+    from testbed.live.tenant import Tenant
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     progress: Progress | None = None,
     *,
     up: Callable[[Experiment], Lab] | None = None,
-    on: Guest | None = None,
+    on: Tenant | None = None,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
@@ -55,7 +55,7 @@ def run(
     try:
         for warning in warnings(experiment):
             progress.warn(warning)
-        attempt = Attempt(experiment, folder, progress, guest=on)
+        attempt = Attempt(experiment, folder, progress, tenant=on)
         if on is None:
             progress.stage("building the fabric")
             lab = (up or _up)(experiment)
@@ -120,7 +120,7 @@ def _up(experiment: Experiment) -> Lab:
 
 def _down(lab: Lab, attempt: Attempt) -> None:
     """Takes the fabric down, or only leaves it; a Ctrl-C meanwhile would leave half of it, and is noted for later."""
-    attempt.progress.stage("leaving the fabric" if attempt.guest else "taking the fabric down")
+    attempt.progress.stage("leaving the fabric" if attempt.tenant else "taking the fabric down")
     if threading.current_thread() is not threading.main_thread():
         attempt.leave(lab)
         return

@@ -70,7 +70,7 @@ class BareLab:
         self.workers[rank] = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
         return self.workers[rank]
 
-    def controller_said(self) -> list[dict[str, Any]]:
+    def controller_messages(self) -> list[dict[str, Any]]:
         return []
 
     def down(self) -> None:
