@@ -44,8 +44,8 @@ def _injections(value: Any) -> Any:
     for i, entry in enumerate(value):
         try:
             made.append(entry if isinstance(entry, Injection) else Injection.of(entry))
-        except Mistakes as mistakes:
-            found += [((i, *path), what, hint) for path, what, hint in mistakes.found]
+        except Mistakes as wrong:
+            found += [((i, *path), what, hint) for path, what, hint in wrong.found]
     if found:
         raise mistakes(found)
     return made
