@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from testbed.experiment import loads
-from testbed.run.run import RunResult, run
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import ALGORITHMS

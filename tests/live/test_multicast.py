@@ -13,7 +13,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.run import run as running
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 from workloads.registry import find
 from workloads.times.expected import closed_form_ns
 from workloads.times.messages import Costs

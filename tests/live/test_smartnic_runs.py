@@ -10,7 +10,8 @@ import pytest
 
 from results import load
 from testbed.experiment import loads
-from testbed.run.run import RunResult, run
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
 from workloads.sparse.closed_form import omniccl_ns
 from workloads.times.messages import Costs, Link
 from workloads.times.messages import Path as Way
