@@ -7,7 +7,6 @@ accelerator/pool.c.
 
 from __future__ import annotations
 
-from workloads import wire
 from workloads.collectives import in_network
 from workloads.context import Context
 
@@ -15,7 +14,7 @@ from workloads.context import Context
 class AllReduce(in_network.AllReduce):
     """One rank's part."""
 
-    kind = wire.BEST_EFFORT
+    kind = "best_effort"
 
     @staticmethod
     def arguments(context: Context) -> tuple[int, ...]:

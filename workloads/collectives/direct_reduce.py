@@ -31,7 +31,7 @@ class _DirectReduce(Offloaded):
     def _join(self) -> Group:
         most = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
-        return self.device.group(wire.RING, self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype], self.compressed))
+        return self.device.group("ring", self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype], self.compressed))
 
     def _fill(self) -> None:
         self._cut()

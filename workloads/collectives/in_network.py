@@ -6,7 +6,7 @@ contributions that are not answered: then the ring does it, and the result says 
 
 from __future__ import annotations
 
-from workloads import data, wire
+from workloads import data
 from workloads.collectives.offloaded import Offloaded
 from workloads.context import Context
 from workloads.verbs import Group
@@ -15,7 +15,7 @@ from workloads.verbs import Group
 class AllReduce(Offloaded):
     """One rank's part."""
 
-    kind = wire.AGGREGATE
+    kind = "aggregate"
 
     def _join(self) -> Group:
         return self.device.group(self.kind, self.tag, self.ranks, self.arguments(self.context))
