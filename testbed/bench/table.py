@@ -21,7 +21,7 @@ from topologies import in_words
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.run.run import RunResult
+    from testbed.run.outcome import RunResult
 
 HEAD = (
     f"#{'out-of-place':>73}{'in-place':>33}",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
@@ -12,8 +12,11 @@ from testbed.experiment.blocks import known
 from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load
-    from testbed.experiment.model import Experiment
+    from testbed.experiment.blocks.clock import Clock
+    from testbed.experiment.blocks.control import Control
+    from testbed.experiment.blocks.fabric import FabricSpec
+    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load, Step
+    from testbed.experiment.blocks.transport import Transport
     from testbed.faults import Injection
     from workloads.registry import Collective
 
@@ -21,18 +24,37 @@ Path = tuple[str | int, ...]
 Found = tuple[Path, str, str]  # path, what, hint
 
 
-def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
-    """Everything that does not fit together."""
+class Blocks(Protocol):
+    """The blocks of an experiment that are checked against each other."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def fabric(self) -> FabricSpec: ...
+    @property
+    def control(self) -> Control: ...
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def workload(self) -> Sequence[Step]: ...
+    @property
+    def inject(self) -> Sequence[Injection]: ...
+    @property
+    def capture(self) -> Sequence[str]: ...
+
+
+def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
+    """Everything that does not fit together; `fabric` is the graph of `blocks.fabric`."""
     found: list[Found] = []
-    if experiment.fabric.scale_up and fabric.kind != "rail":
+    if blocks.fabric.scale_up and fabric.kind != "rail":
         found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))
-    routing = experiment.control.routing
+    routing = blocks.control.routing
     kinds = known.kinds_of_routing(routing)
     if kinds is not None and fabric.kind not in kinds:
         what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
     ranks = fabric.ranks
-    for i, step in enumerate(experiment.workload):
+    for i, step in enumerate(blocks.workload):
         if step.kind == "flows":
             problems = _flows(step.flows, ranks)
         elif step.kind == "load":
@@ -40,22 +62,22 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
         else:
             problems = chain(_collective(step, fabric), _complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
-    for i, injection in enumerate(experiment.inject):
-        found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
-    for i, point in enumerate(experiment.capture):
+    for i, injection in enumerate(blocks.inject):
+        found += [(("inject", i), what, hint) for what, hint in _injection(injection, blocks, fabric)]
+    for i, point in enumerate(blocks.capture):
         if problem := _capture_point(point, fabric):
             found.append((("capture", i), *problem))
     return found
 
 
-def _injection(injection: Injection, experiment: Experiment, fabric: Fabric) -> Iterator[tuple[str, str]]:
+def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[tuple[str, str]]:
     from testbed.faults import CannotInject, check
 
     try:
-        check(injection, fabric, experiment.transport.cc.name)
+        check(injection, fabric, blocks.transport.cc.name)
     except CannotInject as error:
         yield error.what, error.hint
-    if injection.fault.only_real_clock and experiment.clock.mode != "real":
+    if injection.fault.only_real_clock and blocks.clock.mode != "real":
         yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 

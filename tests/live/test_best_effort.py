@@ -18,7 +18,7 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.faults import Injection
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 from tests.parts import offload_runs
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from tests.parts.offload_runs import CLOS, FAULTS, STAR, counters, run

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from testbed.experiment import loads
-from testbed.run.run import RunResult, run
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
 from workloads.registry import COLLECTIVES, DTYPES, Collective
 
 pytestmark = pytest.mark.skipif(

@@ -13,7 +13,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.run import run as running
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 from workloads.closed_form import Costs
 from workloads.closed_form import Path as Way
 from workloads.multicast_time import Paths, all_gather_over_ns, broadcast_over_ns

@@ -10,7 +10,8 @@ import pytest
 
 from results import load
 from testbed.experiment import loads
-from testbed.run.run import RunResult, run
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
 from workloads.closed_form import Costs, Link
 from workloads.closed_form import Path as Way
 from workloads.sparse.closed_form import omniccl_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.base.types import fault, unknown
+from testbed.base.types import mistake, unknown
 from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
@@ -187,16 +187,18 @@ def smartnic(value: dict[str, Any]) -> dict[str, Any]:
     kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}
     for other, key in part.items():
         if kind != other and value.get(key) is not None:
-            raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
+            raise mistake(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
     if not isinstance(kind, str) or kind not in KINDS:
         if value.get("profile") is not None and kind == "plain":
-            raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
+            raise mistake("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
         return value
     name = value.get("profile") or KINDS[kind]
     if not isinstance(name, str) or name not in PROFILES:
-        raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
+        raise mistake(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
     if PROFILES[name].kind != kind:
-        raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
+        raise mistake(
+            f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"]
+        )
     given = value.get(part[kind]) or {}
     if not isinstance(given, dict):
         return value

@@ -1,4 +1,4 @@
-"""Writing YAML in the order in which things come, as experiment files are written."""
+"""Writes YAML as experiment files are written: keys in their order, plain values on one line."""
 
 from __future__ import annotations
 

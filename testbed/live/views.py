@@ -1,4 +1,4 @@
-"""What operators look at, of a live fabric: tables in the layout of SONiC's commands and of `ethtool -S`.
+"""The counters of a live fabric as operators know them: tables as SONiC's commands print them, and `ethtool -S`.
 
 Columns are those of sonic-utilities: portstat (`show interfaces counters`), intfutil (`show interfaces status`),
 pfcstat (`show pfc counters`), queuestat (`show queue counters`), wredstat (`show queue wredcounters`), watermarkstat.
@@ -30,7 +30,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """Counters as they are `now`; as they were a moment before, for rates; as they were when they were cleared."""
 
     now: Counters
@@ -110,14 +110,14 @@ def _links(counters: Counters) -> dict[tuple[str, int], Mapping[str, Any]]:
     return {(link["node"], link["port"]): link for link in counters.get("links", ())}
 
 
-def counters(seen: Seen) -> list[Table]:
+def counters(snapshot: Snapshot) -> list[Table]:
     """As `show interfaces counters`."""
-    before = {} if seen.before is None else {_name(p): p for p in seen.before["ports"]}
-    passed_ns = 0 if seen.before is None else seen.now["time_ns"] - seen.before["time_ns"]
-    now = {_name(p): p for p in seen.now["ports"]}
-    links = _links(seen.now)
+    before = {} if snapshot.before is None else {_name(p): p for p in snapshot.before["ports"]}
+    passed_ns = 0 if snapshot.before is None else snapshot.now["time_ns"] - snapshot.before["time_ns"]
+    now = {_name(p): p for p in snapshot.now["ports"]}
+    links = _links(snapshot.now)
     rows = []
-    for p in _switch_ports(seen.counts):
+    for p in _switch_ports(snapshot.counts):
         link = links.get((p["node"], p["port"]), {})
         row: dict[str, Any] = {"IFACE": _name(p), "STATE": "U" if link.get("up") else "D"}
         for way, dropped in (("rx", p["drops"].keys() - {*_TX_DROPS, *_RX_ERRORS}), ("tx", {*_TX_DROPS})):
@@ -151,16 +151,16 @@ def bytes_per_second(rate: float) -> str:
     return f"{rate:.2f} B/s"
 
 
-def status(seen: Seen) -> list[Table]:
+def status(snapshot: Snapshot) -> list[Table]:
     """As `show interfaces status`, of switches and NICs. A switch's MTU is any, unless a fault limits it."""
-    links = _links(seen.now)
-    nics = {n["nic"] for n in seen.now["nics"]}
+    links = _links(snapshot.now)
+    nics = {n["nic"] for n in snapshot.now["nics"]}
     rows = []
-    for p in seen.now["ports"]:
+    for p in snapshot.now["ports"]:
         if (link := links.get((p["node"], p["port"]))) is not None:
             rows.append({
                 "Interface": _name(p), "Speed": _speed(link["rate_bps"]),
-                "MTU": link["mtu"] or (seen.nic_mtu if p["node"] in nics else 0) or "any",
+                "MTU": link["mtu"] or (snapshot.nic_mtu if p["node"] in nics else 0) or "any",
                 "Oper": "up" if link["up"] else "down", "Admin": "up", "Peer": p["peer"],
             })  # fmt: skip
     return [Table("interfaces", "", rows)]
@@ -170,9 +170,9 @@ def _speed(bps: int) -> str:
     return f"{bps / 1e9:g}G" if bps >= 1e9 else f"{bps / 1e6:g}M"
 
 
-def pfc(seen: Seen) -> list[Table]:
+def pfc(snapshot: Snapshot) -> list[Table]:
     """As `show pfc counters`: PFC frames received and sent by priority, of switch ports and NICs."""
-    cabled = [p for p in seen.counts["ports"] if p["peer"]]
+    cabled = [p for p in snapshot.counts["ports"] if p["peer"]]
     return [
         Table(way.lower(), "", [
             {f"Port {way}": _name(p)} | {f"PFC{c}": v for c, v in enumerate(_by_priority(p, counter))} for p in cabled
@@ -185,26 +185,26 @@ def pfc(seen: Seen) -> list[Table]:
         ]),
         Table("watchdog", "Storms that the PFC watchdog saw", [
             {"Port": _name(p)} | {f"PFC{c}": v for c, v in enumerate(_by_priority(p, "pfcwd_storms_prioN"))}
-            for p in _switch_ports(seen.counts)
+            for p in _switch_ports(snapshot.counts)
         ]),
     ]  # fmt: skip
 
 
-def ecn(seen: Seen) -> list[Table]:
+def ecn(snapshot: Snapshot) -> list[Table]:
     """As `show queue wredcounters`: marked packets by queue, and what NICs did about them."""
     queued = [
         {"Port": _name(p), "TxQ": f"UC{c}", "WredDrp/pkts": "N/A", "EcnMarked/pkts": marked}
-        for p in _switch_ports(seen.counts)
+        for p in _switch_ports(snapshot.counts)
         for c, marked in enumerate(_by_priority(p, "ecn_marked_prioN"))
     ]
     keys = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored")
-    nics = [{"NIC": f"{n['nic']} (rank {n['rank']})"} | {k: n[k] for k in keys} for n in seen.counts["nics"]]
+    nics = [{"NIC": f"{n['nic']} (rank {n['rank']})"} | {k: n[k] for k in keys} for n in snapshot.counts["nics"]]
     return [Table("queues", "", queued), Table("nics", "Congestion notifications", nics)]
 
 
-def queues(seen: Seen) -> list[Table]:
+def queues(snapshot: Snapshot) -> list[Table]:
     """As `show queue counters`, `show queue watermark unicast` and `show priority-group watermark`."""
-    ports = _switch_ports(seen.counts)
+    ports = _switch_ports(snapshot.counts)
     counted = []
     for p in ports:
         names = ("tx_prioN_packets", "tx_prioN_bytes", "drops_prioN", "drop_bytes_prioN")
@@ -224,30 +224,30 @@ def queues(seen: Seen) -> list[Table]:
     ]
 
 
-def qps(seen: Seen) -> list[Table]:
+def qps(snapshot: Snapshot) -> list[Table]:
     """The queue pairs of all NICs."""
     keys = ("rank", "qp", "peer", "peer_qp", "path", "state", "tx_packets", "tx_bytes", "retransmitted", "cnps")
     rows = [
         {k: q[k] for k in keys} | {"rate_Gbps": round(q["rate_bps"] / 1e9, 3), "window_bytes": q["window_bytes"]}
-        for q in seen.counts["qps"]
+        for q in snapshot.counts["qps"]
     ]
     return [Table("qps", "", rows)]
 
 
-def drops(seen: Seen) -> list[Table]:
+def drops(snapshot: Snapshot) -> list[Table]:
     """As `show dropcounters counts`: where, why, how many, and the last one's headers."""
-    return [Table("drops", "", [row for row in seen.counts["drops"] if row["count"]])]
+    return [Table("drops", "", [row for row in snapshot.counts["drops"] if row["count"]])]
 
 
-VIEWS: dict[str, Callable[[Seen], list[Table]]] = {
+VIEWS: dict[str, Callable[[Snapshot], list[Table]]] = {
     "counters": counters, "status": status, "pfc": pfc, "ecn": ecn, "queues": queues, "qps": qps, "drops": drops,
 }  # fmt: skip
 
 
-def ethtool(seen: Counters, rank: int) -> dict[str, int]:
+def ethtool(snapshot: Counters, rank: int) -> dict[str, int]:
     """A NIC's counters by the names that mlx5 gives them."""
-    nic = seen["nics"][rank]
-    port = next(p for p in seen["ports"] if (p["node"], p["port"]) == (nic["nic"], 1))
+    nic = snapshot["nics"][rank]
+    port = next(p for p in snapshot["ports"] if (p["node"], p["port"]) == (nic["nic"], 1))
     own = {
         "rx_packets_phy": port["rx_frames"], "rx_bytes_phy": port["rx_bytes"],
         "tx_packets_phy": port["tx_frames"], "tx_bytes_phy": port["tx_bytes"],

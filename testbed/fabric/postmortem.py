@@ -1,4 +1,4 @@
-"""Why a fabric is dead: from what its processes have left."""
+"""Why a fabric is dead, from its journal and its logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PARTS = ("ovs-vswitchd", "ovsdb-server", "controller", "holder")
 
 
 def why_dead(record: Record) -> str:
-    """In words; the fabric's owner has ended."""
+    """The reason in words; to be asked when the fabric's owner has ended."""
     pid = record.owner.pid if record.owner else "?"
     if not record.standing:
         return f"the process whose it was ({pid}) has ended without taking it down"

@@ -1,4 +1,4 @@
-"""YAML with a line for every key and list item, so that an error can name its place.
+"""Reads YAML and keeps the line of every key and list item, so that an error can name its place.
 
 YAML 1.2 (`on` and `no` are words, not booleans), one document, plain data only.  Aliases are followed within a
 budget, so that a small file cannot grow without bound.

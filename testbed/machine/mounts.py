@@ -1,6 +1,7 @@
-"""What ranks see of this machine: what every worker needs, and what an experiment binds (`workers.bind`).
+"""Which folders and files of this machine are mounted into ranks' containers.
 
-What is bound stands where it is outside. It is read as by an ordinary user that owns nothing: as `others` may.
+These are what every worker needs, and what an experiment binds (`workers.bind`). Each has the same path inside as
+outside. A rank may do with it what `others` may.
 """
 
 from __future__ import annotations
@@ -84,22 +85,22 @@ def _refuse_what_is_there(path: Path) -> None:
     for there in map(Path, _OWN):
         if path == there or (path.is_relative_to(there) and there != Path("/tmp")):
             raise CannotBind(f"{str(there)!r} is each rank's own", "bind a folder that is elsewhere")
-    for there in (*map(Path, of_machine()), *own_folders()):
+    for there in (*map(Path, system_paths()), *runtime_folders()):
         if path.is_relative_to(there):
             raise CannotBind(f"ranks see {str(there)!r} already, read-only", "leave it out")
-    for there in (*map(Path, _OWN), *map(Path, of_machine())):
+    for there in (*map(Path, _OWN), *map(Path, system_paths())):
         if there.is_relative_to(path):
             raise CannotBind(f"{str(path)!r} would cover {str(there)!r} of the ranks", "name a folder below it")
 
 
-def of_machine() -> list[str]:
-    """Folders and files of this machine that workers need, as far as they are there."""
+def system_paths() -> list[str]:
+    """Folders and files of the operating system that workers need, as far as they are there."""
     etc = [f"/etc/{name}" for name in _ETC] + [str(p) for p in Path("/etc").glob("python3*")]
     return [path for path in [*_FOLDERS, *sorted(etc)] if os.path.exists(path)]
 
 
-def own_folders() -> list[Path]:
-    """Our Python and the workers' code, as far as they do not lie in a folder that is shown anyway."""
+def runtime_folders() -> list[Path]:
+    """Our Python and the workers' code, as far as they do not lie in a folder that is mounted anyway."""
     wanted = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
     return sorted(_outermost(p for p in wanted if not any(p.is_relative_to(folder) for folder in _FOLDERS)))
 

@@ -1,8 +1,8 @@
-"""The one job that a fabric has at a time: who it is, and what is to be undone if it was killed.
+"""The jobs of a live fabric, one at a time: their files, and the lock of the one that runs.
 
-A fabric's directory has a folder `jobs`: a lock, held by the process that runs the job as long as it lives, and for
-each job j1, j2 .. a file that says what it is, how far, and what it has brought. Whoever comes after a job that was
-killed takes away what it has left.
+A fabric's directory has a folder `jobs`. The process that runs a job keeps a lock there as long as it lives. Each job
+j1, j2 .. has a file that says what it is, how far it is, and what it has put into the fabric. If a job was killed, the
+next one that takes the lock removes what it has left.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
-from testbed.machine.hold import held
+from testbed.machine.lockfile import is_locked
 from testbed.machine.ownership import Record
 from testbed.machine.processes import Process, wait_for
 
 if TYPE_CHECKING:
-    from testbed.live.guest import Guest
+    from testbed.live.tenant import Tenant
 
 RUNNING, DONE, FAILED, STOPPED, KILLED = "running", "done", "failed", "stopped", "killed"
 _FOLDER = "jobs"
-_LOOKS_S = 0.5  # longer than whoever only looks whether a job runs has the lock
+_LOOKS_S = 0.5  # longer than a process has the lock that only looks whether a job runs
 
 
 class Job:
-    """One job's file. `said` is what stands in it."""
+    """One job's file. `info` is what it says."""
 
-    def __init__(self, path: Path, said: dict[str, Any]) -> None:
+    def __init__(self, path: Path, info: dict[str, Any]) -> None:
         self.path = path
-        self.said = said
+        self.info = info
 
     @property
     def id(self) -> str:
@@ -50,34 +50,34 @@ class Job:
         return cls(path, json.loads(path.read_text()))
 
     def note(self, **more: Any) -> None:
-        """Writes more down, at once and whole."""
+        """Adds to the file, atomically."""
         with suppress(FileNotFoundError, ValueError):  # others write, too
-            self.said = json.loads(self.path.read_text())
-        self.said |= more
+            self.info = json.loads(self.path.read_text())
+        self.info |= more
         new = self.path.with_suffix(f".{os.getpid()}.new")
-        new.write_text(json.dumps(self.said))
+        new.write_text(json.dumps(self.info))
         os.rename(new, self.path)
 
 
-def jobs(record: Record) -> list[Job]:
+def all_jobs(record: Record) -> list[Job]:
     """All jobs that a fabric has had, in order; a running one whose process is gone was killed."""
     found = [Job.read(path) for path in (record.dir / _FOLDER).glob("j*.json")]
     found.sort(key=lambda job: int(job.id[1:]))
-    alive = taken(record)
+    alive = locked(record)
     for job in found:
-        if job.said["state"] == RUNNING and not alive:
-            job.said["state"] = KILLED
+        if job.info["state"] == RUNNING and not alive:
+            job.info["state"] = KILLED
     return found
 
 
 def running(record: Record) -> Job | None:
     """The job that runs on a fabric now."""
-    return next((job for job in jobs(record) if job.said["state"] == RUNNING), None)
+    return next((job for job in all_jobs(record) if job.info["state"] == RUNNING), None)
 
 
 def find(record: Record, job_id: str) -> Job:
     """Raises InputError."""
-    known = jobs(record)
+    known = all_jobs(record)
     for job in known:
         if job.id == job_id:
             return job
@@ -85,18 +85,18 @@ def find(record: Record, job_id: str) -> Job:
     raise InputError(f"fabric {record.id} has had no job {job_id!r}", "command line", f"jobs: {ids}")
 
 
-def taken(record: Record) -> bool:
-    """Whether somebody holds the lock."""
-    return held(record.dir / _FOLDER / "lock")
+def locked(record: Record) -> bool:
+    """Whether a process has the lock."""
+    return is_locked(record.dir / _FOLDER / "lock")
 
 
-def described(job: Job) -> dict[str, Any]:
-    """What a program is told of a job."""
+def describe(job: Job) -> dict[str, Any]:
+    """A job as `testbed job status --json` prints it."""
     keys = ("state", "name", "file", "runs", "of", "folder", "began", "ended", "last", "error")
-    return {"job": job.id} | {key: job.said.get(key) for key in keys} | {"pid": job.said["process"]["pid"]}
+    return {"job": job.id} | {key: job.info.get(key) for key in keys} | {"pid": job.info["process"]["pid"]}
 
 
-def _locked(fd: int) -> bool:
+def _try_lock(fd: int) -> bool:
     """Takes the lock, if it is free."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,51 +105,51 @@ def _locked(fd: int) -> bool:
     return True
 
 
-class Seat:
-    """The right to run a job on a fabric: a lock that whoever inherits `fd` holds, too."""
+class JobLock:
+    """The right to run a job on a fabric: a lock, shared with processes that inherit `fd`."""
 
     def __init__(self, record: Record, fd: int) -> None:
         self.record = record
         self.fd = fd
 
     @classmethod
-    def take(cls, record: Record) -> Self:
-        """Raises UserError if another job runs. What a killed one has left is taken away."""
+    def acquire(cls, record: Record) -> Self:
+        """Takes the lock, and removes what a killed job has left. Raises UserError if another job runs."""
         if not record.standing:
             raise UserError(f"fabric {record.id} belongs to a run", hint="bring one up: testbed up FILE")
         folder = record.dir / _FOLDER
         folder.mkdir(exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not wait_for(lambda: _locked(fd), _LOOKS_S):
+        if not wait_for(lambda: _try_lock(fd), _LOOKS_S):
             os.close(fd)
             known = [Job.read(path) for path in folder.glob("j*.json")]
-            there = next((job for job in known if job.said["state"] == RUNNING), None)
-            what = f"job {there.id} ({there.said['name']})" if there else "another job"
+            there = next((job for job in known if job.info["state"] == RUNNING), None)
+            what = f"job {there.id} ({there.info['name']})" if there else "another job"
             hint = f"testbed job stop {there.id} --fabric {record.id}, or wait" if there else "try again in a moment"
             raise UserError(f"{what} runs on fabric {record.id}", hint=hint)
-        seat = cls(record, fd)
+        lock = cls(record, fd)
         try:
-            seat.clear()
+            lock.clear_killed()
         except BaseException:
-            seat.release()
+            lock.release()
             raise
-        return seat
+        return lock
 
-    def clear(self) -> None:
-        """Takes away what jobs have left that were killed."""
+    def clear_killed(self) -> None:
+        """Removes what killed jobs have left."""
         for path in (self.record.dir / _FOLDER).glob("j*.json"):
             job = Job.read(path)
-            if job.said["state"] == RUNNING:
+            if job.info["state"] == RUNNING:
                 _undo(self.record, job)
                 job.note(state=KILLED, ended=time.time(), faults=[], aside=[])
 
-    def new(self, **said: Any) -> Job:
-        """A job of its own number."""
+    def new_job(self, **info: Any) -> Job:
+        """A new job with the next number."""
         folder = self.record.dir / _FOLDER
         number = 1 + max((int(path.stem[1:]) for path in folder.glob("j*.json")), default=0)
         job = Job(folder / f"j{number}.json", {})
         process = Process.of(os.getpid()).to_dict()
-        job.note(state=RUNNING, process=process, began=time.time(), runs=0, faults=[], aside=[], **said)
+        job.note(state=RUNNING, process=process, began=time.time(), runs=0, faults=[], aside=[], **info)
         return job
 
     def release(self) -> None:
@@ -162,39 +162,39 @@ def _undo(record: Record, job: Job) -> None:
     lab = Lab.attach(record.id)
     lab.job = job.id
     try:
-        guest = guest_of(lab, job)
-        guest.resume(job.said.get("faults", []), job.said.get("aside", []))
-        guest.leave(job.said.get("ranks", []), None)
+        tenant = tenant_of(lab, job)
+        tenant.resume(job.info.get("faults", []), job.info.get("aside", []))
+        tenant.leave(job.info.get("ranks", []), None)
     finally:
         lab.close()
 
 
-def guest_of(lab: Lab, job: Job) -> Guest:
-    from testbed.live.guest import Guest
+def tenant_of(lab: Lab, job: Job) -> Tenant:
+    from testbed.live.tenant import Tenant
 
-    return Guest(lab, job.note)
+    return Tenant(lab, job.note)
 
 
 @contextmanager
-def seated(fabric_id: str | None, **said: Any) -> Iterator[tuple[Lab, Job]]:
-    """A live fabric for one job of ours, which is written down as it goes; at the end the seat is free again."""
+def job_on(fabric_id: str | None, **info: Any) -> Iterator[tuple[Lab, Job]]:
+    """Attaches to a live fabric for one new job; its file records how it ends."""
     lab = Lab.attach(fabric_id)
     try:
-        seat = Seat.take(lab.record)
+        lock = JobLock.acquire(lab.record)
         try:
-            job = seat.new(**said)
+            job = lock.new_job(**info)
             lab.job = job.id
-            with ended(job):
+            with recording_end(job):
                 yield lab, job
         finally:
-            seat.release()
+            lock.release()
     finally:
         lab.close()
 
 
 @contextmanager
-def ended(job: Job) -> Iterator[None]:
-    """Writes down how a job ends."""
+def recording_end(job: Job) -> Iterator[None]:
+    """Records in the job's file how it ends."""
     state: dict[str, Any] = {"state": DONE}
     try:
         yield

@@ -1,4 +1,4 @@
-"""How a live fabric is: its time, how far its figures can be trusted, its controller, its faults, its job."""
+"""The status of a live fabric: its time, its fidelity, its controller, its faults, its job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.fabric.autopsy import why_dead
-from testbed.fabric.bringup import CONTROLLER_PORT
+from testbed.fabric.controller import CONTROLLER_PORT
 from testbed.fabric.inventory import row
 from testbed.fabric.lab import Lab
-from testbed.live import seat
+from testbed.fabric.postmortem import why_dead
+from testbed.live import jobs
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
 
 _ANSWER_S = 2.0  # for a controller to answer a ping; no more than a look
 
 
-def state(record: Record) -> dict[str, Any]:
-    """All of it, for people and programs; of a dead fabric: why it is dead. Raises UserError."""
+def status(record: Record) -> dict[str, Any]:
+    """The status, as `testbed status --json` prints it; of a dead fabric: why it is dead. Raises UserError."""
     about = row(record)
     if record.state == "dead":
         return about | {"why": why_dead(record)}
@@ -39,15 +39,15 @@ def _of(lab: Lab, record: Record) -> dict[str, Any]:
 
     experiment = loads((lab.dir / "experiment.json").read_text())
     counters = lab.fabricd.request("counters")
-    status = lab.fabricd.request("status")
-    job = seat.running(record)
+    clock = lab.fabricd.request("status")
+    job = jobs.running(record)
     return {
-        "time_ns": status["time_ns"],
-        "running": status["running"],
+        "time_ns": clock["time_ns"],
+        "running": clock["running"],
         "fidelity": judged(experiment, counters["fidelity"], None).to_dict(),
         "controller": _controller(lab, experiment.control.library),
         "faults": listed(lab.id),
-        "job": seat.described(job) if job else None,
+        "job": jobs.describe(job) if job else None,
     }
 
 

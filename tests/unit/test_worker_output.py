@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from testbed.base import said
-from testbed.base.said import TEXT_MAX, Sayings, Unexpected, printable
+from testbed.base import worker_output
+from testbed.base.text import printable
+from testbed.base.worker_output import TEXT_MAX, OutputParser, UnexpectedLine
 from testbed.experiment import loads
 from testbed.plan import plan as planning
 from testbed.run import run as running
-from testbed.run.run import RunFailed
+from testbed.run.outcome import RunFailed
 from tests.parts.fake_lab import FakeLab, Script, result_line
 
 EXPERIMENT = """
-name: said
+name: output
 fabric: {topology: {ring: {nodes: 3}}}
 workload:
   - {collective: all_reduce, algorithm: ring, sizes: [1KiB], iterations: 2}
@@ -36,19 +37,19 @@ FLOW = {
 
 
 @pytest.fixture
-def sayings() -> Sayings:
-    return Sayings(planning.plan(loads(EXPERIMENT, "said.yaml")))
+def parser() -> OutputParser:
+    return OutputParser(planning.plan(loads(EXPERIMENT, "output.yaml")))
 
 
-def line(sayings: Sayings, rank: int = 0, **fields: Any) -> dict[str, Any] | None:
-    return sayings.line(rank, json.dumps(fields).encode())
+def line(parser: OutputParser, rank: int = 0, **fields: Any) -> dict[str, Any] | None:
+    return parser.line(rank, json.dumps(fields).encode())
 
 
-def test_what_the_plan_has_is_taken_as_it_is(sayings: Sayings) -> None:
-    assert line(sayings, **RESULT, host_ns=3.5, sent_bytes=7) == {**RESULT, "host_ns": 3.5, "sent_bytes": 7, "rank": 0}
-    assert line(sayings, 1, **FLOW) == {**FLOW, "rank": 1}
-    assert line(sayings, kind="done", more=1) == {"kind": "done", "rank": 0}
-    assert line(sayings, 2, **RESULT, unknown=[1]) == {**RESULT, "rank": 2}
+def test_what_the_plan_has_is_taken_as_it_is(parser: OutputParser) -> None:
+    assert line(parser, **RESULT, host_ns=3.5, sent_bytes=7) == {**RESULT, "host_ns": 3.5, "sent_bytes": 7, "rank": 0}
+    assert line(parser, 1, **FLOW) == {**FLOW, "rank": 1}
+    assert line(parser, kind="done", more=1) == {"kind": "done", "rank": 0}
+    assert line(parser, 2, **RESULT, unknown=[1]) == {**RESULT, "rank": 2}
 
 
 BAD: list[dict[str, Any]] = [
@@ -61,42 +62,42 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", BAD, ids=str)
-def test_what_the_plan_does_not_have_is_refused(sayings: Sayings, change: dict[str, Any]) -> None:
-    with pytest.raises(Unexpected):
-        line(sayings, **{**RESULT, **change})
+def test_what_the_plan_does_not_have_is_refused(parser: OutputParser, change: dict[str, Any]) -> None:
+    with pytest.raises(UnexpectedLine):
+        line(parser, **{**RESULT, **change})
 
 
 @pytest.mark.parametrize("change", [{"flow": 1}, {"flow": "0"}, {"from": 2}, {"to": 2}, {"step": 0}, {"role": "x"}])
-def test_flows_are_the_plans_too(sayings: Sayings, change: dict[str, Any]) -> None:
-    with pytest.raises(Unexpected):
-        line(sayings, **{**FLOW, **change})
-    with pytest.raises(Unexpected):
-        line(sayings, 2, **FLOW)
+def test_flows_are_the_plans_too(parser: OutputParser, change: dict[str, Any]) -> None:
+    with pytest.raises(UnexpectedLine):
+        line(parser, **{**FLOW, **change})
+    with pytest.raises(UnexpectedLine):
+        line(parser, 2, **FLOW)
 
 
 @pytest.mark.parametrize("missing", sorted(set(RESULT) - {"kind"}))
-def test_nothing_may_be_missing(sayings: Sayings, missing: str) -> None:
-    with pytest.raises(Unexpected):
-        line(sayings, **{key: value for key, value in RESULT.items() if key != missing})
+def test_nothing_may_be_missing(parser: OutputParser, missing: str) -> None:
+    with pytest.raises(UnexpectedLine):
+        line(parser, **{key: value for key, value in RESULT.items() if key != missing})
 
 
-def test_results_are_counted(sayings: Sayings) -> None:
+def test_results_are_counted(parser: OutputParser) -> None:
     for _ in range(2 + 2):  # a collective's two iterations, both ends of a flow
-        line(sayings, **RESULT)
-    with pytest.raises(Unexpected, match="more than the 4 results"):
-        line(sayings, **RESULT)
-    assert line(sayings, 1, **RESULT)
+        line(parser, **RESULT)
+    with pytest.raises(UnexpectedLine, match="more than the 4 results"):
+        line(parser, **RESULT)
+    assert line(parser, 1, **RESULT)
 
 
 @pytest.mark.parametrize(
     "text", [b"hello", b"[]", b"3", b"null", b'{"kind": []}', b'{"kind": "other"}', b"[" * 100_000, b"9" * 100_000]
 )
-def test_anything_else_is_text(sayings: Sayings, text: bytes) -> None:
-    assert sayings.line(0, text) is None
+def test_anything_else_is_text(parser: OutputParser, text: bytes) -> None:
+    assert parser.line(0, text) is None
 
 
-def test_a_message_is_cut(sayings: Sayings) -> None:
-    said = line(sayings, kind="error", what="x" * 5000)
+def test_a_message_is_cut(parser: OutputParser) -> None:
+    said = line(parser, kind="error", what="x" * 5000)
     assert said is not None and said["what"] == "x" * TEXT_MAX
 
 
@@ -104,12 +105,12 @@ def test_text_has_no_control_characters() -> None:
     assert printable("a\tb \x1b[2J\x07\x9b\r\n\u202eäöü") == "a\tb \\x1b[2J\\x07\\x9b\\r\\n\\u202eäöü"
 
 
-def test_only_so_much_text_is_kept(sayings: Sayings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "KEPT_BYTES", 100)
-    kept = [sayings.text(0, b"x" * 30) for _ in range(10)]
+def test_only_so_much_text_is_kept(parser: OutputParser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_output, "KEPT_BYTES", 100)
+    kept = [parser.text(0, b"x" * 30) for _ in range(10)]
     assert [bool(text) for text in kept] == [True] * 4 + [False] * 6
     assert kept[3].startswith("[more than")
-    assert sayings.text(1, b"y") == "y"
+    assert parser.text(1, b"y") == "y"
 
 
 # -- in a run
@@ -120,7 +121,7 @@ def fails(folder: Path, script: Callable[[int], Script]) -> RunFailed:
         return FakeLab(experiment.build_fabric(), folder, script)
 
     with pytest.raises(RunFailed) as told:
-        running.run(loads(EXPERIMENT, "said.yaml"), folder / "run", up=up)
+        running.run(loads(EXPERIMENT, "output.yaml"), folder / "run", up=up)
     return told.value
 
 
@@ -141,7 +142,7 @@ def test_escape_sequences_of_a_worker_stay_in_its_log_as_text(tmp_path: Path) ->
 
 
 def test_a_worker_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "KEPT_BYTES", 1 << 16)
+    monkeypatch.setattr(worker_output, "KEPT_BYTES", 1 << 16)
     flood = f"""
 import threading
 def flood(stream):

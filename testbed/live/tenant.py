@@ -1,6 +1,7 @@
-"""A workload on a fabric that is up: what it finds is noted before it begins, what it brings goes with it.
+"""A workload as a tenant of a fabric that is up: it measures as if the fabric were its own, and leaves it as it was.
 
-Times count from its begin, counters since then, so that its figures are those of a fabric brought up for it alone.
+Times and counters start from zero when the workload begins. So its figures are those of a fabric that was brought up
+for it alone. At the end its faults are healed and its containers removed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from results.metrics import nanoseconds, picoseconds
 from testbed.base.errors import UserError
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
-from testbed.live.live_view import since
+from testbed.live.views import since
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -28,21 +29,21 @@ Note = Callable[..., None]
 
 
 @dataclass
-class Guest:
-    """A job's visit to a `lab`. `note` writes down, for whoever cleans up after us, what is about to be brought."""
+class Tenant:
+    """A job's stay on a `lab`. `note` records what is about to be put in, for whoever has to clean up after us."""
 
     lab: Lab
     note: Note = lambda **_: None
     began_ns: float = 0.0
     before: Mapping[str, Any] = field(default_factory=dict)
-    _standing: dict[str, int] = field(default_factory=dict)  # faults that are there without us, and how often they bit
+    _standing: dict[str, int] = field(default_factory=dict)  # faults that were there before us, with their hits
     _ours: list[str] = field(default_factory=list)
     _aside: list[tuple[str, Injection]] = field(default_factory=list)
-    _said: int = 0
+    _messages_before: int = 0
     captures: list[str] = field(default_factory=list)
 
     def begin(self, injections: Sequence[Injection], ranks: Sequence[int]) -> None:
-        """Makes the fabric ready for our workers; from here on counts what is ours. Raises UserError."""
+        """Makes the fabric ready for our workers and starts times and counters from zero. Raises UserError."""
         fabricd = self.lab.fabricd
         self.note(ranks=list(ranks))
         try:
@@ -58,10 +59,10 @@ class Guest:
         here = {fault["fault"] for fault in fabricd.request("faults")["faults"]}
         counted = {row["fault"]: row["hits"] for row in reversed(self.before.get("faults", []))}
         self._standing = {name: counted.get(name, 0) for name in here}
-        self._said = len(self.lab.controller_said())
+        self._messages_before = len(self.lab.controller_messages())
 
     def _lay_aside(self, injections: Sequence[Injection]) -> None:
-        """`up` has put in the faults of its file: those that we bring ourselves, in our own time, must not be twice."""
+        """Heals, until we leave, those of our faults that `up` has put in already: they must not be there twice."""
         from testbed.faults import Injection, Mistakes
 
         ours = [injection.written() for injection in injections]
@@ -75,7 +76,7 @@ class Guest:
         self._heal([f["fault"] for f in there if fault_id(f["fault"]) in dict(self._aside)])
 
     def fault_names(self, count: int) -> list[str]:
-        """Ids for our faults: f1, f2 .. as on a fabric of our own, but those that are taken."""
+        """Ids for our faults: f1, f2 .. as on a fabric of our own, without those that are taken."""
         taken = {fault_id(name) for name in self._standing}
         free = (name for k in range(1, count + len(taken) + 1) if (name := f"f{k}") not in taken)
         self._ours = [name for name, _ in zip(free, range(count), strict=False)]
@@ -85,22 +86,22 @@ class Guest:
     # -- as if the fabric were ours alone
 
     def line(self, line: dict[str, Any]) -> dict[str, Any]:
-        """A worker's line with times from our begin."""
+        """A worker's line, with times since we began."""
         return line | {key: self._shifted(line[key]) for key in _TIMES if key in line}
 
     def event(self, event: dict[str, Any]) -> dict[str, Any]:
-        """An event of fabricd's likewise."""
+        """An event of fabricd, with its time since we began."""
         return event | ({"time_ns": self._shifted(event["time_ns"])} if "time_ns" in event else {})
 
     def _shifted(self, ns: float) -> int | float:
         return nanoseconds(picoseconds(ns) - picoseconds(self.began_ns))
 
-    def controller_said(self) -> list[dict[str, Any]]:
+    def controller_messages(self) -> list[dict[str, Any]]:
         """What the controller has said of its applications since we began."""
-        return self.lab.controller_said()[self._said :]
+        return self.lab.controller_messages()[self._messages_before :]
 
     def counters(self, now: Mapping[str, Any]) -> dict[str, Any]:
-        """What was counted since we began; as a fabric of our own would say it, without what is zero."""
+        """What was counted since we began, in the form that a fabric of our own would give: zeros are left out."""
         counted = dict(since(now, self.before))
         counted["ports"] = [
             port | {key: _not_zero(port[key]) for key in ("drops", "priorities") if key in port}
@@ -114,7 +115,7 @@ class Guest:
         return counted
 
     def _faults(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Of several with one id the first is the one that is there; the others were healed before."""
+        """Of several faults with one id the first is the present one; the others were healed before."""
         first: dict[str, dict[str, Any]] = {}
         for row in rows:
             if row["fault"] in self._standing or fault_id(row["fault"]) in self._ours:
@@ -124,14 +125,14 @@ class Guest:
     # -- the end
 
     def resume(self, faults: Sequence[str], aside: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """In the place of one that was killed: what it had written down."""
+        """Takes over from a job that was killed: these are its notes."""
         from testbed.faults import Injection
 
         self._ours = list(faults)
         self._aside = [(name, Injection.of(written)) for name, written in aside]
 
     def leave(self, ranks: Sequence[int], agent: Agent | None) -> None:
-        """Heals what we have injected, puts back what we have laid aside, and removes our containers."""
+        """Heals our faults, puts those that we had set aside in again, and removes our containers."""
         for rank in ranks:
             self.lab.containers.discard(rank)
         try:
@@ -161,7 +162,7 @@ class Guest:
         self._answer(agent)
 
     def _answer(self, agent: Agent | None) -> None:
-        """Does what healed faults ask of the testbed, so that time can go on."""
+        """Carries out what fabricd asks of the testbed after healing, so that time can go on."""
         from testbed.inject.agent import Agent
 
         agent = agent or Agent(self.lab, lambda rank: None)
@@ -171,7 +172,7 @@ class Guest:
 
 
 def fidelity_since(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the `fidelity` of counters has come in since."""
+    """The part of the counters' `fidelity` that has been added since `then`."""
     counted: dict[str, Any] = {}
     for key, value in now.items():
         old = then.get(key)

@@ -1,7 +1,7 @@
-"""What was seen of a run while it went on, and from that the reason why it failed.
+"""Diagnosis of a run that failed: from the symptoms that were seen to the cause.
 
-One cause shows in many ways: a missing flow makes frames vanish, then a queue pair gives up, then a worker reports it
-and ends, then the others wait in vain. `diagnose` looks for the causes first and for their effects last.
+One cause has many symptoms: a missing flow makes frames vanish, then a queue pair gives up, then a worker reports that
+and ends, then the others wait in vain. `diagnose` looks for causes first and for their effects last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import Problem
-from testbed.base.said import printable
+from testbed.base.text import printable
 from topologies import Fabric
 
 _TAIL_LINES = 5
@@ -23,8 +23,8 @@ STATUS = {5: "flushed", 10: "remote access error", 12: "transport retries exceed
 
 
 @dataclass
-class Evidence:
-    """Filled while the run goes on, and by fabricd's counters after it."""
+class Symptoms:
+    """What was seen while the run went on, and fabricd's counters after it."""
 
     events: list[dict[str, Any]] = field(default_factory=list)  # fabricd's and the testbed's own, in order of arrival
     errors: list[dict[str, Any]] = field(default_factory=list)  # `error` lines of workers, each with its `rank`
@@ -42,23 +42,23 @@ class Evidence:
     def failed(self) -> bool:
         """Whether anything seen so far means that the run cannot be completed."""
         return bool(self.errors or self.absent or self.lossy or self.fabricd_gone) or any(
-            True for _ in (*self.of(*_FATAL), *self.deadlocks(), *self.crashed())
+            True for _ in (*self.of_kind(*_FATAL), *self.deadlocks(), *self.crashed())
         )
 
     @property
-    def clear(self) -> bool:
+    def conclusive(self) -> bool:
         """Whether nothing that may still come in could tell more about the cause."""
         return bool(self.absent or self.lossy or self.fabricd_gone) or any(
-            (*self.of("worker_hung", *_OVS), *self.deadlocks())
+            (*self.of_kind("worker_hung", *_OVS), *self.deadlocks())
         )
 
-    def of(self, *kinds: str) -> Iterator[dict[str, Any]]:
+    def of_kind(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Events of these kinds; those of ranks that were done already do not count."""
         return (e for e in self.events if e["event"] in kinds and e.get("rank") not in self.done)
 
     def deadlocks(self) -> Iterator[dict[str, Any]]:
         """Deadlocks that no watchdog will break."""
-        return (e for e in self.of("deadlock") if not e.get("watchdog"))
+        return (e for e in self.of_kind("deadlock") if not e.get("watchdog"))
 
     def crashed(self) -> Iterator[int]:
         """Ranks whose process ended before it was done, and that did not say why."""
@@ -66,7 +66,7 @@ class Evidence:
         return (rank for rank in self.exits if rank not in self.done and rank not in said)
 
 
-def diagnose(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem:
+def diagnose(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem:
     """Why the run failed. `logs` is where rank<N>.log and fabricd.log are."""
     causes = (
         _open_vswitch,
@@ -80,12 +80,12 @@ def diagnose(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem:
         _worker_error,
         _stalled,
     )
-    found = (cause(evidence, fabric, logs) for cause in causes)
+    found = (cause(symptoms, fabric, logs) for cause in causes)
     return next((problem for problem in found if problem), Problem("the run failed for a reason that left no trace"))
 
 
-def _open_vswitch(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    event = next(evidence.of("ovs_lost", *_OVS), None)
+def _open_vswitch(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    event = next(symptoms.of_kind("ovs_lost", *_OVS), None)
     if event is None:
         return None
     name, _, how = event["event"].partition("_")
@@ -93,35 +93,35 @@ def _open_vswitch(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | N
     return Problem(f"{what} while the run went on", "Open vSwitch", _see(logs, "ovs-vswitchd.log"))
 
 
-def _fabricd(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    if not evidence.fabricd_gone:
+def _fabricd(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    if not symptoms.fabricd_gone:
         return None
     return Problem(
-        f"fabricd, the emulated hardware, {evidence.fabricd_gone} while the run went on",
+        f"fabricd, the emulated hardware, {symptoms.fabricd_gone} while the run went on",
         "fabricd",
         _see(logs, "fabricd.log"),
     )
 
 
-def _absent(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    if not evidence.absent:
+def _absent(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    if not symptoms.absent:
         return None
-    first, why = next(iter(evidence.absent.items()))
-    what = f"{ranks(list(evidence.absent))} did not start: fabricd heard nothing from the worker ({why})"
+    first, why = next(iter(symptoms.absent.items()))
+    what = f"{ranks(list(symptoms.absent))} did not start: fabricd heard nothing from the worker ({why})"
     return Problem(what, _place(first, fabric), _see(logs, f"rank{first}.log"))
 
 
-def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
+def _dead_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
     """A worker that died, or broke the protocol: in the order in which fabricd saw them go."""
-    first = next((e for e in evidence.events if e["event"] in ("worker_lost", "deadlock")), None)
-    if first in list(evidence.deadlocks()):
+    first = next((e for e in symptoms.events if e["event"] in ("worker_lost", "deadlock")), None)
+    if first in list(symptoms.deadlocks()):
         return None  # requests that cannot get through a deadlock end workers
-    said = {e["rank"] for e in evidence.errors}
-    lost = {e["rank"]: e.get("reason", "") for e in evidence.of("worker_lost") if e["rank"] not in said}
-    rank = next(iter(lost), next(evidence.crashed(), None))
+    said = {e["rank"] for e in symptoms.errors}
+    lost = {e["rank"]: e.get("reason", "") for e in symptoms.of_kind("worker_lost") if e["rank"] not in said}
+    rank = next(iter(lost), next(symptoms.crashed(), None))
     if rank is None:
         return None
-    code = evidence.exits.get(rank)
+    code = symptoms.exits.get(rank)
     how = "the worker's session with fabricd ended" if code is None else f"the worker {ended(code)}"
     reason = f" ({lost[rank]})" if lost.get(rank) else ""
     hint = _see(logs, f"rank{rank}.log")
@@ -130,8 +130,8 @@ def _dead_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
     return Problem(f"rank {rank}: {how} before it was done{reason}", _place(rank, fabric), hint)
 
 
-def _deadlock(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    event = next(evidence.of("deadlock"), None)
+def _deadlock(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    event = next(symptoms.of_kind("deadlock"), None)
     if event is None:
         return None
     circle = [f"{p['switch']} port {p['port']}" for p in event["ports"]]
@@ -143,8 +143,8 @@ def _deadlock(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
     )
 
 
-def _hung_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    hung = next(evidence.of("worker_hung"), None)
+def _hung_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    hung = next(symptoms.of_kind("worker_hung"), None)
     if hung is None:
         return None
     rank = hung["rank"]
@@ -153,13 +153,13 @@ def _hung_worker(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | No
     return Problem(what, _place(rank, fabric), _see(logs, f"rank{rank}.log"))
 
 
-def _no_flow(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
+def _no_flow(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
     """Frames that Open vSwitch gave no copy of, where something then gave up for want of them."""
-    drops = [d for d in (evidence.counters or {}).get("drops", []) if d["reason"] == "forwarding"]
+    drops = [d for d in (symptoms.counters or {}).get("drops", []) if d["reason"] == "forwarding"]
     if not drops:  # without counters, the events know the first of each switch and port
         drops = [
             {"node": e["switch"], "port": e["port"], "count": 1, "headers": e.get("headers", "")}
-            for e in evidence.of("forwarding_drop")
+            for e in symptoms.of_kind("forwarding_drop")
         ]
     if not drops:
         return None
@@ -175,13 +175,13 @@ def _no_flow(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
     )
 
 
-def _gave_up(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    event = next(evidence.of("qp_error"), None)
+def _gave_up(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    event = next(symptoms.of_kind("qp_error"), None)
     if event is None:
         return None
     rank, peer, status = event["rank"], event.get("peer"), event.get("status")
     why = STATUS.get(status, f"status {status}") if isinstance(status, int) else str(status)
-    drops = [d for d in (evidence.counters or {}).get("drops", []) if d["reason"] != "forwarding"]
+    drops = [d for d in (symptoms.counters or {}).get("drops", []) if d["reason"] != "forwarding"]
     worst = max(drops, key=lambda d: d["count"], default=None)
     hint = "look at the frames dropped, `testbed show run` lists them"
     if worst is not None:
@@ -189,18 +189,18 @@ def _gave_up(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
     return Problem(f"rank {rank}: the queue pair to rank {peer} gave up: {why}", _place(rank, fabric), hint)
 
 
-def _worker_error(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    if not evidence.errors:
+def _worker_error(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    if not symptoms.errors:
         return None
-    line = evidence.errors[0]
+    line = symptoms.errors[0]
     rank, peer = line["rank"], line.get("peer")
     to = f" (peer: rank {peer})" if peer is not None else ""
     what = f"rank {rank}: {line.get('what', 'the worker reported an error')}{to}"
     return Problem(what, _place(rank, fabric), line.get("hint") or _see(logs, f"rank{rank}.log"))
 
 
-def _stalled(evidence: Evidence, fabric: Fabric, logs: Path) -> Problem | None:
-    event = next(evidence.of("stalled"), None)
+def _stalled(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    event = next(symptoms.of_kind("stalled"), None)
     if event is None:
         return None
     waiting = event.get("waiting", [])

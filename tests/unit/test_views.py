@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from testbed.cli import cli
 from testbed.fabric import lab as lab_module
-from testbed.live.live_view import VIEWS, Seen, bytes_per_second, ethtool, since
+from testbed.live.views import VIEWS, Snapshot, bytes_per_second, ethtool, since
 
 # The header lines of portstat, intfutil, pfcstat and queuestat (sonic-utilities).
 PORTSTAT = [
@@ -46,18 +46,18 @@ def counters(frames: int, time_ns: int, up: bool = True) -> dict[str, Any]:
 
 
 def test_interface_counters_have_rates_and_utilisation() -> None:
-    (table,) = VIEWS["counters"](Seen(counters(1100, 2000_000), counters(100, 1000_000)))
+    (table,) = VIEWS["counters"](Snapshot(counters(1100, 2000_000), counters(100, 1000_000)))
     (row,) = table.rows
     assert list(row) == PORTSTAT
     assert (row["RX_OK"], row["RX_ERR"], row["RX_DRP"], row["TX_DRP"]) == (1100, 2, 3, 5)
     assert row["RX_BPS"] == "1.00 GB/s"  # 1000 frames of 1000 bytes in 1 ms
     assert row["RX_UTIL"] == "8.16%"  # with 20 bytes of preamble and gap each, of 100 Gb/s
-    (row,) = VIEWS["counters"](Seen(counters(5, 10, up=False)))[0].rows
+    (row,) = VIEWS["counters"](Snapshot(counters(5, 10, up=False)))[0].rows
     assert (row["STATE"], row["RX_BPS"], row["RX_UTIL"]) == ("D", "N/A", "N/A")
 
 
 def test_interface_status_has_state_speed_mtu_and_peer() -> None:
-    switch, nic = VIEWS["status"](Seen(counters(0, 0, up=False), nic_mtu=4096))[0].rows
+    switch, nic = VIEWS["status"](Snapshot(counters(0, 0, up=False), nic_mtu=4096))[0].rows
     assert switch == {
         "Interface": "sw0:1",
         "Speed": "100G",
@@ -70,14 +70,14 @@ def test_interface_status_has_state_speed_mtu_and_peer() -> None:
 
 
 def test_pfc_has_tables_of_its_own_for_rx_and_tx_and_shows_zero_rows() -> None:
-    rx, tx, *_ = VIEWS["pfc"](Seen(counters(4, 0)))
+    rx, tx, *_ = VIEWS["pfc"](Snapshot(counters(4, 0)))
     assert [list(rx.rows[0]), list(tx.rows[0])] == [["Port Rx", *PFC], ["Port Tx", *PFC]]
     assert [r["PFC3"] for r in rx.rows] == [8, 0]
     assert [set(list(r.values())[1:]) for r in tx.rows] == [{0}, {0}]
 
 
 def test_every_queue_has_a_row_and_watermarks_a_table() -> None:
-    queues, watermark, shared, headroom = VIEWS["queues"](Seen(counters(4, 0)))
+    queues, watermark, shared, headroom = VIEWS["queues"](Snapshot(counters(4, 0)))
     assert list(queues.rows[0]) == QUEUESTAT
     assert [r["TxQ"] for r in queues.rows] == [f"UC{c}" for c in range(8)]
     assert [r["Counter/pkts"] for r in queues.rows] == [0, 0, 0, 4, 0, 0, 0, 0]
@@ -86,7 +86,7 @@ def test_every_queue_has_a_row_and_watermarks_a_table() -> None:
 
 
 def test_what_was_cleared_does_not_count_and_watermarks_stay() -> None:
-    seen = Seen(counters(9, 0), cleared=counters(4, 0))
+    seen = Snapshot(counters(9, 0), cleared=counters(4, 0))
     assert VIEWS["counters"](seen)[0].rows[0]["RX_OK"] == 5
     assert VIEWS["pfc"](seen)[0].rows[0]["PFC3"] == 10
     assert VIEWS["queues"](seen)[1].rows[0]["UC3"] == 700

@@ -1,4 +1,4 @@
-"""Whether an experiment fits a fabric that is up: what that has decided already must be the same, or be left out."""
+"""Whether an experiment can run on a fabric that is up: what the fabric has fixed must be the same, or be left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 5  # differences that are named
 
 
 def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> Experiment:
-    """The experiment in `file`, for a live fabric: with its clock, and what the file leaves out as it is there.
+    """The experiment in `file` for a live fabric: the clock, and what the file leaves out, are the fabric's.
 
     Raises InputError if the two differ.
     """

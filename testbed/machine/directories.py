@@ -1,7 +1,7 @@
-"""Directory trees that strangers have made: removed, and made, however deep they are.
+"""Makes and removes directories, however deep. Programs that are not trusted may have filled them.
 
-Python's own walk calls itself for every level, and a path longer than the kernel takes cannot even be named. So nothing
-here recurses, and removal never goes deeper than two levels: a folder inside a folder is first moved up to the top.
+Python's `shutil.rmtree` recurses for every level, and the kernel refuses paths that are too long. So nothing here
+recurses, and removal never goes deeper than two levels: a folder inside a folder is first moved up to the top.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A lock on a file that lives exactly as long as its holder: how others know that a fabric's owner is alive.
+"""Lock files: a process keeps one locked as long as it lives, so that others know that it is alive.
 
-A pid means something in one pid namespace only, and a start time shifts between time namespaces. A lock does neither:
-the kernel drops it when the last process that has the file open is gone, however that ended, and everybody who sees the
-file sees whether it is locked.
+A pid is only valid in its own pid namespace, and a start time shifts between time namespaces. A lock has neither
+problem: the kernel drops it when the last process that has the file open ends, in whatever way, and whoever can open
+the file can see whether it is locked.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 
 
-class Hold:
-    """The lock on a new file, held until `release` or the end of this process, and of those that `fd` is passed to."""
+class LockFile:
+    """A new file, locked until `release` or the end of this process, and of all processes that `fd` was passed to."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -21,14 +21,14 @@ class Hold:
         fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:
-        """Lets go of our share; whoever was passed `fd` still holds it."""
+        """Gives up our share; a process that was passed `fd` still has the lock."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
-def held(path: Path) -> bool:
-    """Whether somebody holds the lock on this file."""
+def is_locked(path: Path) -> bool:
+    """Whether any process has the lock on this file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,19 +1,19 @@
-"""What the parts of a live fabric are on this machine: containers, namespaces, interfaces, bridges, TAP devices."""
+"""Where on this machine a live fabric is: its containers, namespaces, interfaces, bridges and TAP devices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from testbed.live import seat
+from testbed.live import jobs
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
     from topologies import Nic, Switch
 
 
-def parts(lab: Lab) -> dict[str, Any]:
+def inspect_fabric(lab: Lab) -> dict[str, Any]:
     """For each rank and each switch, and commands that look at the first switch."""
-    job = seat.running(lab.record)
+    job = jobs.running(lab.record)
     lab.job = job.id if job else ""
     bridge = lab.names.bridge(lab.fabric.switches[0])
     tap = lab.names.tap(lab.fabric.switches[0], 1)
