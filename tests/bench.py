@@ -39,7 +39,7 @@ from testbed.run.run import run
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
-from workloads import wire
+from workloads.verbs import wire
 
 ROOT = Path(__file__).parent.parent
 RUNS = 3

@@ -22,10 +22,9 @@ from testbed.run.outcome import RunResult
 from tests.parts import offload_runs
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from tests.parts.offload_runs import CLOS, FAULTS, STAR, counters, run
-from workloads import closed_form as cf
-from workloads import wire
-from workloads.collectives.best_effort_time import best_effort_all_reduce_ns
-from workloads.verbs import Device, FabricError
+from workloads.times import messages as cf
+from workloads.times.best_effort import best_effort_all_reduce_ns
+from workloads.verbs import Device, FabricError, wire
 
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0, 0)  # slots, elements, timeout in ps, retry, conversion and addition cost nothing

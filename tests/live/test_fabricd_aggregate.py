@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from testbed.fabric.lab import Lab
 from tests.parts.offload_fabric import offload_fabric, on_ranks
-from workloads import wire
-from workloads.verbs import Device
+from workloads.verbs import Device, wire
 
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0)  # slots, elements, timeout in ps, retry, no cost of conversion

@@ -11,8 +11,7 @@ import pytest
 from testbed.fabric.lab import Lab
 from tests.parts.machine import wait_until
 from tests.parts.offload_fabric import offload_fabric
-from workloads import wire
-from workloads.verbs import Device, Group, Region
+from workloads.verbs import Device, Group, Region, wire
 
 RANKS, JOBS, EACH = 24, 60, 8
 ARGS = (16, 64, 20_000_000, 2, 0)  # slots, elements, timeout in ps, retry, no cost of conversion

@@ -12,8 +12,8 @@ from typing import Any
 from hardware.client import Fabricd
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import DEADLINE_S, BareFabric, RawWorker, bare_fabric
-from workloads import wire
-from workloads.wire import Record
+from workloads.verbs import wire
+from workloads.verbs.wire import Record
 
 GROUP_IP = 0xEF000001  # 239.0.0.1
 GROUP_MAC = "01:00:5e:00:00:01"

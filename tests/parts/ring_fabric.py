@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, as_they_answer, bare_fabric
-from workloads import wire
 from workloads.collectives.schedule import spans
-from workloads.wire import Record
+from workloads.verbs import wire
+from workloads.verbs.wire import Record
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 NONE, SGD, ADAM = range(3)

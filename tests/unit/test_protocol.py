@@ -10,7 +10,7 @@ import pytest
 from hardware import protocol
 from hardware.build import SOURCES
 from hardware.tables import entries
-from workloads import wire
+from workloads.verbs import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 
