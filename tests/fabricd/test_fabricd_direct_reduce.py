@@ -142,7 +142,7 @@ def test_groups_that_hang_cost_packets_nothing() -> None:
         alone = cpu_ns()
         data = array("I", [0, 1]).tobytes()
         args = (64, wire.ELEMENTS["int8"], 0, NONE, 0, 0, 0, 0)
-        calls = [wire.command(wire.GROUP, wire.RING, 10_000 + k, k, 2, *args, data=data) for k in range(4000)]
+        calls = [wire.command(wire.GROUP, b"ring", 10_000 + k, k, 2, 0, *args, data=data) for k in range(4000)]
         for at in range(0, len(calls), 400):
             members[0].send(*calls[at : at + 400])
         beside = cpu_ns()
@@ -391,7 +391,7 @@ def test_a_neighbour_that_does_not_answer_is_told_to_all() -> None:
 def test_groups_that_cannot_be_made(args: tuple[int, ...], words: str) -> None:
     with ranks(2) as (_, members):
         given = (*args, *[0] * 8)[:8]
-        members[0].send(wire.command(wire.GROUP, wire.RING, 1, 1, 2, *given, data=bytes([0, 0, 0, 0, 1, 0, 0, 0])))
+        members[0].send(wire.command(wire.GROUP, b"ring", 1, 1, 2, 0, *given, data=bytes([0, 0, 0, 0, 1, 0, 0, 0])))
         assert words in members.pop(0).reason()
 
 

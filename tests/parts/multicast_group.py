@@ -24,9 +24,9 @@ LATER_PS = 10**10
 BITMAP_AT = 1 << 20  # in every member's region: the vector lies before it
 
 
-def group(ranks: Sequence[int], *, payload: int = 4096, kind: int = wire.MULTICAST, tag: int = 1) -> bytes:
+def group(ranks: Sequence[int], *, payload: int = 4096, kind: bytes = b"multicast", tag: int = 1) -> bytes:
     members = b"".join(rank.to_bytes(4, "little") for rank in ranks)
-    return wire.command(wire.GROUP, kind, tag, 9, len(ranks), payload, *[0] * 7, data=members)
+    return wire.command(wire.GROUP, kind, tag, 9, len(ranks), 0, payload, *[0] * 7, data=members)
 
 
 def offload(

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from workloads.offloads import in_network
 from workloads.parts.context import Context
-from workloads.verbs import wire
 
 
 class AllReduce(in_network.AllReduce):
     """One rank's part."""
 
-    kind = wire.BEST_EFFORT
+    kind = "best_effort"
 
     @staticmethod
     def arguments(context: Context) -> tuple[int, ...]:

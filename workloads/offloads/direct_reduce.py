@@ -31,9 +31,7 @@ class _DirectReduce(OneRequest):
     def _join(self) -> Group:
         most = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
-        return self.device.group(
-            wire.RING, self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype.name], self.compressed)
-        )
+        return self.device.group("ring", self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype.name], self.compressed))
 
     def _fill(self) -> None:
         self._cut()

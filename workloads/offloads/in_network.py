@@ -9,13 +9,13 @@ from __future__ import annotations
 from workloads.base import data
 from workloads.offloads.offloaded import OneRequest
 from workloads.parts.context import Context
-from workloads.verbs import Group, wire
+from workloads.verbs import Group
 
 
 class AllReduce(OneRequest):
     """One rank's part."""
 
-    kind = wire.AGGREGATE
+    kind = "aggregate"
 
     def _join(self) -> Group:
         return self.device.group(self.kind, self.tag, self.ranks, self.arguments(self.context))

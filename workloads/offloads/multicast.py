@@ -61,7 +61,7 @@ class _Multicast(Offloaded):
         self.slack_ps = round(context.options["cutoff"] * 1000)
         self.chains = min(context.options.get("chains") or self.n, self.n)
         self._connect(ranks, tag)
-        self.group = self.device.group(wire.MULTICAST, tag, ranks, (self.device.mtu,))
+        self.group = self.device.group("multicast", tag, ranks, (self.device.mtu,))
         self.fallback = self.given_up = self.group.refused
         self.operation = 0
         self.posted: Counter[int] = Counter()

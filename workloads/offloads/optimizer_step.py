@@ -117,7 +117,7 @@ class OptimusNic(_Step, Offloaded):
         """The NICs load the parameters; a ring is made for each number of them."""
         self.close()
         args = (max(self.count, 1) * 4, wire.ELEMENTS[_DTYPE], 0, self.kind.number)
-        self.group = self.device.group(wire.RING, self.tag, self.ranks, args)
+        self.group = self.device.group("ring", self.tag, self.ranks, args)
         self.fallback = self.group.refused
         if self.fallback or not self.count:
             return

@@ -136,13 +136,16 @@ class Device:
                 made[r.wr_id] = QueuePair(self.session, r.qp, rank, r.private, bool(r.imm))
         return [made[cookie] for cookie in calls]
 
-    def group(self, kind: int, tag: int, ranks: Sequence[int], args: Sequence[int]) -> Group:
-        """Joins the group of `ranks` (all must call alike); waits until it is open or refused."""
+    def group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> Group:
+        """Joins the group of `ranks` (all must call alike); waits until it is open or refused.
+
+        `kind` is the name of a room in hardware/fabricd/offload/.
+        """
         self._cookies += 1
         cookie = self._cookies
         given = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
         members = array("I", ranks).tobytes()
-        self.session.queue(wire.GROUP, kind, tag, cookie, len(ranks), *given, data=members)
+        self.session.queue(wire.GROUP, kind.encode(), tag, cookie, len(ranks), 0, *given, data=members)
         answer = self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0]
         return Group(self.session, answer.qp, answer.imm, answer.private.decode("utf-8", "replace"), self._forget)
 

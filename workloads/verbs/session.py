@@ -47,7 +47,7 @@ class Session:
         if time.monotonic() - self._last_sent_s >= PROGRESS_EVERY_S:
             self._send(wire.command(wire.PROGRESS))
 
-    def queue(self, op: int, *body: int, data: bytes = b"") -> None:
+    def queue(self, op: int, *body: int | bytes, data: bytes = b"") -> None:
         """Collects a command.  Packets are at most 64 KiB: a full one goes out at once."""
         command = wire.command(op, *body, data=data)
         if len(self._out) + len(command) > wire.MAX_PACKET:

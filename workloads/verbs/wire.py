@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 MAGIC = 0x31574252
-VERSION = 2
+VERSION = 3
 MAX_PACKET = 65536  # of commands to fabricd
 MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
@@ -26,7 +26,6 @@ SIGNALED = 1
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
 
 # Offloads: what NICs and accelerators do by themselves
-AGGREGATE, RING, MULTICAST, BEST_EFFORT = range(1, 5)
 GROUP_ARGS = 8
 ELEMENTS = {
     **{"float32": 0, "float16": 1, "bfloat16": 2, "int32": 3},
@@ -47,7 +46,7 @@ BODY = {
     SYNC: Struct("<II"),  # tag, participants
     PROGRESS: Struct(""),
     BYE: Struct(""),
-    GROUP: Struct("<IIII8Q"),  # kind, tag, cookie, members, arguments; the members' ranks (u32) follow
+    GROUP: Struct("<16sIIII8Q"),  # kind, tag, cookie, members, 0, arguments; the members' ranks (u32) follow
     # group, collective, reduction, element, flags, wr_id, in_key, out_key, in, out, count, arguments
     POST_OFFLOAD: Struct("<IBBBBQIIQQQ4Q"),
     LEAVE: Struct("<II"),  # group, 0
@@ -84,7 +83,7 @@ class Record(NamedTuple):
     private: bytes = b""
 
 
-def command(op: int, *body: int, data: bytes = b"") -> bytes:
+def command(op: int, *body: int | bytes, data: bytes = b"") -> bytes:
     """A command, padded to 8 bytes.  Raises struct.error when a number does not fit its field."""
     layout = BODY[op]
     length = COMMAND.size + layout.size + len(data)
