@@ -1,5 +1,7 @@
 """The protocols of fabricd: `python -m hardware.protocol` writes their tables into docs/fabricd-protocol.md.
 
+It also writes what ranks need of them into workloads/verbs/wire.py (hardware/wire.py).
+
 What workers may say and are told, what may be asked on the control socket, what a fault can be and what the outside is
 told stand once each, in a table of fabricd's sources, from which its dispatch and its checks are made, too.
 """
@@ -9,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hardware import wire
 from hardware.tables import FABRICD, entries
+from hardware.wire import COMMANDS, RECORDS, REPLIES, STATUSES
 
 DOCUMENT = FABRICD.parents[1] / "docs" / "fabricd-protocol.md"
-COMMANDS, REPLIES, RECORDS = "worker/commands.def", "worker/replies.def", "worker/records.def"
-STATUSES = "transport/status.def"
 REQUESTS, REPORTS = "control/requests.def", "engine/reports.def"
 PRIMITIVES, EFFECTS = "fault/primitives.def", "fault/effects.c"
 
@@ -71,6 +73,7 @@ def written(document: str) -> str:
 
 def main(document: Path = DOCUMENT) -> None:
     document.write_text(written(document.read_text()))
+    wire.main()
 
 
 if __name__ == "__main__":
