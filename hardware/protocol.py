@@ -1,7 +1,7 @@
 """The protocols of fabricd: `python -m hardware.protocol` writes their tables into docs/fabricd-protocol.md.
 
-What workers may say, what may be asked on the control socket and what the outside is told stand once each, in a `.def`
-file of fabricd's sources, from which its dispatch and its checks are made, too.
+Workers' commands, requests on the control socket and reported events have one `.def` file each in fabricd's sources.
+fabricd's dispatch and checks are made from the same files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENTRY = re.compile(r"^[A-Z]+\(((?:\"(?:\\.|[^\"\\])*\"|[^\")])*)\)$", re.MULTILI
 
 
 def entries(name: str) -> list[list[str]]:
-    """The arguments of each entry of a `.def` file, texts as they are meant."""
+    """The arguments of each entry of a `.def` file; string literals are joined and unescaped."""
     return [_arguments(m[1]) for m in ENTRY.finditer((SOURCES / name).read_text())]
 
 
@@ -47,7 +47,7 @@ def reports() -> str:
 
 
 def written(document: str) -> str:
-    """The document with its tables as the sources have them now."""
+    """The document with its tables made anew from the sources."""
     for name, table in (("commands", commands()), ("requests", requests()), ("reports", reports())):
         start, end = f"<!-- {name}: written by python -m hardware.protocol -->\n", f"<!-- end of {name} -->\n"
         before, _, rest = document.partition(start)

@@ -1,4 +1,4 @@
-"""Faults of forwarding, through OpenFlow: the controller puts wrong flows in, or is itself what is wrong."""
+"""Faults of forwarding, through OpenFlow: the controller installs wrong flows, or is itself slow, dead or hung."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FlowFault(Fault):
     forwarding: ClassVar[str]
 
     def spec(self, place: Place) -> dict[str, Any]:
-        """What the controller has to know, besides the kind."""
+        """What the controller has to know besides the kind."""
         assert isinstance(place.target, SwitchTarget)
         return {"switch": place.target.switch.name}
 
