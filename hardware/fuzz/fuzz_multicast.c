@@ -42,7 +42,7 @@ static void controller_comes(struct fabric *f)
 
 static void open_group(struct fabric *f, uint64_t payload)
 {
-	harness_join(f, OFFLOAD_MULTICAST, &payload, 1);
+	harness_join(f, "multicast", &payload, 1);
 	harness_run(f, 5);
 	if (!f->groups || !f->groups->asked)
 		abort();

@@ -31,7 +31,7 @@ static void open_group(struct fabric *f, uint8_t how)
 		(how >> 5 & 3) % 3,
 	};
 
-	harness_join(f, OFFLOAD_RING, args, sizeof args / sizeof *args);
+	harness_join(f, "ring", args, sizeof args / sizeof *args);
 	harness_run(f, 20);
 }
 

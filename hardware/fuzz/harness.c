@@ -3,10 +3,6 @@
  * Plain, it is one buffer without PFC, ECN or congestion control.  Congested, it has
  * all of them, with thresholds and timers so small that a few packets reach them.
  */
-#include "loop.h"
-#include "world.h"
-#include "loop.h"
-#include "world.h"
 #include "accelerator/accelerator.h"
 #include "base/bytes.h"
 #include "base/units.h"
@@ -16,8 +12,6 @@
 #include "link/frame.h"
 #include "loop.h"
 #include "nic/nic.h"
-#include "offload/aggregate/aggregate.h"
-#include "offload/best_effort/best_effort.h"
 #include "offload/offload.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
@@ -154,12 +148,12 @@ void harness_group(struct fabric *f, bool best_effort)
 	static const uint32_t ranks[RANKS] = {0, 1, 2};
 	struct group_call asked = {.tag = 1, .count = RANKS, .cookie = 1, .args = {4, 16, 20000000, 2}};
 
-	asked.kind = best_effort ? OFFLOAD_BEST_EFFORT : OFFLOAD_AGGREGATE;
-	granted = best_effort ? best_effort_ops : aggregate_ops;
-	granted.asks = false;
+	strcpy(asked.kind, best_effort ? "best_effort" : "aggregate");
 	for (unsigned r = 0; r < RANKS; r++)
 		if (offload_group(f, &f->workers[r], &asked, ranks))
 			abort();
+	granted = *f->groups->ops;
+	granted.asks = false;
 	f->groups->ops = &granted;
 	if (best_effort) {
 		f->groups->granted = json_pack("{s:i, s:i, s:I, s:[I, I, I]}", "slots", 4, "shared_slots", 4, "group_ip", (json_int_t)GROUP_IP, "hops",
@@ -270,17 +264,17 @@ void harness_connect(struct fabric *f, unsigned a, unsigned b, bool network)
 }
 
 /* harness_join() - All ranks register memory and ask for one group; @args are its first @count arguments */
-void harness_join(struct fabric *f, uint32_t kind, const uint64_t *args, unsigned count)
+void harness_join(struct fabric *f, const char *kind, const uint64_t *args, unsigned count)
 {
-	uint8_t body[16 + 8 * GROUP_ARGS + 16], packet[512];
+	uint8_t body[32 + 8 * GROUP_ARGS + 16], packet[512];
 
 	for (unsigned r = 0; r < RANKS; r++) {
 		register_memory(f, r);
 		memset(body, 0, sizeof body);
-		uint8_t *p = put_le32(put_le32(put_le32(put_le32(body, kind), 1), 1), RANKS);
+		uint8_t *p = group_head(body, kind, 1, 1);
 		for (unsigned i = 0; i < count; i++)
 			p = put_le64(p, args[i]);
-		p = body + 16 + 8 * GROUP_ARGS;
+		p = body + 32 + 8 * GROUP_ARGS;
 		put_le32(put_le32(put_le32(put_le32(p, 0), 1), 2), 0);
 		size_t n = command(packet, 12, body, sizeof body);
 		harness_say(f, r, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
@@ -338,6 +332,14 @@ size_t post_recv(uint8_t *to, uint32_t qp, uint32_t key, uint64_t offset, uint64
 
 	put_le64(put_le64(p, offset), length);
 	return command(to, 5, body, sizeof body);
+}
+
+/* group_head() - How the body of a GROUP of all ranks begins; arguments and ranks follow at what is returned */
+uint8_t *group_head(uint8_t *body, const char *kind, uint32_t tag, uint32_t cookie)
+{
+	memset(body, 0, GROUP_KIND_BYTES);
+	memcpy(body, kind, strlen(kind));
+	return put_le32(put_le32(put_le32(put_le32(body + GROUP_KIND_BYTES, tag), cookie), RANKS), 0);
 }
 
 size_t wait_for(uint8_t *to, uint32_t records, uint64_t until)

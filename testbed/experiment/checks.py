@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load, Step
     from testbed.experiment.blocks.transport import Transport
     from testbed.faults import Injection
-    from workloads.registry import Collective
+    from workloads.base.entry import Algorithm
 
 Path = tuple[str | int, ...]
 Found = tuple[Path, str, str]  # path, what, hint
@@ -108,7 +108,7 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         what, hint = unknown("algorithm", step.algorithm, known.choices(step.collective))
         yield ("algorithm",), f"{what} of {step.collective}", hint
         return
-    entry = known.collective(step.collective, step.algorithm)
+    entry = known.entry(step.collective, step.algorithm)
     if step.op is not None and not entry.ops:
         yield ("op",), f"{step.collective} combines nothing", "leave op out"
     elif step.op is not None and step.op not in entry.ops:
@@ -136,11 +136,11 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         yield from _group(step, entry, fabric)
 
 
-def _groups(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
     """Several groups of ranks: each as if it were alone, and no rank in two of them."""
     if step.ranks is not None:
         yield ("groups",), "a step has either ranks or groups", "leave one of them out"
-    if step.algorithm != entry.algorithm or entry.on_complexes:
+    if step.algorithm != entry.name or entry.on_complexes:
         yield ("groups",), f"{step.algorithm} does not work in groups", "name an algorithm of ranks alone"
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):
@@ -158,34 +158,34 @@ def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         return
     if step.algorithm not in known.algorithms(step.collective):
         return
-    if known.collective(step.collective, step.algorithm).on_complexes:
+    if known.entry(step.collective, step.algorithm).on_complexes:
         what = f"{step.algorithm} aggregates on compute complexes, and these NICs have none"
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 
-def _group(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
     """Whether the ranks have the shape that the algorithm needs."""
     taking_part = fabric.ranks if step.ranks is None else len(step.ranks)
     if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
         what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
         yield ("senders",), what, f"1 to {taking_part - 1}"
-    if step.algorithm == entry.algorithm and (problem := known.misshapen(entry, step.ranks, fabric)):
+    if step.algorithm == entry.name and (problem := known.misshapen(entry, step.ranks, fabric)):
         yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
 
 
-def _sizes(sizes: list[int], dtype: str, entry: Collective) -> Iterator[Found]:
+def _sizes(sizes: list[int], dtype: str, entry: Algorithm) -> Iterator[Found]:
     width = known.width(dtype)
     if not sizes:
-        yield ("sizes",), f"{entry.name} needs a size", "sizes: [1MiB]"
+        yield ("sizes",), f"{entry.collective.name} needs a size", "sizes: [1MiB]"
     for i, size in enumerate(sizes):
-        if not entry.sized and size:
-            yield ("sizes", i), f"a {entry.name} moves no data", "leave sizes out"
-        elif entry.sized and (size == 0 or size % width):
+        if not entry.collective.sized and size:
+            yield ("sizes", i), f"a {entry.collective.name} moves no data", "leave sizes out"
+        elif entry.collective.sized and (size == 0 or size % width):
             what = f"{format_size(size)} is not a whole number of {dtype} elements, at least one"
             yield ("sizes", i), what, f"a multiple of {width} bytes"
 
 
-def _ranks(step: CollectiveStep, entry: Collective, ranks: int) -> Iterator[Found]:
+def _ranks(step: CollectiveStep, entry: Algorithm, ranks: int) -> Iterator[Found]:
     for i, rank in enumerate(step.ranks or ()):
         if problem := _rank_out_of_range(rank, ranks):
             yield ("ranks", i), *problem

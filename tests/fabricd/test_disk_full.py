@@ -18,7 +18,7 @@ from testbed.run.outcome import RunFailed
 from tests.parts.fabricd_fixture import bare_fabric
 from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
-from workloads import wire
+from workloads.verbs import wire
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 

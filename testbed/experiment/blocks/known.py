@@ -10,7 +10,7 @@ from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
     from topologies.params import Kind
-    from workloads.registry import Collective
+    from workloads.base.entry import Algorithm
 
 
 def topologies() -> list[str]:
@@ -70,7 +70,7 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
         and isinstance(a, str)
         and c in collectives()
         and a in algorithms(c)
-        and getattr(collective(c, a), what)
+        and getattr(entry(c, a), what)
         for c, a in named
     )
 
@@ -89,31 +89,31 @@ def kinds_of_routing(name: str) -> frozenset[str] | None:
 
 
 def collectives() -> list[str]:
-    from workloads.registry import names
+    from workloads.registry import COLLECTIVES
 
-    return list(names())
+    return list(COLLECTIVES)
 
 
 def algorithms(collective: str) -> list[str]:
     """The algorithms of a known collective, its default first."""
     from workloads.registry import algorithms
 
-    return list(algorithms(collective))
+    return [entry.name for entry in algorithms(collective)]
 
 
 def choices(collective: str) -> list[str]:
     """Allowed algorithms of a known collective; with `auto` if there are several."""
-    from workloads.registry import AUTO, COLLECTIVES
+    from workloads.base.vocabulary import AUTO
+    from workloads.registry import choices
 
-    open_to_choice = any(e.schedule for (name, _), e in COLLECTIVES.items() if name == collective)
-    return [*algorithms(collective), *([AUTO] if open_to_choice else [])]
+    return [*algorithms(collective), *([AUTO] if choices(collective) else [])]
 
 
-def collective(name: str, algorithm: str) -> Collective:
+def entry(collective: str, algorithm: str) -> Algorithm:
     """The registry's entry of a collective and algorithm; for `auto` what its candidates have in common."""
     from workloads.registry import any_of
 
-    return any_of(name, algorithm)
+    return any_of(collective, algorithm)
 
 
 def extra(name: str, algorithm: str) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def extra(name: str, algorithm: str) -> tuple[str, ...]:
     return extra(name, algorithm)
 
 
-def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
+def misshapen(entry: Algorithm, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
     """Why these ranks (None: all) cannot carry out an algorithm that needs a grid, and a hint."""
     from testbed.experiment.blocks.layout import group
     from topologies.grid import NoGrid
@@ -137,39 +137,39 @@ def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tup
 
 def extras() -> list[str]:
     """The keys of a collective step that only some algorithms use."""
-    from workloads.registry import COLLECTIVES
+    from workloads.registry import ALGORITHMS
 
-    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.extra))
+    return list(dict.fromkeys(key for entry in ALGORITHMS.values() for key in entry.extra))
 
 
 def every_algorithm() -> list[str]:
-    from workloads.registry import AUTO
+    from workloads.base.vocabulary import AUTO
 
     return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
 
 
 def ops() -> list[str]:
-    from workloads.registry import OPS
+    from workloads.base.vocabulary import OPS
 
     return list(OPS)
 
 
 def dtypes() -> list[str]:
-    from workloads.registry import DTYPES
+    from workloads.base.vocabulary import DTYPES
 
     return list(DTYPES)
 
 
 def most_pieces() -> int:
     """Into how many pieces a vector may be cut."""
-    from workloads.registry import MOST_PIECES
+    from workloads.base.vocabulary import MOST_PIECES
 
     return MOST_PIECES
 
 
 def width(dtype: str) -> int:
     """Bytes of an element."""
-    from workloads.registry import DTYPES
+    from workloads.base.vocabulary import DTYPES
 
     return DTYPES[dtype]
 
