@@ -25,6 +25,8 @@ from tests.parts.hostile_worker import BIG, MODEL, beside_honest_ones, raw, sess
 from tests.parts.timing_model import RETH, timed_write
 from workloads.verbs import wire
 
+U32 = 2**32 - 1
+
 
 def ready(f: BareFabric, nbytes: int = 4096) -> tuple[RawWorker, int]:
     """Rank 0 with a region."""
@@ -70,7 +72,7 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
     "a good command, then a stump": (wire.command(wire.PROGRESS) + b"\1\0\0\0", "cut short"),
     "REGISTER without a memfd": (wire.command(wire.REGISTER, 4096, 1, 0), "one memfd"),
     "CONNECT to no rank": (wire.command(wire.CONNECT, 4, 0, 0, 0, 0), "no such rank"),
-    "CONNECT to rank 2^32-1": (wire.command(wire.CONNECT, wire.U32, 0, 0, 0, 0), "no such rank"),
+    "CONNECT to rank 2^32-1": (wire.command(wire.CONNECT, U32, 0, 0, 0, 0), "no such rank"),
     "CONNECT to itself": (wire.command(wire.CONNECT, 0, 0, 0, 0, 0), "itself"),
     "CONNECT, long private data": (wire.command(wire.CONNECT, 1, 0, 0, 264, 0, data=bytes(264)), "private data"),
     "CONNECT, private data missing": (wire.command(wire.CONNECT, 1, 0, 0, 8, 0), "private data"),
@@ -82,7 +84,7 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
     "CONNECT twice": (2 * wire.command(wire.CONNECT, 3, 0, 0, 0, 0), "twice"),
     "POST_SEND, no such queue pair": (post_send(16, 1, 1, 8), "no such queue pair"),
     "POST_SEND, queue pair 0": (post_send(0, 1, 1, 8), "no such queue pair"),
-    "POST_SEND, queue pair 2^32-1": (post_send(wire.U32, 1, 1, 8), "no such queue pair"),
+    "POST_SEND, queue pair 2^32-1": (post_send(U32, 1, 1, 8), "no such queue pair"),
     "POST_SEND, not connected yet": (
         wire.command(wire.CONNECT, 3, 0, 0, 0, 0) + post_send(16, 1, 1, 8),
         "not connected",
@@ -97,7 +99,7 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
     "BYE, and more behind it": (wire.command(wire.BYE) + wire.command(wire.PROGRESS), "last command"),
     "SYNC of nobody": (wire.command(wire.SYNC, 1, 0), "participants"),
     "SYNC of more than there are": (wire.command(wire.SYNC, 1, 5), "participants"),
-    "SYNC of 2^32-1": (wire.command(wire.SYNC, 1, wire.U32), "participants"),
+    "SYNC of 2^32-1": (wire.command(wire.SYNC, 1, U32), "participants"),
     "SYNC twice": (2 * wire.command(wire.SYNC, 1, 4), "twice"),
     "many SYNCs": (b"".join(wire.command(wire.SYNC, tag, 4) for tag in range(300)), "256"),
 }
@@ -116,7 +118,7 @@ def test_bad_commands(name: str) -> None:
 RANGES = [
     (0, 8, 1),  # key 0
     (0, 8, 2),
-    (0, 8, wire.U32),
+    (0, 8, U32),
     (0, 4097, 0),
     (4096, 1, 0),
     (4097, 0, None),

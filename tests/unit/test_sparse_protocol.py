@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from workloads.sparse.inputs import SparseInputs, union_share
+from tests.parts.sparse_share import union_share
+from workloads.sparse.inputs import SparseInputs
 from workloads.sparse.layout import NONE, Layout
 from workloads.sparse.protocol import Aggregator, Malformed, Message, Worker
 from workloads.sparse.spots import Aggregator as SpotAggregator

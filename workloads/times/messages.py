@@ -189,12 +189,6 @@ def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:
     return costs.post_ns + sent_ns(size_bytes, path, costs, message_bytes=FLOW_MESSAGE_BYTES)
 
 
-def flow_limit_bps(path: Path, costs: Costs) -> float:
-    """Payload per second of an endless flow: the slowest link's rate x payload / wire bytes, or PCIe's."""
-    links = min(link.rate_bps for link in path.links) * costs.mtu / wire_bytes(costs.mtu)
-    return links if path.scale_up else min(links, costs.pcie_rate_bps)
-
-
 def ping_pong_write_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """There and back by RDMA write with immediate."""
     return 2 * (costs.post_ns + received_ns(size_bytes, path, costs) + costs.wake_ns)

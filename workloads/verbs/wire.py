@@ -17,7 +17,6 @@ RECORD = Struct("<HHIQQIIQ")  # kind, length, status, wr_id, time ps, qp, imm, b
 MAX_PACKET = 65536  # of commands to fabricd
 MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
-U32 = 2**32 - 1
 SIGNALED = 1
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
 GROUP_ARGS = 8
