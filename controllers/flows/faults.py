@@ -23,7 +23,7 @@ from controllers.flows import (
     Return,
     replications,
 )
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
 
 Tables = dict[str, list[Flow]]
 ABOVE = PRIORITY + 50

@@ -14,8 +14,8 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from controllers.flows import ETH_IPV4, PRIORITY, ROUTE, Flow, Output, Replicate
-from controllers.trees import NoTree, Tree, Trees
-from topologies.fabric import Fabric
+from controllers.offload.trees import NoTree, Tree, Trees
+from topologies.graph.fabric import Fabric
 
 GROUPS = int(IPv4Address("239.0.0.0"))
 """Multicast address of a job: this and its number."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from controllers.distances import ends, live_links
-from topologies.fabric import Fabric
+from controllers.routing.distances import ends, live_links
+from topologies.graph.fabric import Fabric
 
 
 class NoTree(ValueError):

@@ -36,7 +36,7 @@ def _module(name: str) -> Any:
 
 
 if LIBRARY == "os_ken":
-    from controllers import later
+    from controllers.openflow import later
 
     later.put_off()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from controllers.compat import nicira_ext, ofproto
 from controllers.flows import (
     COOKIE_MAGIC,
     COOKIE_MAGIC_MASK,
@@ -20,6 +20,8 @@ from controllers.flows import (
     Return,
     SetDscp,
 )
+from controllers.flows.bridge import Change
+from controllers.openflow.compat import nicira_ext, ofproto
 
 # The same flow always takes the same way, from one run and one machine to the next: everything that the hash
 # depends on is stated here and in the flow.
@@ -29,6 +31,16 @@ HASH_ALGORITHM = nicira_ext.NX_MP_ALG_MODULO_N
 ARP_REPLY = 2
 MAC_PREFIX = 0x0200  # a NIC's MAC is this and the four bytes of its address
 SCRATCH = "reg2"
+
+
+def of_change(datapath: Any, change: Change) -> Iterator[Any]:
+    """The messages that make a change, in its order."""
+    if change.fresh:
+        yield delete_group(datapath, None)
+    yield from (add_group(datapath, group) for group in change.add_groups)
+    yield from (add(datapath, flow) for flow in change.add)
+    yield from (delete(datapath, cookie) for cookie in change.delete)
+    yield from (delete_group(datapath, number) for number in change.delete_groups)
 
 
 def add(datapath: Any, flow: Flow) -> Any:

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from controllers.flows import PRIORITY, Flow, SetDscp
-from topologies.fabric import Fabric, Switch
-from topologies.torus import dimensions
+from topologies.graph.fabric import Fabric, Switch
+from topologies.kinds import dimensions
 
 DSCP, DSCP_ACROSS = 26, 28
 """DSCP of RDMA data, and while it has to cross a dateline; switches map them to two lossless classes."""

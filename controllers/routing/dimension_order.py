@@ -10,9 +10,9 @@ everywhere.
 
 from __future__ import annotations
 
-from controllers.distances import Toward
-from topologies.fabric import Fabric, Switch
-from topologies.torus import dimensions
+from controllers.routing.distances import Toward
+from topologies.graph.fabric import Fabric, Switch
+from topologies.kinds import dimensions
 
 
 def split(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:

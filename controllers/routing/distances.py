@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 from typing import TypeAlias
 
-from topologies.fabric import OWN_PORTS, Fabric
+from topologies.graph.fabric import OWN_PORTS, Fabric
 
 Toward: TypeAlias = dict[int, int]  # port -> NICs, as a mask of bits, to which it is on a shortest path
 

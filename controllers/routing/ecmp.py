@@ -8,8 +8,8 @@ or TCP ports, which is where RoCEv2 carries its entropy.
 
 from __future__ import annotations
 
-from controllers.distances import Toward
-from topologies.fabric import Fabric, Switch
+from controllers.routing.distances import Toward
+from topologies.graph.fabric import Fabric, Switch
 
 
 def split(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from controllers import dimension_order, ecmp
-from controllers.dateline import Dateline, with_dscp
-from controllers.distances import Toward, ends, live_links, shortest
 from controllers.flows import Flow, arp_responder, members, to_network
-from controllers.prefixes import PrefixTree
-from topologies.fabric import Fabric, Switch
-
-GRIDS = frozenset({"torus", "ring"})
+from controllers.routing import dimension_order, ecmp
+from controllers.routing.dateline import Dateline, with_dscp
+from controllers.routing.distances import Toward, ends, live_links, shortest
+from controllers.routing.prefixes import PrefixTree
+from topologies.graph.fabric import Fabric, Switch
+from topologies.kinds import DIMENSION_ORDER
 
 Split = Callable[[Fabric, Switch, Toward], dict[tuple[int, ...], int]]
 
@@ -44,7 +43,7 @@ class Routing:
 
 
 def _default(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:
-    split: Split = dimension_order.split if fabric.kind in GRIDS else ecmp.split
+    split: Split = dimension_order.split if fabric.kind in DIMENSION_ORDER else ecmp.split
     return split(fabric, switch, toward)
 
 
@@ -52,7 +51,7 @@ ROUTINGS = {
     r.name: r
     for r in (
         Routing("ecmp", "all shortest paths, by hash; torus and ring: dimension order", _default),
-        Routing("dimension_order", "lowest dimension first (torus, ring)", dimension_order.split, GRIDS),
+        Routing("dimension_order", "lowest dimension first (torus, ring)", dimension_order.split, DIMENSION_ORDER),
     )
 }
 
@@ -69,7 +68,7 @@ class Router:
             raise RoutingError(f"routing '{routing}' does not fit a {fabric.kind}", f"it is for {kinds}; use ecmp")
         self.fabric = fabric
         self._split = known.split
-        self._dateline = Dateline(fabric) if dateline and fabric.kind in GRIDS else None
+        self._dateline = Dateline(fabric) if dateline and fabric.kind in DIMENSION_ORDER else None
         self._ends = ends(fabric)
         self._tree = PrefixTree(sorted(int(n.ip) for n in fabric.nics))
         self._nic_ports: dict[str, list[tuple[int, int]]] = {s.name: [] for s in fabric.switches}

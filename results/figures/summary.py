@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from results.values import size_label
+from results.figures.values import size_label
 
 
 def jain(rates: Sequence[float]) -> float:

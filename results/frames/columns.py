@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from results.arrow import arrow_array
+from results.frames.arrow import arrow_array
 
 if TYPE_CHECKING:
     import pandas as pd

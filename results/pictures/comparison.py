@@ -13,11 +13,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.drawing import Across, PlotError
-from results.load import Run, find, load
-from results.summary import labels
-from results.sweeps import key_names, sweep
-from results.values import distinct, number, size_label
+from results.figures.summary import labels
+from results.figures.values import distinct, number, size_label
+from results.pictures.drawing import Across, PlotError
+from results.store.load import Run, find, load
+from results.store.sweeps import key_names, sweep
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from results.comparison import COLUMNS, TOPOLOGY, Data, plain, raw
-from results.drawing import (
+from results.pictures.comparison import COLUMNS, TOPOLOGY, Data, plain, raw
+from results.pictures.drawing import (
     COLOURS,
     MOST_PANELS,
     MOST_SERIES,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.values import amounts, distinct, number
+from results.figures.values import amounts, distinct, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from results.drawing import COLOURS, PlotError, legend, log_axis, new_figure
-from results.summary import jain, percentile
-from results.values import amount
+from results.figures.summary import jain, percentile
+from results.figures.values import amount
+from results.pictures.drawing import COLOURS, PlotError, legend, log_axis, new_figure
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from results.load import Run
+    from results.store.load import Run
 
 MOST_LINES = 12
 MOST_QUEUES = 8

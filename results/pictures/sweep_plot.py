@@ -7,7 +7,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from results.drawing import (
+from results.figures.summary import figure_label
+from results.figures.values import distinct
+from results.pictures.drawing import (
     MOST_PANELS,
     MOST_SERIES,
     Across,
@@ -19,9 +21,7 @@ from results.drawing import (
     name_x,
     new_figure,
 )
-from results.summary import figure_label
-from results.sweeps import key_names
-from results.values import distinct
+from results.store.sweeps import key_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

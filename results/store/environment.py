@@ -22,7 +22,7 @@ def environment(seed: int) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "seed": seed,
-        "commit": _commit(Path(__file__).resolve().parent.parent),
+        "commit": _commit(Path(__file__).resolve().parents[2]),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "tools": {name: _first_line(command) for name, command in _TOOLS.items()},

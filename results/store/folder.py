@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from results.columns import table
+from results.frames.columns import table
 
 RUNS = Path("results/runs")
 

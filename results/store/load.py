@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.columns import frame
-from results.metrics import counter_rows, rank_rows, result_rows
-from results.store import RUNS, StoreError
+from results.frames.columns import frame
+from results.frames.metrics import counter_rows, rank_rows, result_rows
+from results.store.folder import RUNS, StoreError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,7 @@ class Run:
         """A time series (results.series.SERIES). Raises StoreError if the run was not sampled."""
         import pandas as pd
 
-        from results.series import SERIES
+        from results.frames.series import SERIES
 
         path = self.path / "metrics" / f"{name}.parquet"
         if name not in SERIES:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from results.load import Run, damaged, find, read_object
-from results.values import full
+from results.figures.values import full
+from results.store.load import Run, damaged, find, read_object
 
 SWEEP = "sweep.json"
 POINTS = "points.jsonl"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load
@@ -24,8 +24,10 @@ Found = tuple[Path, str, str]  # path, what, hint
 def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
     """Everything that does not fit together."""
     found: list[Found] = []
-    if experiment.fabric.scale_up and fabric.kind != "rail":
-        found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))
+    if experiment.fabric.scale_up and fabric.kind not in known.with_scale_up():
+        having = " or ".join(sorted(known.with_scale_up()))
+        what = f"only servers of a {having} topology have a scale-up domain"
+        found.append((("fabric", "scale_up"), what, "leave it out"))
     routing = experiment.control.routing
     kinds = known.kinds_of_routing(routing)
     if kinds is not None and fabric.kind not in kinds:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from testbed.base.types import Rate, Size, Time
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, act
-from topologies.targets import PortTarget, SwitchTarget
+from topologies.graph.targets import PortTarget, SwitchTarget
 
 
 class FlowFault(Fault):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from results.fidelity import Fidelity, real_clock, smallest_hop_ns, virtual_clock
+from results.figures.fidelity import Fidelity, real_clock, smallest_hop_ns, virtual_clock
 from testbed.plan.hardware import hardware_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from testbed.experiment.blocks.layout import group
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import costs_of
 from topologies import Fabric
-from topologies.grid import NoGrid
-from topologies.hops import Hops
+from topologies.ranks.grid import NoGrid
+from topologies.ranks.hops import Hops
 from workloads.closed_form import Link
 from workloads.collectives.times.case import Case
 from workloads.collectives.ways import Routed

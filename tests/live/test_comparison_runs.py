@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from results.comparison import collect
-from results.comparison_plots import COMPARISONS
-from results.drawing import save
+from results.pictures.comparison import collect
+from results.pictures.comparison_plots import COMPARISONS
+from results.pictures.drawing import save
 
 
 @pytest.mark.skipif(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results import series
+from results.frames import series
 from tests.parts.fabricd_fixture import BareFabric
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from hypothesis import given
 
 from tests.parts.drawn_fabrics import closes, directs, fabrics, rails, rings, several, stars, switched, toruses
 from topologies import KINDS, End, Fabric, TopologyError, address, build, validate
-from topologies.fabric import FORWARDS, OWN_PORTS
-from topologies.smartnic import with_complexes
-from topologies.torus import dimensions
+from topologies.graph.fabric import FORWARDS, OWN_PORTS
+from topologies.graph.smartnic import with_complexes
+from topologies.kinds.torus import dimensions
 
 
 def names(fabric: Fabric, role: str) -> list[str]:

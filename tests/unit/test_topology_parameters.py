@@ -11,7 +11,7 @@ from hypothesis import given
 
 from tests.parts.custom_networks import networks
 from topologies import KINDS, Fabric, TopologyError, build
-from topologies.fabric import FORWARDS, OWN_PORTS
+from topologies.graph.fabric import FORWARDS, OWN_PORTS
 
 # -- custom ---------------------------------------------------------------------------------------------------------
 

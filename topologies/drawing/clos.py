@@ -1,16 +1,68 @@
-"""Clos as SVG: cores over spines over leaves, hosts listed under their leaf; a cable has the colour of its spine."""
+"""Clos: as text a tree of pods, as SVG cores over spines over leaves, with hosts listed under their leaf.
+
+A cable has the colour of its spine.
+"""
 
 from __future__ import annotations
 
-from .draw_canvas import HOST, SOFT, SWITCH, Canvas, Look, Point, fan, hue, nic_tip, switch_tip, tint
-from .draw_common import Row, missing, shown
-from .fabric import Fabric
+from collections.abc import Iterator
+
+from topologies.drawing.tools.canvas import HOST, SOFT, SWITCH, Canvas, Look, Point, fan, hue, nic_tip, switch_tip, tint
+from topologies.drawing.tools.common import Row, missing, plural, shown
+from topologies.drawing.tools.lines import ROWS, flow, gap
+from topologies.graph.fabric import Fabric
 
 SIZE: Point = (84, 34)
 HOST_SIZE: Point = (76, 36)
 PITCH = 116  # from leaf to leaf
 SPINE_PITCH = 104
 MOST_COLUMNS = 32
+
+
+def title(fabric: Fabric) -> str:
+    p = fabric.params
+    tiers = f"{plural(p['leaves'], 'leaf')}, {plural(p['spines'], 'spine')}"
+    pods = f"{p['pods']} pods of {tiers}, {plural(p['cores'], 'core')}" if p["pods"] > 1 else tiers
+    several = f", {p['links']} ports each" if p["links"] > 1 else ""
+    return f"clos: {pods}, {plural(p['hosts_per_leaf'], 'host')} per leaf{several}"
+
+
+def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
+    p = fabric.params
+    pods = shown(p["pods"], 12)
+    if p["cores"]:
+        yield from flow([f"core{i}" for i in range(p["cores"])], width)
+        yield "│ every spine to every core"
+    for pod in pods:
+        if pod is None:
+            yield f"┊ {gap(p['pods'], pods)} pods"
+            continue
+        last = pod == p["pods"] - 1
+        several = p["pods"] > 1
+        indent = ("  " if last else "│ ") if several else ""
+        spines = [f"spine{pod * p['spines'] + i}" for i in range(p["spines"])]
+        for i, line in enumerate(flow(spines, width - 12)):
+            head = f"{'└' if last else '├'} pod {pod}: " if several and i == 0 else indent
+            yield head + line
+        yield f"{indent}│ every leaf to every spine" + (" of the pod" if several else "")
+        yield from (indent + line for line in _leaf_lines(fabric, pod, width - len(indent)))
+
+
+def _leaf_lines(fabric: Fabric, pod: int, width: int) -> Iterator[str]:
+    p = fabric.params
+    leaves = shown(p["leaves"], ROWS if p["pods"] == 1 else 8)
+    label = len(f"leaf{p['pods'] * p['leaves'] - 1}")
+    cell = max(len(f"{n.name} {n.ip}") for n in fabric.nics)
+    for i in leaves:
+        if i is None:
+            yield f"┊ {gap(p['leaves'], leaves)} leaves"
+            continue
+        leaf = pod * p["leaves"] + i
+        hosts = fabric.nics[leaf * p["hosts_per_leaf"] : (leaf + 1) * p["hosts_per_leaf"]]
+        last = i == p["leaves"] - 1
+        for k, line in enumerate(flow([f"{n.name} {n.ip}".ljust(cell) for n in hosts], width - label - 5, most=3)):
+            head = f"{'└' if last else '├'} {f'leaf{leaf}'.ljust(label)} ─ " if k == 0 else f"{' ' if last else '│'}"
+            yield head.ljust(label + 5) + line
 
 
 def draw(fabric: Fabric, canvas: Canvas) -> None:

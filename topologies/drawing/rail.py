@@ -1,18 +1,55 @@
-"""Rail as SVG: spines over rails over servers, every rail in a colour of its own.
+"""Rail: spines over rails over servers; as SVG every rail in a colour of its own.
 
-A few servers stand side by side.  Many are stacked: each rail's cables then run down in one trunk and branch off.
+There, a few servers stand side by side.  Many are stacked: each rail's cables then run down in one trunk and branch
+off.
 """
 
 from __future__ import annotations
 
-from .draw_canvas import EDGE, SOFT, SWITCH, Canvas, Look, Point, fan, hue, nic_tip, switch_tip, tint
-from .draw_common import missing, shown
-from .fabric import Fabric
+from collections.abc import Iterator
+
+from topologies.drawing.tools.canvas import EDGE, SOFT, SWITCH, Canvas, Look, Point, fan, hue, nic_tip, switch_tip, tint
+from topologies.drawing.tools.common import missing, plural, shown
+from topologies.drawing.tools.lines import ROWS, addresses, cells, flow, gap
+from topologies.graph.fabric import Fabric
 
 CHIP: Point = (56, 26)
 RAIL: Point = (88, 38)
 SPINE: Point = (80, 32)
 WIDEST = 1500  # servers side by side, beyond that stacked
+
+
+def title(fabric: Fabric) -> str:
+    p = fabric.params
+    spines = f", {plural(p['spines'], 'spine')}" if p["spines"] else ""
+    return f"rail: {plural(p['servers'], 'server')} × {plural(p['gpus'], 'GPU')}{spines}"
+
+
+def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
+    p = fabric.params
+    left = len(fabric.hosts[-1].name) + 2
+    labels = [f"{nic.name} {nic.ip}" for nic in fabric.nics]
+    if p["gpus"] * (max(map(len, labels)) + 4) > width - left:
+        labels = [nic.name for nic in fabric.nics]
+    cell = max(10, max(map(len, labels)) + 4)
+    columns = shown(p["gpus"], max(3, (width - left) // cell))
+    if p["spines"]:
+        for line in flow([f"spine{i}" for i in range(p["spines"])], width - left):
+            yield " " * left + line
+        yield " " * left + "│ every rail to every spine" if p["gpus"] > 1 else " " * left + "│"
+    yield " " * left + cells([gap(p["gpus"], columns) if r is None else f"rail{r}" for r in columns], cell)
+    rows = shown(p["servers"], ROWS)
+    for s in rows:
+        if s is None:
+            yield " " * left + cells(["┊" if r is None else "│" for r in columns], cell)
+            yield gap(p["servers"], rows) + " servers"
+            continue
+        elbow = "└" if s == p["servers"] - 1 else "├"
+        texts = ["…" if r is None else f"{elbow} {labels[s * p['gpus'] + r]}" for r in columns]
+        yield f"h{s}".ljust(left) + cells(texts, cell)
+    if labels[0] == fabric.nics[0].name:
+        yield ""
+        yield addresses(fabric)
 
 
 def draw(fabric: Fabric, canvas: Canvas) -> None:

@@ -1,24 +1,49 @@
-"""Ring and star as SVG: nodes on a circle, or hosts around their switch."""
+"""Ring: as text a loop, folded in two rows; as SVG nodes on a circle, their hosts outside of it."""
 
 from __future__ import annotations
 
-from math import cos, pi, sin
+from collections.abc import Iterator
+from math import pi
 
-from .draw_canvas import HOST, SOFT, Canvas, Look, Point, hue, nic_tip, switch_tip, tint
-from .draw_common import missing, shown
-from .fabric import Fabric
+from topologies.drawing.tools.canvas import HOST, SOFT, Canvas, Point, hue, nic_tip, switch_tip, tint
+from topologies.drawing.tools.circle import BLUE, HOST_SIZE, MOST, circle
+from topologies.drawing.tools.common import missing, shown
+from topologies.drawing.tools.lines import addresses, wired
+from topologies.graph.fabric import Fabric
 
 SWITCH_SIZE: Point = (62, 28)
-HOST_SIZE: Point = (70, 36)
-MOST = 40  # on a circle
-BLUE = Look.solid(hue(0))
 
 
-def draw_ring(fabric: Fabric, canvas: Canvas) -> None:
+def title(fabric: Fabric) -> str:
+    p = fabric.params
+    return f"ring: {p['nodes']} nodes" + (", direct" if p["direct"] else "")
+
+
+def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
+    """Folded in two rows; with two nodes there is one cable and nothing to fold."""
+    count = len(fabric.nics)
+    names = [f"{s.name} {n.name}" for s, n in zip(fabric.switches, fabric.nics, strict=True)]
+    if count == 2:
+        yield " ── ".join(names)
+    else:
+        row = shown(count, max(4, 2 * ((width - 6) // (max(map(len, names)) + 4))))
+        texts = [f"… {missing(count, row)} more" if i is None else names[i] for i in row]
+        upper, lower = texts[: (len(texts) + 1) // 2], texts[(len(texts) + 1) // 2 :][::-1]
+        cell = max(map(len, texts))
+        over, under = wired(upper, cell), wired(lower, cell)
+        length = max(len(over), len(under))
+        # An odd ring's lower row is one short: its last cable is that much longer.
+        yield f"┌─ {over} ".ljust(length + 4, "─") + "─┐"
+        yield f"└─ {under} ".ljust(length + 4, "─") + "─┘"
+    yield ""
+    yield addresses(fabric)
+
+
+def draw(fabric: Fabric, canvas: Canvas) -> None:
     count = len(fabric.switches)
     row = shown(count, MOST)
     radius = max(104.0, len(row) * 88 / (2 * pi))
-    inner = _circle(len(row), radius)
+    inner = circle(len(row), radius)
     # Boxes are wider than high: hosts at the sides need more distance.
     outer = [(x * (1 + 92 / radius), y * (1 + 64 / radius)) for x, y in inner]
     for i, node in enumerate(row):
@@ -40,30 +65,8 @@ def draw_ring(fabric: Fabric, canvas: Canvas) -> None:
             canvas.arc(inner[i], inner[j], radius, hue(0), cable=cable)
 
 
-def draw_star(fabric: Fabric, canvas: Canvas) -> None:
-    count = len(fabric.nics)
-    row = shown(count, MOST)
-    radius = max(130.0, len(row) * 84 / (2 * pi))
-    switch = fabric.switches[0]
-    for at, i in zip(_circle(len(row), radius), row, strict=True):
-        if i is None:
-            canvas.note((at[0], at[1] + 4), f"… {missing(count, row)} more")
-            continue
-        nic = fabric.nics[i]
-        canvas.line(((0, 0), at), tint(hue(0), 0.35), cable=fabric.cable_by_name[f"{nic.name}-{switch.name}"])
-        canvas.node(at, HOST_SIZE, nic.name, HOST, sub=str(nic.ip), tip=nic_tip(nic))
-    canvas.node((0, 0), (76, 40), switch.name, BLUE, sub="10.0.0.0/16", tip=switch_tip(switch))
-
-
-def _circle(count: int, radius: float) -> list[Point]:
-    """Points clockwise from the top; two lie side by side."""
-    start = pi if count == 2 else -pi / 2
-    angles = [start + 2 * pi * i / count for i in range(count)]
-    return [(radius * cos(a), radius * sin(a)) for a in angles]
-
-
-def _gap(canvas: Canvas, circle: list[Point], i: int, radius: float, text: str) -> None:
+def _gap(canvas: Canvas, places: list[Point], i: int, radius: float, text: str) -> None:
     """A dotted piece of the circle where nodes are left out."""
-    before, at, after = circle[i - 1], circle[i], circle[(i + 1) % len(circle)]
+    before, at, after = places[i - 1], places[i], places[(i + 1) % len(places)]
     canvas.arc(before, after, radius, tint(hue(0), 0.3), dash=True)
     canvas.note((at[0] * 1.12, at[1] * 1.12), text, anchor="end")

@@ -1,15 +1,32 @@
-"""Torus as SVG: the last dimension runs right, the one before it down, the third into the page; further ones repeat the
-whole, rightwards and downwards in turn.  Every dimension has its colour.
+"""Torus: as text planes of a grid; as SVG the whole, every dimension in its colour.
+
+There, the last dimension runs right, the one before it down, the third into the page; further ones repeat the whole,
+rightwards and downwards in turn.  With one dimension it is drawn as a ring.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
-from .draw_canvas import HOST, SOFT, SWITCH, Canvas, Point, hue, nic_tip, switch_tip, text_width, tint
-from .fabric import Cable, Fabric
-from .torus import dimensions, step
+from topologies.drawing import ring
+from topologies.drawing.tools.canvas import (
+    HOST,
+    SOFT,
+    SWITCH,
+    Canvas,
+    Point,
+    hue,
+    nic_tip,
+    switch_tip,
+    text_width,
+    tint,
+)
+from topologies.drawing.tools.common import shown
+from topologies.drawing.tools.lines import addresses, gap, wired
+from topologies.graph.fabric import Cable, Fabric
+from topologies.kinds import dimensions
+from topologies.kinds.torus import step
 
 HIGH = 26  # a switch
 CHIP: Point = (48, 20)  # a host
@@ -18,8 +35,54 @@ DEEP = 60  # up, for one step into the page
 Place = tuple[int, ...]
 
 
+def title(fabric: Fabric) -> str:
+    p = fabric.params
+    return "torus: " + " × ".join(map(str, p["dims"])) + (", direct" if p["direct"] else "")
+
+
+def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
+    dims = dimensions(fabric)
+    if len(dims) == 1:
+        yield from ring.as_lines(fabric, width)
+        return
+    planes = list(product(*map(range, dims[:-2])))
+    picked = shown(len(planes), 8)
+    for i in picked:
+        if i is None:
+            yield f"{gap(len(planes), picked)} planes"
+        else:
+            yield from _plane(fabric, dims, planes[i], width)
+        yield ""
+    wraps = ", ".join(str(axis) for axis, size in enumerate(dims) if size > 2)
+    yield "the last dimension runs right, the one before it down" + (
+        ", and each place in the others is a plane" if dims[2:] else ""
+    )
+    if wraps:
+        yield f"the last node is cabled to the first along dimensions {wraps} (the first is 0)"
+    yield addresses(fabric)
+
+
+def _plane(fabric: Fabric, dims: tuple[int, ...], at: tuple[int, ...], width: int) -> Iterator[str]:
+    host = {s.name: n.name for s, n in zip(fabric.switches, fabric.nics, strict=True)}
+    switches = {s.place: s.name for s in fabric.switches}
+    cell = max(len(f"{switch} {nic}") for switch, nic in host.items())
+    columns, rows = shown(dims[-1], max(4, width // (cell + 4))), shown(dims[-2], 16)
+    stems = " " * (cell // 2)
+    for y in rows:
+        if y is None:
+            yield stems + gap(dims[-2], rows)
+            continue
+        if y:
+            yield "    ".join((stems + ("┊" if x is None else "│")).ljust(cell) for x in columns)
+        names = ["…" if x is None else switches[*at, y, x] for x in columns]
+        yield wired([f"{n} {host[n]}" if n in host else n for n in names], cell)
+
+
 def draw(fabric: Fabric, canvas: Canvas) -> None:
     dims = dimensions(fabric)
+    if len(dims) == 1:
+        ring.draw(fabric, canvas)
+        return
     wide = max(text_width(s.name, 12) for s in fabric.switches) + 16
     steps = _steps(dims, wide + 58)
     names = {s.place: s.name for s in fabric.switches}

@@ -1,13 +1,16 @@
-"""Typed and bounded parameters of a topology: a kind declares them as dataclass fields, users give plain values."""
+"""Typed and bounded parameters of a topology: a kind declares them as dataclass fields, users give plain values.
+
+And how large a fabric may be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self
+from typing import Any
 
-from .fabric import Fabric, TopologyError
+from topologies.graph.fabric import TopologyError
 
 MAX_NICS = 4096
 MAX_SWITCHES = 1024
@@ -84,49 +87,13 @@ def _field(kind: str, doc: str, least: int, most: int, default: Any) -> Any:
     return field(metadata=metadata, default=MISSING if default is None else default)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of topology: a frozen dataclass whose fields are its parameters, and `build`."""
-
-    name: ClassVar[str]
-    summary: ClassVar[str]  # one line for help texts
-
-    def build(self) -> Fabric:
-        """The fabric, not yet validated.  Raises TopologyError where the parameters together go too far."""
-        raise NotImplementedError
-
-    @classmethod
-    def parameters(cls) -> tuple[Parameter, ...]:
-        return tuple(
-            Parameter(
-                name=f.name,
-                required=f.default is MISSING,
-                default=None if f.default is MISSING else f.default,
-                **f.metadata,
-            )
-            for f in fields(cls)
-        )
-
-    @classmethod
-    def parse(cls, params: Mapping[str, Any]) -> Self:
-        """This kind with these parameters.  Raises TopologyError for unknown, missing and wrong ones."""
-        known = {p.name: p for p in cls.parameters()}
-        for name in params:
-            if name not in known:
-                raise TopologyError(str(name), f"{cls.name} has no such parameter", _hint(str(name), list(known)))
-        for p in known.values():
-            if p.required and p.name not in params:
-                bounds = f", {p.least} to {p.most}" if p.most else ""
-                raise TopologyError(p.name, f"{cls.name} needs it", f"{p.doc}: {p.type}{bounds}")
-        return cls(**{name: known[name].parse(value) for name, value in params.items()})
-
-
 def unknown(key: str, what: str, name: str, known: list[str]) -> TopologyError:
     """The error for a name that is not among `known`."""
-    return TopologyError(key, what, _hint(name, known))
+    return TopologyError(key, what, near(name, known))
 
 
-def _hint(name: str, known: list[str]) -> str:
+def near(name: str, known: list[str]) -> str:
+    """A hint: what is meant, perhaps, and what there is."""
     close = get_close_matches(name, known, n=1)
     return (f"did you mean {close[0]}? " if close else "") + "known: " + ", ".join(known)
 

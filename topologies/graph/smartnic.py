@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address
 
-from . import address
-from .fabric import EMBEDDED, OWN_PORTS, Cable, End, Fabric, Host, Nic, Switch, TopologyError
-from .params import MAX_NICS, MAX_SWITCHES
-from .validate import validate
+from topologies.graph import address
+from topologies.graph.fabric import EMBEDDED, OWN_PORTS, Cable, End, Fabric, Host, Nic, Switch, TopologyError
+from topologies.graph.params import MAX_NICS, MAX_SWITCHES
+from topologies.graph.validate import validate
 
 ROLE = OWN_PORTS
 """Role of an embedded bridge."""

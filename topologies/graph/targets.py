@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from .fabric import Cable, Fabric, Nic, Switch, TopologyError
+from topologies.graph.fabric import Cable, Fabric, Nic, Switch, TopologyError
 
 FORMS = "cable:A-B, port:SWITCH:N, nic:RANK, switch:NAME, flow:RANK->RANK, controller, all"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 
-from . import address
-from .fabric import OWN_PORTS, Fabric, TopologyError
+from topologies.graph import address
+from topologies.graph.fabric import OWN_PORTS, Fabric, TopologyError
 
 
 def validate(fabric: Fabric) -> Fabric:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any
 
-from . import address
-from .fabric import OWN_PORTS, Cable, End, Fabric, Host, Nic, Switch
+from topologies.graph import address
+from topologies.graph.fabric import OWN_PORTS, Cable, End, Fabric, Host, Nic, Switch
 
 
 class Wiring:

@@ -6,18 +6,20 @@ Leaves, spines and hosts are numbered through all pods: pod p has leaves p * lea
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from . import address
-from .fabric import Fabric, TopologyError
-from .params import MAX_PORTS, Kind, integer, limit
-from .wiring import Wiring
+from topologies.graph import address
+from topologies.graph.fabric import Fabric, TopologyError
+from topologies.graph.kind import Kind, near_root
+from topologies.graph.params import MAX_PORTS, integer, limit
+from topologies.graph.wiring import Wiring
 
 
 @dataclass(frozen=True)
 class Clos(Kind):
     name: ClassVar[str] = "clos"
     summary: ClassVar[str] = "leaves and spines in two tiers, or in pods under a third tier of cores"
+    preset: ClassVar[str] = "leaves and spines without oversubscription"
 
     leaves: int = integer("leaf switches in a pod", most=MAX_PORTS)
     spines: int = integer("spine switches in a pod, each wired to every leaf of the pod", most=MAX_PORTS)
@@ -59,6 +61,13 @@ class Clos(Kind):
                 for core in cores:
                     wiring.cable(spine, core)
         return wiring.fabric(self.name, asdict(self))
+
+    @classmethod
+    def of_ranks(cls, ranks: int) -> dict[str, Any]:
+        """As many spines as a leaf has hosts, so that nothing is oversubscribed; of a prime one host stays idle."""
+        leaves = max(near_root(ranks), 2)
+        hosts = -(-ranks // leaves)
+        return {"leaves": leaves, "spines": hosts, "hosts_per_leaf": hosts}
 
     def _check(self) -> None:
         if self.pods > 1 and self.cores == 0:

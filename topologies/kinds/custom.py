@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from . import address
-from .fabric import FORWARDS, OWN_PORTS, Fabric, TopologyError
-from .params import MAX_PORTS, Kind, limit, other
-from .wiring import Wiring
+from topologies.graph import address
+from topologies.graph.fabric import FORWARDS, OWN_PORTS, Fabric, TopologyError
+from topologies.graph.kind import Kind
+from topologies.graph.params import MAX_PORTS, limit, other
+from topologies.graph.wiring import Wiring
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,9}")
 """Ten characters: a host's interfaces are called `<host>-eth0`, and the kernel takes fifteen."""
@@ -73,6 +74,12 @@ class Custom(Kind):
                 raise TopologyError(f"classes[{name}]", "no cable is of this class", f"a cable says `class: {name}`")
         self._within_limits(hosts, switches, leads, bridges)
         return self._built(hosts, switches, leads, bridges, above)
+
+    @classmethod
+    def in_words(cls, params: Mapping[str, Any]) -> dict[str, Any]:
+        """How much of what it has."""
+        kinds = [told["kind"] if isinstance(told, Mapping) else told for told in params["nodes"].values()]
+        return {"hosts": kinds.count("host"), "switches": kinds.count("switch"), "cables": len(params["cables"])}
 
     def _built(
         self,

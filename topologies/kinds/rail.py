@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from . import address
-from .fabric import Fabric, TopologyError
-from .params import MAX_PORTS, Kind, integer, limit
-from .wiring import Wiring
+from topologies.graph import address
+from topologies.graph.fabric import Fabric, TopologyError
+from topologies.graph.kind import Kind
+from topologies.graph.params import MAX_PORTS, integer, limit
+from topologies.graph.wiring import Wiring
 
 
 @dataclass(frozen=True)
 class Rail(Kind):
     name: ClassVar[str] = "rail"
     summary: ClassVar[str] = "servers of GPUs, one switch per rail, spines across, a scale-up domain per server"
+    preset: ClassVar[str] = "servers of 8, 4, 2 or 1 GPUs, a switch per rail, one spine"
+    scale_up: ClassVar[bool] = True
 
     servers: int = integer("servers", most=MAX_PORTS)
     gpus: int = integer("GPUs per server, each with its own NIC and rail", most=MAX_PORTS)
@@ -36,3 +40,13 @@ class Rail(Kind):
                 wiring.cable(rail, spine)
         # A lone GPU has nobody to share a scale-up domain with.
         return wiring.fabric(self.name, asdict(self), servers if self.gpus > 1 else ())
+
+    @classmethod
+    def grid(cls, params: Mapping[str, Any]) -> tuple[int, ...]:
+        return int(params["servers"]), int(params["gpus"])
+
+    @classmethod
+    def of_ranks(cls, ranks: int) -> dict[str, Any]:
+        """Servers of 8, 4 or 2 GPUs if there are then two of them at least, else of one."""
+        gpus = next(g for g in (8, 4, 2, 1) if ranks % g == 0 and (ranks // g > 1 or g == 1))
+        return {"servers": ranks // gpus, "gpus": gpus, "spines": 1}

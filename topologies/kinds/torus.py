@@ -12,16 +12,19 @@ from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
-from . import address
-from .fabric import FORWARDS, Fabric
-from .params import MAX_SWITCHES, Kind, boolean, integers, limit
-from .wiring import Wiring
+from topologies.graph import address
+from topologies.graph.fabric import FORWARDS, Fabric
+from topologies.graph.kind import Kind, near_root
+from topologies.graph.params import MAX_SWITCHES, boolean, integers, limit
+from topologies.graph.wiring import Wiring
 
 
 @dataclass(frozen=True)
 class Torus(Kind):
     name: ClassVar[str] = "torus"
     summary: ClassVar[str] = "nodes in a grid of any number of dimensions, wrapped around"
+    preset: ClassVar[str] = "a switch per rank, in two dimensions that are as equal as can be"
+    dimension_order: ClassVar[bool] = True
 
     dims: tuple[int, ...] = integers("nodes along each dimension", least=2, most=MAX_SWITCHES)
     direct: bool = boolean("the cables end at the hosts' own NICs, which forward")
@@ -29,10 +32,19 @@ class Torus(Kind):
     def build(self) -> Fabric:
         ports = 1 + sum(min(size - 1, 2) for size in self.dims)
         limit("dims", nics=prod(self.dims), switches=prod(self.dims), ports={"node": ports})
-        return grid(self.name, {"dims": list(self.dims), "direct": self.direct}, self.dims, direct=self.direct)
+        return wrapped(self.name, {"dims": list(self.dims), "direct": self.direct}, self.dims, direct=self.direct)
+
+    @classmethod
+    def grid(cls, params: Mapping[str, Any]) -> tuple[int, ...]:
+        return tuple(int(d) for d in params["dims"])
+
+    @classmethod
+    def of_ranks(cls, ranks: int) -> dict[str, Any] | None:
+        rows = near_root(ranks)
+        return {"dims": [rows, ranks // rows]} if rows > 1 else None
 
 
-def grid(kind: str, params: Mapping[str, Any], dims: Sequence[int], *, direct: bool) -> Fabric:
+def wrapped(kind: str, params: Mapping[str, Any], dims: Sequence[int], *, direct: bool) -> Fabric:
     """The torus of these dimensions; ring uses it too."""
     wiring = Wiring()
     places = list(product(*map(range, dims)))
@@ -59,10 +71,3 @@ def step(place: Sequence[int], axis: int, by: int, dims: Sequence[int]) -> tuple
     moved = list(place)
     moved[axis] = (moved[axis] + by) % dims[axis]
     return tuple(moved)
-
-
-def dimensions(fabric: Fabric) -> tuple[int, ...]:
-    """Nodes along each dimension of a torus or ring.  Raises KeyError for other kinds."""
-    if fabric.kind == "ring":
-        return (int(fabric.params["nodes"]),)
-    return tuple(fabric.params["dims"])

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from itertools import product
 from math import prod
 
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
+from topologies.kinds import dimensions
 
 
 class NoGrid(ValueError):
@@ -21,19 +22,10 @@ class NoGrid(ValueError):
         self.hint = hint
 
 
-def coordinates(fabric: Fabric) -> tuple[int, ...] | None:
-    """The dimensions of a fabric whose ranks have coordinates; None: they have none."""
-    if fabric.kind == "torus":
-        return tuple(int(d) for d in fabric.params["dims"])
-    if fabric.kind == "rail":
-        return int(fabric.params["servers"]), int(fabric.params["gpus"])
-    return (fabric.ranks,) if fabric.kind == "ring" else None
-
-
 def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:
     """The dimensions of the grid that `ranks` are, those of one place left out.  Raises NoGrid."""
-    dims = coordinates(fabric)
-    if dims is None:
+    dims = dimensions(fabric)
+    if not dims:
         raise NoGrid(f"the ranks of a {fabric.kind} have no coordinates", "a torus, ring or rail has")
     return tuple(n for n in _lengths(dims, ranks) if n > 1)
 
@@ -42,7 +34,7 @@ def servers_and_gpus(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, int]:
     """How many servers, and how many GPUs in the scale-up domain of each, `ranks` are.  Raises NoGrid."""
     if not fabric.scale_up:
         raise NoGrid("there is no scale-up domain", "a rail topology with `scale_up` has one per server")
-    servers, gpus = _lengths(coordinates(fabric) or (), ranks)
+    servers, gpus = _lengths(dimensions(fabric), ranks)
     if gpus == 1:
         raise NoGrid("no two of these ranks share a scale-up domain", "name at least two GPUs of each server")
     return servers, gpus

@@ -12,8 +12,9 @@ import random
 from collections import deque
 from collections.abc import Iterator
 
-from topologies.fabric import OWN_PORTS, Fabric
-from topologies.smartnic import without_complexes
+from topologies.graph.fabric import OWN_PORTS, Fabric
+from topologies.graph.smartnic import without_complexes
+from topologies.kinds import DIMENSION_ORDER, dimensions
 
 Hop = tuple[str, str]  # from, to
 
@@ -40,7 +41,7 @@ class Hops:
         """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last."""
         if (a, b) not in self._known:
             nics = self.fabric.nics
-            walk = self._grid if self.fabric.kind in ("torus", "ring") else self._shortest
+            walk = self._grid if self.fabric.kind in DIMENSION_ORDER else self._shortest
             self._known[a, b] = list(walk(nics[a].name, nics[b].name))
         return self._known[a, b]
 
@@ -72,9 +73,8 @@ class Hops:
         switches = self.fabric.switch_by_name
         at, end = switches[self._neighbours[a][0]], switches[self._neighbours[b][0]]
         by_place = {s.place: s for s in self.fabric.switches}
-        dims = self.fabric.params.get("dims") or [len(self.fabric.switches)]
         yield a, at.name
-        for dim, n in enumerate(dims):
+        for dim, n in enumerate(dimensions(self.fabric)):
             while at.place[dim] != end.place[dim]:
                 step = 1 if (end.place[dim] - at.place[dim]) % n <= n // 2 else -1
                 place = (*at.place[:dim], (at.place[dim] + step) % n, *at.place[dim + 1 :])

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
+from topologies.kinds import dimensions
 
 
 def ring_order(fabric: Fabric) -> list[int]:
     """All ranks, in ring order.  The last meets the first without a detour where the first dimension is even."""
-    if fabric.kind == "rail":
-        return snake([int(fabric.params["servers"]), int(fabric.params["gpus"])])
-    if fabric.kind == "torus":
-        return snake([int(d) for d in fabric.params["dims"]])
-    return list(range(fabric.ranks))
+    dims = dimensions(fabric)
+    return snake(dims) if dims else list(range(fabric.ranks))
 
 
 def snake(dims: Sequence[int]) -> list[int]:

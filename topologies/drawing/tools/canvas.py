@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import hypot
 from xml.sax.saxutils import escape, quoteattr
 
-from .fabric import Cable, Nic, Switch
+from topologies.graph.fabric import Cable, Nic, Switch
 
 Point = tuple[float, float]
 

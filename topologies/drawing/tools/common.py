@@ -1,8 +1,8 @@
-"""What the text and the SVG drawing share: the heading, and leaving out the middle of long rows."""
+"""What the text and the SVG drawing share: the line below the heading, and leaving out the middle of long rows."""
 
 from __future__ import annotations
 
-from .fabric import EMBEDDED, Fabric
+from topologies.graph.fabric import EMBEDDED, Fabric
 
 Row = list[int | None]  # indices, and None where some are left out
 
@@ -17,26 +17,6 @@ def shown(count: int, most: int) -> Row:
 def missing(count: int, row: Row) -> int:
     """How many of `count` the row leaves out."""
     return count - sum(i is not None for i in row)
-
-
-def title(fabric: Fabric) -> str:
-    p = fabric.params
-    match fabric.kind:
-        case "rail":
-            spines = f", {plural(p['spines'], 'spine')}" if p["spines"] else ""
-            return f"rail: {plural(p['servers'], 'server')} × {plural(p['gpus'], 'GPU')}{spines}"
-        case "clos":
-            tiers = f"{plural(p['leaves'], 'leaf')}, {plural(p['spines'], 'spine')}"
-            pods = f"{p['pods']} pods of {tiers}, {plural(p['cores'], 'core')}" if p["pods"] > 1 else tiers
-            several = f", {p['links']} ports each" if p["links"] > 1 else ""
-            return f"clos: {pods}, {plural(p['hosts_per_leaf'], 'host')} per leaf{several}"
-        case "torus":
-            return "torus: " + " × ".join(map(str, p["dims"])) + (", direct" if p["direct"] else "")
-        case "ring":
-            return f"ring: {p['nodes']} nodes" + (", direct" if p["direct"] else "")
-        case _:
-            several = f", {p['links']} ports each" if p.get("links", 1) > 1 else ""
-            return f"{fabric.kind}: {plural(len(fabric.hosts), 'host')}{several}"
 
 
 def subtitle(fabric: Fabric) -> str:

@@ -7,13 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .draw_canvas import HOST, SOFT, SWITCH, Canvas, Point, hue, nic_tip, switch_tip, text_width, tint
-from .draw_common import missing, shown
-from .fabric import EMBEDDED, Cable, Fabric
+from topologies.drawing.tools.canvas import (
+    HOST,
+    SOFT,
+    SWITCH,
+    Canvas,
+    Point,
+    hue,
+    nic_tip,
+    switch_tip,
+    text_width,
+    tint,
+)
+from topologies.drawing.tools.common import missing, plural, shown
+from topologies.graph.fabric import EMBEDDED, Cable, Fabric
 
 MOST_LINES = 60
 MOST_IN_A_TIER = 24
 PITCH, TIER = 104, 96
+
+
+def title(fabric: Fabric) -> str:
+    return f"{fabric.kind}: {plural(len(fabric.hosts), 'host')}"
 
 
 def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
