@@ -90,7 +90,7 @@ class RunFolder:
         self._appending[name].write(json.dumps(value) + "\n")
 
     def write_frame(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes the frame `name` (a key of results.columns.COLUMNS) as Parquet."""
+        """Writes the frame `name` (a key of results.frames.columns.COLUMNS) as Parquet."""
         import pyarrow.parquet as pq
 
         (self.path / "metrics").mkdir(exist_ok=True)

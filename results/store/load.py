@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run on disk. Its frames have the columns of results.columns; they are read when first asked for."""
+    """A run on disk. Its frames have the columns of results.frames.columns; they are read when first asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class Run:
 
     @cached_property
     def steps(self) -> list[dict[str, Any]]:
-        """What each step of the workload is, as results.metrics.result_rows takes it."""
+        """What each step of the workload is, as results.frames.metrics.result_rows takes it."""
         return list(self._json("steps.json").get("steps", []))
 
     @property
@@ -130,7 +130,7 @@ class Run:
         return self._frame("faults")
 
     def series(self, name: str) -> pd.DataFrame:
-        """A time series (results.series.SERIES). Raises StoreError if the run was not sampled."""
+        """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
         import pandas as pd
 
         from results.frames.series import SERIES

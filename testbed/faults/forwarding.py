@@ -12,7 +12,7 @@ from topologies.graph.targets import PortTarget, SwitchTarget
 
 
 class FlowFault(Fault):
-    """`forwarding` is the kind in controllers/faults.py."""
+    """`forwarding` is the kind in controllers/flows/faults.py."""
 
     on: ClassVar[tuple[str, ...]] = ("switch",)
     forwarding: ClassVar[str]

@@ -1,4 +1,4 @@
-"""How far what a fabric shows can be trusted, from its counters (results.fidelity has the rules)."""
+"""How far what a fabric shows can be trusted, from its counters (results.figures.fidelity has the rules)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def for_rank(plan: Plan, rank: int) -> Plan:
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
-    """What each step is, as results.metrics.result_rows takes it: with its bus bandwidth factor from the registry."""
+    """What each step is, as result_rows of results.frames.metrics takes it: with its factor of bus bandwidth."""
     return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
 
 

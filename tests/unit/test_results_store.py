@@ -172,7 +172,7 @@ def test_an_event_keeps_all_that_it_said() -> None:
 
 def test_the_documentation_has_the_table_of_columns() -> None:
     page = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
-    assert as_markdown().strip() in page, "put what results.columns.as_markdown() returns into docs/results.md"
+    assert as_markdown().strip() in page, "put what results.frames.columns.as_markdown() returns into docs/results.md"
 
 
 def test_the_state_names_the_writer(tmp_path: Path) -> None:
