@@ -20,7 +20,7 @@ import click
 
 from testbed import __version__, commands
 from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
-from testbed.base.said import printable
+from testbed.base.text import printable
 
 INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")

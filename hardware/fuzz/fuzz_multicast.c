@@ -43,15 +43,15 @@ static void controller_comes(struct fabric *f)
 
 static void open_group(struct fabric *f, uint32_t payload)
 {
-	uint8_t body[16 + 8 * GROUP_ARGS + 16], packet[512];
+	uint8_t body[32 + 8 * GROUP_ARGS + 16], packet[512];
 
 	for (unsigned r = 0; r < RANKS; r++) {
 		put_le32(put_le32(put_le64(body, REGION), 1), 0);
 		harness_say(f, r, packet, command(packet, 2, body, 16), harness_memfd(0));
 		memset(body, 0, sizeof body);
-		uint8_t *p = put_le32(put_le32(put_le32(put_le32(body, OFFLOAD_MULTICAST), 1), 1), RANKS);
+		uint8_t *p = group_head(body, "multicast", 1, 1);
 		put_le64(p, payload);
-		p = body + 16 + 8 * GROUP_ARGS;
+		p = body + 32 + 8 * GROUP_ARGS;
 		put_le32(put_le32(put_le32(put_le32(p, 0), 1), 2), 0);
 		size_t n = command(packet, 12, body, sizeof body);
 		harness_say(f, r, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);

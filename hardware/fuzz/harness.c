@@ -22,8 +22,6 @@
 #include "control/control.h"
 #include "engine/fabric.h"
 #include "loop.h"
-#include "offload/aggregate/aggregate.h"
-#include "offload/best_effort/best_effort.h"
 #include "offload/offload.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
@@ -160,12 +158,12 @@ void harness_group(struct fabric *f, bool best_effort)
 	static const uint32_t ranks[RANKS] = {0, 1, 2};
 	struct group_call asked = {.tag = 1, .count = RANKS, .cookie = 1, .args = {4, 16, 20000000, 2}};
 
-	asked.kind = best_effort ? OFFLOAD_BEST_EFFORT : OFFLOAD_AGGREGATE;
-	granted = best_effort ? best_effort_ops : aggregate_ops;
-	granted.asks = false;
+	strcpy(asked.kind, best_effort ? "best_effort" : "aggregate");
 	for (unsigned r = 0; r < RANKS; r++)
 		if (offload_group(f, &f->workers[r], &asked, ranks))
 			abort();
+	granted = *f->groups->ops;
+	granted.asks = false;
 	f->groups->ops = &granted;
 	if (best_effort) {
 		f->groups->granted = json_pack("{s:i, s:i, s:I, s:[I, I, I]}", "slots", 4, "shared_slots", 4, "group_ip", (json_int_t)GROUP_IP, "hops",
@@ -304,6 +302,14 @@ size_t post_recv(uint8_t *to, uint32_t qp, uint32_t key, uint64_t offset, uint64
 
 	put_le64(put_le64(p, offset), length);
 	return command(to, 5, body, sizeof body);
+}
+
+/* group_head() - How the body of a GROUP of all ranks begins; arguments and ranks follow at what is returned */
+uint8_t *group_head(uint8_t *body, const char *kind, uint32_t tag, uint32_t cookie)
+{
+	memset(body, 0, GROUP_KIND_BYTES);
+	memcpy(body, kind, strlen(kind));
+	return put_le32(put_le32(put_le32(put_le32(body + GROUP_KIND_BYTES, tag), cookie), RANKS), 0);
 }
 
 size_t wait_for(uint8_t *to, uint32_t records, uint64_t until)

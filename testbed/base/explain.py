@@ -39,7 +39,7 @@ def _all(
         loc = detail["loc"]
         path = tuple(step for step in loc if not str(step).startswith("<"))
         if detail["type"] == "railbed":
-            for inner, what, hint in detail["ctx"]["faults"]:
+            for inner, what, hint in detail["ctx"]["mistakes"]:
                 yield (*path, *inner), what, hint
         else:
             yield path, *_say(detail, loc, value(path), root)

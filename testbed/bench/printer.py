@@ -10,7 +10,7 @@ from testbed.bench.table import HEAD, HOST, BenchRow, Rows, comparison, footer, 
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.run.run import RunResult
+    from testbed.run.outcome import RunResult
 
 
 class Printer:

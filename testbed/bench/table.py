@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
-from testbed.bench.experiment import ROOTED
 from testbed.plan import plan as planning
 from testbed.run.table import choice, elements
 from topologies import in_words
+from workloads.registry import COLLECTIVES
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.run.run import RunResult
+    from testbed.run.outcome import RunResult
 
 HEAD = (
     f"#{'out-of-place':>73}{'in-place':>33}",
@@ -90,7 +90,7 @@ class Rows(Progress):
         plan = planning.plan(experiment)
         self._steps = planning.steps(plan)
         self._names = labels(experiment.resolved()["workload"])
-        self._roots = [-1 if step["collective"] not in ROOTED else (step["ranks"] or [0])[0] for step in plan["steps"]]
+        self._roots = [_root(step) for step in plan["steps"]]
         self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
@@ -228,3 +228,8 @@ def verdict(result: RunResult) -> list[str]:
         *(f"#   - to change it: {advice}" for advice in fidelity.advice),
         f"# Run folder           : {result.folder}",
     ]
+
+
+def _root(step: Mapping[str, Any]) -> int:
+    """The rank that is the root; -1, as nccl-tests has it, where there is none."""
+    return (step["ranks"] or [0])[0] if COLLECTIVES[step["collective"]].rooted else -1

@@ -23,7 +23,7 @@ from typing import Any
 
 from testbed.base.errors import MachineError
 from testbed.containers.seccomp import profile
-from testbed.machine.shown import CHECKOUT, Bind, of_machine, own_folders
+from testbed.machine.mounts import CHECKOUT, Bind, runtime_folders, system_paths
 
 INSIDE = Path("/run/railbed")  # where socket, plan and init are, seen from inside
 # ping and captures; before it looks at packets tcpdump turns into a user of its own, to whom it gives its file
@@ -146,7 +146,7 @@ def _resources(limits: Limits) -> dict[str, Any]:
 
 def first_id(fabric_id: str) -> int | None:
     """The first user id of a fabric's ranks; None if others than root cannot read what the workers are made of."""
-    if not all(_open_to_all(p) for p in (*own_folders(), Path(sys.executable).resolve())):
+    if not all(_open_to_all(p) for p in (*runtime_folders(), Path(sys.executable).resolve())):
         return None
     return _FIRST_ID + int(fabric_id, 16) % 4096 * _IDS
 
@@ -169,7 +169,7 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts = [_mount("/", "bind", str(rootfs), "rbind", "rprivate", *private)]  # read-only when all is mounted
     else:
         mounts = [_mount("/", "tmpfs", "tmpfs", *private, "mode=755", "size=1m")]
-        mounts += [_mount(path, "bind", os.path.realpath(path), *shown) for path in of_machine()]
+        mounts += [_mount(path, "bind", os.path.realpath(path), *shown) for path in system_paths()]
     mounts += [
         _mount("/proc", "proc", "proc", *private, "noexec"),
         _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=64k"),
@@ -186,7 +186,7 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
-    own = [CHECKOUT / "workloads"] if rootfs else own_folders()
+    own = [CHECKOUT / "workloads"] if rootfs else runtime_folders()
     # What is bound first is covered by what comes after it.
     mounts += [_mount(str(b.path), "bind", str(b.path.resolve()), *_bound(b)) for b in binds.more]
     return mounts + [_mount(str(p), "bind", str(p), *shown) for p in own]

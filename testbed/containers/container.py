@@ -25,10 +25,10 @@ from testbed.base.errors import MachineError, UserError
 from testbed.containers import idle
 from testbed.containers.bundle import INSIDE, Binds, Limits, Users, configuration
 from testbed.containers.image import Image
+from testbed.machine.directories import remove_tree
+from testbed.machine.mounts import CHECKOUT, Bind
 from testbed.machine.processes import MARK, Process, wait_for
-from testbed.machine.shown import CHECKOUT, Bind
 from testbed.machine.teardown import in_control_groups
-from testbed.machine.trees import remove_tree
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from testbed.base.errors import InputError, UserError
-from testbed.machine.trees import make_folders, remove
+from testbed.machine.directories import make_folders, remove
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MAX_METADATA = 16 << 20

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, field_validator, model_validator
 
-from testbed.base.types import Model, Time, default, fault, faults
+from testbed.base.types import Model, Time, default, mistake, mistakes
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
@@ -37,17 +37,17 @@ class Measure(Model):
 
 def _injections(value: Any) -> Any:
     if not isinstance(value, list):
-        raise fault("inject is a list", "write [] or leave it out")
+        raise mistake("inject is a list", "write [] or leave it out")
     from testbed.faults import Injection, Mistakes
 
     made, found = [], []
     for i, entry in enumerate(value):
         try:
             made.append(entry if isinstance(entry, Injection) else Injection.of(entry))
-        except Mistakes as mistakes:
-            found += [((i, *path), what, hint) for path, what, hint in mistakes.found]
+        except Mistakes as wrong:
+            found += [((i, *path), what, hint) for path, what, hint in wrong.found]
     if found:
-        raise faults(found)
+        raise mistakes(found)
     return made
 
 
@@ -99,7 +99,7 @@ class Experiment(Model):
     def _something_to_sweep(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
         for key, values in value.items():
             if not values:
-                raise fault("there is nothing to sweep over", "name at least one value", [key])
+                raise mistake("there is nothing to sweep over", "name at least one value", [key])
         return value
 
     @model_validator(mode="before")
@@ -130,9 +130,9 @@ class Experiment(Model):
             self.build_fabric()
         except TopologyError as error:
             where = ["cables", error.key] if error.key in self.fabric.cables else ["nic", error.key]
-            raise fault(error.what, error.hint, ["fabric", *where]) from None
+            raise mistake(error.what, error.hint, ["fabric", *where]) from None
         if found := cross_check(self, self.build_fabric()):
-            raise faults(found)
+            raise mistakes(found)
         return self
 
     def build_fabric(self) -> Fabric:

@@ -8,9 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from testbed.base import controls
-from testbed.base.types import Rate, Time
-from testbed.base.types import fault as mistake
-from testbed.base.types import faults as mistakes
+from testbed.base.types import Rate, Time, mistake, mistakes
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, act, overlay
 
 
@@ -91,7 +89,7 @@ class WrongCc(NicFault):
         try:
             values: dict[str, float] = controls.read({self.cc: self.parameters})["values"]
         except PydanticCustomError as error:
-            found = (error.context or {})["faults"]
+            found = (error.context or {})["mistakes"]
             raise mistakes(
                 [(("parameters", *path[1:]) if path[1:] else ("cc",), *said) for path, *said in found]
             ) from None

@@ -1,8 +1,8 @@
 """Who owns what on the machine: each fabric writes down what it is about to make, so that all of it can be undone.
 
 A fabric has a directory /run/railbed/<id> with a journal: JSON lines, on disk before the thing they speak of is made.
-It names the owner, and the file whose lock the owner holds as long as it lives (hold.py); so long nobody else touches
-the fabric. Once it is dead, `clean` removes what the journal says is the fabric's, and nothing else:
+It names the owner, and a file that the owner keeps locked as long as it lives (lockfile.py). Until then nobody else
+touches the fabric. Once the owner is dead, `clean` removes what the journal says is the fabric's, and nothing else:
 
 - processes: written down after their start, and before that known by a mark in their environment; also whatever runs
   in the fabric's control groups, in its own network namespace and in those that its hosts hold;
@@ -28,9 +28,9 @@ from typing import IO, Any
 
 from testbed.base.errors import MachineError, UserError
 from testbed.machine import processes, teardown
-from testbed.machine.hold import Hold, held
+from testbed.machine.directories import remove_tree
+from testbed.machine.lockfile import LockFile, is_locked
 from testbed.machine.processes import Process
-from testbed.machine.trees import remove_tree
 
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
@@ -61,9 +61,9 @@ class Journal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def own(self, owner: Process, hold: Hold) -> None:
+    def own(self, owner: Process, lock: LockFile) -> None:
         """From now on the fabric is this process's: it lives as long as the lock is held."""
-        self.write("owner", **owner.to_dict(), machine=processes.machine(), lock=hold.name)
+        self.write("owner", **owner.to_dict(), machine=processes.machine(), lock=lock.name)
 
     def made(self, started: Mapping[str, Process]) -> None:
         """Processes of the fabric have been started (they also carry the mark)."""
@@ -120,14 +120,14 @@ class Record:
     def state(self) -> str:
         """`alive` or `dead`, as its owner is: in whatever pid or time namespace that lives."""
         if self.lock:
-            return "alive" if held(self.dir / self.lock) else "dead"
+            return "alive" if is_locked(self.dir / self.lock) else "dead"
         # Of a testbed that did not use locks yet.
         return "alive" if self.owner and (not self.here or self.owner.alive()) else "dead"
 
     @property
     def running(self) -> bool:
         """Whether any of its own processes is left, in whatever pid namespace (workers: see their control groups)."""
-        return any(held(lock) for lock in self.dir.glob("*" + PROCESSES))
+        return any(is_locked(lock) for lock in self.dir.glob("*" + PROCESSES))
 
     @property
     def here(self) -> bool:
@@ -144,7 +144,7 @@ class Record:
         return Journal(self.dir / "journal")
 
 
-def create() -> tuple[Record, Journal, Hold]:
+def create() -> tuple[Record, Journal, LockFile]:
     """A new fabric of this process: a random id that nothing here uses yet. Raises MachineError."""
     for _ in range(1000):
         fabric_id = secrets.token_hex(2)
@@ -155,24 +155,24 @@ def create() -> tuple[Record, Journal, Hold]:
     raise MachineError("no free fabric id", hint="too many fabrics: testbed list, testbed clean")
 
 
-def _create(fabric_id: str) -> tuple[Record, Journal, Hold]:
+def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
     with _run_directory(make=True):
         # Complete with owner and lock before it gets its name, so that there is no moment without them.
         new, final = RUN_DIR / f"{_NEW}{fabric_id}", RUN_DIR / fabric_id
         if new.exists():
             remove_tree(new)
         new.mkdir(mode=0o700)
-        hold, journal = Hold(new / "owner.lock"), Journal(new / "journal")
-        journal.own(Process.of(os.getpid()), hold)
+        lock, journal = LockFile(new / "owner.lock"), Journal(new / "journal")
+        journal.own(Process.of(os.getpid()), lock)
         journal.write("mark", mark=f"{fabric_id}-{secrets.token_hex(8)}")
         try:
             os.rename(new, final)
         except OSError:  # somebody has taken the id meanwhile
-            hold.release()
+            lock.release()
             remove_tree(new)
             raise FileExistsError(final) from None
     journal.path = final / "journal"
-    return Record.read(final), journal, hold
+    return Record.read(final), journal, lock
 
 
 @contextmanager

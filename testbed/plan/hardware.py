@@ -11,7 +11,7 @@ from hardware import bounds, cc
 from hardware.config import Complex, Hardware
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
-from workloads.collectives.in_network_time import block_bytes
+from workloads.times.in_network import block_bytes
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

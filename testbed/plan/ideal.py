@@ -10,7 +10,7 @@ import networkx as nx
 
 from testbed.plan.hardware import hardware_of
 from topologies.graph.fabric import OWN_PORTS
-from workloads.closed_form import Costs, Link, Path, flow_ns
+from workloads.times.messages import Costs, Link, Path, flow_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from testbed.experiment.blocks.layout import group
 from topologies import Fabric
 from workloads import traffic
-from workloads.registry import AUTO, DTYPES, any_of, extra, find
+from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.registry import any_of, extra, find
 from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
 
     def of(taking_part: int) -> dict[str, Any]:
         workers = taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)
-        return {"ranks": taking_part, "busbw_factor": entry.busbw_factor(workers)}
+        return {"ranks": taking_part, "busbw_factor": entry.collective.busbw.of(workers)}
 
     return described | {
         "op": step["op"] if entry.ops else None,

@@ -22,11 +22,12 @@ from results.figures.summary import labels, summarize
 from results.store.environment import environment
 from results.store.folder import RunFolder, StoreError
 from results.store.sweeps import POINTS, SWEEP, described
-from testbed.base import yaml
+from testbed.base import yaml_writer
 from testbed.base.errors import InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.experiment.overrides import changed
-from testbed.run.run import RunFailed, RunInterrupted, run
+from testbed.run.outcome import RunFailed, RunInterrupted
+from testbed.run.run import run
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -118,7 +119,7 @@ def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress
         folder.write_json(SWEEP, {**head, "points": []})
         folder.write_json("environment.json", environment(experiment.seed))
         with (folder.path / "experiment.yaml").open("w") as file:
-            yaml.dump(experiment.resolved(), file)
+            yaml_writer.dump(experiment.resolved(), file)
         progress.points(total)
         for k in range(total):
             rows.append(_row(experiment, k, folder, progress))

@@ -18,15 +18,14 @@ from results.figures.report import gigabytes
 from results.figures.values import full
 from results.store.folder import StoreError
 from topologies import in_words
-from workloads.registry import DTYPES
+from workloads.base.vocabulary import DTYPES
+from workloads.registry import COLLECTIVES
 
 if TYPE_CHECKING:
     from results.store.sweeps import Sweep
 
 MOST_FLOWS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
-# Where each rank has its own part, nccl-tests counts the elements of one part.
-_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all", "scatter", "gather")
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -168,7 +167,8 @@ def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
 
 def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     """Elements as nccl-tests counts them: of one rank's part, where each rank has its own."""
-    return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
+    collective = COLLECTIVES.get(step["collective"])  # a run of another version may have others
+    return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if collective and collective.in_parts else 1)
 
 
 def choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from hardware.client import FabricdError, FabricdSilent
 from hardware.patience import Patience
-from testbed.base.said import Sayings, Unexpected
-from testbed.run.evidence import Evidence, ended, ranks
+from testbed.base.worker_output import OutputParser, UnexpectedLine
+from testbed.run.diagnosis import Symptoms, ended, ranks
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
@@ -57,9 +57,9 @@ class Hardware(Protocol):
 
 
 class Watch:
-    """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
+    """`run` until the end; what was seen is in `symptoms`, and was given to the callbacks as it came.
 
-    `pipes` and `errors` are the workers' standard outputs and errors; what they say there is checked by `sayings`.
+    `pipes` and `errors` are the workers' standard outputs and errors; what they say there is checked by `parser`.
     `processes` are fabricd and what else the fabric is made of, by name. `retry_s` is the wall time after which a NIC
     sends again (virtual clock: 0, it is not wall time that passes), `patience_s` that with workers which do not start.
     `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
@@ -72,7 +72,7 @@ class Watch:
         workers: Mapping[int, Process],
         pipes: Mapping[int, int],
         errors: Mapping[int, int],
-        sayings: Sayings,
+        parser: OutputParser,
         hardware: Hardware,
         processes: Mapping[str, Process],
         *,
@@ -84,7 +84,7 @@ class Watch:
         on_event: Callable[[dict[str, Any]], None],
         on_waiting: Callable[[str, float], None],
     ) -> None:
-        self.evidence = Evidence()
+        self.symptoms = Symptoms()
         self._workers = dict(workers)
         self._hardware = hardware
         self._processes = dict(processes)
@@ -96,7 +96,7 @@ class Watch:
         self._absent_since: float | None = None
         self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
         self._began = time.monotonic()
-        self._sayings = sayings
+        self._sayings = parser
         self._open = {*pipes.values(), *errors.values()}
         self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
         self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
@@ -110,21 +110,22 @@ class Watch:
         self._hardware.subscribe(acts="agent")
         self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
-    def run(self) -> Evidence:
+    def run(self) -> Symptoms:
         """Returns when all workers are done and have ended, or shortly after the run has failed."""
         failed_at: float | None = None
         while True:
             self._read(TICK_S)
             self._look()
             now = time.monotonic()
-            if self.evidence.failed:
+            if self.symptoms.failed:
                 failed_at = failed_at or now
-                if self.evidence.clear or now - failed_at > GRACE_S or len(self.evidence.exits) == len(self._workers):
+                all_ended = len(self.symptoms.exits) == len(self._workers)
+                if self.symptoms.conclusive or all_ended or now - failed_at > GRACE_S:
                     break
             elif self._ended():
                 break
         self._read(0)
-        return self.evidence
+        return self.symptoms
 
     def note(self, kind: str, **more: Any) -> None:
         """Adds an event that the testbed itself saw."""
@@ -171,7 +172,7 @@ class Watch:
     def _take_line(self, rank: int, text: bytes) -> None:
         try:
             line = self._sayings.line(rank, text)
-        except Unexpected as why:
+        except UnexpectedLine as why:
             what = f"its worker printed a line that is not as it should be ({why})"
             line = {"kind": "error", "rank": rank, "what": what}
         if line is None:
@@ -181,9 +182,9 @@ class Watch:
         elif line["kind"] == "progress":
             self._on_progress(line)
         elif line["kind"] == "done":
-            self.evidence.done.add(rank)
-        elif not any(e["rank"] == rank for e in self.evidence.errors):  # the first says why
-            self.evidence.errors.append(line)
+            self.symptoms.done.add(rank)
+        elif not any(e["rank"] == rank for e in self.symptoms.errors):  # the first says why
+            self.symptoms.errors.append(line)
             self.note("worker_error", rank=rank, what=line["what"])
 
     def _read_events(self) -> None:
@@ -206,7 +207,7 @@ class Watch:
         if event["event"] == "act" and event["spec"].get("controller") == "hung":
             (self._hung_on_purpose.add if event["on"] else self._hung_on_purpose.discard)(event["fault"])
         event = {**event, "wall_s": round(time.monotonic() - self._began, 3)}
-        self.evidence.events.append(event)
+        self.symptoms.events.append(event)
         self._on_event(event)
         if event["event"] == "forwarding_drop" and not self._lossy_checks:
             self._lossy_checks.append((time.monotonic() + LOSSY_S, 0))
@@ -215,12 +216,12 @@ class Watch:
 
     def _look(self) -> None:
         for rank, worker in self._workers.items():
-            if rank in self.evidence.exits or (code := worker.poll()) is None:
+            if rank in self.symptoms.exits or (code := worker.poll()) is None:
                 continue
             # First read what it said last, but do not wait for somebody else who holds its pipe open.
             seen = self._seen_dead.setdefault(rank, time.monotonic())
             if not self._of_rank[rank] & self._open or time.monotonic() - seen > GRACE_S:
-                self.evidence.exits[rank] = code
+                self.symptoms.exits[rank] = code
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
             if name == "fabricd":
                 self._fabricd_gone(None)
@@ -229,7 +230,7 @@ class Watch:
         self._look_for_stopped()
         if "fabricd" in self._processes:
             self._pulse()
-        if "fabricd" in self._processes and not self.evidence.failed:
+        if "fabricd" in self._processes and not self.symptoms.failed:
             self._look_for_absent()
             self._look_for_losses()
 
@@ -264,14 +265,14 @@ class Watch:
     def _look_for_absent(self) -> None:
         """Workers that have not reached fabricd: those that hang before they do are seen by nobody else."""
         absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
-        for rank in sorted(absent - self.evidence.done):
+        for rank in sorted(absent - self.symptoms.done):
             worker = self._workers[rank]
-            if getattr(worker, "starting", False) or rank in self.evidence.exits:
+            if getattr(worker, "starting", False) or rank in self.symptoms.exits:
                 continue  # its container is being made, or it has ended
             name = f"rank {rank}"
             patience = self._patience.setdefault(name, Patience(worker.pid, self._patience_s, family=True))
             if why := patience.look():
-                self.evidence.absent[rank] = why
+                self.symptoms.absent[rank] = why
 
     def _look_for_losses(self) -> None:
         """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself.
@@ -284,15 +285,15 @@ class Watch:
         drops = self._ask("counters").get("drops", [])
         count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_missed(d["headers"]))
         before = self._lossy_checks[-1][1]
-        rare = self._retry_s > LOSSY_S and not any(self.evidence.of("port"))
-        self.evidence.lossy = before > 0 and (count > before or rare)
+        rare = self._retry_s > LOSSY_S and not any(self.symptoms.of_kind("port"))
+        self.symptoms.lossy = before > 0 and (count > before or rare)
         self._lossy_checks.append((time.monotonic() + LOSSY_S, count))
 
     def _ended(self) -> bool:
         """All workers are done and have ended, or had the time to."""
-        if len(self.evidence.done) < len(self._workers):
+        if len(self.symptoms.done) < len(self._workers):
             return False
-        lingering = [r for r in self._workers if r not in self.evidence.exits]
+        lingering = [r for r in self._workers if r not in self.symptoms.exits]
         for rank in lingering:
             name = f"end of rank {rank}"
             patience = self._patience.setdefault(name, Patience(self._workers[rank].pid, LINGER_S, family=True))
@@ -306,14 +307,14 @@ class Watch:
         self._forget_hardware()
         process = self._processes.pop("fabricd")
         if isinstance(error, FabricdSilent):
-            self.evidence.fabricd_gone = str(error).removeprefix("fabricd ")
+            self.symptoms.fabricd_gone = str(error).removeprefix("fabricd ")
             return
         patience = Patience(process.pid, LINGER_S)
         while process.poll() is None and not patience.look():
             time.sleep(0.01)
         code = process.poll()
-        self.evidence.fabricd_exit = code
-        self.evidence.fabricd_gone = "closed its connection" if code is None else ended(code)
+        self.symptoms.fabricd_exit = code
+        self.symptoms.fabricd_gone = "closed its connection" if code is None else ended(code)
 
     def _forget_hardware(self) -> None:
         with suppress(KeyError, ValueError):

@@ -16,7 +16,7 @@ from results.pictures.drawing import PlotError, new_figure, save
 from results.pictures.plots import PLOTS
 from results.store.folder import RunFolder
 from results.store.sweeps import SWEEP
-from testbed.base.yaml import dump
+from testbed.base.yaml_writer import dump
 from testbed.cli import cli
 from testbed.commands.plot import KINDS
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pydantic import Field, model_validator
 
-from testbed.base.types import Model, Rate, Time, fault
+from testbed.base.types import Model, Rate, Time, mistake
 from topologies.graph import targets
 from topologies.graph.fabric import Cable, Fabric, TopologyError
 from topologies.graph.targets import AllTarget, CableTarget, NicTarget, PortTarget, SwitchTarget
@@ -36,7 +36,7 @@ class Override(Model):
     @model_validator(mode="after")
     def _says_something(self) -> Override:
         if self.rate is None and self.delay is None:
-            raise fault("this changes nothing", "give a rate, a delay, or both")
+            raise mistake("this changes nothing", "give a rate, a delay, or both")
         return self
 
 

@@ -13,8 +13,8 @@ from pydantic import Field, GetJsonSchemaHandler, ValidationError, model_seriali
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from testbed.base import positions
-from testbed.base.types import Model, Rate, Time, fault, faults
+from testbed.base import yaml_reader
+from testbed.base.types import Model, Rate, Time, mistake, mistakes
 from testbed.base.units import format_rate, format_time
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, OwnCable
 from topologies import build
@@ -117,11 +117,11 @@ def custom(value: Any, directory: Path) -> tuple[dict[str, Any], Fabric]:
     """The parameters with every default written out, and the fabric.  Raises what a validator raises."""
     if isinstance(value, dict) and "file" in value:
         if len(value) > 1:
-            raise fault("a network is either in a file or here", "leave out `file`, or all else", ["file"])
+            raise mistake("a network is either in a file or here", "leave out `file`, or all else", ["file"])
         return _from_file(value["file"], directory)
     network, found = _read(value)
     if network is None:
-        raise faults(found)
+        raise mistakes(found)
     return _built(network)
 
 
@@ -131,7 +131,7 @@ def _read(value: Any) -> tuple[Custom | None, list[Found]]:
     try:
         return Custom.model_validate(value), []
     except ValidationError as error:
-        document = positions.Document(value)
+        document = yaml_reader.Document(value)
         return None, list(explain(error, Custom, document.value))
 
 
@@ -140,7 +140,7 @@ def _built(network: Custom) -> tuple[dict[str, Any], Fabric]:
         fabric = network.fabric()
     except TopologyError as error:
         place = ["nodes", error.key] if error.key in network.nodes else _place(error.key)
-        raise fault(error.what, error.hint, place) from None
+        raise mistake(error.what, error.hint, place) from None
     return network.model_dump(mode="json", by_alias=True), fabric
 
 
@@ -152,24 +152,24 @@ def _place(key: str) -> list[str | int]:
 
 def _from_file(name: Any, directory: Path) -> tuple[dict[str, Any], Fabric]:
     if not isinstance(name, str):
-        raise fault(f"{name!r:.40} is no file name", "a path relative to the experiment file", ["file"])
+        raise mistake(f"{name!r:.40} is no file name", "a path relative to the experiment file", ["file"])
     try:
         with open(directory / name, "rb") as file:
-            text = file.read(positions.MAX_BYTES).decode()
+            text = file.read(yaml_reader.MAX_BYTES).decode()
     except (OSError, ValueError) as error:
         what = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise fault(what, "a path relative to the experiment file", ["file"]) from None
+        raise mistake(what, "a path relative to the experiment file", ["file"]) from None
     try:
-        document = positions.read(text)
-    except positions.YamlProblem as error:
-        raise fault(f"{name}:{error.line}: {error.what}", error.hint, ["file"]) from None
+        document = yaml_reader.read(text)
+    except yaml_reader.YamlProblem as error:
+        raise mistake(f"{name}:{error.line}: {error.what}", error.hint, ["file"]) from None
     network, found = _read(document.data)
     if network is not None:
         try:
             return _built(network)
         except PydanticCustomError as error:
-            found = (error.context or {})["faults"]
-    raise faults(
+            found = (error.context or {})["mistakes"]
+    raise mistakes(
         [
             (("file",), f"{name}:{document.line(path)}: {_dotted(path)}: {what}", hint)
             for path, what, hint in sorted(found, key=lambda problem: document.line(problem[0]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.base.types import fault, unknown
+from testbed.base.types import mistake, unknown
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
     from topologies.graph.kind import Kind
-    from workloads.registry import Collective
+    from workloads.base.entry import Algorithm
 
 
 def topologies() -> list[str]:
@@ -77,7 +77,7 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
         and isinstance(a, str)
         and c in collectives()
         and a in algorithms(c)
-        and getattr(collective(c, a), what)
+        and getattr(entry(c, a), what)
         for c, a in named
     )
 
@@ -96,31 +96,31 @@ def kinds_of_routing(name: str) -> frozenset[str] | None:
 
 
 def collectives() -> list[str]:
-    from workloads.registry import names
+    from workloads.registry import COLLECTIVES
 
-    return list(names())
+    return list(COLLECTIVES)
 
 
 def algorithms(collective: str) -> list[str]:
     """The algorithms of a known collective, its default first."""
     from workloads.registry import algorithms
 
-    return list(algorithms(collective))
+    return [entry.name for entry in algorithms(collective)]
 
 
 def choices(collective: str) -> list[str]:
     """What may stand as the algorithm of a known collective: `auto`, too, where there is something to choose from."""
-    from workloads.registry import AUTO, COLLECTIVES
+    from workloads.base.vocabulary import AUTO
+    from workloads.registry import choices
 
-    open_to_choice = any(e.schedule for (name, _), e in COLLECTIVES.items() if name == collective)
-    return [*algorithms(collective), *([AUTO] if open_to_choice else [])]
+    return [*algorithms(collective), *([AUTO] if choices(collective) else [])]
 
 
-def collective(name: str, algorithm: str) -> Collective:
+def entry(collective: str, algorithm: str) -> Algorithm:
     """What is known of a known collective and algorithm, or of what all have in common that `auto` chooses from."""
     from workloads.registry import any_of
 
-    return any_of(name, algorithm)
+    return any_of(collective, algorithm)
 
 
 def extra(name: str, algorithm: str) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def extra(name: str, algorithm: str) -> tuple[str, ...]:
     return extra(name, algorithm)
 
 
-def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
+def misshapen(entry: Algorithm, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
     """What keeps these ranks (None: all) from carrying out an algorithm that needs a grid, and what would not."""
     from testbed.experiment.blocks.layout import group
     from topologies.ranks.grid import NoGrid
@@ -144,39 +144,39 @@ def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tup
 
 def extras() -> list[str]:
     """The keys of a collective step that only some algorithms heed."""
-    from workloads.registry import COLLECTIVES
+    from workloads.registry import ALGORITHMS
 
-    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.extra))
+    return list(dict.fromkeys(key for entry in ALGORITHMS.values() for key in entry.extra))
 
 
 def every_algorithm() -> list[str]:
-    from workloads.registry import AUTO
+    from workloads.base.vocabulary import AUTO
 
     return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
 
 
 def ops() -> list[str]:
-    from workloads.registry import OPS
+    from workloads.base.vocabulary import OPS
 
     return list(OPS)
 
 
 def dtypes() -> list[str]:
-    from workloads.registry import DTYPES
+    from workloads.base.vocabulary import DTYPES
 
     return list(DTYPES)
 
 
 def most_pieces() -> int:
     """That a vector may be cut into."""
-    from workloads.registry import MOST_PIECES
+    from workloads.base.vocabulary import MOST_PIECES
 
     return MOST_PIECES
 
 
 def width(dtype: str) -> int:
     """Bytes of an element."""
-    from workloads.registry import DTYPES
+    from workloads.base.vocabulary import DTYPES
 
     return DTYPES[dtype]
 
@@ -194,16 +194,18 @@ def smartnic(value: dict[str, Any]) -> dict[str, Any]:
     kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}
     for other, key in part.items():
         if kind != other and value.get(key) is not None:
-            raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
+            raise mistake(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
     if not isinstance(kind, str) or kind not in KINDS:
         if value.get("profile") is not None and kind == "plain":
-            raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
+            raise mistake("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
         return value
     name = value.get("profile") or KINDS[kind]
     if not isinstance(name, str) or name not in PROFILES:
-        raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
+        raise mistake(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
     if PROFILES[name].kind != kind:
-        raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
+        raise mistake(
+            f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"]
+        )
     given = value.get(part[kind]) or {}
     if not isinstance(given, dict):
         return value
