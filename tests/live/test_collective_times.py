@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,6 @@ from tests.parts.measured_run import measured
 from workloads.closed_form import Costs
 from workloads.closed_form import Path as Way
 from workloads.registry import COLLECTIVES
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 STAR = "{star: {hosts: 16}}"
 ANYWHERE = [e for e in COLLECTIVES.values() if e.schedule and e.layout not in ("grid", "domains")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,6 @@ import pytest
 from testbed.experiment import loads
 from testbed.run.run import RunResult, run
 from workloads.registry import COLLECTIVES, DTYPES, Collective
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 SCHEDULED = [e for e in COLLECTIVES.values() if e.schedule]
 FAULTS = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,6 @@ from workloads.closed_form import Costs
 from workloads.closed_form import Path as Way
 from workloads.multicast_time import Paths, all_gather_over_ns, broadcast_over_ns
 from workloads.registry import find
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 STAR = "{star: {hosts: %d}}"
 CLOS = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,6 @@ from workloads.closed_form import Path as Way
 from workloads.sparse.closed_form import omniccl_ns
 
 MIB = 1 << 20
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 
 def ran(
