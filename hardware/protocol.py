@@ -1,57 +1,71 @@
 """The protocols of fabricd: `python -m hardware.protocol` writes their tables into docs/fabricd-protocol.md.
 
-What workers may say, what may be asked on the control socket and what the outside is told stand once each, in a `.def`
-file of fabricd's sources, from which its dispatch and its checks are made, too.
+Workers' commands and their replies, requests on the control socket, faults' primitives and reported events have one
+table each in fabricd's sources. fabricd's dispatch and checks are made from the same tables.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hardware.build import SOURCES
+from hardware.tables import FABRICD, entries
 
-DOCUMENT = SOURCES.parents[1] / "docs" / "fabricd-protocol.md"
-COMMANDS, REQUESTS, REPORTS = "worker/commands.def", "control/requests.def", "engine/reports.def"
-STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
-ENTRY = re.compile(r"^[A-Z]+\(((?:\"(?:\\.|[^\"\\])*\"|[^\")])*)\)$", re.MULTILINE)
-
-
-def entries(name: str) -> list[list[str]]:
-    """The arguments of each entry of a `.def` file, texts as they are meant."""
-    return [_arguments(m[1]) for m in ENTRY.finditer((SOURCES / name).read_text())]
+DOCUMENT = FABRICD.parents[1] / "docs" / "fabricd-protocol.md"
+COMMANDS, REPLIES, RECORDS = "worker/commands.def", "worker/replies.def", "worker/records.def"
+STATUSES = "transport/status.def"
+REQUESTS, REPORTS = "control/requests.def", "engine/reports.def"
+PRIMITIVES, EFFECTS = "fault/primitives.def", "fault/effects.c"
 
 
-def _arguments(text: str) -> list[str]:
-    found = []
-    for part in re.split(r",(?=(?:[^\"\\]|\"(?:\\.|[^\"\\])*\"|\\.)*$)", text):
-        pieces = STRING.findall(part)
-        found.append("".join(re.sub(r"\\(.)", r"\1", p) for p in pieces) if pieces else part.strip())
-    return found
+def _table(head: str, rows: Sequence[Sequence[str]]) -> str:
+    columns = head.count("|") + 1
+    return "".join((f"| {head} |\n", f"|{'---|' * columns}\n", *(f"| {' | '.join(row)} |\n" for row in rows)))
 
 
 def commands() -> str:
-    head = "| op | command | body after the 8-byte header |\n|---|---|---|\n"
-    return head + "".join(f"| {n} | {name} | {body} |\n" for n, name, _, _, _, body in entries(COMMANDS))
+    rows = [(n, name, body) for n, name, _, _, _, body in entries(COMMANDS)]
+    return _table("op | command | body after the 8-byte header", rows)
+
+
+def replies() -> str:
+    return _table("kind | packet | body", [(n, name, body) for n, name, _, _, body in entries(REPLIES)])
+
+
+def records() -> str:
+    return _table("kind | record | what has happened | behind it", entries(RECORDS))
+
+
+def statuses() -> str:
+    return _table("status | as in ibv_wc_status", [(n, words) for n, _, words in entries(STATUSES)])
 
 
 def requests() -> str:
-    head = "| op | arguments | answer |\n|---|---|---|\n"
-    rows = entries(REQUESTS)
-    return head + "".join(f"| `{op}` | {arguments} | {answer} |\n" for op, _, arguments, answer in rows)
+    rows = [(f"`{op}`", arguments, answer) for op, _, arguments, answer in entries(REQUESTS)]
+    return _table("op | arguments | answer", rows)
 
 
 def reports() -> str:
-    head = "| event | fields | |\n|---|---|---|\n"
-    return head + "".join(f"| `{name}` | {fields} | {meaning} |\n" for _, name, fields, meaning in entries(REPORTS))
+    rows = [(f"`{name}`", fields, meaning) for _, name, fields, meaning in entries(REPORTS)]
+    return _table("event | fields |", rows)
+
+
+def primitives() -> str:
+    effects = ", ".join(f"`{name}`" + (f" ({keys})" if keys else "") for name, keys in entries(EFFECTS, "EFFECT"))
+    rows = [(f"`{name}`", keys.replace("EFFECTS", effects)) for _, name, _, keys in entries(PRIMITIVES)]
+    return _table("primitive | keys", rows)
+
+
+TABLES: tuple[Callable[[], str], ...] = (requests, reports, primitives, commands, replies, records, statuses)
 
 
 def written(document: str) -> str:
-    """The document with its tables as the sources have them now."""
-    for name, table in (("commands", commands()), ("requests", requests()), ("reports", reports())):
+    """The document with its tables made anew from the sources."""
+    for table in TABLES:
+        name = table.__name__
         start, end = f"<!-- {name}: written by python -m hardware.protocol -->\n", f"<!-- end of {name} -->\n"
         before, _, rest = document.partition(start)
-        document = before + start + table + end + rest.partition(end)[2]
+        document = before + start + table() + end + rest.partition(end)[2]
     return document
 
 

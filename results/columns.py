@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hardware.tables import entries
 from results.arrow import arrow_array
 
 if TYPE_CHECKING:
@@ -145,32 +146,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_counters("bytes", tx_vport_rdma_multicast_bytes="bytes of them"),
         *_counters("packets", rx_vport_rdma_multicast_packets="RoCE packets received for them"),
         *_counters("bytes", rx_vport_rdma_multicast_bytes="bytes of them"),
-        *_counters(
-            "packets",
-            out_of_sequence="received ahead of the expected sequence number",
-            packet_seq_err="NAKs received for a sequence error",
-            duplicate_request="requests received a second time",
-            local_ack_timeout_err="times that an ACK did not come in time",
-            rnr_nak_retry_err="sends given up because the receiver never was ready",
-            rx_icrc_encapsulated="received with a wrong ICRC",
-            rx_out_of_buffer="dropped because the receive buffer was full",
-            np_ecn_marked_roce_packets="received with CE",
-            np_cnp_sent="congestion notifications sent",
-            rp_cnp_handled="congestion notifications acted on",
-            rp_cnp_ignored="congestion notifications that changed no rate",
-            retransmitted="sent again",
-        ),
-        *_counters(
-            "bytes",
-            pcie_read_bytes="read from the host's memory over PCIe",
-            pcie_write_bytes="written to it",
-        ),
-        *_counters(
-            "packets",
-            engine_added_packets="that the NIC's own adder added up",
-            engine_diverted_packets="that stayed in the NIC instead of going to memory",
-            engine_full="that its engine had no room for when they came",
-        ),
+        *(Column(name, COUNT, unit, meaning) for _, name, unit, meaning in entries("nic/counters.def")),
         *_counters("bytes", engine_used_bytes="of the engine's memory in use at the run's end"),
     ),
     "qps": (

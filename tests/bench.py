@@ -39,7 +39,7 @@ from testbed.run.run import run
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
-from workloads import wire
+from workloads.verbs import wire
 
 ROOT = Path(__file__).parent.parent
 RUNS = 3
@@ -325,7 +325,7 @@ def waiting_groups() -> float:
         args = (1 << 20, wire.ELEMENTS["float32"], 0, 0, 0, 0, 0, 0)
         for first in range(0, 4000, 500):
             tags = range(10_000 + first, 10_000 + first + 500)
-            members[0].send(*(wire.command(wire.GROUP, wire.RING, t, 3, 4, *args, data=everybody) for t in tags))
+            members[0].send(*(wire.command(wire.GROUP, b"ring", t, 3, 4, 0, *args, data=everybody) for t in tags))
         return work() / alone
 
 

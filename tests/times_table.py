@@ -19,7 +19,8 @@ from testbed.experiment import loads
 from testbed.experiment.blocks.steps import CollectiveStep
 from testbed.plan.choose import Chooser
 from testbed.run.run import run
-from workloads.registry import COLLECTIVES, Collective
+from workloads.base.entry import Algorithm
+from workloads.registry import ALGORITHMS
 
 LIMIT = 0.02
 TOPOLOGIES = {
@@ -35,7 +36,7 @@ SIZES = ("4B", "200KB", "4MB")
 
 class Row(NamedTuple):
     ranks: int
-    entry: Collective
+    entry: Algorithm
     size_bytes: int
     measured_ns: float
     expected_ns: float
@@ -46,14 +47,14 @@ class Row(NamedTuple):
         return self.expected_ns / self.measured_ns - 1
 
     def __str__(self) -> str:
-        name = f"{self.entry.name}/{self.entry.algorithm}"
+        name = f"{self.entry.collective.name}/{self.entry.name}"
         times = f"{self.measured_ns / 1e3:10.2f} {self.expected_ns / 1e3:10.2f} {self.off:+7.2%}"
         return f"{self.ranks:3} {name:36} {self.size_bytes:>9} {times}{' !' if abs(self.off) > LIMIT else ''}"
 
 
-def step(entry: Collective, ranks: int, sizes: Iterable[str], **more: str) -> str:
-    told = {"collective": entry.name, "algorithm": entry.algorithm, "ranks": str(list(range(ranks)))}
-    told |= {"sizes": f"[{', '.join(sizes)}]"} if entry.sized else {}
+def step(entry: Algorithm, ranks: int, sizes: Iterable[str], **more: str) -> str:
+    told = {"collective": entry.collective.name, "algorithm": entry.name, "ranks": str(list(range(ranks)))}
+    told |= {"sizes": f"[{', '.join(sizes)}]"} if entry.collective.sized else {}
     return "{" + ", ".join(f"{key}: {value}" for key, value in (told | more).items()) + "}"
 
 
@@ -65,8 +66,12 @@ def text(topology: str, steps: Iterable[str]) -> str:
 def steps(topology: str, ranks: Sequence[int], sizes: Sequence[str], collectives: Sequence[str] = ()) -> Iterator[str]:
     """One for each group and algorithm that the hosts carry out and this topology has."""
     for n in ranks:
-        for entry in COLLECTIVES.values():
-            if not entry.schedule or n > (entry.max_ranks or n) or (collectives and entry.name not in collectives):
+        for entry in ALGORITHMS.values():
+            if (
+                not entry.schedule
+                or n > (entry.max_ranks or n)
+                or (collectives and entry.collective.name not in collectives)
+            ):
                 continue
             written = step(entry, n, sizes)
             try:
@@ -110,7 +115,7 @@ def main() -> int:
     off = [abs(row.off) for _, row in found]
     print(f"{len(off)} cases, {sum(o > LIMIT for o in off)} off by more than {LIMIT:.0%}, at most {max(off):.1%}")
     if told.json:
-        json.dump([(k, r.ranks, r.entry.name, r.entry.algorithm, *r[2:], r.off) for k, r in found], told.json)
+        json.dump([(k, r.ranks, r.entry.collective.name, r.entry.name, *r[2:], r.off) for k, r in found], told.json)
     return int(max(off) > LIMIT)
 
 

@@ -17,8 +17,10 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
 
-from workloads import flows, registry
-from workloads.context import Context, HostCosts, Part
+from workloads import registry
+from workloads.parts import flows
+from workloads.parts.context import Context, HostCosts
+from workloads.parts.part import Part
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -93,8 +95,7 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
         _measure(context, step, parts, emit)
     finally:
         for part in parts.values():
-            if close := getattr(part, "close", None):
-                close()
+            part.close()
 
 
 def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) -> None:
@@ -119,12 +120,12 @@ def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) 
             end_ns = device.time_ns
             took = device.tally.since(before)
             wrong = part.finish()
-            if fallback := getattr(part, "fallback", ""):
-                line["fallback"] = fallback
+            if part.fallback:
+                line["fallback"] = part.fallback
             if device.rank not in step.helpers and (iteration >= 0 or wrong):
                 costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
                 times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
-                emit({"kind": "collective", **line, **times, **costs, **getattr(part, "moved", {})})
+                emit({"kind": "collective", **line, **times, **costs, **part.moved})
 
 
 def _part(context: Context, step: _Step, told: Mapping[str, Any], tag: int) -> Part:
@@ -132,7 +133,8 @@ def _part(context: Context, step: _Step, told: Mapping[str, Any], tag: int) -> P
     entry = registry.find(told["collective"], told["algorithm"])
     ranks = [*told["ranks"], *step.helpers] if told.get("ranks") is not None else step.ranks
     context.options = told
-    return entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
+    part: Part = entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
+    return part
 
 
 def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:

@@ -13,11 +13,7 @@
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
-#include "offload/aggregate/aggregate.h"
-#include "offload/best_effort/best_effort.h"
-#include "offload/multicast/multicast.h"
 #include "offload/offload.h"
-#include "offload/ring/ring.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "transport/qp.h"
@@ -26,14 +22,6 @@
 
 static const struct nic_receivers receivers = {.transport = transport_receive, .offload = offload_receive};
 
-/* All kinds of offloads: a new one gets a line here and a place in `enum offload_kind` */
-static const struct offload_ops *const offloads[OFFLOAD_KINDS] = {
-	[OFFLOAD_AGGREGATE] = &aggregate_ops,
-	[OFFLOAD_BEST_EFFORT] = &best_effort_ops,
-	[OFFLOAD_MULTICAST] = &multicast_ops,
-	[OFFLOAD_RING] = &ring_ops,
-};
-
 /* world_join() - Who does what rooms below have declared: before anything else */
 void world_join(struct fabric *f)
 {
@@ -41,7 +29,6 @@ void world_join(struct fabric *f)
 	f->impairment = &fault_impairment;
 	f->receivers = &receivers;
 	f->services = &offload_services;
-	f->offloads = offloads;
 }
 
 static void node_free(struct node *n)

@@ -23,6 +23,7 @@ static size_t cooked(struct input *in, uint8_t *to)
 {
 	uint8_t body[280] = {0}, op = next(in) % 16, a = next(in), b = next(in), c = next(in);
 	uint32_t qp = 16u + a % 3;
+	static const char *const kinds[] = {"", "aggregate", "ring", "multicast", "best_effort"};
 	uint8_t *p = body;
 
 	switch (op) {
@@ -49,7 +50,7 @@ static size_t cooked(struct input *in, uint8_t *to)
 	case 10: return command(to, op, body, 0);
 	case 11: return command(to, a < 16 ? op : 10, body, 0);
 	case 12:
-		p = put_le32(put_le32(put_le32(put_le32(p, a % 5), b % 3), c), RANKS);
+		p = group_head(p, kinds[a % 5], b % 3, c);
 		for (int i = 0; i < 8; i++)
 			p = put_le64(p, odd_size(next(in)));
 		for (uint32_t r = 0; r < RANKS + 1; r++)

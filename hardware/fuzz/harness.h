@@ -45,12 +45,18 @@ void harness_run(struct fabric *f, int rounds);
 void harness_say(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, int memfd);
 int harness_memfd(unsigned kind);
 void harness_connect(struct fabric *f, unsigned a, unsigned b, bool network);
+void harness_join(struct fabric *f, const char *kind, const uint64_t *args, unsigned count);
+
+/* What comes in on a rank's cable */
+struct roce_packet;
+void harness_receive(struct fabric *f, unsigned rank, const struct roce_packet *pkt);
 
 /* Commands */
 size_t command(uint8_t *to, uint16_t op, const uint8_t *body, uint16_t body_bytes);
 size_t post_send(uint8_t *to, uint32_t qp, uint8_t opcode, uint32_t lkey, uint32_t rkey, uint64_t local, uint64_t remote,
 		 uint64_t length);
 size_t post_recv(uint8_t *to, uint32_t qp, uint32_t key, uint64_t offset, uint64_t length);
+uint8_t *group_head(uint8_t *body, const char *kind, uint32_t tag, uint32_t cookie);
 size_t wait_for(uint8_t *to, uint32_t records, uint64_t until);
 
 /* Open vSwitch: what comes out at a switch's port */

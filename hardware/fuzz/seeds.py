@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hardware.cc import CONTROLS, Setting, fabricd_cc
 
-PROTOCOL = 2  # of workers
+PROTOCOL = 3  # of workers
 SETTING = Setting(line_rate_bps=400e9, base_rtt_ns=4000, mtu=1024)
 
 
@@ -161,7 +161,8 @@ def worker_seeds() -> Iterator[bytes]:
     for packet in (hello, register, *pairs, progress):
         yield b"\0" + _raw(0, packet) + _raw(1, packet) + b"\7"
     yield b"\1" + _raw(1, receive * 4 + wait) + b"\7" + _raw(0, send * 3 + wait) + b"\7\7\7" + _raw(2, bye)
-    group = struct.pack("<HHIIIII8QIIII", 12, 104, 0, 1, 4, 9, 3, 4, 16, 20_000_000, 2, 0, 0, 0, 0, 0, 1, 2, 0)
+    group = struct.pack("<HHI16sIIII", 12, 120, 0, b"aggregate", 4, 9, 3, 0)
+    group += struct.pack("<8QIIII", 4, 16, 20_000_000, 2, 0, 0, 0, 0, 0, 1, 2, 0)
     offload = struct.pack("<HHIIBBBBQIIQQQ4Q", 13, 88, 0, 1, 0, 0, 0, 0, 5, 1, 1, 0, 4096, 300, 0, 0, 0, 0)
     leave = struct.pack("<HHIII", 14, 16, 0, 1, 0)
     yield b"\1" + b"".join(_raw(rank, group + wait) for rank in range(3)) + bytes([7] * 6)

@@ -6,43 +6,43 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.base import units
-from testbed.base.types import fault, unknown
+from testbed.base.types import mistake, unknown
 
 
 def read(value: Any) -> dict[str, Any]:
-    """What was written as fields of CongestionControl; raises what a validator raises."""
+    """The written value as the fields of CongestionControl; raises what a validator raises."""
     from hardware.cc import CONTROLS
 
     if isinstance(value, str):
         value = {value: {}}
     if not isinstance(value, dict) or len(value) != 1:
-        raise fault(
+        raise mistake(
             f"{value!r:.40} is not a congestion control", f"write NAME or {{NAME: {{..}}}}: {', '.join(CONTROLS)}"
         )
     ((name, given),) = value.items()
     if name not in CONTROLS:
-        raise fault(*unknown("congestion control", name, list(CONTROLS)), path=[] if given == {} else [name])
+        raise mistake(*unknown("congestion control", name, list(CONTROLS)), path=[] if given == {} else [name])
     if not isinstance(given or {}, dict):
-        raise fault(f"the parameters of {name} are a mapping", path=[name])
+        raise mistake(f"the parameters of {name} are a mapping", path=[name])
     control, values = CONTROLS[name], {}
     named = (given or {}).get("set")
     if named is not None and named not in control.sets:
-        raise fault(*unknown(f"set of parameters of {name}", named, list(control.sets)), path=[name, "set"])
+        raise mistake(*unknown(f"set of parameters of {name}", named, list(control.sets)), path=[name, "set"])
     for key, written in (given or {}).items():
         if key == "set":
             continue
         parameter = control.by_name.get(key)
         if parameter is None:
-            raise fault(*unknown(f"parameter of {name}", key, [*control.by_name, *(["set"] if control.sets else [])]),
+            raise mistake(*unknown(f"parameter of {name}", key, [*control.by_name, *(["set"] if control.sets else [])]),
                         path=[name, key])  # fmt: skip
         if parameter.choices:
             if written not in parameter.choices:
-                raise fault(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=[name, key])
+                raise mistake(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=[name, key])
             values[key] = float(parameter.choices.index(written))
             continue
         number = _quantity(parameter.kind, written, [name, key])
         if not parameter.least <= number <= parameter.most:
-            raise fault(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=[name, key])
+            raise mistake(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=[name, key])
         values[key] = number
     return {"name": name, "set": named or (next(iter(control.sets)) if control.sets else None), "values": values}
 
@@ -55,16 +55,16 @@ def _quantity(kind: str, written: object, path: list[str | int]) -> float:
     }
     if kind == "number":
         if isinstance(written, bool) or not isinstance(written, int | float):
-            raise fault(f"{written!r:.40} is not a number", path=path)
+            raise mistake(f"{written!r:.40} is not a number", path=path)
         return float(written)
     try:
         return float(parse[kind](written))
     except units.UnitError as error:
-        raise fault(error.what, error.hint, path) from None
+        raise mistake(error.what, error.hint, path) from None
 
 
 def written(name: str, named_set: str | None, values: Mapping[str, float]) -> dict[str, Any]:
-    """As it stands in the file, with units."""
+    """The control as a file has it, with units."""
     from hardware.cc import CONTROLS
 
     form: dict[str, Callable[[float], Any]] = {"rate": lambda x: units.format_rate(int(x)), "time": units.format_time,
@@ -75,7 +75,7 @@ def written(name: str, named_set: str | None, values: Mapping[str, float]) -> di
 
 
 def schema() -> dict[str, Any]:
-    """Of what may be written."""
+    """JSON schema of a written control."""
     from hardware.cc import CONTROLS
 
     kinds: dict[str, Any] = {

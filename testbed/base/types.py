@@ -1,4 +1,4 @@
-"""Field types of the experiment file: quantities, faults that know their place, and the strict base model."""
+"""Field types of the experiment file: quantities, the strict base model, and errors for validators to raise."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True, validate_by_alias=True)
 
 
-def fault(what: str, hint: str = "", path: Sequence[str | int] = ()) -> PydanticCustomError:
-    """An error of ours to raise in a validator; `path` leads from the value validated to the one at fault."""
-    return PydanticCustomError("railbed", "{what}", {"what": what, "hint": hint, "faults": [(tuple(path), what, hint)]})
+def mistake(what: str, hint: str = "", path: Sequence[str | int] = ()) -> PydanticCustomError:
+    """An error to raise in a validator; `path` leads from the value that is validated to the one that is wrong."""
+    return mistakes([(tuple(path), what, hint)])
 
 
-def faults(found: Sequence[tuple[tuple[str | int, ...], str, str]]) -> PydanticCustomError:
-    """Several (path, what, hint) at once."""
-    return PydanticCustomError("railbed", "{what}", {"what": found[0][1], "hint": found[0][2], "faults": list(found)})
+def mistakes(found: Sequence[tuple[tuple[str | int, ...], str, str]]) -> PydanticCustomError:
+    """As `mistake`, of several (path, what, hint) at once."""
+    return PydanticCustomError("railbed", "{what}", {"what": found[0][1], "hint": found[0][2], "mistakes": list(found)})
 
 
 def unknown(kind: str, name: object, known: Sequence[str]) -> tuple[str, str]:
@@ -47,7 +47,7 @@ def _quantity(parse: Callable[[object], Any]) -> BeforeValidator:
         try:
             return parse(value)
         except units.UnitError as error:
-            raise fault(error.what, error.hint) from None
+            raise mistake(error.what, error.hint) from None
 
     return BeforeValidator(validate)
 

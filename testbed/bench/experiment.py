@@ -17,14 +17,15 @@ from testbed.base.errors import InputError
 from testbed.base.types import unknown
 from testbed.bench import sizes as notation
 from testbed.bench.presets import PRESETS
-from testbed.experiment.blocks.known import choices, collective
+from testbed.experiment.blocks.known import choices
 from topologies.ring_order import ring_order
-from workloads.registry import DTYPES, OPS, Collective, algorithms, names
+from workloads import registry
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import DTYPES, OPS
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
-ROOTED = ("broadcast", "reduce", "scatter", "gather")  # the first rank of the group is the root
 USUAL_BYTES = 32 << 20
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
@@ -42,7 +43,7 @@ class Variant:
     """An algorithm with keys of its own for the step."""
 
     algorithm: str
-    entry: Collective
+    entry: Algorithm
     keys: Mapping[str, Any]
 
 
@@ -98,28 +99,28 @@ def experiment(options: Options) -> Experiment:
 
 
 def everything(options: Options) -> tuple[Options, dict[str, str]]:
-    """With every algorithm that this fabric and these options allow named, and why the others were left out."""
+    """The options with every algorithm that fits this fabric and these options, and why the others are left out."""
     fit, left_out = [], {}
-    if options.collective in names():
-        for algorithm in algorithms(options.collective):
+    if options.collective in registry.COLLECTIVES:
+        for entry in registry.algorithms(options.collective):
             try:
-                experiment(replace(options, algorithms=[algorithm]))
+                experiment(replace(options, algorithms=[entry.name]))
             except InputError as error:
-                left_out[algorithm] = error.what
+                left_out[entry.name] = error.what
             else:
-                fit.append(algorithm)
+                fit.append(entry.name)
     return replace(options, algorithms=fit), left_out
 
 
 def _of_workload(setting: str) -> bool:
-    """Settings of the steps have to wait for them; the steps have to wait for all others."""
+    """Whether a setting is of the workload: it can only be applied when the steps are made, all others before."""
     return setting.startswith("workload")
 
 
 def _entries(options: Options) -> Entries:
-    """The registry's entry of every algorithm that was asked for (of `auto`: any that it may choose)."""
-    if options.collective not in names():
-        raise InputError(*_place(unknown("collective", options.collective, names()), "COLLECTIVE"))
+    """The registry's entry of every algorithm that was asked for (for `auto`, of one that it may choose)."""
+    if options.collective not in registry.COLLECTIVES:
+        raise InputError(*_place(unknown("collective", options.collective, list(registry.COLLECTIVES)), "COLLECTIVE"))
     known = choices(options.collective)
     found = []
     for written in options.algorithms or [_usual(options)]:
@@ -127,7 +128,7 @@ def _entries(options: Options) -> Entries:
         if algorithm not in known:
             what, hint = unknown("algorithm", algorithm, known)
             raise InputError(f"{what} of {options.collective}", "command line: --algorithm", hint)
-        found.append(Variant(algorithm, collective(options.collective, algorithm), keys))
+        found.append(Variant(algorithm, registry.any_of(options.collective, algorithm), keys))
     if any(one in found[:k] for k, one in enumerate(found)):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
     return found
@@ -135,9 +136,9 @@ def _entries(options: Options) -> Entries:
 
 def _usual(options: Options) -> str:
     """The first algorithm for as many ranks as nccl-tests would take: of `send_recv` not the one for two."""
-    entries = [collective(options.collective, name) for name in algorithms(options.collective)]
+    entries = registry.algorithms(options.collective)
     ranks = options.ranks or RANKS
-    return next((e for e in entries if ranks <= (e.max_ranks or ranks)), entries[0]).algorithm
+    return next((e for e in entries if ranks <= (e.max_ranks or ranks)), entries[0]).name
 
 
 def _variant(text: str) -> tuple[str, dict[str, Any]]:
@@ -217,9 +218,9 @@ def _step(
 ) -> dict[str, Any]:
     fabric, entry, algorithm = base.build_fabric(), variant.entry, variant.algorithm
     step: dict[str, Any] = {
-        "collective": entry.name,
+        "collective": entry.collective.name,
         "algorithm": algorithm,
-        "sizes": _sizes(options, DTYPES[dtype]) if entry.sized else [0],
+        "sizes": _sizes(options, DTYPES[dtype]) if entry.collective.sized else [0],
         "dtype": dtype,
         "op": op,
         "iterations": options.iterations,
@@ -235,7 +236,7 @@ def _step(
 
 
 def _sizes(options: Options, width: int) -> list[int]:
-    """nccl-tests' defaults are 32M for both ends; the one that is not given gives way to the one that is."""
+    """nccl-tests' defaults are 32M for both ends. If the given end is on the other side of 32M, it is used for both."""
     begin = None if options.begin is None else notation.parse(options.begin, "-b")
     end = None if options.end is None else notation.parse(options.end, "-e")
     return notation.ladder(
@@ -247,7 +248,7 @@ def _sizes(options: Options, width: int) -> list[int]:
     )
 
 
-def _types(text: str, entry: Collective) -> Sequence[str]:
+def _types(text: str, entry: Algorithm) -> Sequence[str]:
     if text == "all":
         return entry.dtypes
     dtype = _TYPES.get(text, text)
@@ -256,24 +257,24 @@ def _types(text: str, entry: Collective) -> Sequence[str]:
     return [dtype]
 
 
-def _ops(text: str | None, entry: Collective) -> Sequence[str | None]:
+def _ops(text: str | None, entry: Algorithm) -> Sequence[str | None]:
     if not entry.ops:
         if text is not None:
-            raise InputError(f"{entry.name} combines nothing", "command line: -o", "leave -o out")
+            raise InputError(f"{entry.collective.name} combines nothing", "command line: -o", "leave -o out")
         return [None]
     if text == "all":
         return entry.ops
     if text is not None and text not in entry.ops:
         what, hint = unknown("reduction", text, [*entry.ops, "all"])
-        told = what if text not in OPS else f"{entry.name} by {entry.algorithm} has no reduction {text!r}"
+        told = what if text not in OPS else f"{entry} has no reduction {text!r}"
         raise InputError(told, "command line: -o", hint)
     return [text or entry.ops[0]]
 
 
-def _roots(text: str | None, entry: Collective, ranks: int) -> Sequence[int | None]:
-    if entry.name not in ROOTED:
+def _roots(text: str | None, entry: Algorithm, ranks: int) -> Sequence[int | None]:
+    if not entry.collective.rooted:
         if text is not None:
-            raise InputError(f"{entry.name} has no root", "command line: -r", "leave -r out")
+            raise InputError(f"{entry.collective.name} has no root", "command line: -r", "leave -r out")
         return [None]
     if text == "all":
         return range(ranks)

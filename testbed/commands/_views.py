@@ -14,7 +14,7 @@ from testbed.commands import _fabric
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
-    from testbed.live.live_view import Counters, Table
+    from testbed.live.views import Counters, Table
 
 PERIOD_S = 1.0
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
@@ -84,7 +84,7 @@ def live(
 
     from testbed.base.errors import InputError
     from testbed.fabric.lab import Lab
-    from testbed.live.live_view import VIEWS, Seen
+    from testbed.live.views import VIEWS, Snapshot
 
     if clear and delete:
         raise InputError("-c and -d are each other's opposites", "command line", "give one of them")
@@ -101,7 +101,7 @@ def live(
         before = _sample_before(lab, view, period)
         while True:
             now = lab.fabricd.request("counters")
-            tables = VIEWS[view](Seen(now, before, cleared, mtu_of_nics(lab.dir)))
+            tables = VIEWS[view](Snapshot(now, before, cleared, mtu_of_nics(lab.dir)))
             if watch and not as_json:
                 click.clear()
                 click.echo(f"fabric {lab.id}, emulated time {now['time_ns'] / 1000:.3f} us")
@@ -115,12 +115,12 @@ def live(
 
 
 def mtu_of_nics(folder: Path) -> int:
-    """Bytes that a NIC's packets hold, as the live fabric's experiment has it."""
+    """The NICs' MTU, from the live fabric's experiment."""
     return int(json.loads((folder / "experiment.json").read_text())["fabric"]["nic"]["mtu"])
 
 
 def _sample_before(lab: Lab, view: str, period: float) -> Counters | None:
-    """For rates: the counters as they were a period ago."""
+    """The counters of a period ago, for rates."""
     import time
 
     if view != "counters":

@@ -100,7 +100,8 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     from testbed.base.progress import for_stderr
     from testbed.bench.experiment import Options, everything, experiment
     from testbed.bench.printer import Printer
-    from testbed.run.run import RunFailed, run
+    from testbed.run.outcome import RunFailed
+    from testbed.run.run import run
 
     named = [name.strip() for name in re.split(r",(?![^\[]*\])", algorithms)] if algorithms is not None else []
     chosen = Options(algorithms=named, **options)

@@ -1,4 +1,4 @@
-"""`testbed inspect`: what the parts of a live fabric are on this machine."""
+"""`testbed inspect`: where on this machine a live fabric is."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def command(fabric: str | None, as_json: bool) -> None:
       testbed inspect 3f2a --json
     """
     from testbed.fabric.lab import Lab
-    from testbed.live.parts import parts
+    from testbed.live.inspection import inspect_fabric
 
     lab = Lab.attach(fabric)
     try:
-        said = parts(lab)
+        found = inspect_fabric(lab)
     finally:
         lab.close()
     if as_json:
-        click.echo(json.dumps(said))
+        click.echo(json.dumps(found))
         return
-    _show("ranks", said["ranks"])
+    _show("ranks", found["ranks"])
     click.echo()
-    _show("switches", said["switches"])
+    _show("switches", found["switches"])
     click.echo()
-    for line in said["type"]:
+    for line in found["type"]:
         click.echo(line)
 
 

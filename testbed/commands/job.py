@@ -14,7 +14,7 @@ from testbed.commands import _fabric
 from testbed.commands._complete import FILE
 
 if TYPE_CHECKING:
-    from testbed.live.seat import Job
+    from testbed.live.jobs import Job
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
@@ -79,9 +79,9 @@ def start(
         raise InputError("either --repeat or --forever, not both", where="command line")
     record, started = job.start(fabric, file, settings, out, None if forever else repeat or 1)
     if as_json:
-        click.echo(json.dumps({"fabric": record.id, "job": started.id, "folder": started.said["folder"]}))
+        click.echo(json.dumps({"fabric": record.id, "job": started.id, "folder": started.info["folder"]}))
         return
-    click.echo(f"job {started.id} runs on fabric {record.id}; its runs are in {started.said['folder']}")
+    click.echo(f"job {started.id} runs on fabric {record.id}; its runs are in {started.info['folder']}")
     click.echo(f"  testbed job status {started.id} --fabric {record.id}")
     click.echo(f"  testbed job stop {started.id} --fabric {record.id}")
 
@@ -96,39 +96,39 @@ def status(job: str | None, fabric: str | None, as_json: bool) -> None:
       testbed job status
       testbed job status --json
     """
-    from testbed.live import seat
+    from testbed.live import jobs
     from testbed.machine import ownership
 
     job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
-    found = [seat.find(record, job)] if job else seat.jobs(record)
+    found = [jobs.find(record, job)] if job else jobs.all_jobs(record)
     if as_json:
-        click.echo(json.dumps({"fabric": record.id, "jobs": [seat.described(j) for j in found]}))
+        click.echo(json.dumps({"fabric": record.id, "jobs": [jobs.describe(j) for j in found]}))
         return
     if not found:
         click.echo(f"fabric {record.id} has had no job")
     for one in found:
         click.echo(line(one))
         if job:
-            _details(seat.described(one))
+            _details(jobs.describe(one))
 
 
 def line(job: Job) -> str:
     """What a person is told of it."""
-    said = job.said
-    of = "" if said["of"] is None else f" of {said['of']}"
-    lasted = (said.get("ended") or time.time()) - said["began"]
-    return f"job {job.id}: {said['name']}, {said['state']}, {said['runs']}{of} runs done, {lasted:.0f} s"
+    info = job.info
+    of = "" if info["of"] is None else f" of {info['of']}"
+    lasted = (info.get("ended") or time.time()) - info["began"]
+    return f"job {job.id}: {info['name']}, {info['state']}, {info['runs']}{of} runs done, {lasted:.0f} s"
 
 
-def _details(said: dict[str, Any]) -> None:
-    click.echo(f"  file     {said['file']}")
-    if said["folder"]:
-        click.echo(f"  runs     {said['folder']}")
-    if said["last"]:
-        click.echo(f"  last run {said['last']['run']}: {said['last']['fidelity']['verdict']}")
-    if said["error"]:
-        click.echo(f"  error    {said['error']['what']}")
+def _details(info: dict[str, Any]) -> None:
+    click.echo(f"  file     {info['file']}")
+    if info["folder"]:
+        click.echo(f"  runs     {info['folder']}")
+    if info["last"]:
+        click.echo(f"  last run {info['last']['run']}: {info['last']['fidelity']['verdict']}")
+    if info["error"]:
+        click.echo(f"  error    {info['error']['what']}")
 
 
 @command.command()
@@ -140,16 +140,16 @@ def stop(job: str | None, fabric: str | None, as_json: bool) -> None:
     Examples:
       testbed job stop
     """
-    from testbed.live import seat
+    from testbed.live import jobs
     from testbed.machine import ownership
-    from testbed.run import job as jobs
+    from testbed.run import job as background
 
     job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
-    found = seat.find(record, job) if job else seat.running(record)
-    if found and found.said["state"] == seat.RUNNING:
-        found = jobs.stop(record, found)
+    found = jobs.find(record, job) if job else jobs.running(record)
+    if found and found.info["state"] == jobs.RUNNING:
+        found = background.stop(record, found)
     if as_json:
-        click.echo(json.dumps({"fabric": record.id, "job": seat.described(found) if found else None}))
+        click.echo(json.dumps({"fabric": record.id, "job": jobs.describe(found) if found else None}))
     else:
         click.echo(line(found) if found else f"no job runs on fabric {record.id}")

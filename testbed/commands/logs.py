@@ -54,7 +54,7 @@ def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_j
 
 def last(path: Path, lines: int) -> list[str]:
     """The last lines of a file, without what could move a terminal's cursor."""
-    from testbed.base.said import printable
+    from testbed.base.text import printable
 
     text = path.read_text(errors="replace").splitlines()
     return [printable(line) for line in (text[-lines:] if lines else [])]

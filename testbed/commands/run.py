@@ -16,7 +16,7 @@ from testbed.commands._complete import FABRIC, FILE
 if TYPE_CHECKING:
     from testbed.base.progress import Progress
     from testbed.experiment import Experiment
-    from testbed.run.run import RunResult
+    from testbed.run.outcome import RunResult
 
 
 @click.command()
@@ -73,7 +73,7 @@ def command(
 
 def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None:
     from testbed.base.progress import for_stderr
-    from testbed.run.run import RunFailed
+    from testbed.run.outcome import RunFailed
 
     try:
         with for_stderr() as progress:

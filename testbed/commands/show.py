@@ -216,7 +216,7 @@ def show_experiment(file: str, as_json: bool) -> None:
     """
     import sys
 
-    from testbed.base.yaml import dump
+    from testbed.base.yaml_writer import dump
     from testbed.experiment import load
     from testbed.plan import thresholds
     from testbed.run.table import counters, lines

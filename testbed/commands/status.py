@@ -1,4 +1,4 @@
-"""`testbed status`: how a live fabric is."""
+"""`testbed status`: the status of a live fabric."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ def command(fabric: str | None, as_json: bool) -> None:
       testbed status
       testbed status 3f2a --json
     """
-    from testbed.live.state import state
+    from testbed.live.status import status
     from testbed.machine import ownership
 
-    said = state(ownership.find(fabric))
+    found = status(ownership.find(fabric))
     if as_json:
-        click.echo(json.dumps(said))
+        click.echo(json.dumps(found))
         return
-    click.echo(f"fabric {said['id']}: {said['name']}, {said['topology']}, {said['ranks']} ranks, {said['state']}")
-    if "why" in said:
-        click.echo(f"  why         {said['why']}")
-        click.echo(f"  logs        testbed logs {said['id']}")
+    click.echo(f"fabric {found['id']}: {found['name']}, {found['topology']}, {found['ranks']} ranks, {found['state']}")
+    if "why" in found:
+        click.echo(f"  why         {found['why']}")
+        click.echo(f"  logs        testbed logs {found['id']}")
         return
-    for head, text in _lines(said):
+    for head, text in _lines(found):
         click.echo(f"  {head:<11} {text}")
 
 
-def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
-    passed = f"{said['time_ns'] / 1000:.3f} us of emulated time have passed"
-    stands = "; it stands still until a workload runs" if said["clock"] == "virtual" and not said["running"] else ""
-    fidelity, controller = said["fidelity"], said["controller"]
-    lines = [("clock", f"{said['clock']}; {passed}{stands}"), ("fidelity", fidelity["verdict"])]
+def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    passed = f"{found['time_ns'] / 1000:.3f} us of emulated time have passed"
+    stands = "; it stands still until a workload runs" if found["clock"] == "virtual" and not found["running"] else ""
+    fidelity, controller = found["fidelity"], found["controller"]
+    lines = [("clock", f"{found['clock']}; {passed}{stands}"), ("fidelity", fidelity["verdict"])]
     lines += [("", reason) for reason in (*fidelity["reasons"], *fidelity["advice"])]
     lines.append(("controller", _controller(controller)))
     faults = [
-        f"{f['id']} {f.get('fault', '')} on {f.get('on', '?')}: {f['state']}, {f['hits']} hits" for f in said["faults"]
+        f"{f['id']} {f.get('fault', '')} on {f.get('on', '?')}: {f['state']}, {f['hits']} hits" for f in found["faults"]
     ]
     lines += [("faults" if n == 0 else "", text) for n, text in enumerate(faults or ["none"])]
-    job = said["job"]
+    job = found["job"]
     if job is None:
-        return [*lines, ("job", f"none; testbed job start FILE --fabric {said['id']}")]
+        return [*lines, ("job", f"none; testbed job start FILE --fabric {found['id']}")]
     of = "" if job["of"] is None else f" of {job['of']}"
     return [*lines, ("job", f"{job['job']} ({job['name']}), process {job['pid']}, {job['runs']}{of} runs done")]
 
 
-def _controller(said: dict[str, Any]) -> str:
-    if not said["alive"]:
-        return f"has ended (process {said['pid']}): forwarding goes on, failures are not routed around"
-    heard = "" if said["heard_s"] is None else f", heard {said['heard_s']:.1f} s ago"
-    silent = "" if said["answers"] else ", does not answer"
+def _controller(found: dict[str, Any]) -> str:
+    if not found["alive"]:
+        return f"has ended (process {found['pid']}): forwarding goes on, failures are not routed around"
+    heard = "" if found["heard_s"] is None else f", heard {found['heard_s']:.1f} s ago"
+    silent = "" if found["answers"] else ", does not answer"
     return (
-        f"{said['library']}, process {said['pid']}, connected to {said['connected']} of {said['switches']} switches"
+        f"{found['library']}, process {found['pid']}, connected to {found['connected']} of {found['switches']} switches"
         f"{heard}{silent}"
     )

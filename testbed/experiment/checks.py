@@ -1,10 +1,10 @@
-"""What no single key can tell: ranks, capture points and sizes against the fabric and the registries."""
+"""Checks that need several blocks: ranks, capture points and sizes against the fabric and the registries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
@@ -12,27 +12,49 @@ from testbed.experiment.blocks import known
 from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load
-    from testbed.experiment.model import Experiment
+    from testbed.experiment.blocks.clock import Clock
+    from testbed.experiment.blocks.control import Control
+    from testbed.experiment.blocks.fabric import FabricSpec
+    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load, Step
+    from testbed.experiment.blocks.transport import Transport
     from testbed.faults import Injection
-    from workloads.registry import Collective
+    from workloads.base.entry import Algorithm
 
 Path = tuple[str | int, ...]
 Found = tuple[Path, str, str]  # path, what, hint
 
 
-def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
-    """Everything that does not fit together."""
+class Blocks(Protocol):
+    """The blocks of an experiment that are checked against each other."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def fabric(self) -> FabricSpec: ...
+    @property
+    def control(self) -> Control: ...
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def workload(self) -> Sequence[Step]: ...
+    @property
+    def inject(self) -> Sequence[Injection]: ...
+    @property
+    def capture(self) -> Sequence[str]: ...
+
+
+def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
+    """All mistakes; `fabric` is the graph of `blocks.fabric`."""
     found: list[Found] = []
-    if experiment.fabric.scale_up and fabric.kind != "rail":
+    if blocks.fabric.scale_up and fabric.kind != "rail":
         found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))
-    routing = experiment.control.routing
+    routing = blocks.control.routing
     kinds = known.kinds_of_routing(routing)
     if kinds is not None and fabric.kind not in kinds:
         what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
     ranks = fabric.ranks
-    for i, step in enumerate(experiment.workload):
+    for i, step in enumerate(blocks.workload):
         if step.kind == "flows":
             problems = _flows(step.flows, ranks)
         elif step.kind == "load":
@@ -40,22 +62,22 @@ def cross_check(experiment: Experiment, fabric: Fabric) -> list[Found]:
         else:
             problems = chain(_collective(step, fabric), _complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
-    for i, injection in enumerate(experiment.inject):
-        found += [(("inject", i), what, hint) for what, hint in _injection(injection, experiment, fabric)]
-    for i, point in enumerate(experiment.capture):
+    for i, injection in enumerate(blocks.inject):
+        found += [(("inject", i), what, hint) for what, hint in _injection(injection, blocks, fabric)]
+    for i, point in enumerate(blocks.capture):
         if problem := _capture_point(point, fabric):
             found.append((("capture", i), *problem))
     return found
 
 
-def _injection(injection: Injection, experiment: Experiment, fabric: Fabric) -> Iterator[tuple[str, str]]:
+def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[tuple[str, str]]:
     from testbed.faults import CannotInject, check
 
     try:
-        check(injection, fabric, experiment.transport.cc.name)
+        check(injection, fabric, blocks.transport.cc.name)
     except CannotInject as error:
         yield error.what, error.hint
-    if injection.fault.only_real_clock and experiment.clock.mode != "real":
+    if injection.fault.only_real_clock and blocks.clock.mode != "real":
         yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
@@ -86,7 +108,7 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         what, hint = unknown("algorithm", step.algorithm, known.choices(step.collective))
         yield ("algorithm",), f"{what} of {step.collective}", hint
         return
-    entry = known.collective(step.collective, step.algorithm)
+    entry = known.entry(step.collective, step.algorithm)
     if step.op is not None and not entry.ops:
         yield ("op",), f"{step.collective} combines nothing", "leave op out"
     elif step.op is not None and step.op not in entry.ops:
@@ -114,11 +136,11 @@ def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         yield from _group(step, entry, fabric)
 
 
-def _groups(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
     """Several groups of ranks: each as if it were alone, and no rank in two of them."""
     if step.ranks is not None:
         yield ("groups",), "a step has either ranks or groups", "leave one of them out"
-    if step.algorithm != entry.algorithm or entry.on_complexes:
+    if step.algorithm != entry.name or entry.on_complexes:
         yield ("groups",), f"{step.algorithm} does not work in groups", "name an algorithm of ranks alone"
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):
@@ -136,34 +158,34 @@ def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         return
     if step.algorithm not in known.algorithms(step.collective):
         return
-    if known.collective(step.collective, step.algorithm).on_complexes:
+    if known.entry(step.collective, step.algorithm).on_complexes:
         what = f"{step.algorithm} aggregates on compute complexes, and these NICs have none"
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 
-def _group(step: CollectiveStep, entry: Collective, fabric: Fabric) -> Iterator[Found]:
+def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
     """Whether the ranks have the shape that the algorithm needs."""
     taking_part = fabric.ranks if step.ranks is None else len(step.ranks)
     if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
         what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
         yield ("senders",), what, f"1 to {taking_part - 1}"
-    if step.algorithm == entry.algorithm and (problem := known.misshapen(entry, step.ranks, fabric)):
+    if step.algorithm == entry.name and (problem := known.misshapen(entry, step.ranks, fabric)):
         yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
 
 
-def _sizes(sizes: list[int], dtype: str, entry: Collective) -> Iterator[Found]:
+def _sizes(sizes: list[int], dtype: str, entry: Algorithm) -> Iterator[Found]:
     width = known.width(dtype)
     if not sizes:
-        yield ("sizes",), f"{entry.name} needs a size", "sizes: [1MiB]"
+        yield ("sizes",), f"{entry.collective.name} needs a size", "sizes: [1MiB]"
     for i, size in enumerate(sizes):
-        if not entry.sized and size:
-            yield ("sizes", i), f"a {entry.name} moves no data", "leave sizes out"
-        elif entry.sized and (size == 0 or size % width):
+        if not entry.collective.sized and size:
+            yield ("sizes", i), f"a {entry.collective.name} moves no data", "leave sizes out"
+        elif entry.collective.sized and (size == 0 or size % width):
             what = f"{format_size(size)} is not a whole number of {dtype} elements, at least one"
             yield ("sizes", i), what, f"a multiple of {width} bytes"
 
 
-def _ranks(step: CollectiveStep, entry: Collective, ranks: int) -> Iterator[Found]:
+def _ranks(step: CollectiveStep, entry: Algorithm, ranks: int) -> Iterator[Found]:
     for i, rank in enumerate(step.ranks or ()):
         if problem := _rank_out_of_range(rank, ranks):
             yield ("ranks", i), *problem

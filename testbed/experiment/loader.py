@@ -1,4 +1,4 @@
-"""From a file to an Experiment; everything that is wrong is said at once, each with file and line."""
+"""From a file to an Experiment. All mistakes are reported at once, each with file and line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.base import positions
+from testbed.base import yaml_reader
 from testbed.base.errors import InputError, Problem
 from testbed.base.explain import explain
 from testbed.experiment.model import Experiment
@@ -30,15 +30,15 @@ def load(path: str | Path, defaults: Mapping[str, Any] | None = None) -> Experim
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):  # a FIFO would keep us waiting
             raise InputError("this is no ordinary file", name, "name an experiment file")
         with open(path, "rb") as file:
-            raw = file.read(positions.MAX_BYTES + 1)
+            raw = file.read(yaml_reader.MAX_BYTES + 1)
     except FileNotFoundError:
         raise InputError("there is no such file", name, "ready ones are in experiments/") from None
     except IsADirectoryError:
         raise InputError("this is a folder, not an experiment file", name, "name a .yaml file in it") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", name) from None
-    if len(raw) > positions.MAX_BYTES:
-        raise InputError(f"larger than {positions.MAX_BYTES >> 20} MiB", name, "this is no experiment file")
+    if len(raw) > yaml_reader.MAX_BYTES:
+        raise InputError(f"larger than {yaml_reader.MAX_BYTES >> 20} MiB", name, "this is no experiment file")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -52,8 +52,8 @@ def loads(
 ) -> Experiment:
     """As `load`, from text; `name` stands for the file in messages, `directory` is where relative paths start."""
     try:
-        document = positions.read(text)
-    except positions.YamlProblem as error:
+        document = yaml_reader.read(text)
+    except yaml_reader.YamlProblem as error:
         raise InputError(error.what, _where(name, error.line, error.path), error.hint) from None
     if not isinstance(document.data, dict):
         what = "an experiment is a mapping of keys to values"
@@ -71,7 +71,7 @@ def loads(
     return experiment
 
 
-def _where(name: str, line: int, path: positions.Path) -> str:
+def _where(name: str, line: int, path: yaml_reader.Path) -> str:
     place = f"{name}:{line}" if line else name
     dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     return f"{place}: {dotted}" if dotted else place

@@ -1,9 +1,8 @@
 """Brings a fabric up, step by step, with as much at the same time as can be.
 
-A helper unshares the network namespace in which all of the fabric's switches live: an Open vSwitch of its own, fabricd,
-which makes the TAP devices, and the controller. One transaction makes the bridges, the controller fills their tables;
-meanwhile the helper unshares the hosts' namespaces. Each process is known by its mark from its first moment, and
-journaled at once.
+The holder unshares a network namespace for the fabric's switches. In it run an Open vSwitch, fabricd, which makes the
+TAP devices, and the controller. One transaction makes the bridges, and the controller fills their tables. Meanwhile the
+holder unshares the hosts' namespaces. Each process has the fabric's mark from its start, and is journaled at once.
 """
 
 from __future__ import annotations
@@ -12,40 +11,39 @@ import json
 import os
 import secrets
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any
 
 from hardware.client import Fabricd, FabricdError
+from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
-from hardware.patience import Patience
-from testbed.base.errors import MachineError, UserError
+from testbed.base.errors import MachineError
 from testbed.containers.bundle import first_id
+from testbed.containers.image import root_of
+from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, Controller, controller_command
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import Bridge, OpenVSwitch
 from testbed.machine import memory
-from testbed.machine.hold import Hold
+from testbed.machine.lockfile import LockFile
 from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
 from testbed.machine.processes import MARK, Process
+from testbed.plan.dilation import automatic
+from testbed.plan.hardware import hardware_of
 from topologies import Fabric, Nic
 
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+STATE = "lab.json"
 TAP_MTU = 9216
 FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
-CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
-CONTROLLER_OUT = "controller.out"
-_POLL_S = 0.005
-_LOOK_EVERY = 20  # of these
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parents[2]
 HOLDER = _CHECKOUT / "hardware" / "bin" / "holder"
-
-Look = Callable[[], object]
 
 
 @dataclass
@@ -76,18 +74,18 @@ class Bringup:
     def spawn(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, outlives: bool = False, **options: Any
     ) -> subprocess.Popen[Any]:
-        """Starts a process of the fabric, in a session of its own; it dies with us, unless the fabric `outlives`."""
+        """Starts a process of the fabric in its own session; it dies with us, unless it `outlives` us."""
         tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
         env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
         command = [*tether, *argv]
-        process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.living.fd], **options)
+        process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.process_lock.fd], **options)
         self.children.append(process)
         return process
 
     @cached_property
-    def living(self) -> Hold:
-        """A lock that all processes started from here hold: it tells of them where their pids mean nothing."""
-        return Hold(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
+    def process_lock(self) -> LockFile:
+        """Locked by all processes that are started here: any pid namespace can see whether one is alive."""
+        return LockFile(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
 
     def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """As `spawn`, in the fabric's network namespace."""
@@ -95,7 +93,7 @@ class Bringup:
 
     @cached_property
     def inside(self) -> list[str]:
-        """What a command starts with that is to run in the fabric's network namespace."""
+        """The prefix of commands that run in the fabric's network namespace."""
         return inside(Record.read(self.dir))
 
     @cached_property
@@ -103,7 +101,7 @@ class Bringup:
         return own_ovs(self.dir)
 
     def start_holder(self) -> Holder:
-        """Starts what holds the namespaces, the fabric's and the hosts'. `enter` waits for the fabric's."""
+        """Starts the holder of the fabric's and the hosts' namespaces. `enter` waits for the fabric's."""
         self.journal.write("makes", what="namespaces", hosts=len(self.fabric.hosts))
         process = self.spawn(
             [str(HOLDER)], outlives=True,
@@ -114,7 +112,7 @@ class Bringup:
         return self.holder
 
     def enter(self, holder: Holder) -> None:
-        """Waits for the fabric's namespace, and has the hosts' made. Raises MachineError."""
+        """Waits for the fabric's namespace, then asks for the hosts'. Raises MachineError."""
         _raise_for(holder.answer())
         names = [h.name for h in self.fabric.hosts]
         group = control_group(self.record.id)
@@ -142,17 +140,17 @@ class Bringup:
         return int(process.pid)
 
     def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool, workers_bytes: int) -> Fabricd:
-        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError.
+        """Starts fabricd, with the lock that makes it the owner if the fabric is persistent. Raises MachineError.
 
-        It gets memory for itself and for what each worker may share with it.
+        Its memory limit has room for itself and for what each worker may share with it.
         """
         self.journal.write("makes", what="TAP devices")
         command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
-        holds = [self.living.fd, *([self.fabricds.fd] if self.fabricds else [])]
+        locks = [self.process_lock.fd, *([self.fabricd_lock.fd] if self.fabricd_lock else [])]
         with (self.dir / "fabricd.log").open("wb") as log:
             try:
                 fabricd = Fabricd.start(
-                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=holds
+                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=locks
                 )
             except FabricdError as error:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
@@ -164,27 +162,23 @@ class Bringup:
         return fabricd
 
     @cached_property
-    def fabricds(self) -> Hold | None:
-        """The lock of a fabric that stays: fabricd's."""
-        return Hold(self.dir / "fabricd.lock") if self.persistent else None
+    def fabricd_lock(self) -> LockFile | None:
+        """The lock file of a persistent fabric, which fabricd keeps locked."""
+        return LockFile(self.dir / "fabricd.lock") if self.persistent else None
 
     def hand_over(self, fabricd: Fabricd) -> None:
-        """From now on the fabric is its fabricd's."""
+        """Makes fabricd the owner of the fabric."""
         assert fabricd.process is not None
-        assert self.fabricds is not None
+        assert self.fabricd_lock is not None
         assert self.holder is not None
-        self.journal.own(Process.of(fabricd.process.pid), self.fabricds)
+        self.journal.own(Process.of(fabricd.process.pid), self.fabricd_lock)
         self.holder.let_go()
-        self.fabricds.release()
+        self.fabricd_lock.release()
 
     def start_controller(self, control: Mapping[str, Any]) -> Controller:
         """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
         log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
-        argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(self.dir / "fabric.json")]
-        argv += ["--port", str(CONTROLLER_PORT), "--dpid-base", str(self.names.dpid_base)]
-        argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
-        argv += ["--fabricd", str(self.dir / "control.sock"), "--ovs", str(self.ovs.control), "--log", str(log)]
-        argv += [word for app in control["apps"] for word in ("--app", app)]
+        argv = controller_command(control, self.dir, self.names.dpid_base, self.ovs.control, log)
         with out.open("wb") as stdout, log.open("ab") as stderr:
             process = self.spawn_inside(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         self.journal.made({"controller": Process.of(process.pid)})
@@ -192,7 +186,7 @@ class Bringup:
         return self.controller
 
     def look(self) -> None:
-        """Raises MachineError if a process of the fabric has ended while it comes up, or what the controller says."""
+        """Raises MachineError if a process of the fabric has ended, and what Controller.look raises."""
         if self.controller:
             self.controller.look()
         for name, process in Record.read(self.dir).processes.items():
@@ -239,7 +233,7 @@ class Bringup:
             raise MachineError(f"cannot configure the interfaces of {name}: {error}")
 
     def _interfaces(self, nic_names: Sequence[str], mtu: int) -> dict[str, Any]:
-        """One NIC has all of 10/8 on its link. Of several, each has its rail, and what has its address as source."""
+        """A single NIC gets all of 10/8; of several, each gets its rail and packets with its source address."""
         nics = [self.fabric.nic_by_name[name] for name in nic_names]
         prefix = 8 if len(nics) == 1 else 16
         links = [
@@ -257,6 +251,62 @@ class Bringup:
             f"route add 10.0.0.0/8 dev {device} src {nic.ip} table {table}",
             f"rule add from {nic.ip} lookup {table} priority {1000 + number}",
         ]
+
+
+def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller, dict[str, Any]]:
+    """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
+    directory, fabric = work.dir, work.fabric
+    holder = work.start_holder()
+    work.ovs.make_database()
+    (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
+    (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
+    work.enter(holder)
+    database = work.start_database()
+    controller = work.start_controller(experiment.control.model_dump())
+    hardware = hardware_of(experiment)
+    clock: dict[str, Any] = {"mode": experiment.clock.mode}
+    if work.kernel:
+        clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
+    config = fabricd_config(
+        fabric,
+        hardware,
+        fabric_id=work.record.id,
+        clock=clock,
+        seed=experiment.seed,
+        patience_s=experiment.patience / 1e9,
+    )
+    config["worker_memory_bytes"] = experiment.workers.memory
+    config["ovs_pid"] = work.start_switch(database)
+    if work.kernel:
+        pids = work.take_hosts(holder)
+        config = work.with_kernel_interfaces(config, pids)
+    fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
+    work.set_taps_up()
+    bridges = work.make_bridges()
+    if not work.kernel:
+        work.take_hosts(holder)
+    image = root_of(experiment.workers.image, directory, work.ids or 0)
+    if work.kernel:
+        work.plug_in(holder, experiment.fabric.nic.mtu)
+    work.ovs.finish(bridges, work.look)
+    controller.wait_listening(work.look)
+    names = [work.names.bridge(s) for s in fabric.switches]
+    commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
+    # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
+    commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
+    work.ovs.finish(commands, work.look)
+    state = {
+        "name": experiment.name,
+        "clock": clock,
+        "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
+        "ids": work.ids,
+        "bind": experiment.workers.bind,
+        "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
+        "flows": controller.wait_programmed(work.look)["flows"],
+    }
+    (directory / f"{STATE}.new").write_text(json.dumps(state))
+    os.rename(directory / f"{STATE}.new", directory / STATE)
+    return fabricd, controller, state
 
 
 class Holder:
@@ -280,7 +330,7 @@ class Holder:
         return answer
 
     def let_go(self) -> None:
-        """Ends the conversation; the fabric stays, and so does it."""
+        """Ends the conversation; holder and fabric stay."""
         self.ask({"stays": True})
         for stream in (self.process.stdin, self.process.stdout):
             self._stream(stream).close()
@@ -291,74 +341,8 @@ class Holder:
         return stream
 
 
-@dataclass
-class Controller:
-    """A controller's process that we have started."""
-
-    process: subprocess.Popen[bytes]
-    out: Path
-    log: Path
-
-    def wait_listening(self, look: Look = lambda: None) -> None:
-        """Waits until it listens. Raises MachineError, and what `look` raises, which is called now and then."""
-        self._await(lambda: _listens(self.process.pid), "does not listen", look)
-
-    def wait_programmed(self, look: Look = lambda: None) -> dict[str, Any]:
-        """Waits until all switches have their flows; returns what it said then. Raises as `wait_listening`."""
-        self._await(lambda: "programmed" in self._said(), "has not programmed all switches", look)
-        return self._said()
-
-    def look(self) -> None:
-        """Raises MachineError, or for an application's fault UserError, if it has ended or said that it will."""
-        if "error" in self._said() or self.process.poll() is not None:
-            self._fail("ended")
-
-    def _await(self, condition: Callable[[], bool], complaint: str, look: Look) -> None:
-        """Waits for it, as long as the controller lives, has reported no error and patience with it lasts."""
-        patience = Patience(self.process.pid)
-        for n in count(1):
-            if condition():
-                return
-            self.look()
-            if n % _LOOK_EVERY == 0:
-                look()
-            if patience.look() and not condition():
-                self._fail(complaint)
-            time.sleep(_POLL_S)
-
-    def _fail(self, complaint: str) -> NoReturn:
-        about = self._said()
-        if "where" in about:
-            raise UserError(f"a controller application failed: {about['error']}", about["where"])
-        said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
-        raise MachineError(f"the controller {complaint}: {said}", where=str(self.log))
-
-    def _said(self) -> dict[str, Any]:
-        return next(iter(controller_lines(self.out)), {})
-
-
-def controller_lines(out: Path) -> list[dict[str, Any]]:
-    """What a controller has said on its standard output, `out`."""
-    said = []
-    with suppress(OSError):
-        for line in out.read_text(errors="replace").splitlines():
-            with suppress(ValueError):
-                said.append(json.loads(line))
-    return [line for line in said if isinstance(line, dict)]
-
-
-def _interpreter(library: str) -> str:
-    """The Python that has the OpenFlow library. Raises MachineError."""
-    if library == "os-ken":
-        return sys.executable
-    python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
-    if not python.exists():
-        raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
-    return str(python)
-
-
 def inside(record: Record) -> list[str]:
-    """What a command starts with that is to run in a fabric's network namespace. Raises MachineError."""
+    """The prefix of commands that run in a fabric's network namespace. Raises MachineError."""
     for name in SWITCHES:
         process = record.processes.get(name)
         if process and process.alive():
@@ -375,12 +359,3 @@ def _raise_for(answer: Mapping[str, Any]) -> None:
     if errors := answer.get("errors"):
         name, error = next(iter(errors.items()))
         raise MachineError(f"cannot make a network namespace for {name}: {error}", hint="are you root?")
-
-
-def _listens(pid: int) -> bool:
-    """Whether the controller listens, by the kernel's tables: a trial connection would be a false switch."""
-    local = f":{CONTROLLER_PORT:04X}"
-    with suppress(FileNotFoundError, ProcessLookupError):
-        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-        return any((fields := line.split())[1].endswith(local) and fields[3] == "0A" for line in lines)
-    return False

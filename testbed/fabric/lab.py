@@ -16,31 +16,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
-from hardware.config import fabricd_config
-from hardware.devices import FENCE_BRIDGE
 from testbed.base.errors import MachineError, UserError, require_root
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers, File, Worker
-from testbed.containers.image import Image, root_of
-from testbed.fabric.autopsy import why_dead
-from testbed.fabric.bringup import CONTROLLER_OUT, CONTROLLER_PORT, HOLDER, Bringup, controller_lines, inside, own_ovs
+from testbed.containers.image import Image
+from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, inside, own_ovs
+from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controller_lines
 from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import OpenVSwitch
+from testbed.fabric.postmortem import why_dead
 from testbed.machine import ownership
-from testbed.machine.hold import Hold
+from testbed.machine.lockfile import LockFile
+from testbed.machine.mounts import binds
 from testbed.machine.ownership import HOST, Record, Removed
 from testbed.machine.processes import MARK, Process
-from testbed.machine.shown import binds
-from testbed.plan.dilation import automatic
-from testbed.plan.hardware import hardware_of
 from topologies import Fabric
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.fabric.net import Cables, FabricNet
 
-_STATE = "lab.json"
 _TOOLS = {
     "runc": "runc",
     "ip": "iproute2",
@@ -51,7 +47,7 @@ _TOOLS = {
 
 
 class _Running:
-    """A process of the fabric that need not be our child."""
+    """A process of the fabric, which may not be our child."""
 
     def __init__(self, process: Process) -> None:
         self.pid = process.pid
@@ -76,7 +72,7 @@ class Lab:
     fabricd: Fabricd
     controller: Any
     _children: list[subprocess.Popen[Any]] = field(default_factory=list)
-    _hold: Hold | None = None
+    _lock: LockFile | None = None
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
     _net: FabricNet | None = None
@@ -94,80 +90,26 @@ class Lab:
         """
         _check_machine()
         fabric = experiment.build_fabric()
-        record, journal, hold = ownership.create()
+        record, journal, lock = ownership.create()
         kernel = experiment.clock.mode == "real"
         work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
         try:
-            lab = cls._up(work, experiment)
+            fabricd, controller, state = bring_up(work, experiment)
+            lab = cls(Record.read(record.dir), fabric, state, fabricd, controller.process, work.children)
             if persistent:
                 work.hand_over(lab.fabricd)
                 lab.record = Record.read(record.dir)
-                hold.release()
-            lab._hold = hold
+                lock.release()
+            lab._lock = lock
             return lab
         except BaseException:
             ownership.undo(record)
-            hold.release()
+            lock.release()
             _reap(work.children)
             raise
         finally:
-            work.living.release()
+            work.process_lock.release()
             journal.close()
-
-    @classmethod
-    def _up(cls, work: Bringup, experiment: Experiment) -> Lab:
-        directory, fabric = work.dir, work.fabric
-        holder = work.start_holder()
-        work.ovs.make_database()
-        (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
-        (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
-        work.enter(holder)
-        database = work.start_database()
-        controller = work.start_controller(experiment.control.model_dump())
-        hardware = hardware_of(experiment)
-        clock: dict[str, Any] = {"mode": experiment.clock.mode}
-        if work.kernel:
-            clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
-        config = fabricd_config(
-            fabric,
-            hardware,
-            fabric_id=work.record.id,
-            clock=clock,
-            seed=experiment.seed,
-            patience_s=experiment.patience / 1e9,
-        )
-        config["worker_memory_bytes"] = experiment.workers.memory
-        config["ovs_pid"] = work.start_switch(database)
-        if work.kernel:
-            pids = work.take_hosts(holder)
-            config = work.with_kernel_interfaces(config, pids)
-        fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
-        work.set_taps_up()
-        bridges = work.make_bridges()
-        if not work.kernel:
-            work.take_hosts(holder)
-        image = root_of(experiment.workers.image, directory, work.ids or 0)
-        if work.kernel:
-            work.plug_in(holder, experiment.fabric.nic.mtu)
-        work.ovs.finish(bridges, work.look)
-        controller.wait_listening(work.look)
-        names = [work.names.bridge(s) for s in fabric.switches]
-        commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
-        # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
-        commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
-        work.ovs.finish(commands, work.look)
-        state = {
-            "name": experiment.name,
-            "clock": clock,
-            "limits": {"cpus": experiment.workers.cpus, "memory_bytes": experiment.workers.memory},
-            "ids": work.ids,
-            "bind": experiment.workers.bind,
-            "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
-            "flows": controller.wait_programmed(work.look)["flows"],
-        }
-        (directory / (_STATE + ".new")).write_text(json.dumps(state))
-        os.rename(directory / (_STATE + ".new"), directory / _STATE)
-        return cls(Record.read(directory), fabric, state, fabricd, controller.process, work.children)
 
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Lab:
@@ -178,7 +120,7 @@ class Lab:
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:
-            state = json.loads((record.dir / _STATE).read_text())
+            state = json.loads((record.dir / STATE).read_text())
             fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))
             fabricd = Fabricd(record.dir / "control.sock")
         except FileNotFoundError:
@@ -225,7 +167,7 @@ class Lab:
         return own_ovs(self.dir)
 
     def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """As the function of that name."""
+        """As the function of the same name."""
         return ovs_command(self.record, argv)
 
     def mininet(self, cables: Cables) -> FabricNet:
@@ -257,7 +199,7 @@ class Lab:
 
     @property
     def helpers(self) -> dict[str, _Running]:
-        """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
+        """The fabric's other processes by name, to be watched: besides fabricd and the controller."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
         return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
 
@@ -266,17 +208,17 @@ class Lab:
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
         controller = work.start_controller(experiment["control"])
-        work.living.release()
+        work.process_lock.release()
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process
 
-    def controller_said(self) -> list[dict[str, Any]]:
-        """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
+    def controller_messages(self) -> list[dict[str, Any]]:
+        """The controller's messages about its applications: `note` (text), or `error` and `where` it failed."""
         return controller_lines(self.dir / CONTROLLER_OUT)
 
     def describe(self) -> dict[str, Any]:
-        """What it is, for people and programs."""
+        """A description for people and programs, such as `testbed up --json`."""
         hosts = self.fabric.hosts
         return {
             "id": self.id,
@@ -332,7 +274,7 @@ class Lab:
     # -- down
 
     def down(self) -> None:
-        """Takes the fabric down: of all that it was, nothing is left. Raises MachineError if that fails."""
+        """Takes the fabric down; nothing of it is left. Raises MachineError if that fails."""
         if self._down:
             return
         self._down = True
@@ -342,12 +284,12 @@ class Lab:
             self.fabricd.request("stop", timeout=2.0)
         self.fabricd.close()
         ownership.undo(Record.read(self.dir))
-        if self._hold:
-            self._hold.release()
+        if self._lock:
+            self._lock.release()
         _reap(self._children)
 
     def close(self) -> None:
-        """Lets go of a fabric that stays up."""
+        """Disconnects; the fabric stays up."""
         if self._net:
             self._net.close()
         self.fabricd.close()
@@ -369,7 +311,7 @@ def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[st
 
 
 def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
-    """Takes note of the end of processes that were killed, in its own time, and closes what led to them."""
+    """Closes the pipes to processes that were killed, and reaps them in the background."""
     for child in children:
         for stream in (child.stdin, child.stdout):
             if stream is not None:
@@ -380,7 +322,7 @@ def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
 
 
 def take_down(record: Record) -> Removed:
-    """Takes down a fabric that was left up, or what is left of a dead one. Raises UserError if it is somebody's."""
+    """Takes down a persistent fabric, or what is left of a dead one. Raises UserError if another process owns it."""
     if record.state != "dead":
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="take it down from there")
@@ -389,8 +331,8 @@ def take_down(record: Record) -> Removed:
                 f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
                 hint=f"stop that process, or testbed clean {record.id} --force",
             )
-        hold = Hold(record.dir / f"{secrets.token_hex(4)}.lock")
-        record.journal.own(Process.of(os.getpid()), hold)  # ours until it is gone: nobody else begins to clean
+        lock = LockFile(record.dir / f"{secrets.token_hex(4)}.lock")
+        record.journal.own(Process.of(os.getpid()), lock)  # ours until it is gone: nobody else begins to clean
         with suppress(FabricdError, OSError):
             fabricd = Fabricd(record.dir / "control.sock")
             fabricd.request("stop", timeout=2.0)
@@ -399,7 +341,7 @@ def take_down(record: Record) -> Removed:
 
 
 def _check_machine() -> None:
-    """What would fail later, said at once and with nothing made."""
+    """Raises MachineError for what would fail later, before anything is made."""
     import shutil
 
     require_root()

@@ -1,33 +1,23 @@
-"""Mininet over a Railbed fabric: its nodes, links, API and command line, built in batches.
+"""A fabric as a Mininet: its API and its tests, `link` as a fault, nodes as in mininet_nodes.py.
 
-What differs from stock Mininet:
-- A host's namespace is held by a small process (hardware/holder); its shell starts with its first command.
-- A switch is a bridge of the fabric's own Open vSwitch, all made in one transaction; its shell is where that runs.
-- A link is an emulated cable in fabricd between two TAP devices: `link A B down` cuts that, not an interface.
-- Nothing global is changed: no sysctls, no limits, no `killall`.
+Bridges and interfaces are made in batches, by the lab. Nothing global is changed: no sysctls, no limits, no `killall`.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
-from mininet.link import Intf, Link
-from mininet.log import StreamHandlerNoNewline, error, lg, output
+from mininet.log import error, output
 from mininet.net import Mininet
-from mininet.node import Controller, Host, Node, OVSSwitch
+from mininet.node import Node
 from mininet.topo import Topo
 
-from testbed.base.errors import MachineError
+from testbed.fabric.mininet_nodes import FabricController, FabricHost, FabricLink, FabricSwitch
 from testbed.fabric.names import Names
-from testbed.fabric.ovs import Bridge, OpenVSwitch
+from testbed.fabric.ovs import OpenVSwitch
 from topologies import Fabric
 
 MOST_NAMES = 16
@@ -37,7 +27,7 @@ NO_KERNEL_INTERFACE = (
 
 
 class Cables(Protocol):
-    """Sets cables down and up by name: what `link A B down` asks for, and whoever knows faults provides."""
+    """Sets cables down and up by name, for `link A B down`. testbed.inject.links provides it."""
 
     def down(self) -> dict[str, str]:
         """The cables that are down, each with the id of a fault that has it down."""
@@ -46,154 +36,7 @@ class Cables(Protocol):
         """Sets a cable down; returns the fault's id."""
 
     def mend(self, cable: str) -> tuple[list[str], list[str]]:
-        """Heals what has only this cable down; returns these ids, and those of faults that have others down, too."""
-
-
-class LazyShell(Node):
-    """A node whose shell starts with its first command, in the namespaces of the process `pid` (none: the root's)."""
-
-    def __init__(self, name: str, pid: int | None = None, mark: Mapping[str, str] | None = None, **params: Any) -> None:
-        self._holder = pid or os.getpid()
-        self._mark = dict(mark or {})
-        self._shell_allowed = self._starting = False
-        super().__init__(name, **params)
-        self._shell_allowed = True
-
-    @classmethod
-    def setup(cls) -> None:
-        if missing := [tool for tool in ("mnexec", "ifconfig") if not shutil.which(tool)]:
-            raise MachineError(f"{' and '.join(missing)} not found", hint="./setup.sh installs it (package mininet)")
-
-    def startShell(self, mnopts: str | None = None) -> None:
-        """Called by Mininet when the node is made: only notes where the shell will live."""
-        self.pid = self._holder
-
-    def _start_shell_now(self) -> None:
-        if self.shell is None:
-            mine = self.inNamespace  # type: ignore[has-type]
-            self.inNamespace, self._starting = False, True  # no new namespace
-            try:
-                super().startShell()
-            finally:
-                self.inNamespace, self._starting, self.pid = mine, False, self._holder
-
-    def _popen(self, cmd: Sequence[str], **params: Any) -> Any:
-        params.setdefault("env", {**os.environ, **self._mark})
-        if self._starting and self._holder != os.getpid():
-            cmd = ["mnexec", "-a", str(self._holder), *cmd]
-        return super()._popen(cmd, **params)
-
-    def cmd(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._shell_allowed:  # what constructors of Mininet want configured is configured already
-            return ""
-        if not self._starting:
-            self._start_shell_now()
-        return super().cmd(*args, **kwargs)
-
-    def sendCmd(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._starting:
-            self._start_shell_now()
-        return super().sendCmd(*args, **kwargs)
-
-
-class FabricHost(LazyShell, Host):
-    """A server: the namespace in which its NICs' kernel interfaces are, and its ranks' containers live."""
-
-
-class FabricSwitch(LazyShell, OVSSwitch):
-    """A bridge of the fabric under its topology name."""
-
-    def __init__(self, name: str, bridge: str = "", switches: OpenVSwitch | None = None, **params: Any) -> None:
-        super().__init__(name, **{**params, "inNamespace": False, "datapath": "user", "protocols": "OpenFlow13"})
-        assert switches is not None
-        self.bridge = bridge
-        self.switches = switches
-
-    @classmethod
-    def setup(cls) -> None:
-        LazyShell.setup()
-
-    @classmethod
-    def isOldOVS(cls) -> bool:
-        return False
-
-    def as_bridge(self) -> Bridge:
-        ports = tuple(intf.name for intf in self.intfList() if self.ports[intf])
-        return Bridge(self.bridge, int(self.dpid, 16), ports)
-
-    def start(self, controllers: Sequence[Any]) -> None:
-        """Makes the bridge anew, after `stop` (a whole fabric's bridges are made by the lab, at once)."""
-        self.switches.finish(self.switches.create([self.as_bridge()]))
-        if controllers:
-            self.switches.finish(self.switches.set_controller([self.bridge], f"tcp:127.0.0.1:{controllers[0].port}"))
-
-    def stop(self, deleteIntfs: bool = False) -> None:
-        """Removes the bridge; its TAP devices stay."""
-        self.switches.delete([self.bridge])
-
-    def dpctl(self, *args: Any) -> Any:
-        return self.cmd("ovs-ofctl", "-O", "OpenFlow13", args[0], self.bridge, *args[1:])
-
-    def vsctl(self, *args: Any, **kwargs: Any) -> Any:
-        return self.cmd("ovs-vsctl", *[self.bridge if a is self else a for a in args], **kwargs)
-
-    def controllerUUIDs(self, update: bool = False) -> list[str]:
-        text = self.cmd("ovs-vsctl", "get", "Bridge", self.bridge, "controller").strip()
-        return [uuid.strip() for uuid in text.strip("[]").split(",") if uuid.strip()]
-
-    def connected(self) -> bool:
-        return any("true" in self.cmd("ovs-vsctl get Controller", u, "is_connected") for u in self.controllerUUIDs())
-
-    def attach(self, intf: Any) -> None:
-        self.cmd("ovs-vsctl add-port", self.bridge, intf)
-
-    def detach(self, intf: Any) -> None:
-        self.cmd("ovs-vsctl del-port", self.bridge, intf)
-
-
-class FabricController(LazyShell, Controller):
-    """The fabric's controller, a process of the fabric: Mininet shows it, and neither starts nor stops it."""
-
-    def checkListening(self) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    def stop(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-
-class FabricIntf(Intf):
-    """One end of a cable: a switch's TAP device, or a NIC's kernel interface (not there with the virtual clock)."""
-
-    def config(self, mac: str | None = None, ip: str | None = None, **_params: Any) -> dict[str, Any]:
-        """Only takes note: devices are configured in batches."""
-        if ip:
-            self.ip, _, self.prefixLen = ip.partition("/")
-        return {}
-
-    def updateIP(self) -> str | None:
-        """The address from `ifconfig`; where there is no interface, the NIC's."""
-        known = self.ip
-        self.ip = super().updateIP() or known
-        return self.ip
-
-    def delete(self) -> None:
-        self.node.delIntf(self)
-        self.link = None
-
-
-class FabricLink(Link):
-    """An emulated cable."""
-
-    def __init__(self, *args: Any, cable: str, **params: Any) -> None:
-        self.cable = cable
-        super().__init__(*args, intf=FabricIntf, **{k: v for k, v in params.items() if k != "intf"})
-
-    @classmethod
-    def makeIntfPair(cls, *args: Any, **kwargs: Any) -> None:
-        """Nothing to make: fabricd has made both ends."""
+        """Heals faults that have only this cable down; returns their ids, and those of faults that have more down."""
 
 
 class FabricTopo(Topo):
@@ -278,13 +121,13 @@ class FabricNet(Mininet):
     # -- cables
 
     def configLinkStatus(self, src: str, dst: str, status: str) -> bool:
-        """Cuts (`down`) or mends (`up`) the cables between two nodes, by the fault that this is. False: it cannot."""
+        """Cuts (`down`) or mends (`up`) the cables between two nodes, as a fault. Returns False if it cannot."""
         cables = self._between(src, dst) if self.knows(src, dst) else []
         done = [self._cut(cable) if status == "down" else self._mend(cable) for cable in cables]
         return bool(done) and all(done)
 
     def knows(self, *names: str) -> bool:
-        """Whether these are nodes; says which one is not, and what there is."""
+        """Whether these are nodes; prints an error for one that is not."""
         for name in names:
             if name not in self.nameToNode:
                 near = get_close_matches(name, list(self.nameToNode), n=1)
@@ -393,33 +236,3 @@ def listed(names: Sequence[str], most: int) -> str:
     """`h0, h1 and 14 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-class _Output(StreamHandlerNoNewline):
-    """Ends with whoever read what it writes (`testbed shell -c net | head -1`), without a traceback for each line."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        if isinstance(sys.exc_info()[1], BrokenPipeError):
-            nobody_reads()
-        super().handleError(record)
-
-
-def nobody_reads() -> NoReturn:
-    """Ends the program as one whose reader has gone: quietly, with what SIGPIPE gives."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):  # what they still hold is written when Python ends
-        os.dup2(nowhere, stream.fileno())
-    raise SystemExit(128 + signal.SIGPIPE)  # an OSError would be caught by Mininet, which would go on
-
-
-def log_to_stdout() -> None:
-    """Mininet writes everything to stderr; a script wants results on stdout, errors on stderr."""
-    results, errors = _Output(sys.stdout), _Output(sys.stderr)
-    results.addFilter(lambda record: record.levelno < logging.WARNING)
-    errors.setLevel(logging.WARNING)
-    for old in lg.handlers[:]:
-        results.setFormatter(old.formatter)
-        errors.setFormatter(old.formatter)
-        lg.removeHandler(old)
-    lg.addHandler(results)
-    lg.addHandler(errors)

@@ -10,7 +10,8 @@ from typing import Any
 from mininet.cli import CLI
 from mininet.log import error, output
 
-from testbed.fabric.net import MOST_NAMES, NO_KERNEL_INTERFACE, FabricNet, listed, log_to_stdout, nobody_reads
+from testbed.fabric.mininet_output import log_to_stdout, nobody_reads
+from testbed.fabric.net import MOST_NAMES, NO_KERNEL_INTERFACE, FabricNet, listed
 
 _NEEDS_INTERFACE = ("ping", "iperf", "iperf3", "ssh", "nc", "curl", "arping", "traceroute", "mtr")
 _UNKNOWN_COMMAND = 127

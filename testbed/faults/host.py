@@ -8,9 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from testbed.base import controls
-from testbed.base.types import Rate, Time
-from testbed.base.types import fault as mistake
-from testbed.base.types import faults as mistakes
+from testbed.base.types import Rate, Time, mistake, mistakes
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, act, overlay
 
 
@@ -85,13 +83,13 @@ class WrongCc(NicFault):
         return self
 
     def _parsed(self) -> dict[str, float]:
-        """The parameters as numbers; what is wrong is said of the key here that it stands in."""
+        """The parameters as numbers; an error names the key of the fault."""
         if "set" in self.parameters:
             raise mistake("a named set is no parameter", "give the parameters that are wrong", ["parameters", "set"])
         try:
             values: dict[str, float] = controls.read({self.cc: self.parameters})["values"]
         except PydanticCustomError as error:
-            found = (error.context or {})["faults"]
+            found = (error.context or {})["mistakes"]
             raise mistakes(
                 [(("parameters", *path[1:]) if path[1:] else ("cc",), *said) for path, *said in found]
             ) from None

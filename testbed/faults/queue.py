@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from testbed.base.types import Size, Time, default
-from testbed.base.types import fault as mistake
+from testbed.base.types import Size, Time, default, mistake
 from testbed.faults.base import Fault, Place, Primitive, TrafficClass, overlay
 
 SWITCHES = ("switch", "all")

@@ -11,10 +11,13 @@ from testbed.plan.ideal import costs_of
 from topologies import Fabric
 from topologies.grid import NoGrid
 from topologies.hops import Hops
-from workloads.closed_form import Link
-from workloads.collectives.times.case import Case
-from workloads.collectives.ways import Routed
-from workloads.registry import AUTO, COLLECTIVES, DTYPES, Collective
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.registry import choices
+from workloads.times.case import Case
+from workloads.times.expected import expected_ns
+from workloads.times.messages import Link
+from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An algorithm that these ranks can carry out, what to tell them for it, and how they reach each other."""
+    """An algorithm that these ranks can carry out, with their order and their paths."""
 
-    entry: Collective
+    entry: Algorithm
     told: dict[str, Any]  # ranks, dims
     ways: Routed
 
@@ -45,19 +48,19 @@ class Chooser:
         self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
 
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
-        """What the closed form promises for a step's size."""
+        """The closed form's time for a step's size."""
         ranks = len(candidate.ways.ranks)
         options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.told
         case = Case.of(
             candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self._seed, self._costs, candidate.ways
         )
-        return candidate.entry.expected_ns(case)
+        return expected_ns(candidate.entry, case)
 
     def candidates(self, step: CollectiveStep) -> list[Candidate]:
-        """What can carry out this step, in the registry's order: one algorithm, or all if the step leaves it open."""
+        """The algorithms that can carry out this step, in the registry's order: one, or with `auto` all."""
         found = []
-        for (name, algorithm), entry in COLLECTIVES.items():
-            if name == step.collective and step.algorithm in (AUTO, algorithm) and entry.schedule:
+        for entry in choices(step.collective):
+            if step.algorithm in (AUTO, entry.name):
                 try:
                     told = group(entry, step.ranks, self._fabric)
                 except NoGrid:
@@ -73,8 +76,8 @@ class Chooser:
         candidates = self.candidates(step)
         chosen = {}
         for size_bytes in step.sizes:
-            expected = {c.entry.algorithm: round(self.expected_ns(c, step, size_bytes), 3) for c in candidates}
-            best = min(candidates, key=lambda c: expected[c.entry.algorithm])
-            told = {"algorithm": best.entry.algorithm, **best.told, "expected_ns": expected}
+            expected = {c.entry.name: round(self.expected_ns(c, step, size_bytes), 3) for c in candidates}
+            best = min(candidates, key=lambda c: expected[c.entry.name])
+            told = {"algorithm": best.entry.name, **best.told, "expected_ns": expected}
             chosen[str(size_bytes)] = told
         return chosen

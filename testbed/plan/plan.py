@@ -1,4 +1,4 @@
-"""From an experiment to what each worker is told to do, and to the ports that are captured."""
+"""From an experiment to the plan of each worker, and to the ports that are captured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from testbed.experiment.blocks.layout import group
 from topologies import Fabric
 from workloads import traffic
-from workloads.registry import AUTO, DTYPES, any_of, extra, find
+from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.registry import any_of, extra, find
 from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def plan(experiment: Experiment) -> Plan:
 
 
 def _complex_costs(nic: Nic) -> dict[str, Any] | None:
-    """What work costs on the cores of an off-path SmartNIC."""
+    """The costs of work on the cores of an off-path SmartNIC."""
     if nic.complex is None:
         return None
     cores = nic.complex
@@ -64,19 +65,19 @@ def _complex_costs(nic: Nic) -> dict[str, Any] | None:
 
 
 def endpoints(plan: Plan) -> list[int]:
-    """The ranks, and behind them the compute complexes that a step asks for: what runs a worker."""
+    """Numbers of all endpoints that run a worker: the ranks, then the compute complexes that a step asks for."""
     helpers = {helper for step in plan["steps"] for helper in step.get("helpers", ())}
     return [*range(plan["ranks"]), *sorted(helpers)]
 
 
 def for_rank(plan: Plan, rank: int) -> Plan:
-    """What the worker of one endpoint is told."""
+    """The plan of one endpoint's worker."""
     costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
     return {**plan, "rank": rank, "costs": costs}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
-    """What each step is, as results.metrics.result_rows takes it: with its bus bandwidth factor from the registry."""
+    """The steps as results.metrics.result_rows takes them, with their bus bandwidth factors from the registry."""
     return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
 
 
@@ -86,7 +87,7 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
 
     def of(taking_part: int) -> dict[str, Any]:
         workers = taking_part - (0 if entry.on_complexes else step.get("aggregators") or 0)
-        return {"ranks": taking_part, "busbw_factor": entry.busbw_factor(workers)}
+        return {"ranks": taking_part, "busbw_factor": entry.collective.busbw.of(workers)}
 
     return described | {
         "op": step["op"] if entry.ops else None,
@@ -159,7 +160,7 @@ def _collective(
 
 
 def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
-    """With the compute complexes that a collective asks for, and spots that stay in their cache."""
+    """Adds the compute complexes that a collective asks for, and spots that fit into their cache."""
     if cores is None or told["kind"] != "collective" or not any_of(told["collective"], told["algorithm"]).on_complexes:
         return told
     ranks = told["ranks"] or list(range(fabric.ranks))
@@ -169,7 +170,7 @@ def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict
 
 
 def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
-    """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
+    """For in-network aggregation: slots wanted, elements of a packet, and the timeout of a contribution."""
     from testbed.plan.hardware import aggregation_timeout_ns, slots_for
 
     accelerator = experiment.fabric.switch.accelerator

@@ -1,7 +1,7 @@
 """Workloads on a fabric that is up: one run while you wait, or runs in the background (`testbed job`).
 
-A background job is a process of the fabric's, in a session of its own: it survives the terminal, and ends with the
-fabric. It holds the fabric's seat (seat.py), and writes into the job's file how far it is.
+A background job is a process of the fabric in a session of its own: it survives the terminal, and ends with the
+fabric. It has the fabric's job lock (live/jobs.py), and records its progress in the job's file.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 from results.store import RUNS
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
-from testbed.live import seat
-from testbed.live.seat import Job, Seat
+from testbed.live import jobs
+from testbed.live.jobs import Job, JobLock
+from testbed.machine.directories import remove_tree
 from testbed.machine.ownership import Record, find
 from testbed.machine.processes import MARK, Process, wait_for
-from testbed.machine.trees import remove_tree
-from testbed.run.fits import load_for
-from testbed.run.run import RunResult, check_work, run
+from testbed.run.compatibility import load_for
+from testbed.run.outcome import RunResult
+from testbed.run.run import check_work, run
 
 if TYPE_CHECKING:
     from testbed.base.progress import Progress
@@ -43,8 +44,8 @@ def run_on(
 ) -> RunResult:
     """Runs the workload of `file` once on a live fabric. Raises what testbed.run.run.run raises, and UserError."""
     experiment = load_for(file, find(fabric), settings)
-    with seat.seated(fabric, name=experiment.name, file=str(file), of=1) as (lab, job):
-        result = run(experiment, out, progress, on=seat.guest_of(lab, job))
+    with jobs.job_on(fabric, name=experiment.name, file=str(file), of=1) as (lab, job):
+        result = run(experiment, out, progress, on=jobs.tenant_of(lab, job))
         job.note(runs=1, last=_summary(result))
         return result
 
@@ -52,43 +53,43 @@ def run_on(
 def start(
     fabric: str | None, file: str, settings: Sequence[str] = (), out: str | None = None, runs: int | None = 1
 ) -> tuple[Record, Job]:
-    """Begins a job in the background: so many runs, or without end (None). Raises UserError."""
+    """Starts a job in the background, of so many runs or without end (None). Raises UserError."""
     record = find(fabric)
     experiment = load_for(file, record, settings)
     check_work(experiment)
     folder = Path(os.path.abspath(out or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{experiment.name}"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("the folder exists and is not empty", str(folder), "name another folder with --out")
-    taken = Seat.take(record)
+    lock = JobLock.acquire(record)
     try:
-        said = {"name": experiment.name, "file": os.path.abspath(file), "settings": list(settings), "of": runs}
-        job = taken.new(**said, folder=str(folder))
+        info = {"name": experiment.name, "file": os.path.abspath(file), "settings": list(settings), "of": runs}
+        job = lock.new_job(**info, folder=str(folder))
         with job.log.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.run.job", record.id, job.id, str(taken.fd)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[taken.fd],
+                [sys.executable, "-m", "testbed.run.job", record.id, job.id, str(lock.fd)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock.fd],
                 env={**os.environ, MARK: record.mark, "PYTHONPATH": str(_CHECKOUT)},
             )  # fmt: skip
         job.note(process=Process.of(process.pid).to_dict())
         return record, job
     finally:
-        taken.release()
+        lock.release()
 
 
 def stop(record: Record, job: Job) -> Job:
     """Ends a job that runs, and waits until it has left the fabric. Raises UserError."""
-    process = Process.from_dict(job.said["process"])
+    process = Process.from_dict(job.info["process"])
     process.signal(signal.SIGTERM)
 
     def over() -> bool:
-        return not process.alive() and not seat.taken(record)
+        return not process.alive() and not jobs.locked(record)
 
     if not wait_for(over, _STOP_S, pause=0.05):
         process.signal(signal.SIGKILL)
         if not wait_for(over, _STOP_S):
             raise UserError(f"job {job.id} does not end", f"process {process.pid}")
-    Seat.take(record).release()  # what it has left, if it had to be killed
-    return seat.find(record, job.id)
+    JobLock.acquire(record).release()  # removes what it has left, if it had to be killed
+    return jobs.find(record, job.id)
 
 
 def main(fabric_id: str, job_id: str, fd: int) -> None:
@@ -96,10 +97,10 @@ def main(fabric_id: str, job_id: str, fd: int) -> None:
     os.set_inheritable(fd, False)
     signal.signal(signal.SIGTERM, _stop)
     record = find(fabric_id)
-    job = next(j for j in seat.jobs(record) if j.id == job_id)
-    with _told(), seat.ended(job):
-        experiment = load_for(job.said["file"], record, job.said["settings"])
-        folder, of = Path(job.said["folder"]), job.said["of"]
+    job = next(j for j in jobs.all_jobs(record) if j.id == job_id)
+    with _told(), jobs.recording_end(job):
+        experiment = load_for(job.info["file"], record, job.info["settings"])
+        folder, of = Path(job.info["folder"]), job.info["of"]
         for number in itertools.count(1) if of is None else range(1, of + 1):
             result = _once(record, job, experiment, folder / f"{number:04d}")
             job.note(runs=number, last=_summary(result))
@@ -112,7 +113,7 @@ def main(fabric_id: str, job_id: str, fd: int) -> None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What went wrong, in a line of the job's log, and as its exit code."""
+    """Prints an error to the job's log, and exits with its code."""
     try:
         yield
     except UserError as error:
@@ -124,7 +125,7 @@ def _once(record: Record, job: Job, experiment: Any, out: Path) -> RunResult:
     lab = Lab.attach(record.id)
     lab.job = job.id
     try:
-        return run(experiment, out, on=seat.guest_of(lab, job))
+        return run(experiment, out, on=jobs.tenant_of(lab, job))
     finally:
         lab.close()
 
@@ -134,7 +135,7 @@ def _stop(number: int, _frame: object) -> None:
 
 
 def _summary(result: RunResult) -> dict[str, Any]:
-    """What a job's file keeps of a run."""
+    """The part of a run's result that the job's file keeps."""
     return {
         "run": str(result.folder),
         "ended": time.time(),

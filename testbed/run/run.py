@@ -1,105 +1,34 @@
-"""A run from end to end: fabric up, workers at work, figures out of their output and the counters, fabric down, stored.
+"""A run from end to end: fabric up, workload measured (attempt.py), fabric down, figures stored.
 
-The run folder is made first, so that one that cannot be written is found before anything exists on the machine, and
-the fabric is taken down whatever happens.
+The run folder is made first, so that an error there comes before anything is made on the machine. The fabric is taken
+down whatever happens.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import shutil
 import signal
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hardware.client import FabricdError
-from results import series
-from results.environment import environment
-from results.fidelity import Fidelity, StealMeter, silent
-from results.load import event_row
-from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows, with_slowdowns
-from results.report import report
-from results.series import PLACES, SAMPLES
+from results.fidelity import Fidelity
 from results.store import RunFolder, StoreError
-from testbed.base import yaml
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
-from testbed.base.said import Sayings
-from testbed.base.units import format_size
-from testbed.inject.agent import Agent
-from testbed.live.verdict import judged
 from testbed.plan import plan as planning
-from testbed.plan.hardware import line_rate_bps
-from testbed.plan.ideal import Ideal
-from testbed.plan.thresholds import marking, warnings
-from testbed.run.evidence import diagnose, wrong_results
-from testbed.run.watch import Watch
+from testbed.plan.thresholds import warnings
+from testbed.run.attempt import Attempt
+from testbed.run.outcome import RunFailed, RunResult
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.fabric.lab import Lab
-    from testbed.live.guest import Guest
-
-WORKER = (sys.executable, "-m", "workloads.worker")
-CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
-_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
-_OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
-_OF_SPARSE = ("tx_bytes", "rx_bytes")
-_OF_FLOWS = ("ideal_ns", "slowdown")
-
-
-class RunFailed(UserError):
-    """A run that failed; `folder` keeps what was measured until then, `results` operations."""
-
-    def __init__(self, problem: Problem, folder: Path, results: int = 0, exit_code: int = RUN_FAILED) -> None:
-        super().__init__(problem.what, problem.where, problem.hint, exit_code)
-        self.folder = folder
-        self.results = results
-
-
-class RunInterrupted(RunFailed):
-    """A run that was told to stop, by Ctrl-C or a signal: `exit_code` says by which."""
-
-
-@dataclass
-class RunResult:
-    """What a run gave. `results` are rows of the frame of that name.
-
-    `stopped`: 0, or the exit code of a signal that came while the fabric was taken down, when all was measured.
-    """
-
-    folder: Path
-    clock: str
-    fidelity: Fidelity
-    results: list[Row]
-    counters: dict[str, Any]
-    metrics_sha256: str
-    stopped: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `testbed run --json` prints."""
-        return {
-            "run": str(self.folder),
-            "clock": self.clock,
-            "fidelity": self.fidelity.to_dict(),
-            "results": [printed(row) for row in self.results],
-            "counters": self.counters,
-            "metrics_sha256": self.metrics_sha256,
-        }
-
-
-def printed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
-    keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
-    moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
-    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved
+    from testbed.live.tenant import Tenant
 
 
 def run(
@@ -108,13 +37,13 @@ def run(
     progress: Progress | None = None,
     *,
     up: Callable[[Experiment], Lab] | None = None,
-    on: Guest | None = None,
+    on: Tenant | None = None,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
-    `up` brings the fabric up (default: Lab.up); or it is up already, and stays (`on`). Raises RunFailed, InputError for
-    an empty workload and for a folder that cannot be written, and what `up` raises; but for RunFailed there is no run
-    folder then.
+    `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. Raises RunFailed;
+    InputError for an empty workload and for a folder that cannot be written; and what `up` raises. Only after RunFailed
+    there is a run folder.
     """
     progress = progress or Progress()
     check_work(experiment)
@@ -126,7 +55,7 @@ def run(
     try:
         for warning in warnings(experiment):
             progress.warn(warning)
-        attempt = _Attempt(experiment, folder, progress, guest=on)
+        attempt = Attempt(experiment, folder, progress, tenant=on)
         if on is None:
             progress.stage("building the fabric")
             lab = (up or _up)(experiment)
@@ -176,7 +105,7 @@ def check_work(experiment: Experiment) -> None:
 
 
 def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
-    """What to say if the disk is full: that is nobody's mistake, and what is there stays."""
+    """The problem if the disk is full; None for other errors."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     where = str(error.filename or folder.path)
@@ -189,9 +118,9 @@ def _up(experiment: Experiment) -> Lab:
     return Lab.up(experiment)
 
 
-def _down(lab: Lab, attempt: _Attempt) -> None:
-    """Takes the fabric down, or only leaves it; a Ctrl-C meanwhile would leave half of it, and is noted for later."""
-    attempt.progress.stage("leaving the fabric" if attempt.guest else "taking the fabric down")
+def _down(lab: Lab, attempt: Attempt) -> None:
+    """Takes the fabric down, or only leaves it. A Ctrl-C meanwhile must not stop that, and is noted for later."""
+    attempt.progress.stage("leaving the fabric" if attempt.tenant else "taking the fabric down")
     if threading.current_thread() is not threading.main_thread():
         attempt.leave(lab)
         return
@@ -205,267 +134,3 @@ def _down(lab: Lab, attempt: _Attempt) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@dataclass
-class _Attempt:
-    """One run under way: what it has so far, and the folder where that goes."""
-
-    experiment: Experiment
-    folder: RunFolder
-    progress: Progress
-    guest: Guest | None = None  # of a fabric that was up before, and stays
-    problem: Problem | None = None
-    counters: dict[str, Any] = field(default_factory=dict)
-    fidelity: Fidelity = field(
-        default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
-    )
-    stopped: int = 0
-    _lines: list[dict[str, Any]] = field(default_factory=list)
-    _events: list[dict[str, Any]] = field(default_factory=list)
-    _agent: Agent | None = None
-    _controller_said: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.plan = planning.plan(self.experiment)
-        self.steps = planning.steps(self.plan)
-        self.environment = environment(self.experiment.seed)
-        with (self.folder.path / "experiment.yaml").open("w") as file:
-            yaml.dump(self.experiment.resolved(), file)
-        self.folder.write_json("environment.json", self.environment)
-        self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
-
-    def leave(self, lab: Lab) -> None:
-        """Takes the fabric down, or, if it was up before, leaves it as it was."""
-        if self.guest:
-            self.guest.leave(planning.endpoints(self.plan), self._agent)
-        else:
-            lab.down()
-
-    def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
-        return self.guest.counters(counters) if self.guest else counters
-
-    # -- while the fabric is up
-
-    def measure(self, lab: Lab) -> None:
-        """Runs the workers to their end, or to the first failure (then `problem` says which)."""
-        steal = StealMeter()
-        captures = self._capture(lab)
-        self._sample(lab)
-        try:
-            with ExitStack() as files:
-                watch = self._start(lab, files)
-                evidence = watch.run()
-            if evidence.failed:
-                with suppress(Exception):  # fabricd may be what failed
-                    self.counters = self._counted(lab.fabricd.request("counters", timeout=2.0))
-                evidence.counters = self.counters
-                self._keep_logs(lab)
-                self.problem = diagnose(evidence, lab.fabric, self.folder.logs)
-            else:
-                self._settle(lab, captures)
-        finally:
-            self._keep_logs(lab)
-        self.folder.write_json("counters.json", self.counters)
-        if self.counters:
-            self.fidelity = self._judge(steal.share())
-
-    def _start(self, lab: Lab, files: ExitStack) -> Watch:
-        """Starts the workers and, with the virtual clock, time."""
-        self.progress.stage("starting the workers")
-        workers, pipes, errors = {}, {}, {}
-        with ExitStack() as unread:
-            for rank in planning.endpoints(self.plan):
-                pipes[rank], write = os.pipe()
-                unread.callback(os.close, pipes[rank])
-                errors[rank], write_errors = os.pipe()
-                unread.callback(os.close, errors[rank])
-                self._hand_plan(lab, rank)
-                (self.folder.logs / f"rank{rank}.log").touch()
-                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
-                    workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
-            unread.pop_all()
-        watch = Watch(
-            workers,
-            pipes,
-            errors,
-            Sayings(self.plan),
-            lab.fabricd,
-            {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
-            retry_s=self._retry_s(lab),
-            patience_s=self.experiment.patience / 1e9,
-            on_line=self._on_line,
-            on_progress=self._on_progress,
-            on_text=self._on_text,
-            on_event=self._on_event,
-            on_waiting=self.progress.waiting,
-        )
-        files.callback(watch.close)
-        self._inject(lab, workers)
-        for event in planning.choices(self.plan):
-            self._on_event(event)
-        if self.experiment.clock.mode == "virtual":
-            lab.fabricd.request("start", ranks=list(workers))
-        self.progress.measure(planning.measurements(self.plan))
-        return watch
-
-    def _inject(self, lab: Lab, workers: Mapping[int, Any]) -> None:
-        """Hands fabricd the experiment's faults; what they do to processes is done here."""
-        self._agent = Agent(lab, lambda rank: workers[rank].kill())
-        names = [f"f{k + 1}" for k in range(len(self.experiment.inject))]
-        began_ns = 0.0
-        if self.guest:
-            names, began_ns = self.guest.fault_names(len(names)), self.guest.began_ns
-        for k, injection in enumerate(self.experiment.inject):
-            place = injection.place(
-                lab.fabric,
-                line_rate_bps(self.experiment, lab.fabric, range(lab.fabric.ranks)),
-                self.experiment.seed + k,
-                self.experiment.transport.cc.name,
-            )
-            for request in injection.requests(place, names[k], now_ns=began_ns):
-                lab.fabricd.request("inject", **request)
-
-    def _hand_plan(self, lab: Lab, rank: int) -> None:
-        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps(planning.for_rank(self.plan, rank)))
-
-    def _retry_s(self, lab: Lab) -> float:
-        """Wall time after which a NIC sends again what was not acknowledged."""
-        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
-
-    def _on_line(self, line: dict[str, Any]) -> None:
-        line = self.guest.line(line) if self.guest else line
-        self._lines.append(line)
-        self.folder.append("measurements.jsonl", line)
-        what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
-        self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
-        self.progress.line(line)
-
-    def _on_progress(self, line: dict[str, Any]) -> None:
-        if "collective" in line:
-            self.progress.doing(
-                f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
-            )
-        else:
-            self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
-
-    def _on_text(self, rank: int, text: str) -> None:
-        with (self.folder.logs / f"rank{rank}.log").open("a") as log:
-            log.write(text + "\n")
-
-    def _on_event(self, event: dict[str, Any]) -> None:
-        if event["event"] == "act" and self._agent is not None:
-            self._agent.act(event)
-        event = self.guest.event(event) if self.guest else event
-        self._events.append(event)
-        self.folder.append("events.jsonl", event)
-        if note := self._noteworthy(event):
-            self.progress.note(note)
-
-    def _noteworthy(self, event: Mapping[str, Any]) -> str:
-        """What of an event the user should know at once."""
-        kind = event["event"]
-        if kind == "controller_died":
-            return f"{CONTROLLER_DIED}; see logs/controller.log"
-        if kind == "controller_timeout":
-            return f"the {event['who']} does not answer: {event['reason']}"
-        if kind.endswith("_stopped"):
-            name, pid = kind.removesuffix("_stopped"), event["pid"]
-            return f"{name} (process {pid}) is stopped; kill -CONT {pid} lets it go on"
-        return f"{kind.removesuffix('_died')} has ended" if kind.endswith("_died") else ""
-
-    def _capture(self, lab: Lab) -> list[str]:
-        """Starts the captures that the experiment asks for; returns their files."""
-        ports = dict.fromkeys(p for t in self.experiment.capture for p in planning.capture_ports(t, lab.fabric))
-        if ports:
-            (self.folder.path / "captures").mkdir()
-        files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
-        for port, path in files.items():
-            lab.fabricd.request("capture", port=port, path=path)
-        if self.guest:
-            self.guest.captures = list(files.values())
-        return list(files.values())
-
-    def _sample(self, lab: Lab) -> None:
-        """Has fabricd write time series, if the experiment asks for them."""
-        if (period := self.experiment.measure.sample) is None:
-            return
-        places = lab.fabricd.request("sample", path=str(self.folder.path / SAMPLES), period_ns=period)
-        began = {"began_ns": self.guest.began_ns if self.guest else 0}
-        self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")} | began)
-        self.folder.write_json("thresholds.json", {"ecn": marking(self.experiment)})
-
-    def _settle(self, lab: Lab, captures: Sequence[str]) -> None:
-        """All workers are done: lets the fabric run empty, and takes the counters."""
-        self.progress.stage("reading the counters")
-        if self.experiment.clock.mode == "virtual":
-            lab.fabricd.request("quiesce")
-        self.counters = self._counted(lab.fabricd.request("counters"))
-        for path in captures:
-            lab.fabricd.request("capture_stop", path=path)
-        if self.experiment.measure.sample is not None:
-            lab.fabricd.request("sample_stop")
-
-    def _keep_logs(self, lab: Lab) -> None:
-        for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
-            with suppress(OSError):
-                shutil.copy(log, self.folder.logs)
-        self._controller_said = (self.guest or lab).controller_said()
-
-    def _judge(self, steal: float | None) -> Fidelity:
-        verdict = judged(self.experiment, self.counters.get("fidelity", {}), steal)
-        if any(e["event"] == "controller_died" for e in self._events):
-            verdict.reasons.append(CONTROLLER_DIED)
-        for event in self._events:
-            silent(verdict, event)
-        for said in self._controller_said:
-            if "error" in said:
-                verdict.worsen("doubtful", f"a controller application failed: {said.get('where', '')}: {said['error']}")
-            if "note" in said:
-                verdict.worsen("doubtful", said["note"], "let it answer events: docs/controller-apps.md")
-        return verdict
-
-    # -- after it is down
-
-    def store(self, code: int) -> RunResult:
-        """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
-        ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
-        self.problem = self.problem or wrong_results(results)
-        tables = counter_rows(self.counters)
-        frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
-        for name, rows in frames.items():
-            self.folder.write_frame(name, rows)
-        series.store(self.folder.path)
-        self.folder.write_json("fidelity.json", self.fidelity.to_dict())
-        result = RunResult(
-            folder=self.folder.final,
-            clock=self.experiment.clock.mode,
-            fidelity=self.fidelity,
-            results=results,
-            counters=counter_totals(self.counters),
-            metrics_sha256=metrics_sha256(results, ranks, self.counters),
-            stopped=self.stopped,
-        )
-        if not self.problem:
-            self.folder.write_json("summary.json", result.to_dict())
-        self.folder.write_text("report.md", self._report(result, tables))
-        if self.problem:
-            failed = RunFailed if code == RUN_FAILED and not self.stopped else RunInterrupted
-            code = self.stopped if code == RUN_FAILED and self.stopped else code
-            raise failed(self.problem, self.folder.fail(self.problem.to_dict()), len(results), code)
-        result.folder = self.folder.complete()
-        return result
-
-    def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
-        return report(
-            name=self.experiment.name,
-            error=self.problem.to_dict() if self.problem else None,
-            clock=result.clock,
-            fidelity=self.fidelity.to_dict(),
-            results=result.results,
-            tables=tables,
-            events=self._events,
-            environment=self.environment,
-            metrics_sha256=result.metrics_sha256,
-        )

@@ -1,4 +1,4 @@
-"""A run on the terminal: the table that people know from nccl-tests, flows, and one line on how far to trust it."""
+"""A run on the terminal: nccl-tests' table, flows, and the verdict in one line."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from results.report import gigabytes
 from results.store import StoreError
 from results.values import full
 from topologies import in_words
-from workloads.registry import DTYPES
+from workloads.base.vocabulary import DTYPES
+from workloads.registry import COLLECTIVES
 
 if TYPE_CHECKING:
     from results.sweeps import Sweep
 
 MOST_FLOWS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
-# Where each rank has its own part, nccl-tests counts the elements of one part.
-_IN_PARTS = ("reduce_scatter", "all_gather", "all_to_all", "scatter", "gather")
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def of_run(run: Run, *, host: bool = False) -> RenderableType:
-    """Everything that `testbed run` shows of a run; `host`: also what a collective takes of its hosts and cables."""
+    """Everything that `testbed run` shows of a run; `host`: with the host time and sent bytes of collectives."""
     drops: dict[str, int] = {}
     for row in run.rows("drops"):
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
@@ -86,7 +85,7 @@ def _short(value: Any) -> Any:
 
 
 def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:
-    """A table of counters, as wide as it needs to be; unless `whole`, without columns in which nothing stands."""
+    """A table of counters, as wide as it needs to be; empty columns are left out, unless `whole`."""
     columns = [c for c in dict.fromkeys(k for row in rows for k in row) if whole or any(row.get(c) for row in rows)]
     if not columns:
         return Text(f"nothing in {frame}")
@@ -100,7 +99,7 @@ def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:
 
 
 def _item(head: str, text: str, style: str = "") -> RenderableType:
-    """A line whose continuations stand below its text."""
+    """A line of text; if it wraps, its continuation is aligned with the text."""
     grid = Table.grid()
     grid.add_row(Text(head, style=style), Text(text, style=style))
     return grid
@@ -168,7 +167,8 @@ def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
 
 def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     """Elements as nccl-tests counts them: of one rank's part, where each rank has its own."""
-    return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if step["collective"] in _IN_PARTS else 1)
+    collective = COLLECTIVES.get(step["collective"])  # a run of another version may have others
+    return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if collective and collective.in_parts else 1)
 
 
 def choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:

@@ -19,14 +19,14 @@ from typing import Any, Protocol
 
 from hardware.client import FabricdError, FabricdSilent
 from hardware.patience import Patience
-from testbed.base.said import Sayings, Unexpected
-from testbed.run.evidence import Evidence, ended, ranks
+from testbed.base.worker_output import OutputParser, UnexpectedLine
+from testbed.run.diagnosis import Symptoms, ended, ranks
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
-LINGER_S = 3.0  # patience with a worker that is done, to end
-LOSSY_S = 1.5  # real clock: frames without a flow that still come after this and once more after it: nobody mends that
-SHOWN_S = 3.0  # what is waited for is shown from then on
+LINGER_S = 3.0  # for a worker that is done to end
+LOSSY_S = 1.5  # real clock: if frames without a flow still come after this time, twice, the missing flow is the cause
+SHOWN_S = 3.0  # from then on it is shown for whom the run waits
 MAX_LINE = 1 << 20
 
 
@@ -40,7 +40,7 @@ class Process(Protocol):
 
 
 class Hardware(Protocol):
-    """What is needed of hardware.client.Fabricd."""
+    """The part of hardware.client.Fabricd that is needed."""
 
     waits: list[dict[str, Any]]
     patience: Patience
@@ -57,14 +57,13 @@ class Hardware(Protocol):
 
 
 class Watch:
-    """`run` until the end; what was seen is in `evidence`, and was given to the callbacks as it came.
+    """Follows a run until its end (`run`). What was seen is in `symptoms`, and was passed to the callbacks as it came.
 
-    `pipes` and `errors` are the workers' standard outputs and errors; what they say there is checked by `sayings`.
-    `processes` are fabricd and what else the fabric is made of, by name. `retry_s` is the wall time after which a NIC
-    sends again (virtual clock: 0, it is not wall time that passes), `patience_s` that with workers which do not start.
-    `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
-    text) what is no JSON line, `on_event` every event with `wall_s` added, `on_waiting` (whom, seconds) who is waited
-    for and since when.
+    `pipes` and `errors` are the workers' standard outputs and errors, which `parser` checks. `processes` are fabricd
+    and the fabric's other processes, by name. `retry_s` is the wall time after which a NIC sends again (0 with the
+    virtual clock), `patience_s` how long a worker that does not start is waited for. `on_line` gets every measurement
+    line of a worker, `on_progress` its progress lines, `on_text` (rank, text) what is no JSON line, `on_event` every
+    event with `wall_s` added, `on_waiting` (whom, seconds) for whom the run waits, and how long already.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Watch:
         workers: Mapping[int, Process],
         pipes: Mapping[int, int],
         errors: Mapping[int, int],
-        sayings: Sayings,
+        parser: OutputParser,
         hardware: Hardware,
         processes: Mapping[str, Process],
         *,
@@ -84,7 +83,7 @@ class Watch:
         on_event: Callable[[dict[str, Any]], None],
         on_waiting: Callable[[str, float], None],
     ) -> None:
-        self.evidence = Evidence()
+        self.symptoms = Symptoms()
         self._workers = dict(workers)
         self._hardware = hardware
         self._processes = dict(processes)
@@ -96,7 +95,7 @@ class Watch:
         self._absent_since: float | None = None
         self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
         self._began = time.monotonic()
-        self._sayings = sayings
+        self._sayings = parser
         self._open = {*pipes.values(), *errors.values()}
         self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
         self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
@@ -110,28 +109,29 @@ class Watch:
         self._hardware.subscribe(acts="agent")
         self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
-    def run(self) -> Evidence:
-        """Returns when all workers are done and have ended, or shortly after the run has failed."""
+    def run(self) -> Symptoms:
+        """Returns when all workers have ended, or shortly after the run has failed."""
         failed_at: float | None = None
         while True:
             self._read(TICK_S)
             self._look()
             now = time.monotonic()
-            if self.evidence.failed:
+            if self.symptoms.failed:
                 failed_at = failed_at or now
-                if self.evidence.clear or now - failed_at > GRACE_S or len(self.evidence.exits) == len(self._workers):
+                all_ended = len(self.symptoms.exits) == len(self._workers)
+                if self.symptoms.conclusive or all_ended or now - failed_at > GRACE_S:
                     break
             elif self._ended():
                 break
         self._read(0)
-        return self.evidence
+        return self.symptoms
 
     def note(self, kind: str, **more: Any) -> None:
-        """Adds an event that the testbed itself saw."""
+        """Adds an event of the testbed's own."""
         self._take_event({"event": kind, **more})
 
     def close(self) -> None:
-        """Lets go of the pipes."""
+        """Closes the pipes."""
         self._forget_hardware()
         for key in list(self._selector.get_map().values()):
             os.close(key.fd)
@@ -171,7 +171,7 @@ class Watch:
     def _take_line(self, rank: int, text: bytes) -> None:
         try:
             line = self._sayings.line(rank, text)
-        except Unexpected as why:
+        except UnexpectedLine as why:
             what = f"its worker printed a line that is not as it should be ({why})"
             line = {"kind": "error", "rank": rank, "what": what}
         if line is None:
@@ -181,13 +181,13 @@ class Watch:
         elif line["kind"] == "progress":
             self._on_progress(line)
         elif line["kind"] == "done":
-            self.evidence.done.add(rank)
-        elif not any(e["rank"] == rank for e in self.evidence.errors):  # the first says why
-            self.evidence.errors.append(line)
+            self.symptoms.done.add(rank)
+        elif not any(e["rank"] == rank for e in self.symptoms.errors):  # only the first one: the others follow from it
+            self.symptoms.errors.append(line)
             self.note("worker_error", rank=rank, what=line["what"])
 
     def _read_events(self) -> None:
-        """What fabricd has said since; its end, if the connection broke."""
+        """Takes fabricd's new events, and notes its end if the connection has broken."""
         try:
             for event in self._hardware.events(0.0):
                 self._take_event(event)
@@ -206,7 +206,7 @@ class Watch:
         if event["event"] == "act" and event["spec"].get("controller") == "hung":
             (self._hung_on_purpose.add if event["on"] else self._hung_on_purpose.discard)(event["fault"])
         event = {**event, "wall_s": round(time.monotonic() - self._began, 3)}
-        self.evidence.events.append(event)
+        self.symptoms.events.append(event)
         self._on_event(event)
         if event["event"] == "forwarding_drop" and not self._lossy_checks:
             self._lossy_checks.append((time.monotonic() + LOSSY_S, 0))
@@ -215,12 +215,12 @@ class Watch:
 
     def _look(self) -> None:
         for rank, worker in self._workers.items():
-            if rank in self.evidence.exits or (code := worker.poll()) is None:
+            if rank in self.symptoms.exits or (code := worker.poll()) is None:
                 continue
-            # First read what it said last, but do not wait for somebody else who holds its pipe open.
+            # First read its last output. But another process may keep its pipe open: do not wait long.
             seen = self._seen_dead.setdefault(rank, time.monotonic())
             if not self._of_rank[rank] & self._open or time.monotonic() - seen > GRACE_S:
-                self.evidence.exits[rank] = code
+                self.symptoms.exits[rank] = code
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
             if name == "fabricd":
                 self._fabricd_gone(None)
@@ -229,12 +229,12 @@ class Watch:
         self._look_for_stopped()
         if "fabricd" in self._processes:
             self._pulse()
-        if "fabricd" in self._processes and not self.evidence.failed:
+        if "fabricd" in self._processes and not self.symptoms.failed:
             self._look_for_absent()
             self._look_for_losses()
 
     def _pulse(self) -> None:
-        """Is fabricd at work, and whom does it wait for?"""
+        """Checks that fabricd answers, and shows for whom it waits."""
         try:
             self._hardware.pulse()
         except FabricdError as error:
@@ -251,7 +251,7 @@ class Watch:
             self._on_waiting(in_words(waits), since)
 
     def _look_for_stopped(self) -> None:
-        """A stopped process is seen at once; those that fabricd knows (workers, itself) are judged elsewhere."""
+        """Notes processes that are stopped. fabricd judges workers itself, and its client judges fabricd."""
         for name, process in self._processes.items():
             if name == "fabricd" or (name == "controller" and self._hung_on_purpose):
                 continue
@@ -262,37 +262,37 @@ class Watch:
                 self.note(f"{name}_stopped", pid=process.pid)
 
     def _look_for_absent(self) -> None:
-        """Workers that have not reached fabricd: those that hang before they do are seen by nobody else."""
+        """Looks after workers that have not reached fabricd: fabricd cannot see that they hang."""
         absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
-        for rank in sorted(absent - self.evidence.done):
+        for rank in sorted(absent - self.symptoms.done):
             worker = self._workers[rank]
-            if getattr(worker, "starting", False) or rank in self.evidence.exits:
+            if getattr(worker, "starting", False) or rank in self.symptoms.exits:
                 continue  # its container is being made, or it has ended
             name = f"rank {rank}"
             patience = self._patience.setdefault(name, Patience(worker.pid, self._patience_s, family=True))
             if why := patience.look():
-                self.evidence.absent[rank] = why
+                self.symptoms.absent[rank] = why
 
     def _look_for_losses(self) -> None:
-        """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself.
+        """Looks for frames that find no flow again and again: with the real clock, a queue pair gives up too late.
 
-        If it sends again too rarely to be seen at it, one frame is enough, unless the controller is at work.
-        With the virtual clock the emulated hardware decides when to give up.
+        If it retries too rarely to be seen twice, one frame is enough, unless the controller is at work. With the
+        virtual clock the emulated hardware decides when to give up.
         """
         if not self._retry_s or not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
             return
         drops = self._ask("counters").get("drops", [])
         count = sum(d["count"] for d in drops if d["reason"] == "forwarding" and _is_missed(d["headers"]))
         before = self._lossy_checks[-1][1]
-        rare = self._retry_s > LOSSY_S and not any(self.evidence.of("port"))
-        self.evidence.lossy = before > 0 and (count > before or rare)
+        rare = self._retry_s > LOSSY_S and not any(self.symptoms.of_kind("port"))
+        self.symptoms.lossy = before > 0 and (count > before or rare)
         self._lossy_checks.append((time.monotonic() + LOSSY_S, count))
 
     def _ended(self) -> bool:
-        """All workers are done and have ended, or had the time to."""
-        if len(self.evidence.done) < len(self._workers):
+        """Whether all workers are done, and have ended or had the time to."""
+        if len(self.symptoms.done) < len(self._workers):
             return False
-        lingering = [r for r in self._workers if r not in self.evidence.exits]
+        lingering = [r for r in self._workers if r not in self.symptoms.exits]
         for rank in lingering:
             name = f"end of rank {rank}"
             patience = self._patience.setdefault(name, Patience(self._workers[rank].pid, LINGER_S, family=True))
@@ -302,18 +302,18 @@ class Watch:
         return not lingering
 
     def _fabricd_gone(self, error: FabricdError | None) -> None:
-        """fabricd has ended (how is known a moment after its connection broke) or says nothing any more."""
+        """Notes that fabricd has ended (its exit code comes a moment after the connection broke) or does not answer."""
         self._forget_hardware()
         process = self._processes.pop("fabricd")
         if isinstance(error, FabricdSilent):
-            self.evidence.fabricd_gone = str(error).removeprefix("fabricd ")
+            self.symptoms.fabricd_gone = str(error).removeprefix("fabricd ")
             return
         patience = Patience(process.pid, LINGER_S)
         while process.poll() is None and not patience.look():
             time.sleep(0.01)
         code = process.poll()
-        self.evidence.fabricd_exit = code
-        self.evidence.fabricd_gone = "closed its connection" if code is None else ended(code)
+        self.symptoms.fabricd_exit = code
+        self.symptoms.fabricd_gone = "closed its connection" if code is None else ended(code)
 
     def _forget_hardware(self) -> None:
         with suppress(KeyError, ValueError):
@@ -324,7 +324,7 @@ _STATES = {"R": "runnable", "S": "asleep", "D": "waits for a disk", "T": "stoppe
 
 
 def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
-    """Whom fabricd waits for, from its answer to `waits`."""
+    """For whom fabricd waits, in words, from its answer to `waits`."""
     absent = [w["rank"] for w in waits if w["who"] == "absent"]
     found = [f"{ranks(absent)} to start"] if absent else []
     for w in waits:
@@ -339,10 +339,10 @@ def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_missed(headers: str) -> bool:
-    """Of a queue pair, which will not go on without it.
+    """Whether a lost frame matters: it is of a queue pair, which cannot go on without it.
 
-    Hosts with kernel interfaces also send multicast of their own that no flow forwards, and nobody misses it.  Offloads
-    look after themselves: what the network does not bring, the ranks fetch.
+    Hosts with kernel interfaces also send multicast that no flow forwards and that nobody needs.  Offloads repair their
+    losses themselves.
     """
     offloads = ("RoCE RC MULTICAST", "RoCE RC RESULT", "RoCE RC CONTRIBUTE")
     return "RoCE" in headers and not any(kind in headers for kind in offloads)

@@ -14,10 +14,11 @@ from hardware.client import FabricdError
 from results.store import RunFolder, StoreError
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
+from testbed.run.outcome import RunFailed
 from tests.parts.fabricd_fixture import bare_fabric
 from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
-from workloads import wire
+from workloads.verbs import wire
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_run_whose_disk_fills_up_is_kept_and_marked_failed(small: Path, tmp_pa
         fill(small)
         return FakeLab(experiment.build_fabric(), tmp_path, whole)
 
-    with pytest.raises(running.RunFailed, match="cannot be written: No space left on device") as told:
+    with pytest.raises(RunFailed, match="cannot be written: No space left on device") as told:
         running.run(loads(EXPERIMENT), small / "run", up=up)  # type: ignore[arg-type]
     assert str(small / "run.") in told.value.where
     assert told.value.folder == small / "run.failed"

@@ -9,7 +9,7 @@ import pytest
 from hardware.client import FabricdError
 from tests.parts.fabricd_fixture import BareFabric, Pair, RawWorker, bare_fabric, post_recv, wait_until
 from tests.parts.timing_model import one, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 BYTES = 300_000
 

@@ -12,7 +12,7 @@ from hardware.client import FabricdError
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import bare_fabric, post_recv
 from tests.parts.timing_model import RETH, Model, ps_on, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 
 def dissect(path: Path, *fields: str) -> list[dict[str, str]]:

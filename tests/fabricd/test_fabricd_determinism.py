@@ -14,7 +14,7 @@ import pytest
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv, post_send
-from workloads import wire
+from workloads.verbs import wire
 
 RUNS = 5
 NOT_EMULATED = ("fences", "forwarding_wall_ns")  # matters of wall time

@@ -33,7 +33,9 @@ from tests.parts.ring_fabric import (
     same,
     together,
 )
-from workloads import closed_form, wire
+from workloads.times import direct_reduce
+from workloads.times import messages as closed_form
+from workloads.verbs import wire
 
 HOSTS = 8
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
@@ -140,7 +142,7 @@ def test_groups_that_hang_cost_packets_nothing() -> None:
         alone = cpu_ns()
         data = array("I", [0, 1]).tobytes()
         args = (64, wire.ELEMENTS["int8"], 0, NONE, 0, 0, 0, 0)
-        calls = [wire.command(wire.GROUP, wire.RING, 10_000 + k, k, 2, *args, data=data) for k in range(4000)]
+        calls = [wire.command(wire.GROUP, b"ring", 10_000 + k, k, 2, 0, *args, data=data) for k in range(4000)]
         for at in range(0, len(calls), 400):
             members[0].send(*calls[at : at + 400])
         beside = cpu_ns()
@@ -213,9 +215,9 @@ def test_the_input_crosses_pcie_once_and_so_do_results(eight: Fabric) -> None:
 @pytest.mark.parametrize(
     ("collective", "formula"),
     [
-        (ALL_REDUCE, closed_form.direct_all_reduce_ns),
-        (REDUCE_SCATTER, closed_form.direct_reduce_scatter_ns),
-        (ALL_GATHER, closed_form.direct_all_gather_ns),
+        (ALL_REDUCE, direct_reduce.direct_all_reduce_ns),
+        (REDUCE_SCATTER, direct_reduce.direct_reduce_scatter_ns),
+        (ALL_GATHER, direct_reduce.direct_all_gather_ns),
     ],
 )
 @pytest.mark.parametrize("n", [4, 8])
@@ -389,7 +391,7 @@ def test_a_neighbour_that_does_not_answer_is_told_to_all() -> None:
 def test_groups_that_cannot_be_made(args: tuple[int, ...], words: str) -> None:
     with ranks(2) as (_, members):
         given = (*args, *[0] * 8)[:8]
-        members[0].send(wire.command(wire.GROUP, wire.RING, 1, 1, 2, *given, data=bytes([0, 0, 0, 0, 1, 0, 0, 0])))
+        members[0].send(wire.command(wire.GROUP, b"ring", 1, 1, 2, 0, *given, data=bytes([0, 0, 0, 0, 1, 0, 0, 0])))
         assert words in members.pop(0).reason()
 
 

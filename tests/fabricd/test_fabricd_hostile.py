@@ -23,7 +23,7 @@ from tests.parts.fabricd_fixture import (
 )
 from tests.parts.hostile_worker import BIG, MODEL, beside_honest_ones, raw, sessions
 from tests.parts.timing_model import RETH, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 
 def ready(f: BareFabric, nbytes: int = 4096) -> tuple[RawWorker, int]:

@@ -19,7 +19,7 @@ import pytest
 from tests.parts.fabricd_fixture import BareFabric, SessionOver, bare_fabric, sealed_memfd, wait_until
 from tests.parts.hostile_worker import BIG, MODEL, beside_honest_ones, raw
 from tests.parts.timing_model import RETH, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 MFD_HUGETLB = 4
 

@@ -25,8 +25,8 @@ from tests.parts.multicast_group import (
 )
 from tests.parts.timing_model import Model, wire_ps
 from tests.parts.wire_view import watched
-from workloads import wire
-from workloads.collectives.chunking import Chunks, span
+from workloads.offloads.chunking import Chunks, span
+from workloads.verbs import wire
 
 H = Hardware()
 MODEL = Model(H, 1)

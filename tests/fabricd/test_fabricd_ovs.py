@@ -12,7 +12,7 @@ from hardware.config import Hardware
 from hardware.devices import Devices
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric, wait_until
 from tests.parts.timing_model import RETH, Model, one, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 OVS_H = Path(__file__).parents[2] / "hardware/fabricd/switch/ovs.h"
 

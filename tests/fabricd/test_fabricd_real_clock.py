@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hardware.config import netdev_name
 from tests.parts.fabricd_fixture import DEFAULTS, BareFabric, bare_fabric, wait_until
 from tests.parts.timing_model import wire_ps
-from workloads import wire
+from workloads.verbs import wire
 
 DILATION = 10_000
 

@@ -9,7 +9,7 @@ import pytest
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, Pair, as_they_end, bare_fabric, post_recv
 from tests.parts.timing_model import PS, RETH, Model, one, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 FLUSHED, REMOTE_ACCESS, RETRY_EXCEEDED, RNR_EXCEEDED = 5, 10, 12, 13
 

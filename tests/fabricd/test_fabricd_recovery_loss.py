@@ -15,7 +15,7 @@ from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, watched
-from workloads import wire
+from workloads.verbs import wire
 
 MTU, LINE = 4096, 400e9
 FORWARD = ["h1:1"]

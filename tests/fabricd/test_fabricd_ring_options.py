@@ -29,8 +29,8 @@ from tests.parts.ring_fabric import (
     reduced,
     same,
 )
-from workloads import wire
-from workloads.optimizers import OPTIMIZERS, Adam, Optimizer, Sgd
+from workloads.offloads.optimizers import OPTIMIZERS, Adam, Optimizer, Sgd
+from workloads.verbs import wire
 
 RANKS = 4
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

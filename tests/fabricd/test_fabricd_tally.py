@@ -9,7 +9,7 @@ import pytest
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import DEADLINE_S, bare_fabric, post_recv
 from tests.parts.timing_model import one
-from workloads import wire
+from workloads.verbs import wire
 
 HEADERS = 14 + 20 + 8 + 12 + 4  # Ethernet, IPv4, UDP, BTH, ICRC
 RETH = 16

@@ -16,7 +16,7 @@ import pytest
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, Pair, RawWorker, as_they_end, bare_fabric, post_recv, post_send
 from tests.parts.timing_model import AETH, HEADERS, IMM, PS, RETH, Model, one, timed_write, wire_ps
-from workloads import wire
+from workloads.verbs import wire
 
 ONE, TWO, THREE = (
     ("star", {"hosts": 2}, 1),

@@ -20,7 +20,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv
 from tests.parts.timing_model import one, timed_write
-from workloads import wire
+from workloads.verbs import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 RANK_PROCESS = """

@@ -9,9 +9,10 @@ import pytest
 
 from testbed.cli import cli
 from tests.parts.command_line import testbed as testbed
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
 from workloads.registry import find
+from workloads.times.expected import closed_form_ns
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
 
 
 def test_a_real_bench_gives_the_figures_of_the_closed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +28,7 @@ def test_a_real_bench_gives_the_figures_of_the_closed_form(tmp_path: Path, capsy
     ]
     way = Way.uniform(1, rate_bps=400e9, delay_ns=500.0, latency_ns=500.0)
     for (algorithm, size), time_us in rows.items():
-        formula = find("ping_pong", algorithm).closed_form_ns(2, size, way, Costs(reduce_bps=800e9))
+        formula = closed_form_ns(find("ping_pong", algorithm), 2, size, way, Costs(reduce_bps=800e9))
         assert time_us * 1e3 == pytest.approx(formula, rel=0.002)
 
 

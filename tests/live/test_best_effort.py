@@ -18,14 +18,13 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.faults import Injection
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 from tests.parts import offload_runs
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from tests.parts.offload_runs import CLOS, FAULTS, STAR, counters, run
-from workloads import closed_form as cf
-from workloads import wire
-from workloads.collectives.best_effort_time import best_effort_all_reduce_ns
-from workloads.verbs import Device, FabricError
+from workloads.times import messages as cf
+from workloads.times.best_effort import best_effort_all_reduce_ns
+from workloads.verbs import Device, FabricError, wire
 
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0, 0)  # slots, elements, timeout in ps, retry, conversion and addition cost nothing
@@ -220,7 +219,7 @@ def test_a_lost_rank_is_named_and_leaves_no_slot_behind(dies: int) -> None:
         said: dict[int, str] = {}
 
         def work(device: Device) -> None:
-            group = device.group(wire.BEST_EFFORT, 1, range(3), (4, 64, 20_000_000, 2, 0, 0))
+            group = device.group("best_effort", 1, range(3), (4, 64, 20_000_000, 2, 0, 0))
             region = device.region(1 << 14)
             if device.rank == dies:
                 raise Died
@@ -246,7 +245,7 @@ def test_slots_that_nobody_finishes() -> None:
             device.sync(1, 3)
 
         def work(device: Device) -> None:
-            abandoned = device.group(wire.BEST_EFFORT, 1, range(3), (4, 64, 50_000_000, 2, 0, 0))
+            abandoned = device.group("best_effort", 1, range(3), (4, 64, 50_000_000, 2, 0, 0))
             region, result = device.region(1 << 14), device.region(1 << 14)
             if device.rank == 1:
                 abandoned.post(region, 0, result, 0, 4096)
@@ -255,7 +254,7 @@ def test_slots_that_nobody_finishes() -> None:
             device.sync(1, 3)
             count(device, "abandoned")
             device.wait(until_ns=device.time_ns + 50_000)
-            group = device.group(wire.BEST_EFFORT, 2, range(3), (4, 64, 50_000_000, 2, 0, 0))
+            group = device.group("best_effort", 2, range(3), (4, 64, 50_000_000, 2, 0, 0))
             region.view("int32")[:] = device.rank + 1
             group.post(region, 0, result, 0, 768)
             (record,) = device.wait()
@@ -290,7 +289,7 @@ class Sums:
 
     def _open(self, rank: int) -> None:
         device = Device(str(self.lab.worker_dir(rank) / "sock"))
-        group = device.group(wire.BEST_EFFORT, 1, range(RANKS), ARGS)
+        group = device.group("best_effort", 1, range(RANKS), ARGS)
         assert not group.refused
         self.made[rank] = (device, group, device.region(1 << 16), device.region(1 << 16))
 

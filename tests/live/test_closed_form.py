@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.parts.measured_run import measured
-from workloads import closed_form
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
+from workloads.times import messages as closed_form
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
+from workloads.times.rings import ring_all_reduce_ns
 
 MIB = 1 << 20
 PARAMETERS = {"rate_bps": 400e9, "delay_ns": 500.0, "latency_ns": 500.0}
@@ -54,7 +55,7 @@ def test_ring_all_reduce_takes_what_the_formula_says(tmp_path: Path) -> None:
     way = Way.uniform(1, **PARAMETERS)
     off = {}
     for (n, size), row in zip(cases, rows, strict=True):
-        formula = closed_form.ring_all_reduce_ns(n, size, way, COSTS)
+        formula = ring_all_reduce_ns(n, size, way, COSTS)
         off[n, size // MIB] = row["time_ns"] / formula - 1
         assert row["busbw_Bps"] == pytest.approx(size / row["time_ns"] * 1e9 * 2 * (n - 1) / n)
     assert max(map(abs, off.values())) < 0.01, off

@@ -11,12 +11,13 @@ from testbed.experiment.blocks.steps import CollectiveStep
 from testbed.plan.choose import Chooser
 from tests import times_table
 from tests.parts.measured_run import measured
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
-from workloads.registry import COLLECTIVES
+from workloads.registry import ALGORITHMS
+from workloads.times.expected import closed_form_ns
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
 
 STAR = "{star: {hosts: 16}}"
-ANYWHERE = [e for e in COLLECTIVES.values() if e.schedule and e.layout not in ("grid", "domains")]
+ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and e.layout not in ("grid", "domains")]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_every_algorithm(tmp_path: Path, topology: str, ranks: tuple[int, ...]) 
     assert len(workload) > 25 * len(ranks)
     found = times_table.rows(topology, workload, tmp_path / "run")
     assert [str(row) for row in found if abs(row.off) > times_table.LIMIT] == []
-    alike = [row for row in found if row.size_bytes == 4 and row.entry.name == "all_reduce"]
+    alike = [row for row in found if row.size_bytes == 4 and row.entry.collective.name == "all_reduce"]
     assert max(abs(row.off) for row in alike) < 1e-3, "nothing meets, or by a packet"
 
 
@@ -44,13 +45,13 @@ def test_large_vectors_whole_and_in_pieces(tmp_path: Path) -> None:
     entries = [e for e in ANYWHERE if "chunk" in e.extra]
     workload = [times_table.step(e, 8, ["4MiB"], chunk="128KiB") for e in entries]
     workload += [times_table.step(e, 7, ["4MiB"]) for e in entries[:4]]
-    workload += [times_table.step(COLLECTIVES["broadcast", "chain"], 4, ["4MiB"], chunk="8KiB")]  # 512 of them
+    workload += [times_table.step(ALGORITHMS["broadcast", "chain"], 4, ["4MiB"], chunk="8KiB")]  # 512 of them
     found = times_table.rows(STAR, workload, tmp_path / "run")
     assert [str(row) for row in found if abs(row.off) > times_table.LIMIT] == []
 
 
 def test_pipelining_hides_the_reductions(tmp_path: Path) -> None:
-    ring = COLLECTIVES["all_reduce", "ring"]
+    ring = ALGORITHMS["all_reduce", "ring"]
     whole, piped = measured(
         tmp_path,
         STAR,
@@ -67,10 +68,15 @@ def test_a_uniform_path_is_a_star(tmp_path: Path) -> None:
     experiment = loads(f"name: x\nfabric: {{topology: {STAR}}}\nworkload: []")
     chooser = Chooser(experiment, experiment.build_fabric())
     for entry in ANYWHERE:
-        if entry.max_ranks is None and entry.sized and "skew" not in entry.extra:
+        if entry.max_ranks is None and entry.collective.sized and "skew" not in entry.extra:
             step = CollectiveStep.model_validate(
-                {"collective": entry.name, "algorithm": entry.algorithm, "sizes": ["1MiB"], "ranks": list(range(6))}
+                {
+                    "collective": entry.collective.name,
+                    "algorithm": entry.name,
+                    "sizes": ["1MiB"],
+                    "ranks": list(range(6)),
+                }
             )
             (candidate,) = chooser.candidates(step)
-            alone = entry.closed_form_ns(6, 1 << 20, way, Costs(reduce_bps=800e9))
-            assert chooser.expected_ns(candidate, step, 1 << 20) == pytest.approx(alone), entry.algorithm
+            alone = closed_form_ns(entry, 6, 1 << 20, way, Costs(reduce_bps=800e9))
+            assert chooser.expected_ns(candidate, step, 1 << 20) == pytest.approx(alone), entry.name

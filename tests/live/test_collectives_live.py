@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from testbed.experiment import loads
-from testbed.run.run import RunResult, run
-from workloads.registry import COLLECTIVES, DTYPES, Collective
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import DTYPES
+from workloads.registry import ALGORITHMS
 
-SCHEDULED = [e for e in COLLECTIVES.values() if e.schedule]
+SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
 FAULTS = """
 transport: {recovery: selective_repeat}
 inject:
@@ -23,9 +26,9 @@ inject:
 """
 
 
-def written(entry: Collective, ranks: list[int] | None, counts: list[int], dtype: str, **more: object) -> str:
-    told: dict[str, object] = {"collective": entry.name, "algorithm": entry.algorithm}
-    if entry.sized:
+def written(entry: Algorithm, ranks: list[int] | None, counts: list[int], dtype: str, **more: object) -> str:
+    told: dict[str, object] = {"collective": entry.collective.name, "algorithm": entry.name}
+    if entry.collective.sized:
         told |= {"sizes": [f"{n * DTYPES[dtype]}B" for n in counts], "dtype": dtype}
     told |= {"ranks": ranks} if ranks else {}
     return json.dumps(told | more)
@@ -56,7 +59,7 @@ def test_every_algorithm_and_group(tmp_path: Path) -> None:
 
 
 def test_grids_of_torus_and_rail(tmp_path: Path) -> None:
-    torus, hierarchical = (COLLECTIVES["all_reduce", name] for name in ("torus", "hierarchical"))
+    torus, hierarchical = (ALGORITHMS["all_reduce", name] for name in ("torus", "hierarchical"))
     groups = [None, [0, 1, 2], [0, 1, 3, 4], [5, 3, 4]]
     steps = [
         written(torus, g, [1, 1237, 30_011], "bfloat16", op="avg", chunk=c) for g in groups for c in ("4KiB", None)
@@ -75,7 +78,7 @@ def test_under_loss_duplication_and_reordering_on_every_cable_and_twice_the_same
 
 
 def test_grids_under_the_same(tmp_path: Path) -> None:
-    torus, hierarchical = (COLLECTIVES["all_reduce", name] for name in ("torus", "hierarchical"))
+    torus, hierarchical = (ALGORITHMS["all_reduce", name] for name in ("torus", "hierarchical"))
     steps = [written(torus, None, [1, 1237, 30_011], "int32", op="prod", chunk=c) for c in ("4KiB", None)]
     assert {r["wrong"] for r in carried_out(tmp_path / "t", "{torus: {dims: [3, 3]}}", steps, FAULTS).results} == {0}
     steps = [written(hierarchical, None, [1, 1237, 30_011], "bfloat16", op="avg", chunk=c) for c in ("4KiB", None)]
@@ -86,7 +89,7 @@ def test_grids_under_the_same(tmp_path: Path) -> None:
 
 def test_auto_is_as_fast_as_the_fastest(tmp_path: Path) -> None:
     sizes = [256, 16_384, 262_144]
-    entries = [e for e in SCHEDULED if e.name == "all_reduce" and e.layout != "grid"]
+    entries = [e for e in SCHEDULED if e.collective.name == "all_reduce" and e.layout != "grid"]
     steps = [written(e, None, sizes, "float32") for e in entries]
     steps.append(json.dumps(json.loads(steps[0]) | {"algorithm": "auto"}))
     result = carried_out(tmp_path / "run", "{rail: {servers: 4, gpus: 2}}", steps)

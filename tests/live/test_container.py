@@ -26,7 +26,7 @@ from testbed.experiment import loads
 from testbed.fabric.bringup import FABRICD_BYTES
 from testbed.fabric.lab import Lab
 from tests.parts.machine import ROOT, TESTBED, traces, wait_until
-from workloads import wire
+from workloads.verbs import wire
 
 RAIL = """
 name: rail

@@ -15,7 +15,7 @@ from results import load
 from testbed.base.errors import InputError, UserError
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
-from testbed.run.run import RunFailed
+from testbed.run.outcome import RunFailed
 from tests.parts.live_fabric import ROOT
 
 EXPERIMENTS = ROOT / "experiments" / "control"

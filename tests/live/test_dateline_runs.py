@@ -6,7 +6,8 @@ import pytest
 
 from testbed.base.errors import UserError
 from testbed.experiment import loads
-from testbed.run.run import RunFailed, run
+from testbed.run.outcome import RunFailed
+from testbed.run.run import run
 
 RING = """
 name: circle

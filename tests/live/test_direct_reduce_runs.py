@@ -11,7 +11,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.run import run as running
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 
 
 def run(tmp_path: Path, topology: str, *steps: dict[str, Any], nic: str = "{}", more: str = "") -> RunResult:

@@ -22,7 +22,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from testbed.base import positions
+from testbed.base import yaml_reader
 from testbed.cli import cli
 from testbed.experiment import loads
 from testbed.fabric import lab
@@ -49,7 +49,7 @@ NOT_RUN = {
 STAND_INS = {"quickstart": "first", "fairness": "lossy", "incast": "recovery"}
 
 # Where a part of an experiment stands in a page: what it is a part of.
-QUICKSTART = positions.read((ROOT / "experiments" / "quickstart.yaml").read_text()).data
+QUICKSTART = yaml_reader.read((ROOT / "experiments" / "quickstart.yaml").read_text()).data
 
 WRAPPER = """\
 #!{python}
@@ -299,7 +299,7 @@ YAML = [block for page in PAGES for block in examples.blocks(page) if block.lang
 
 @pytest.mark.parametrize("block", YAML, ids=lambda block: block.place)
 def test_yaml_of_a_page_is_right(block: examples.Block, desk: Desk) -> None:
-    part = positions.read(block.text).data
+    part = yaml_reader.read(block.text).data
     whole = block.text if {"name", "fabric"} <= set(part) else json.dumps(_merged(part))
     loads(whole, block.place, ROOT / "experiments" / "control")  # where the applications are that pages name
 

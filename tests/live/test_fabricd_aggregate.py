@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from testbed.fabric.lab import Lab
 from tests.parts.offload_fabric import offload_fabric, on_ranks
-from workloads import wire
-from workloads.verbs import Device
+from workloads.verbs import Device, wire
 
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
@@ -55,7 +54,7 @@ class Sums:
     def _open(self, rank: int) -> None:
         device = Device(str(self.lab.worker_dir(rank) / "sock"))
         self.devices[rank] = device
-        group = device.group(wire.AGGREGATE, 1, range(RANKS), ARGS)
+        group = device.group("aggregate", 1, range(RANKS), ARGS)
         assert not group.refused
         device.made = (group, device.region(1 << 16), device.region(1 << 16))  # type: ignore[attr-defined]
 
@@ -141,9 +140,9 @@ def test_who_leaves_gives_the_slots_back() -> None:
         def work(device: Device) -> list[tuple[int, str]]:
             seen = []
             for tag in range(5):
-                group = device.group(wire.AGGREGATE, tag, range(3), ARGS)
-                other = device.group(wire.AGGREGATE, 100 + tag, range(3), ARGS)
-                third = device.group(wire.AGGREGATE, 200 + tag, range(3), ARGS)
+                group = device.group("aggregate", tag, range(3), ARGS)
+                other = device.group("aggregate", 100 + tag, range(3), ARGS)
+                third = device.group("aggregate", 200 + tag, range(3), ARGS)
                 seen += [(g.granted, g.refused) for g in (group, other, third)]
                 for g in (group, other, third):
                     g.leave()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from testbed.base.errors import InputError
 from testbed.containers.image import ImageError, _Unpacker, unpack
-from testbed.machine.trees import remove_tree
+from testbed.machine.directories import remove_tree
 from tests.parts.machine import ROOT, TESTBED, cli, fabrics_begun_by, traces
 
 Entry = tuple[str, str | None]  # name, and contents; None: a directory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 from tests.parts.offload_runs import CLOS, FAULTS, STAR, by_the_network, counters, run
 
 

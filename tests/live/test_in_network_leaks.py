@@ -11,8 +11,7 @@ import pytest
 from testbed.fabric.lab import Lab
 from tests.parts.machine import wait_until
 from tests.parts.offload_fabric import offload_fabric
-from workloads import wire
-from workloads.verbs import Device, Group, Region
+from workloads.verbs import Device, Group, Region, wire
 
 RANKS, JOBS, EACH = 24, 60, 8
 ARGS = (16, 64, 20_000_000, 2, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
@@ -47,7 +46,7 @@ class Killed(Exception):
 
 
 class Rank:
-    def __init__(self, device: Device, kind: int) -> None:
+    def __init__(self, device: Device, kind: str) -> None:
         self.device, self.kind = device, kind
         self.region: Region = device.region(1 << 14)
         self.done = 0
@@ -57,9 +56,9 @@ class Rank:
         if dies and job.when == "before it calls":
             raise Killed
         if dies and job.when == "while the group opens":
-            self.device._queue(wire.GROUP, self.kind, job.number, 1, len(job.ranks), *ARGS, 0, 0, 0,
+            self.device.session.queue(wire.GROUP, self.kind.encode(), job.number, 1, len(job.ranks), 0, *ARGS, 0, 0, 0,
                                data=b"".join(r.to_bytes(4, "little") for r in job.ranks))  # fmt: skip
-            self.device._flush()
+            self.device.session.flush()
             raise Killed
         group = self.device.group(self.kind, job.number, job.ranks, ARGS)
         if not group.refused:
@@ -75,7 +74,7 @@ class Rank:
                 raise Killed
             group.post(self.region, 0, self.region, 8192, 2000)
             if last and job.when == "in it":
-                self.device._flush()
+                self.device.session.flush()
                 raise Killed
             records = self.device.wait()
             if any(r.kind == wire.GROUP_FAILED for r in records):
@@ -85,8 +84,8 @@ class Rank:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("topology", ["{star: {hosts: 24}}", "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 6}}"])
-@pytest.mark.parametrize(("kind", "shared"), [(wire.AGGREGATE, 0), (wire.BEST_EFFORT, 64)])
-def test_slots_never_leak(kind: int, shared: int, topology: str) -> None:
+@pytest.mark.parametrize(("kind", "shared"), [("aggregate", 0), ("best_effort", 64)])
+def test_slots_never_leak(kind: str, shared: int, topology: str) -> None:
     planned = jobs(seed=len(topology))
     killed = [job.dies for job in planned if job.dies is not None]
     used = "shared_used_max" if shared else "slots_used_max"
@@ -104,7 +103,7 @@ def pools_are_empty(lab: Lab) -> bool:
     return all(p["slots_free"] == p["slots"] - p["shared_slots"] and not p["shared_used"] for p in pools)
 
 
-def play(lab: Lab, planned: list[Job], kind: int) -> int:
+def play(lab: Lab, planned: list[Job], kind: str) -> int:
     """Every rank takes its jobs in order. Returns how many collectives were done, counted by rank."""
     lab.fabricd.request("start", ranks=list(range(RANKS)))
     done: list[int] = []
@@ -120,11 +119,11 @@ def play(lab: Lab, planned: list[Job], kind: int) -> int:
                         rank.take_part(job)
                 device.close()
             except Killed:
-                device._socket.close()
+                device.session.close()
             done.append(rank.done)
         except BaseException as error:
             errors.append(error)
-            device._socket.close()
+            device.session.close()
 
     threads = [threading.Thread(target=live, args=(number,), daemon=True) for number in range(RANKS)]
     for thread in threads:

@@ -12,7 +12,7 @@ import pytest
 from results import load
 from testbed.experiment import loads
 from testbed.run import run as running
-from testbed.run.run import RunFailed, RunResult
+from testbed.run.outcome import RunFailed, RunResult
 
 EXPERIMENT = """
 name: faulty

@@ -15,7 +15,7 @@ import pytest
 from testbed.base.errors import InputError, UserError
 from testbed.base.progress import Progress
 from testbed.fabric.lab import Lab
-from testbed.live import seat
+from testbed.live import jobs
 from testbed.machine import ownership
 from testbed.machine.teardown import control_group_paths
 from testbed.run.job import run_on
@@ -144,7 +144,7 @@ def test_one_job_at_a_time_and_one_that_is_killed_leaves_nothing(
     before = run(JOB)["metrics_sha256"]
     process = begun(virtual, tmp_path)
     try:
-        (job,) = [j for j in seat.jobs(ownership.find(virtual)) if j.said["state"] == seat.RUNNING]
+        (job,) = [j for j in jobs.all_jobs(ownership.find(virtual)) if j.info["state"] == jobs.RUNNING]
         with pytest.raises(UserError) as error:
             run(JOB)
         assert error.value.what == f"job {job.id} (endless) runs on fabric {virtual}"
@@ -154,7 +154,7 @@ def test_one_job_at_a_time_and_one_that_is_killed_leaves_nothing(
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert run(JOB)["metrics_sha256"] == before
-    assert seat.find(ownership.find(virtual), job.id).said["state"] == seat.KILLED
+    assert jobs.find(ownership.find(virtual), job.id).info["state"] == jobs.KILLED
     assert left_on(virtual) == []
 
 
@@ -179,9 +179,9 @@ def test_a_job_in_the_background_repeats_and_is_stopped(
         cli("job", "start", str(tmp_path / "job.yaml"), "--repeat", "2", "--json", *at(virtual, tmp_path))
     )
     record = ownership.find(virtual)
-    wait_until(lambda: seat.find(record, said["job"]).said["state"] != seat.RUNNING, "the job to end", 60)
+    wait_until(lambda: jobs.find(record, said["job"]).info["state"] != jobs.RUNNING, "the job to end", 60)
     done = status(virtual, said["job"])
-    assert (done["state"], done["runs"], done["last"]["metrics_sha256"]) == (seat.DONE, 2, plain)
+    assert (done["state"], done["runs"], done["last"]["metrics_sha256"]) == (jobs.DONE, 2, plain)
     assert json.loads((tmp_path / "runs" / "0001" / "summary.json").read_text())["metrics_sha256"] == plain
 
     (tmp_path / "endless.yaml").write_text(ENDLESS)
@@ -191,7 +191,7 @@ def test_a_job_in_the_background_repeats_and_is_stopped(
     assert refused["error"]["what"] == f"job {begun['job']} (endless) runs on fabric {virtual}"
     assert json.loads(cli("status", virtual, "--json"))["job"]["job"] == begun["job"]
     stopped = json.loads(cli("job", "stop", "--fabric", virtual, "--json"))["job"]
-    assert (stopped["job"], stopped["state"]) == (begun["job"], seat.STOPPED)
+    assert (stopped["job"], stopped["state"]) == (begun["job"], jobs.STOPPED)
     assert left_on(virtual) == []
 
 

@@ -11,11 +11,12 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.run import run as running
-from testbed.run.run import RunResult
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
-from workloads.multicast_time import Paths, all_gather_over_ns, broadcast_over_ns
+from testbed.run.outcome import RunResult
 from workloads.registry import find
+from workloads.times.expected import closed_form_ns
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
+from workloads.times.multicast import Paths, all_gather_over_ns, broadcast_over_ns
 
 STAR = "{star: {hosts: %d}}"
 CLOS = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}"
@@ -140,7 +141,7 @@ def test_takes_what_arithmetic_says(topology: str, ranks: int, ways: Paths, tmp_
             expected = expected_ns(ranks, size, ways, COSTS)
             assert next(rows)["time_ns"] == pytest.approx(expected, rel=0.01), (collective, size)
             if ways is on_a_star:
-                same = find(collective, "multicast").closed_form_ns(ranks, size, way(1), COSTS)
+                same = closed_form_ns(find(collective, "multicast"), ranks, size, way(1), COSTS)
                 assert same == pytest.approx(expected)
 
 

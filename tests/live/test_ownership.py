@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from testbed.base.errors import UserError
 from testbed.machine import ownership, processes
-from testbed.machine.hold import Hold
+from testbed.machine.lockfile import LockFile
 from testbed.machine.ownership import Journal, Record
 from testbed.machine.processes import Process
 from tests.parts.machine import marked, run, strangers, traces, wait_until
@@ -37,10 +37,10 @@ def running(*command: str, **more: object) -> Iterator[subprocess.Popen[bytes]]:
 
 def create(alive: bool) -> Record:
     """A fabric of ours, or one whose owner has died."""
-    record, journal, hold = ownership.create()
+    record, journal, lock = ownership.create()
     journal.close()
     if not alive:
-        hold.release()
+        lock.release()
     return record
 
 
@@ -85,17 +85,17 @@ def record_at(directory: Path, *lines: object) -> Record:
 
 
 def test_a_journal_tells_owner_mark_and_processes(tmp_path: Path) -> None:
-    journal, hold = Journal(tmp_path / "journal"), Hold(tmp_path / "lock")
+    journal, lock = Journal(tmp_path / "journal"), LockFile(tmp_path / "lock")
     me, other = Process.of(os.getpid()), Process(1, 2)
-    journal.own(other, hold)
+    journal.own(other, lock)
     journal.write("mark", mark="abcd-1")
     journal.made({"fabricd": other, "host h0": me})
-    journal.own(me, hold)
+    journal.own(me, lock)
     record = Record.read(tmp_path)
     assert (record.owner, record.mark, record.processes) == (me, "abcd-1", {"fabricd": other, "host h0": me})
     assert record.state == "alive"
     assert not record.standing
-    hold.release()
+    lock.release()
     assert record.state == "dead"
 
 
@@ -103,8 +103,8 @@ def test_a_journal_tells_owner_mark_and_processes(tmp_path: Path) -> None:
 def test_a_journal_that_is_cut_off_tells_what_it_had(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     directory = tmp_path_factory.mktemp("journal")
     journal = Journal(directory / "journal")
-    hold = Hold(directory / "lock")
-    journal.own(Process.of(os.getpid()), hold)
+    lock = LockFile(directory / "lock")
+    journal.own(Process.of(os.getpid()), lock)
     whole_lines = journal.path.stat().st_size
     journal.made({"fabricd": Process(7, 8)})
     text = journal.path.read_bytes()
@@ -112,7 +112,7 @@ def test_a_journal_that_is_cut_off_tells_what_it_had(tmp_path_factory: pytest.Te
     record = Record.read(directory)
     assert record.state == "alive"
     assert record.processes in ({}, {"fabricd": Process(7, 8)})
-    hold.release()
+    lock.release()
 
 
 def test_lines_are_on_disk_when_write_returns(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ import os, sys, time
 from pathlib import Path
 from testbed.machine import ownership
 ownership.RUN_DIR = Path(sys.argv[1])
-record, journal, hold = ownership.create()
+record, journal, lock = ownership.create()
 print(record.id, flush=True)
 time.sleep(600)
 """
@@ -219,12 +219,12 @@ def test_many_fabrics_at_once_get_different_ids(run_dir: Path) -> None:
 
     def make() -> None:
         for _ in range(10):
-            record, journal, hold = ownership.create()
-            holds.append(hold)
+            record, journal, lock = ownership.create()
+            locks.append(lock)
             journal.close()
             ids.append(record.id)
 
-    holds: list[Hold] = []
+    locks: list[LockFile] = []
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -232,8 +232,8 @@ def test_many_fabrics_at_once_get_different_ids(run_dir: Path) -> None:
         thread.join()
     assert len(set(ids)) == 40
     assert {r.id for r in ownership.fabrics() if r.state == "alive"} == set(ids)
-    for hold in holds:
-        hold.release()
+    for lock in locks:
+        lock.release()
 
 
 def test_find(run_dir: Path) -> None:
@@ -251,26 +251,26 @@ def test_find(run_dir: Path) -> None:
         ownership.find("zzzz")
 
 
-def stand(record: Record) -> Hold:
+def stand(record: Record) -> LockFile:
     """As `testbed up` leaves it: its fabricd is its owner."""
-    hold, me = Hold(record.dir / "fabricd.lock"), processes.Process.of(os.getpid())
+    lock, me = LockFile(record.dir / "fabricd.lock"), processes.Process.of(os.getpid())
     record.journal.made({"fabricd": me})
-    record.journal.own(me, hold)
-    return hold
+    record.journal.own(me, lock)
+    return lock
 
 
 def test_the_fabric_of_a_run_is_meant_only_where_none_was_left_up(run_dir: Path) -> None:
     runs, left_up = [create(alive=True) for _ in range(2)], [create(alive=True) for _ in range(2)]
-    holds = [stand(left_up[0])]
+    locks = [stand(left_up[0])]
     assert ownership.find(None).id == left_up[0].id
-    holds.append(stand(left_up[1]))
+    locks.append(stand(left_up[1]))
     with pytest.raises(UserError, match="several") as error:
         ownership.find(None)
     first, second = sorted(record.id for record in left_up)
     assert error.value.hint == f"such as --fabric {first} (fabrics that are up: {first}, {second})"
     assert ownership.find(runs[0].id).id == runs[0].id
-    for hold in holds:
-        hold.release()
+    for lock in locks:
+        lock.release()
 
 
 # -- cleaning
@@ -283,7 +283,7 @@ def namespace(process: subprocess.Popen[bytes]) -> int:
 @contextmanager
 def leftovers(alive: bool = False) -> Iterator[Record]:
     """A fabric with one of everything: marked and grouped processes, a held namespace, a mount."""
-    record, journal, hold = ownership.create()
+    record, journal, lock = ownership.create()
     fabric_id = record.id
     own_mark = {**os.environ, processes.MARK: record.mark}
     started: list[subprocess.Popen[bytes]] = []
@@ -309,7 +309,7 @@ def leftovers(alive: bool = False) -> Iterator[Record]:
     (record.dir / "mounted").mkdir()
     run("mount", "-t", "tmpfs", "tmpfs", str(record.dir / "mounted"))
     if not alive:
-        hold.release()
+        lock.release()
     try:
         yield record
         assert all(p.poll() is not None or p.wait(5) for p in started), "processes are left"
@@ -317,7 +317,7 @@ def leftovers(alive: bool = False) -> Iterator[Record]:
         for process in started:
             process.kill()
             process.wait()
-        hold.release()
+        lock.release()
         subprocess.run(["umount", str(record.dir / "mounted")], capture_output=True, check=False)
         for path in Path("/sys/fs/cgroup").glob(f"*/railbed-{fabric_id}"):
             for group in (*path.glob("*/"), path):
@@ -406,7 +406,7 @@ def test_clean_in_another_pid_namespace_leaves_what_it_cannot_reach(run_dir: Pat
     )
     there = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", clean, str(run_dir)]
     record = create(alive=False)
-    living = Hold(record.dir / f"1{ownership.PROCESSES}")
+    living = LockFile(record.dir / f"1{ownership.PROCESSES}")
     with running(env={**os.environ, processes.MARK: record.mark}, pass_fds=[living.fd]) as left:
         living.release()
         said = run(*there, cwd=Path(__file__).parents[2])

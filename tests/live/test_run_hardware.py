@@ -22,7 +22,7 @@ from results import load
 from results.columns import COLUMNS
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
-from testbed.run.run import RunFailed, RunResult
+from testbed.run.outcome import RunFailed, RunResult
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = """
@@ -68,7 +68,7 @@ class BareLab:
         self.workers[rank] = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
         return self.workers[rank]
 
-    def controller_said(self) -> list[dict[str, Any]]:
+    def controller_messages(self) -> list[dict[str, Any]]:
         return []
 
     def down(self) -> None:

@@ -17,7 +17,7 @@ from results import load
 from testbed.experiment import Experiment, loads
 from testbed.fabric.lab import Lab
 from testbed.run import run as running
-from testbed.run.run import RunFailed, RunResult
+from testbed.run.outcome import RunFailed, RunResult
 from tests.parts.machine import ROOT, assert_nothing_left
 
 EXPERIMENT = """

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from testbed.experiment import loads
 from testbed.run.run import run
-from workloads.registry import ADDER_DTYPES, COLLECTIVES, DTYPES, Collective
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import ADDER_DTYPES, DTYPES
+from workloads.registry import ALGORITHMS
 
 SMALL = [name for name, width in DTYPES.items() if width == 1]
 
@@ -14,16 +16,19 @@ SMALL = [name for name, width in DTYPES.items() if width == 1]
 def test_by_every_algorithm(tmp_path: Path) -> None:
     """All-reduces, and one that only moves, of odd sizes; nobody falls back."""
 
-    def steps(entry: Collective) -> list[str]:
+    def steps(entry: Algorithm) -> list[str]:
         ops = [op for op in ("sum", "avg", "max") if op in entry.ops]
         return [
-            f"{{collective: {entry.name}, algorithm: {entry.algorithm}, sizes: [1B, 10007B], dtype: {d}, op: {op}}}"
+            f"{{collective: {entry.collective.name}, algorithm: {entry.name}, dtype: {d}, op: {op}, "
+            "sizes: [1B, 10007B]}"
             for d, op in zip(SMALL, [ops[k % len(ops)] for k in range(len(SMALL))], strict=True)
             if d in entry.dtypes
         ]
 
     entries = [
-        e for e in COLLECTIVES.values() if e.name == "all_reduce" and not e.on_complexes and e.layout in ("", "ring")
+        e
+        for e in ALGORITHMS.values()
+        if e.collective.name == "all_reduce" and not e.on_complexes and e.layout in ("", "ring")
     ]
     workload = [s for entry in entries for s in steps(entry)]
     workload.append("{collective: all_gather, algorithm: multicast, sizes: [999B], dtype: float8_e5m2}")

@@ -8,10 +8,11 @@ import pytest
 
 from results import load
 from testbed.experiment import loads
-from testbed.run.run import RunResult, run
-from workloads.closed_form import Costs, Link
-from workloads.closed_form import Path as Way
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
 from workloads.sparse.closed_form import omniccl_ns
+from workloads.times.messages import Costs, Link
+from workloads.times.messages import Path as Way
 
 MIB = 1 << 20
 

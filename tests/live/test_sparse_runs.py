@@ -11,9 +11,9 @@ import pytest
 from results import load
 from testbed.experiment import loads
 from testbed.run.run import run
-from workloads.closed_form import Costs
-from workloads.closed_form import Path as Way
 from workloads.sparse.closed_form import omnireduce_ns
+from workloads.times.messages import Costs
+from workloads.times.messages import Path as Way
 
 MIB = 1 << 20
 

@@ -9,8 +9,8 @@ import pytest
 
 from testbed.experiment import loads
 from testbed.run import run as running
-from workloads.closed_form import wire_bytes
-from workloads.collectives.in_network_time import block_bytes
+from workloads.times.in_network import block_bytes
+from workloads.times.messages import wire_bytes
 
 SIZE = 64 << 20
 MTU = 4096

@@ -29,8 +29,8 @@ from hardware.config import Hardware, fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
 from tests.parts.own_switch import OwnSwitch, own_switch
 from topologies.fabric import Fabric
-from workloads import wire
-from workloads.wire import Record
+from workloads.verbs import wire
+from workloads.verbs.wire import Record
 
 DEADLINE_S = 60.0
 SIZED = 1 << 20

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workloads import wire
+from workloads.verbs import wire
 
 RECORDS_PER_PACKET = 5  # few, so that `more` is used
 

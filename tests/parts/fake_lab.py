@@ -126,7 +126,7 @@ class FakeLab:
         self.workers[rank] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         return self.workers[rank]
 
-    def controller_said(self) -> list[dict[str, Any]]:
+    def controller_messages(self) -> list[dict[str, Any]]:
         return []
 
     def down(self) -> None:

@@ -22,7 +22,7 @@ def plan(ranks: int, *steps: Line, wake_ns: float = 0, reduce_bps: float | None 
 
 def collective(name: str, sizes: list[int], **more: Any) -> Line:
     entry = registry.find(name, more.pop("algorithm", None))
-    step: Line = {"kind": "collective", "collective": name, "algorithm": entry.algorithm, "sizes": sizes}
+    step: Line = {"kind": "collective", "collective": name, "algorithm": entry.name, "sizes": sizes}
     return {**step, "dtype": "float32", "op": "sum", "iterations": 1, "warmup": 0, "ranks": None, **more}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from workloads.registry import find
+from workloads.registry import COLLECTIVES
 
 STEP = {"kind": "collective", "collective": "all_reduce", "algorithm": "ring", "dtype": "float32", "op": "sum"}
 
 
 def step(ranks: int, collective: str = "all_reduce") -> dict[str, Any]:
-    return {**STEP, "collective": collective, "ranks": ranks, "busbw_factor": find(collective).busbw_factor(ranks)}
+    return {**STEP, "collective": collective, "ranks": ranks, "busbw_factor": COLLECTIVES[collective].busbw.of(ranks)}
 
 
 def line(rank: int, start: float, end: float, **more: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 from hardware.client import Fabricd
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import DEADLINE_S, BareFabric, RawWorker, bare_fabric
-from workloads import wire
-from workloads.wire import Record
+from workloads.verbs import wire
+from workloads.verbs.wire import Record
 
 GROUP_IP = 0xEF000001  # 239.0.0.1
 GROUP_MAC = "01:00:5e:00:00:01"
@@ -24,9 +24,9 @@ LATER_PS = 10**10
 BITMAP_AT = 1 << 20  # in every member's region: the vector lies before it
 
 
-def group(ranks: Sequence[int], *, payload: int = 4096, kind: int = wire.MULTICAST, tag: int = 1) -> bytes:
+def group(ranks: Sequence[int], *, payload: int = 4096, kind: bytes = b"multicast", tag: int = 1) -> bytes:
     members = b"".join(rank.to_bytes(4, "little") for rank in ranks)
-    return wire.command(wire.GROUP, kind, tag, 9, len(ranks), payload, *[0] * 7, data=members)
+    return wire.command(wire.GROUP, kind, tag, 9, len(ranks), 0, payload, *[0] * 7, data=members)
 
 
 def offload(

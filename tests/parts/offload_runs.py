@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.experiment import loads
 from testbed.run import run as running
-from testbed.run.run import RunResult
+from testbed.run.outcome import RunResult
 
 STAR = "{star: {hosts: %d}}"
 CLOS = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}"

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, as_they_answer, bare_fabric
-from workloads import wire
 from workloads.collectives.schedule import spans
-from workloads.wire import Record
+from workloads.verbs import wire
+from workloads.verbs.wire import Record
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 NONE, SGD, ADAM = range(3)
@@ -73,7 +73,7 @@ class Ring:
         data = array("I", ranks).tobytes()
         tag = next(_numbers)
         for m in members:
-            m.begin_wait(1, wire.FOREVER, wire.command(wire.GROUP, wire.RING, tag, 3, len(ranks), *args, data=data))
+            m.begin_wait(1, wire.FOREVER, wire.command(wire.GROUP, b"ring", tag, 3, len(ranks), 0, *args, data=data))
         answers = [m.end_wait()[0] for m in members]
         self.number = answers[0].qp
         self.refused = answers[0].private.decode()

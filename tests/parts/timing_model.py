@@ -7,7 +7,7 @@ from typing import Any
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import Pair
-from workloads import wire
+from workloads.verbs import wire
 
 PS = 1000
 HEADERS = 14 + 20 + 8 + 12 + 4  # Ethernet, IPv4, UDP, BTH, ICRC

@@ -22,7 +22,8 @@ from tests.parts.command_line import testbed as testbed
 from tests.parts.fake_lab import result_line
 from tests.parts.small_run import DONE
 from topologies import build
-from workloads.registry import DTYPES, OPS, algorithms
+from workloads.base.vocabulary import DTYPES, OPS
+from workloads.registry import algorithms
 
 LINE = "bench all_reduce -b 1K -e 4K -f 4 -n 2 -g 3 --topology ring --out here"
 TABLE = """\
@@ -211,7 +212,7 @@ def test_all_algorithms_are_those_that_the_fabric_the_ranks_and_the_type_allow()
     assert set(without) == {"torus", "hierarchical", "omniccl"} and "coordinates" in without["torus"]
     on_torus, without = of(collective="all_reduce", topology="torus", dtype="float64")
     assert "torus" in on_torus and "float64" in without["in_network"]
-    assert set(on_torus) | set(without) == set(algorithms("all_reduce"))
+    assert set(on_torus) | set(without) == {entry.name for entry in algorithms("all_reduce")}
     assert of(collective="send_recv", ranks=4)[0] == ["shift"]
 
 

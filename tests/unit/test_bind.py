@@ -11,7 +11,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.machine.shown import Bind, binds
+from testbed.machine.mounts import Bind, binds
 
 STAR = "name: x\nfabric: {topology: {star: {hosts: 2}}}\n"
 

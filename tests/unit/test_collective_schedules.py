@@ -10,14 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parts.schedule_checker import check_result, execute, happened_before, races
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives import halving, trees
-from workloads.collectives.host import schedule_of
-from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, pieces, places, spans, steps
+from workloads.collectives.schedule import (
+    Lane,
+    Program,
+    Recv,
+    Send,
+    Shape,
+    Span,
+    pieces,
+    places,
+    schedule_of,
+    spans,
+    steps,
+)
 from workloads.collectives.shape import shape_of
 from workloads.collectives.uneven import uneven
-from workloads.registry import COLLECTIVES, MOST_PIECES, Collective
+from workloads.registry import ALGORITHMS
 
-SCHEDULED = [e for e in COLLECTIVES.values() if e.schedule]
+SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
 FULL = settings(max_examples=25, deadline=None)
 
 
@@ -32,7 +45,7 @@ def grids(ranks: int, draw: st.DrawFn) -> list[int]:
 
 
 @st.composite
-def shapes(draw: st.DrawFn, entry: Collective) -> Shape:
+def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
     most = entry.max_ranks or 9
     ranks = draw(st.integers(2, most) | st.just(min(16, most)))
     dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
@@ -44,12 +57,12 @@ def shapes(draw: st.DrawFn, entry: Collective) -> Shape:
         "skew": draw(st.sampled_from([0.0, 0.3, 1.0])),
         "dims": dims,
     }
-    count = draw(st.integers(1, 12) | st.integers(1, 150)) if entry.sized else 0
+    count = draw(st.integers(1, 12) | st.integers(1, 150)) if entry.collective.sized else 0
     return shape_of(entry, ranks, count, 1, options, draw(st.integers(0, 2**32)))
 
 
-@pytest.mark.parametrize("entry", SCHEDULED, ids=lambda e: f"{e.name}-{e.algorithm}")
-def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry: Collective) -> None:
+@pytest.mark.parametrize("entry", SCHEDULED, ids=str)
+def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry: Algorithm) -> None:
     schedule = schedule_of(entry)
 
     @FULL
@@ -58,7 +71,7 @@ def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry:
         assert races(schedule, shape) == []
         rng = np.random.default_rng(seed)
         vectors = [rng.integers(-1000, 1000, shape.length(i)).astype(float) for i in range(shape.ranks)]
-        check_result(entry.name, shape, vectors, execute(schedule, shape, vectors, seed))
+        check_result(entry.collective.name, shape, vectors, execute(schedule, shape, vectors, seed))
 
     check()
 
@@ -68,13 +81,13 @@ def test_one_rank_may_receive_all_that_the_others_have() -> None:
     counts = ((0,) * 8 + (125,),) * 8 + ((0,) * 9,)
     shape = Shape(9, 125, senders=8, counts=counts)
     vectors = [np.arange(shape.length(i)) + 1000.0 * i for i in range(9)]
-    for entry in (COLLECTIVES["m2n", "write"], COLLECTIVES["all_to_all_v", "spread"]):
-        check_result(entry.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
+    for entry in (ALGORITHMS["m2n", "write"], ALGORITHMS["all_to_all_v", "spread"]):
+        check_result(entry.collective.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
 
 
 @pytest.mark.parametrize("ranks", range(2, 20))
 def test_nobody_leaves_a_barrier_before_all_have_come(ranks: int) -> None:
-    order = happened_before(schedule_of(COLLECTIVES["barrier", "dissemination"]), Shape(ranks, 0))
+    order = happened_before(schedule_of(ALGORITHMS["barrier", "dissemination"]), Shape(ranks, 0))
     first = [next(k for k, (rank, _) in enumerate(order.steps) if rank == r) for r in range(ranks)]
     for rank in range(ranks):
         last = max(k for k, (r, _) in enumerate(order.steps) if r == rank)
@@ -168,8 +181,8 @@ def test_unequal_counts_do_not_depend_on_the_machine() -> None:
     assert uneven(4, 1000, 1.0, 7)[0] == (174, 469, 237, 120)
 
 
-@pytest.mark.parametrize("entry", [e for e in SCHEDULED if "chunk" in e.extra], ids=lambda e: f"{e.name}-{e.algorithm}")
-def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entry: Collective) -> None:
+@pytest.mark.parametrize("entry", [e for e in SCHEDULED if "chunk" in e.extra], ids=str)
+def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entry: Algorithm) -> None:
     for ranks in (2, 3, 16):
         dims = [ranks // 2, 2] if ranks % 2 == 0 else [1, ranks]
         shape = shape_of(entry, ranks, MOST_PIECES * 7, 1, {"chunk": 7, "dims": dims}, 1)
@@ -179,6 +192,6 @@ def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entr
 
 
 def test_staging_is_no_more_than_is_reduced() -> None:
-    program = schedule_of(COLLECTIVES["all_reduce", "ring"])(Shape(4, 100), 1)
+    program = schedule_of(ALGORITHMS["all_reduce", "ring"])(Shape(4, 100), 1)
     assert places(program)[1] == sum(s.stop - s.start for s in steps(program) if isinstance(s, Recv) and s.reduce) == 75
     assert spans(10, 3, 5) == [Span(5, 9), Span(9, 12), Span(12, 15)]

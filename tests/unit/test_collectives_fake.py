@@ -10,21 +10,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.parts.fake_run import Line, collective, fabric, plan, run
-from workloads.registry import COLLECTIVES, DTYPES, OPS, Collective
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import DTYPES, OPS
+from workloads.registry import ALGORITHMS
 
-SCHEDULED = [e for e in COLLECTIVES.values() if e.schedule]
+SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
 GRIDS = {2: [2], 3: [3], 4: [2, 2], 7: [7], 8: [2, 2, 2], 16: [4, 4]}
 RANKS = (2, 3, 4, 7, 16)
 ALL_KINDS = ("ring", "halving_doubling")
 MIB = 1 << 20
 
 
-def step(entry: Collective, members: int, sizes: list[int], **more: Any) -> Line:
+def step(entry: Algorithm, members: int, sizes: list[int], **more: Any) -> Line:
     dims = GRIDS.get(members, [members])
     if entry.layout == "domains":
         dims = [members // 2, 2] if members % 2 == 0 else [1, members]
     told = {"dims": dims, "senders": max(1, members // 3), "skew": 1.0, **more}
-    return collective(entry.name, sizes, algorithm=entry.algorithm, **told)
+    return collective(entry.collective.name, sizes, algorithm=entry.name, **told)
 
 
 def check(ranks: int, steps: list[Line], seed: int = 0) -> None:
@@ -40,13 +42,13 @@ def check(ranks: int, steps: list[Line], seed: int = 0) -> None:
 @pytest.mark.parametrize(
     ("entry", "ranks"),
     [
-        pytest.param(e, ranks, id=f"{e.name}-{e.algorithm}-{ranks}")
+        pytest.param(e, ranks, id=f"{e}, {ranks} ranks")
         for e in SCHEDULED
         for ranks in RANKS
         if e.max_ranks is None or ranks <= e.max_ranks
     ],
 )
-def test_every_type_and_reduction(entry: Collective, ranks: int) -> None:
+def test_every_type_and_reduction(entry: Algorithm, ranks: int) -> None:
     """On four ranks in every type and with every reduction, some in every combination of them; on others in a few."""
     steps = []
     kinds = list(enumerate(product(DTYPES, entry.ops or (None,))))
@@ -59,15 +61,15 @@ def test_every_type_and_reduction(entry: Collective, ranks: int) -> None:
         counts = [(1, 3, 7919, ranks - 1, ranks + 1)[k % 5]]
         chunk = (None, 64, 1000 * width)[k % 3] if "chunk" in entry.extra else None
         chunk = chunk and max(chunk, counts[0] * width // 20)
-        sizes = [n * width for n in counts] if entry.sized else [0]
+        sizes = [n * width for n in counts] if entry.collective.sized else [0]
         steps.append(step(entry, ranks, sizes, dtype=dtype, op=op, chunk=chunk))
     check(ranks, steps, seed=ranks)
 
 
-@pytest.mark.parametrize("entry", SCHEDULED, ids=lambda e: f"{e.name}-{e.algorithm}")
-def test_large_vectors(entry: Collective) -> None:
+@pytest.mark.parametrize("entry", SCHEDULED, ids=str)
+def test_large_vectors(entry: Algorithm) -> None:
     ranks = min(8, entry.max_ranks or 8)
-    sizes = [4 * MIB, 4 * MIB - 4, MIB + 4] if entry.sized else [0]
+    sizes = [4 * MIB, 4 * MIB - 4, MIB + 4] if entry.collective.sized else [0]
     check(ranks, [step(entry, ranks, sizes, iterations=2)])
 
 
@@ -82,7 +84,7 @@ def test_large_vectors(entry: Collective) -> None:
     st.integers(0, 2**32),
 )
 def test_any_group_in_any_order(
-    entry: Collective,
+    entry: Algorithm,
     place: tuple[int, list[int], int],
     dtype: str,
     op: str,
@@ -92,7 +94,7 @@ def test_any_group_in_any_order(
 ) -> None:
     ranks, order, members = place
     group = order[:members]
-    sizes = [n * DTYPES[dtype] for n in counts] if entry.sized else [0]
+    sizes = [n * DTYPES[dtype] for n in counts] if entry.collective.sized else [0]
     if chunk is not None:
         chunk = max(chunk, max(sizes) // 1000)
     told = step(entry, members, sizes, dtype=dtype, op=op, ranks=group, iterations=2, warmup=1, chunk=chunk)
@@ -101,12 +103,12 @@ def test_any_group_in_any_order(
 
 def test_steps_with_different_needs_of_memory_follow_each_other() -> None:
     """A group gathers little, then reduces much, then exchanges: memory grows, and connections are made anew."""
-    entries = [COLLECTIVES[key] for key in (("gather", "linear"), ("all_reduce", "halving_doubling"), ("n2m", "write"))]
+    entries = [ALGORITHMS[key] for key in (("gather", "linear"), ("all_reduce", "halving_doubling"), ("n2m", "write"))]
     check(5, [step(e, 5, [size]) for e in entries for size in (40, 40_000, 400_000)])
 
 
 def test_the_algorithm_may_depend_on_the_size() -> None:
-    told = step(COLLECTIVES["all_reduce", "ring"], 4, [400, 4000, 40_000], iterations=2)
+    told = step(ALGORITHMS["all_reduce", "ring"], 4, [400, 4000, 40_000], iterations=2)
     chosen = {"algorithm": "halving_doubling", "ranks": None}
     told |= {"algorithm": "auto", "chosen": {"400": chosen, "4000": {"algorithm": "ring", "ranks": [0, 2, 1, 3]}}}
     told["chosen"]["40000"] = {"algorithm": "torus", "ranks": [0, 1, 2, 3], "dims": [2, 2]}
@@ -117,8 +119,8 @@ def test_the_algorithm_may_depend_on_the_size() -> None:
     assert found == {(400, "halving_doubling"), (4000, "ring"), (40_000, "torus")}
 
 
-@pytest.mark.parametrize("entry", [e for e in SCHEDULED if e.sized], ids=lambda e: f"{e.name}-{e.algorithm}")
-def test_damage_is_counted(entry: Collective) -> None:
+@pytest.mark.parametrize("entry", [e for e in SCHEDULED if e.collective.sized], ids=str)
+def test_damage_is_counted(entry: Algorithm) -> None:
     """Each message in turn: a byte that is wrong on the way is wrong in somebody's result."""
     ranks = min(3, entry.max_ranks or 3)
     told = step(entry, ranks, [3000], chunk=1000, dtype="int32")  # in a float the damage may be rounded away

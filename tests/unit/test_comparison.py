@@ -16,7 +16,7 @@ from results.plots import PLOTS
 from results.store import RunFolder
 from results.sweeps import SWEEP
 from results.values import size_label
-from testbed.base.yaml import dump
+from testbed.base.yaml_writer import dump
 from testbed.cli import cli
 from testbed.commands.plot import KINDS
 

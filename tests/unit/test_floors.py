@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hardware import build as building
 from hardware.build import CFLAGS, FABRICD, SOURCES, build, compile_all
 from tests.parts import floors
 
@@ -47,6 +48,37 @@ def test_an_include_and_a_call_that_run_up_are_found(objects: Path, tmp_path: Pa
         "link/scheduler.c -> switch/switch.h (include)",
     ]
     assert floors.circles(arrows) == [{"link", "switch"}]
+
+
+def includers(header: str) -> set[str]:
+    """The C files that include it, themselves or through other headers."""
+    arrows = list(floors.includes(SOURCES))
+    found = {header}
+    while more := {a.user for a in arrows if a.used in found} - found:
+        found |= more
+    return {name for name in found if name.endswith(".c")}
+
+
+@pytest.mark.parametrize(
+    "header", ["cc/cc.h", "nic/counters.def", "fault/effects.h", "base/bytes.h", "worker/worker.h"]
+)
+def test_a_changed_header_has_only_those_compiled_again_that_include_it(
+    header: str, objects: Path, tmp_path: Path
+) -> None:
+    tree, compiled = tmp_path / "fabricd", tmp_path / "o"
+    shutil.copytree(SOURCES, tree)
+    shutil.copytree(objects, compiled)
+    for file in compiled.rglob("*.d"):
+        file.write_text(file.read_text().replace(str(SOURCES), str(tree)))
+    at = {str(c.relative_to(tree)): c for c in tree.rglob("*.c")}
+
+    def old() -> set[str]:
+        made = {name: (compiled / name).with_suffix(".o") for name in at}
+        return {name for name, target in made.items() if not building._up_to_date(target, [at[name]])}
+
+    assert old() == set()
+    (tree / header).touch()
+    assert old() == includers(header) != set(at)
 
 
 def lengths(pattern: str, limit: int) -> dict[str, int]:

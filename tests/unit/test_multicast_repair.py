@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.collectives.chunking import Chunks, runs, span
-from workloads.collectives.dissemination import distances
-from workloads.collectives.repair import RUN_CHUNKS, Repair
+from workloads.collectives.exchange import distances
+from workloads.offloads.chunking import Chunks, runs, span
+from workloads.offloads.repair import RUN_CHUNKS, Repair
 
 SIZES = st.builds(
     Chunks,

@@ -21,7 +21,7 @@ from testbed.base.errors import InputError, MachineError
 from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
-from testbed.run.run import RunFailed, RunResult
+from testbed.run.outcome import RunFailed, RunResult
 from tests.parts.fake_lab import FIDELITY, FakeLab, Script, counters, result_line
 from tests.parts.small_run import DONE, EXPERIMENT, whole
 

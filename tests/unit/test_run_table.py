@@ -11,7 +11,7 @@ from rich.console import Console
 
 from results import Run, load
 from results.store import RunFolder
-from testbed.base.yaml import dump
+from testbed.base.yaml_writer import dump
 from testbed.commands.show import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.plan import plan, steps

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workloads import data
-from workloads.registry import DTYPES
+from workloads.base import data
+from workloads.base.vocabulary import DTYPES
 from workloads.sparse.inputs import SparseInputs
 
 SMALL = [name for name, width in DTYPES.items() if width == 1]

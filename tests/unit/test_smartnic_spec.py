@@ -17,8 +17,8 @@ from testbed.experiment.model import Experiment
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import Ideal
 from testbed.plan.plan import endpoints, for_rank, plan
-from workloads.closed_form import Costs, Link, flow_ns
-from workloads.closed_form import Path as Way
+from workloads.times.messages import Costs, Link, flow_ns
+from workloads.times.messages import Path as Way
 
 TEXT = """
 name: s

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.parts.fake_run import collective, fabric, plan, run
-from workloads.registry import DTYPES
+from workloads.base.vocabulary import DTYPES
 from workloads.sparse.closed_form import omniccl_bytes, omnireduce_bytes
 from workloads.sparse.inputs import SparseInputs, union_share
 from workloads.sparse.layout import Layout

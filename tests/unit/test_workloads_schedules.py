@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.parts.fake_run import Line, collective, fabric, flows, plan, run
-from workloads import registry, verbs, wire, worker
+from workloads import worker
+from workloads.base.vocabulary import DTYPES, OPS
 from workloads.collectives import engine, ring
 from workloads.collectives.schedule import spans
-from workloads.verbs import CompletionError, Device, FabricError
+from workloads.verbs import CompletionError, Device, FabricError, wire
 
 FULL = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MIB = 1 << 20
@@ -41,8 +42,8 @@ def test_chunks_cover_the_vector_evenly(count: int, ranks: int) -> None:
 @given(
     st.integers(2, 9).flatmap(lambda n: st.tuples(st.just(n), st.permutations(range(n)), st.integers(2, n))),
     st.sampled_from(["all_reduce", "reduce_scatter", "all_gather"]),
-    st.sampled_from(sorted(registry.DTYPES)),
-    st.sampled_from(registry.OPS),
+    st.sampled_from(sorted(DTYPES)),
+    st.sampled_from(OPS),
     st.lists(st.integers(0, 40) | st.integers(0, 60_000), min_size=1, max_size=3),
     st.integers(0, 2**32),
 )
@@ -51,7 +52,7 @@ def test_ring_collectives_are_right_whatever_the_timing(
 ) -> None:
     ranks, order, members = place
     group = order[:members]
-    sizes = [count * registry.DTYPES[dtype] for count in counts]
+    sizes = [count * DTYPES[dtype] for count in counts]
     step = collective(name, sizes, dtype=dtype, op=op, ranks=group, iterations=2, warmup=1)
     with fabric(ranks, seed) as fake:
         lines, errors = run(fake, plan(ranks, step))
@@ -164,7 +165,7 @@ def test_a_failed_operation_names_status_and_peer(step: Line) -> None:
 
 def test_a_worker_that_dies_ends_the_others_with_a_reason() -> None:
     with fabric(2) as fake:
-        dying = threading.Thread(target=lambda: Device(fake.path(0))._socket.close())  # greeted once both are there
+        dying = threading.Thread(target=lambda: Device(fake.path(0)).session.close())  # greeted once both are there
         dying.start()
         with pytest.raises(FabricError, match="left without BYE"), Device(fake.path(1)) as device:
             device.sync(0, 2)
@@ -195,7 +196,7 @@ def test_last_words_are_read_although_ours_were_not(tmp_path: Path) -> None:
 
 
 def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("workloads.verbs.session.PROGRESS_EVERY_S", 0.0)
     with fabric(2) as fake:
         lines, errors = run(fake, plan(2, collective("all_reduce", [64 * MIB])))
     assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})

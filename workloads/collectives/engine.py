@@ -15,11 +15,10 @@ from struct import Struct
 
 import numpy as np
 
-from workloads import wire
 from workloads.collectives.schedule import Copy, Lane, Place, Program, Recv, Schedule, Send, Shape, places, steps
-from workloads.context import Context
-from workloads.verbs import FabricError, Peer, QueuePair
-from workloads.wire import Record
+from workloads.parts.context import Context
+from workloads.verbs import FabricError, Peer, QueuePair, wire
+from workloads.verbs.wire import Record
 
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+from workloads.collectives import ring
 from workloads.collectives.schedule import OUTPUT, Copy, Lane, Program, Recv, Send, Shape, Span, Step, spans
 from workloads.collectives.trees import binomial, collecting
 
@@ -101,8 +102,6 @@ def binomial_gather(shape: Shape, index: int) -> Program:
 
 def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
     """Van de Geijn's broadcast: a binomial scatter, then a ring all-gather of the chunks."""
-    from workloads.collectives import ring
-
     n = shape.ranks
     (scatter,) = binomial_scatter(shape, index)
     hops = ring.around(ring.gathering(n, index), spans(shape.count, n), (index - 1) % n, (index + 1) % n, None, 1)
@@ -114,12 +113,10 @@ def bruck_all_gather(shape: Shape, index: int) -> Program:
     n = shape.ranks
     chunks = spans(shape.count, n)
     steps: list[Step] = []
-    distance = 1
-    while distance < n:
+    for distance in distances(n):
         many = min(distance, n - distance)
         steps += [Send((index - distance) % n, *run) for run in _cyclic(chunks, index, many)]
         steps += [Recv((index + distance) % n, *run) for run in _cyclic(chunks, (index + distance) % n, many)]
-        distance *= 2
     return [Lane(steps)]
 
 
@@ -131,14 +128,17 @@ def _cyclic(chunks: list[Span], first: int, many: int) -> list[Span]:
     return [Span(chunks[first].start, chunks[-1].stop), Span(0, chunks[last - len(chunks) - 1].stop)]
 
 
+def distances(ranks: int) -> list[int]:
+    """Of a dissemination's rounds: in each, everybody tells the rank so far to its right, and hears from its left."""
+    return [1 << k for k in range((ranks - 1).bit_length())]
+
+
 def dissemination_barrier(shape: Shape, index: int) -> Program:
     """Hensgen, Finkel, Manber 1988: in round k an empty message goes 2^k ranks on; ceil(log2 n) rounds."""
     n = shape.ranks
     steps: list[Step] = []
-    distance = 1
-    while distance < n:
-        steps += [Send((index + distance) % n, 0, 0), Recv((index - distance) % n, 0, 0)]
-        distance *= 2
+    for far in distances(n):
+        steps += [Send((index + far) % n, 0, 0), Recv((index - far) % n, 0, 0)]
     return [Lane(steps)]
 
 

@@ -7,19 +7,18 @@ collective that has one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data
+from workloads.base import data
+from workloads.base.entry import Algorithm
 from workloads.collectives import exchange
 from workloads.collectives.engine import Engine
-from workloads.collectives.schedule import Schedule, Shape, Span, spans
+from workloads.collectives.schedule import Shape, Span, schedule_of, spans
 from workloads.collectives.shape import shape_of
-from workloads.context import Context
-from workloads.registry import Collective
+from workloads.parts.context import Context
+from workloads.parts.part import Part
 
 
 class Expected(NamedTuple):
@@ -30,26 +29,14 @@ class Expected(NamedTuple):
     start: int
 
 
-def schedule_of(entry: Collective) -> Schedule:
-    """The function that makes an entry's programs."""
-    module, name = entry.schedule.split(":")
-    return cast(Schedule, getattr(import_module(module), name))
-
-
-class Scheduled:
+class Scheduled(Part):
     """One rank's part, for any schedule.  Subclasses say what the collective means."""
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        self.context = context
-        self.device = context.device
-        self.entry = entry
+        super().__init__(context, entry, ranks, dtype, op, tag)
         self.options = context.options
-        self.n = len(ranks)
-        self.index = list(ranks).index(self.device.rank)
-        self.dtype = np.dtype(dtype)
-        self.op = op if entry.ops else None
         self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
         self.input = self.inputs.of(self.index)
         largest = self._shape(max(self.options.get("sizes") or [context.largest_bytes]))

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from workloads.base.entry import Algorithm, named
 
 VECTOR, STAGING, OUTPUT = range(3)
 """Memory of a rank: what it has, what has come and is not yet reduced, and the result where that has its own place."""
@@ -92,6 +94,11 @@ class Shape:
 
 
 Schedule = Callable[[Shape, int], Program]
+
+
+def schedule_of(entry: Algorithm) -> Schedule:
+    """The function that makes an algorithm's programs."""
+    return cast(Schedule, named(entry.schedule))
 
 
 class Span(NamedTuple):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives.schedule import Shape
 from workloads.collectives.uneven import uneven
-from workloads.registry import MOST_PIECES, Collective
 
 
-def shape_of(
-    entry: Collective, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int
-) -> Shape:
+def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int) -> Shape:
     """The shape of a collective of `size_bytes` in elements of `width` bytes.
 
     `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders` and `skew`, where the algorithm heeds them.
@@ -24,7 +23,7 @@ def shape_of(
     senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
     counts: tuple[tuple[int, ...], ...] = ()
     if "skew" in entry.extra:
-        counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.transposed)
+        counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.collective.transposed)
     return Shape(
         ranks=ranks,
         count=count,

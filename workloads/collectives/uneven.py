@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workloads.data import noise
+from workloads.base.data import noise
 
 _POPULARITY, _PAIRS = 2**33, 2**34  # random streams
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.closed_form import ACK_BYTES, Costs, Path, received_ns, wire_bytes
 from workloads.sparse.layout import Layout
 from workloads.sparse.sizes import MOST_BLOCKS
 from workloads.sparse.spots import Windows
+from workloads.times.messages import ACK_BYTES, Costs, Path, received_ns, wire_bytes
 
 BLOCK_BYTES = 1024  # 256 elements of float32
 FUSION = 4

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data
+from workloads.base import data
 
 _ORDER = 1 << 40  # random streams from here on order blocks
 

@@ -13,33 +13,29 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from workloads import wire
-from workloads.context import Context
-from workloads.registry import Collective
+from workloads.base.entry import Algorithm
+from workloads.parts.context import Context
+from workloads.parts.part import Part
 from workloads.sparse.closed_form import part_header_bytes
 from workloads.sparse.inputs import SparseInputs, averaging
 from workloads.sparse.receives import MOST_RECEIVES, Receives
-from workloads.sparse.spots import Aggregator, Part, Windows, Worker
-from workloads.verbs import FabricError, Peer, Region
-from workloads.wire import Record
+from workloads.sparse.spots import Aggregator, WindowPart, Windows, Worker
+from workloads.verbs import FabricError, Peer, Region, wire
+from workloads.verbs.wire import Record
 
 _KEY = Struct("<I")
 _COUNT = Struct("<II")  # blocks, 0
 
 
-class AllReduce:
+class AllReduce(Part):
     """One endpoint's part: a worker on a host, or an aggregator on a compute complex."""
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        self.context = context
-        self.device = context.device
-        self.dtype = np.dtype(dtype)
-        self.op = op or "sum"
+        super().__init__(context, entry, ranks, dtype, op or "sum", tag)
         self.options = options = {**entry.defaults, **context.options}
         # The step's own largest vector, not the context's: all that take part must agree on where spots lie.
         largest = -(-max(options["sizes"]) // (options["block"] * self.dtype.itemsize))
@@ -50,7 +46,13 @@ class AllReduce:
         self.aggregates = me in self.aggregators
         self.index = (self.aggregators if self.aggregates else self.workers).index(me)
         self.inputs = SparseInputs(
-            context.seed, len(self.workers), dtype, self.op, options["block"], options["density"], options["overlap"]
+            context.seed,
+            len(self.workers),
+            dtype,
+            op or "sum",
+            options["block"],
+            options["density"],
+            options["overlap"],
         )
         self.most_header = part_header_bytes(self.spot)
         self.spot_bytes = self._spot_bytes(self.spot)
@@ -110,7 +112,7 @@ class AllReduce:
                 self.windows, self.index, len(self.workers), self.dtype, self._tx_spot, finish=finish
             )
             self.unsent = [0, 0]  # results under way from each Tx spot
-            self.waiting: tuple[deque[tuple[int, Part]], deque[tuple[int, Part]]] = (deque(), deque())
+            self.waiting: tuple[deque[tuple[int, WindowPart]], deque[tuple[int, WindowPart]]] = (deque(), deque())
         else:
             self.moved = {"tx_bytes": 0, "rx_bytes": 0}
             self.mine = self.vector.view(self.dtype.name, 0, count)
@@ -161,16 +163,16 @@ class AllReduce:
         """Where a message lies, at both ends: two spots for each worker or aggregator."""
         return (2 * other + self.windows.turn(window)) * self.spot_bytes
 
-    def _read(self, at: int, nbytes: int, window: int) -> Part:
+    def _read(self, at: int, nbytes: int, window: int) -> WindowPart:
         count, _ = _COUNT.unpack_from(self.incoming.view("uint8", at, _COUNT.size).data)
         header = part_header_bytes(count)
         elements, odd = divmod(nbytes - header, self.dtype.itemsize)
         if count > self.windows.spot or elements < 0 or odd:
             raise FabricError(f"window {window}: {count} blocks in {nbytes} bytes")
         indices = self.incoming.view("uint32", at + _COUNT.size, count)
-        return Part(window, indices, self.incoming.view(self.dtype.name, at + header, elements))
+        return WindowPart(window, indices, self.incoming.view(self.dtype.name, at + header, elements))
 
-    def _write(self, at: int, part: Part) -> int:
+    def _write(self, at: int, part: WindowPart) -> int:
         """Puts a header in front of data that begins at `at` + its length.  Returns the message's bytes."""
         count, header = len(part.indices), part_header_bytes(len(part.indices))
         _COUNT.pack_into(self.outgoing.view("uint8", at, _COUNT.size).data, 0, count, 0)
@@ -192,7 +194,7 @@ class AllReduce:
         target = self._spot(self.index, window)
         self.pairs[to].write(self.outgoing, at, nbytes, self.keys[to], target, imm=window, signaled=False)
 
-    def _result(self, part: Part, nbytes: int) -> None:
+    def _result(self, part: WindowPart, nbytes: int) -> None:
         self.moved["rx_bytes"] += nbytes
         after = self.worker.result(part)
         if after is not None:
@@ -204,7 +206,7 @@ class AllReduce:
         elements = self.windows.spot * self.windows.block
         return self.outgoing.view(self.dtype.name, turn * self.spot_bytes + self.most_header, elements)
 
-    def _add(self, worker: int, part: Part) -> None:
+    def _add(self, worker: int, part: WindowPart) -> None:
         before = self.aggregator.added_elements
         sums = self.aggregator.contribution(worker, part)
         added = (self.aggregator.added_elements - before) * self.dtype.itemsize
@@ -212,7 +214,7 @@ class AllReduce:
         if sums is not None:
             self._send(sums)
 
-    def _send(self, sums: Part) -> None:
+    def _send(self, sums: WindowPart) -> None:
         turn = self.windows.turn(sums.window)
         at = turn * self.spot_bytes + self.most_header - part_header_bytes(len(sums.indices))
         nbytes = self._write(at, sums)

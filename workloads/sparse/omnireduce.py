@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import wire
-from workloads.context import Context
-from workloads.registry import Collective
+from workloads.base.entry import Algorithm
+from workloads.parts.context import Context
+from workloads.parts.part import Part
 from workloads.sparse.inputs import SparseInputs, averaging
 from workloads.sparse.layout import Layout
 from workloads.sparse.protocol import Aggregator, Message, Worker
 from workloads.sparse.receives import MOST_RECEIVES, Receives
-from workloads.verbs import FabricError, Peer, Region
-from workloads.wire import Record
+from workloads.verbs import FabricError, Peer, Region, wire
+from workloads.verbs.wire import Record
 
 _KEY = Struct("<I")
 
@@ -63,16 +63,13 @@ class Messages:
         return Message(slot, number, mask, nexts, self.data(region, offset, elements))
 
 
-class AllReduce:
+class AllReduce(Part):
     """One rank's part: a worker, an aggregator, or both."""
 
     def __init__(
-        self, context: Context, entry: Collective, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        self.context = context
-        self.device = context.device
-        self.dtype = np.dtype(dtype)
-        self.op = op or "sum"
+        super().__init__(context, entry, ranks, dtype, op or "sum", tag)
         self.options = options = {**entry.defaults, **context.options}
         dedicated = options.get("aggregators") or 0
         self.workers = list(ranks[: len(ranks) - dedicated])
@@ -81,7 +78,13 @@ class AllReduce:
         self.worker_index = self.workers.index(me) if me in self.workers else None
         self.aggregator_index = self.aggregators.index(me) if me in self.aggregators else None
         self.inputs = SparseInputs(
-            context.seed, len(self.workers), dtype, self.op, options["block"], options["density"], options["overlap"]
+            context.seed,
+            len(self.workers),
+            dtype,
+            op or "sum",
+            options["block"],
+            options["density"],
+            options["overlap"],
         )
         # The step's own largest vector, not the context's: all that take part must agree on where messages lie.
         self._allocate(self._layout(max(options["sizes"])))

@@ -26,7 +26,7 @@ from workloads.sparse.layout import Layout
 from workloads.sparse.protocol import Malformed
 
 
-class Part(NamedTuple):
+class WindowPart(NamedTuple):
     """Blocks of a window: `indices` count from its beginning, `data` are the blocks one behind the other."""
 
     window: int
@@ -101,15 +101,15 @@ class Worker:
         """The windows to begin with: two of each aggregator."""
         return list(range(min(self.windows.number, 2 * self.windows.aggregators)))
 
-    def contribution(self, window: int) -> Part:
+    def contribution(self, window: int) -> WindowPart:
         start = window * self.windows.spot
         indices = np.flatnonzero(self._nonzero[start : start + self.windows.spot]).astype(np.uint32)
         elements = self.windows.elements(window, indices)
         data = self._place(window, len(indices), elements)
         _gather(self.windows.view(self.vector, window), indices, self.windows.block, data)
-        return Part(window, indices, data)
+        return WindowPart(window, indices, data)
 
-    def result(self, part: Part) -> int | None:
+    def result(self, part: WindowPart) -> int | None:
         """Takes in a window's sums; returns the window that may now be written, if there is one."""
         _scatter(self.windows.view(self.vector, part.window), part.indices, self.windows.block, part.data)
         self._left -= 1
@@ -146,7 +146,7 @@ class Aggregator:
     def done(self) -> bool:
         return self._left == 0
 
-    def contribution(self, worker: int, part: Part) -> Part | None:
+    def contribution(self, worker: int, part: WindowPart) -> WindowPart | None:
         """Adds up a worker's part; returns the sums when it was the last one's."""
         turn = self.windows.turn(part.window)
         if self._window[turn] is None:
@@ -166,7 +166,7 @@ class Aggregator:
         self._left -= 1
         return self._complete(turn, part.window)
 
-    def _add(self, turn: int, part: Part) -> None:
+    def _add(self, turn: int, part: WindowPart) -> None:
         block, spot, present = self.windows.block, self._spots[turn], self._present[turn]
         whole = len(part.data) // block
         indices = part.indices[:whole]
@@ -185,7 +185,7 @@ class Aggregator:
                 place[:] = part.data[whole * block :]
         present[part.indices] = True
 
-    def _complete(self, turn: int, window: int) -> Part:
+    def _complete(self, turn: int, window: int) -> WindowPart:
         """The sums, moved together to the spot's beginning."""
         spot, block = self._spots[turn], self.windows.block
         indices = np.flatnonzero(self._present[turn]).astype(np.uint32)
@@ -196,7 +196,7 @@ class Aggregator:
         self._present[turn][:] = False
         self._heard[turn] = set()
         self._window[turn] = None
-        return Part(window, indices, data)
+        return WindowPart(window, indices, data)
 
 
 def _gather(window: NDArray[Any], indices: NDArray[Any], block: int, data: NDArray[Any]) -> None:

@@ -182,6 +182,7 @@ static bool notified(struct fabric *f, struct qp *q)
 	return again;
 }
 
-const struct cc_algorithm cc_dcqcn = {
+static const struct cc_algorithm dcqcn = {
 	.name = "dcqcn", .cnp = true, .start = start, .catch_up = catch_up, .sent = sent, .notified = notified,
 };
+CC_CONTROL(dcqcn);

@@ -46,5 +46,6 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	}
 }
 
-const struct cc_algorithm cc_dctcp = {
+static const struct cc_algorithm dctcp = {
 	.name = "dctcp", .telemetry = true, .rounds = true, .start = start, .acked = acked};
+CC_CONTROL(dctcp);

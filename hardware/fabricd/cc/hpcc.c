@@ -78,7 +78,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	s->before = *ack->t;
 }
 
-const struct cc_algorithm cc_hpcc = {
+static const struct cc_algorithm hpcc = {
 	.name = "hpcc",
 	.telemetry = true,
 	.hops = HOPS_MAX,
@@ -87,3 +87,4 @@ const struct cc_algorithm cc_hpcc = {
 	.start = start,
 	.acked = acked,
 };
+CC_CONTROL(hpcc);

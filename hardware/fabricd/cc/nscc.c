@@ -146,4 +146,5 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	cc_set_window(q, s->window);
 }
 
-const struct cc_algorithm cc_nscc = {.name = "nscc", .telemetry = true, .start = start, .acked = acked};
+static const struct cc_algorithm nscc = {.name = "nscc", .telemetry = true, .start = start, .acked = acked};
+CC_CONTROL(nscc);

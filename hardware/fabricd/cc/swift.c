@@ -74,4 +74,5 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	cc_set_rate(q, rate, f->clock.now);
 }
 
-const struct cc_algorithm cc_swift = {.name = "swift", .telemetry = true, .start = start, .acked = acked};
+static const struct cc_algorithm swift = {.name = "swift", .telemetry = true, .start = start, .acked = acked};
+CC_CONTROL(swift);

@@ -52,5 +52,6 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	cc_set_rate(q, rate > least ? rate : least, f->clock.now);
 }
 
-const struct cc_algorithm cc_timely = {
+static const struct cc_algorithm timely = {
 	.name = "timely", .telemetry = true, .rounds = true, .start = start, .acked = acked};
+CC_CONTROL(timely);

@@ -127,8 +127,9 @@ static json_t *nic_json(const struct nic *n)
 	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_multicast_bytes);
 	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_multicast_packets);
 	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_multicast_bytes);
-#define NIC_COUNT(field, key) COUNT(o, key, n->field);
-	NIC_COUNTERS(NIC_COUNT)
+#define COUNTER(field, name, unit, meaning) COUNT(o, #name, n->field);
+#include "nic/counters.def"
+#undef COUNTER
 	COUNT(o, "engine_used_bytes", n->engine_used);
 	return o;
 }

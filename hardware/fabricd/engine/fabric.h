@@ -67,7 +67,6 @@ struct fabric {
 	struct sync **syncs;	/* by hash */
 	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
 	/* offload/ */
-	const struct offload_ops *const *offloads; /* kinds, by number */
 	struct group *groups;
 	uint32_t last_job;
 	/* fault/ */

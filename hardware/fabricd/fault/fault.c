@@ -32,9 +32,16 @@
 
 #define FAULTS_MAX 1024
 
-static const char *const kinds[FAULT_KINDS] = {
-	[FAULT_FRAMES] = "frames", [FAULT_PARAMS] = "params",	[FAULT_SWAP] = "swap",
-	[FAULT_ACT] = "act",	   [FAULT_TRAFFIC] = "traffic",
+static const char *act_load(struct fabric *f, struct fault *x, const json_t *request);
+
+/* What fabricd can be asked to do, by enum fault_kind */
+static const struct {
+	const char *name;
+	const char *(*load)(struct fabric *f, struct fault *x, const json_t *request); /* Return: NULL, or what is wrong */
+} primitives[FAULT_KINDS] = {
+#define PRIMITIVE(kind, name, load, keys) {#name, load},
+#include "fault/primitives.def"
+#undef PRIMITIVE
 };
 
 static struct fault *find(struct fabric *f, const char *id)
@@ -205,10 +212,6 @@ static const char *load_time(const json_t *request, const char *key, ps_t *to)
 static const char *load(struct fabric *f, struct fault *x, const json_t *request)
 {
 	const char *kind = json_string_value(json_object_get(request, "primitive")), *wrong;
-	static const char *(*const loaders[FAULT_KINDS])(struct fabric *, struct fault *, const json_t *) = {
-		[FAULT_FRAMES] = frames_load, [FAULT_PARAMS] = params_load,   [FAULT_SWAP] = swap_load,
-		[FAULT_ACT] = act_load,	      [FAULT_TRAFFIC] = traffic_load,
-	};
 
 	x->at = f->clock.mode == CLOCK_REAL ? clock_real_now(f) : f->clock.now;
 	ps_t at = x->at;
@@ -220,8 +223,8 @@ static const char *load(struct fabric *f, struct fault *x, const json_t *request
 		return "inject: every_ns needs for_ns, more than 0 and shorter than it";
 	x->at = x->at > at ? x->at : at;
 	for (x->kind = 0; x->kind < FAULT_KINDS; x->kind++)
-		if (kind && !strcmp(kind, kinds[x->kind]))
-			return loaders[x->kind](f, x, request);
+		if (kind && !strcmp(kind, primitives[x->kind].name))
+			return primitives[x->kind].load(f, x, request);
 	return "inject: primitive: frames, params, swap, act or traffic";
 }
 
@@ -291,7 +294,7 @@ json_t *faults_json(struct fabric *f)
 
 	for (const struct fault *x = f->faults; x; x = x->next)
 		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:I, s:O}", "fault", x->id, "primitive",
-						      kinds[x->kind], "on", x->on, "since_ns",
+						      primitives[x->kind].name, "on", x->on, "since_ns",
 						      x->on ? ns_json(x->since) : json_null(), "hits", (json_int_t)x->hits,
 						      "request", x->request));
 	return list;
@@ -304,7 +307,7 @@ json_t *fault_counts_json(struct fabric *f)
 
 	for (int healed = 0; healed < 2; healed++)
 		for (const struct fault *x = healed ? f->healed : f->faults; x; x = x->next)
-			json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "fault", x->id, "primitive", kinds[x->kind],
+			json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "fault", x->id, "primitive", primitives[x->kind].name,
 							      "hits", (json_int_t)x->hits));
 	return list;
 }

@@ -1,4 +1,4 @@
-/* Injected faults: what fault.c, frames.c, config/params.c and traffic.c share. */
+/* Injected faults: what the files of this room share (fault.c has the theory) */
 #ifndef FAULT_FAULT_H
 #define FAULT_FAULT_H
 
@@ -10,18 +10,20 @@
 #include "link/port.h"
 #include "transport/qp.h"
 
+struct frame_effect;
 struct nic;
 
-enum fault_kind { FAULT_FRAMES, FAULT_PARAMS, FAULT_SWAP, FAULT_ACT, FAULT_TRAFFIC, FAULT_KINDS };
-enum frame_effect {
-	FRAME_DROP, FRAME_CORRUPT, FRAME_CORRUPT_SILENT, FRAME_DUPLICATE, FRAME_DELAY, FRAME_SET_DSCP, FRAME_CLEAR_ECN,
-	FRAME_EFFECTS
+enum fault_kind {
+#define PRIMITIVE(kind, name, load, keys) FAULT_##kind,
+#include "fault/primitives.def"
+#undef PRIMITIVE
+	FAULT_KINDS
 };
 enum frame_selection { SELECT_ALL, SELECT_SHARE, SELECT_EVERY, SELECT_FIRST, SELECT_BURST, SELECT_HASH, SELECT_METER };
 enum params_of { OF_CABLE, OF_PORT, OF_SWITCH, OF_NIC, OF_CONTROL };
 
 struct frame_rule {
-	enum frame_effect effect;
+	const struct frame_effect *effect;
 	enum frame_selection select;
 	uint8_t *ports; /* a bit a port, by its index */
 	double share;	/* random, hash */
@@ -98,7 +100,7 @@ const char *frames_load(struct fabric *f, struct fault *x, const json_t *request
 struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct frame *fr);
 void frames_switch(struct fabric *f, struct fault *x, bool on);
 
-/* config/params.c */
+/* params.c */
 const char *params_load(struct fabric *f, struct fault *x, const json_t *request);
 void params_of_cable(struct fabric *f, const struct cable *cable, struct cable_params *params);
 void params_in_force(struct fabric *f, struct fault *x);

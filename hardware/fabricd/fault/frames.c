@@ -1,18 +1,20 @@
-/* Faults of frames: what happens to them on a cable
+/* Faults of frames: which frames on a cable they happen to
  *
  * Theory of Operation
  *
  * A rule looks at the frames that leave certain ports, when they start on the
  * cable.  Of those that match (class, opcode, addresses, queue pair, DSCP) it
- * selects some: a random share, every n-th, the first n, bursts (Gilbert and
- * Elliott: two states, a loss rate in each), a fixed share of all flows by a hash
- * of their headers, or what a meter lets not through: a token bucket, in emulated
- * time, from which every frame takes its bytes.  Random draws are numbered by the frames that the rule
- * has seen, so they do not depend on any other fault.
+ * picks some:
  *
- * A frame that is dropped has been on the cable and is counted at its far end.  A
- * duplicate comes in right behind the original.  A delayed frame holds up those
- * behind it, unless the rule reorders.
+ *	share	each with a probability
+ *	every	every n-th
+ *	first	the first n
+ *	burst	Gilbert and Elliott's: two states, a loss rate in each
+ *	hash	all frames of a share of the flows, by a hash of their headers
+ *	meter	what a token bucket lets not through
+ *
+ * What happens to them is the rule's effect (effects.c).  Random draws are numbered
+ * by the frames that the rule has seen, so no other fault changes them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "fault/effects.h"
 #include "fault/fault.h"
 #include "link/frame.h"
 #include "link/impairment.h"
@@ -29,15 +32,6 @@
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
-
-#define BTH_AT (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
-
-static const char *const effects[FRAME_EFFECTS] = {
-	[FRAME_DROP] = "drop",		       [FRAME_CORRUPT] = "corrupt",
-	[FRAME_CORRUPT_SILENT] = "corrupt_silent", [FRAME_DUPLICATE] = "duplicate",
-	[FRAME_DELAY] = "delay",	       [FRAME_SET_DSCP] = "set_dscp",
-	[FRAME_CLEAR_ECN] = "clear_ecn",
-};
 
 static bool number(const json_t *o, const char *key, double least, double most, double *to)
 {
@@ -162,11 +156,8 @@ const char *frames_load(struct fabric *f, struct fault *x, const json_t *request
 	const char *effect = json_string_value(json_object_get(request, "effect")), *wrong;
 	double delay = 0, jitter = 0, dscp = 0;
 
-	for (r->effect = 0; r->effect < FRAME_EFFECTS; r->effect++)
-		if (effect && !strcmp(effect, effects[r->effect]))
-			break;
-	if (r->effect == FRAME_EFFECTS)
-		return "inject: effect: drop, corrupt, corrupt_silent, duplicate, delay, set_dscp or clear_ecn";
+	if (!(r->effect = effect_find(effect)))
+		return effects_listed();
 	if (!number(request, "delay_ns", 0, 1e12, &delay) || !number(request, "jitter_ns", 0, 1e12, &jitter))
 		return "inject: delay_ns, jitter_ns: from 0 to 1e12";
 	if (!number(request, "dscp", 0, 63, &dscp))
@@ -264,30 +255,6 @@ static bool selected(struct fabric *f, struct fault *x, const struct frame *fr, 
 	return false;
 }
 
-/* Turn one bit of the payload; silently, only where there is data.  Return: whether it was done */
-static bool corrupt(struct fabric *f, const struct fault *x, struct frame *fr, bool silent)
-{
-	uint32_t from = BTH_AT + BTH_BYTES, to = fr->len > ICRC_BYTES ? fr->len - ICRC_BYTES : fr->len;
-	uint64_t draw = random_of(f->seed, x->number, x->rule.seen, RANDOM_BITS);
-
-	if (silent && is_ipv4(fr->data, fr->len)) { /* behind RETH: the data */
-		uint32_t ip_bytes = (uint32_t)(fr->data[ETH_BYTES + 2] << 8 | fr->data[ETH_BYTES + 3]);
-		from += roce_has_reth(fr->data[BTH_AT]) ? RETH_BYTES : 0;
-		from += roce_has_imm(fr->data[BTH_AT]) ? IMM_BYTES : 0;
-		if (ETH_BYTES + ip_bytes > fr->len || ETH_BYTES + ip_bytes < from + ICRC_BYTES + 1)
-			return false;
-		if (fr->data[BTH_AT] == RC_ACK || fr->data[BTH_AT] == RC_CNP)
-			return false;
-		to = ETH_BYTES + ip_bytes - ICRC_BYTES;
-	}
-	if (to <= from)
-		from = to - 1;
-	fr->data[from + draw % (to - from)] ^= (uint8_t)(1u << (draw >> 32) % 8);
-	if (silent)
-		roce_set_icrc(fr->data, to + ICRC_BYTES);
-	return true;
-}
-
 /* frames_strike() - A frame is about to start on the cable from @p: what do the faults do to it? */
 struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct frame *fr)
 {
@@ -300,28 +267,7 @@ struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct f
 		struct headers h = headers_of(fr);
 		if (!matches(r, fr, &h) || !selected(f, x, fr, &h))
 			continue;
-		bool struck = true;
-		switch (r->effect) {
-		case FRAME_DROP: fate.dropped = true; break;
-		case FRAME_CORRUPT: struck = corrupt(f, x, fr, false); break;
-		case FRAME_CORRUPT_SILENT: struck = corrupt(f, x, fr, true); break;
-		case FRAME_DUPLICATE: fate.duplicates++; break;
-		case FRAME_DELAY:
-			fate.delay += r->delay +
-				      (ps_t)(random_unit(f->seed, x->number, r->seen, RANDOM_DELAY) * (double)r->jitter);
-			fate.reorder = fate.reorder || r->reorder;
-			break;
-		case FRAME_SET_DSCP:
-			if (h.ip)
-				ip_set_tos(fr->data, (uint8_t)(r->dscp << 2 | (fr->data[ETH_BYTES + 1] & 3)));
-			break;
-		case FRAME_CLEAR_ECN:
-			if (h.ip && (fr->data[ETH_BYTES + 1] & 3) == 3)
-				ip_set_tos(fr->data, (uint8_t)((fr->data[ETH_BYTES + 1] & ~3) | 2));
-			break;
-		case FRAME_EFFECTS: break;
-		}
-		x->hits += struck;
+		x->hits += effect_strike(r->effect, f, x, fr, &fate);
 	}
 	return fate;
 }

@@ -62,27 +62,6 @@ struct scale_up {
 	struct cable cable; /* rate and delay in the form that ports know */
 };
 
-/* What a NIC counts, and what mlx5 calls it: fields of a NIC, and keys in control/counters.c.  A new one gets a line here */
-#define NIC_COUNTERS(X)                              \
-	X(out_of_sequence, "out_of_sequence")            \
-	X(packet_seq_err, "packet_seq_err")              \
-	X(duplicate_request, "duplicate_request")        \
-	X(timeouts, "local_ack_timeout_err")             \
-	X(rnr_naks, "rnr_nak_retry_err")                 \
-	X(icrc_errors, "rx_icrc_encapsulated")           \
-	X(out_of_buffer, "rx_out_of_buffer")             \
-	X(np_marked, "np_ecn_marked_roce_packets")       \
-	X(np_cnps, "np_cnp_sent")                        \
-	X(rp_cnps, "rp_cnp_handled")                     \
-	X(rp_ignored, "rp_cnp_ignored")                  \
-	X(retransmitted, "retransmitted")                \
-	X(pcie_read_bytes, "pcie_read_bytes")            \
-	X(pcie_write_bytes, "pcie_write_bytes")          \
-	X(engine_added, "engine_added_packets")          \
-	X(engine_diverted, "engine_diverted_packets")    \
-	X(engine_full, "engine_full")
-#define NIC_FIELD(field, key) uint64_t field;
-
 #define SENT_KEPT 256
 struct sent { /* sent.c: the last changes of a count, oldest overwritten */
 	uint64_t count;
@@ -116,7 +95,9 @@ struct nic {
 	uint64_t netdev_drops;
 	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
 	uint64_t tx_multicast_packets, tx_multicast_bytes, rx_multicast_packets, rx_multicast_bytes; /* of those: to multicast addresses */
-	NIC_COUNTERS(NIC_FIELD)
+#define COUNTER(field, name, unit, meaning) uint64_t field;
+#include "nic/counters.def"
+#undef COUNTER
 	struct sent sent;
 	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
 };

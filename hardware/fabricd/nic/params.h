@@ -9,13 +9,49 @@
 
 struct cc_algorithm;
 
-/* Parameters of congestion control, by name in transport/congestion.c: rates in bits/s, times in ns, sizes in bytes */
+/* Parameters of congestion control, each with its key in the configuration: rates in bits/s, times in ns, sizes in bytes */
+#define CC_PARAM_TABLE(X)                            \
+	X(MIN_RATE, "min_rate_bps")                      \
+	X(AI, "ai_bps")                                  \
+	X(HAI, "hai_bps")                                \
+	X(G, "g")                                        \
+	X(ALPHA_TIMER, "alpha_timer_ns")                 \
+	X(RATE_TIMER, "rate_timer_ns")                   \
+	X(BYTE_COUNTER, "byte_counter_bytes")            \
+	X(FAST_RECOVERY, "fast_recovery")                \
+	X(DECREASE_GAP, "decrease_gap_ns")               \
+	X(CNP_GAP, "cnp_gap_ns")                         \
+	X(BASE_RTT, "base_rtt_ns")                       \
+	X(ETA, "eta")                                    \
+	X(MAX_STAGE, "max_stage")                        \
+	X(EWMA, "ewma")                                  \
+	X(BETA, "beta")                                  \
+	X(T_LOW, "t_low_ns")                             \
+	X(T_HIGH, "t_high_ns")                           \
+	X(MIN_RTT, "min_rtt_ns")                         \
+	X(HAI_AFTER, "hai_after")                        \
+	X(BASE_TARGET, "base_target_ns")                 \
+	X(HOP_SCALE, "hop_scale_ns")                     \
+	X(FLOW_RANGE, "flow_range_ns")                   \
+	X(FLOW_MIN_WINDOW, "flow_min_window")            \
+	X(FLOW_MAX_WINDOW, "flow_max_window")            \
+	X(MAX_DECREASE, "max_decrease")                  \
+	X(AI_PACKETS, "ai_packets")                      \
+	X(TARGET_QUEUE, "target_queue_ns")               \
+	X(WINDOW, "window_bytes")                        \
+	X(MIN_WINDOW, "min_window")                      \
+	X(PROPORTIONAL_PACKETS, "proportional_packets")  \
+	X(PERIOD_PACKETS, "period_packets")              \
+	X(FAST, "fast")                                  \
+	X(QUICK_ADAPT, "quick_adapt_ns")                 \
+	X(CLAMP_TARGET, "clamp_target")                  \
+	X(ARMED, "first_cut")
+
 enum cc_param {
-	CC_MIN_RATE, CC_AI, CC_HAI, CC_G, CC_ALPHA_TIMER, CC_RATE_TIMER, CC_BYTE_COUNTER, CC_FAST_RECOVERY,
-	CC_DECREASE_GAP, CC_CNP_GAP, CC_BASE_RTT, CC_ETA, CC_MAX_STAGE, CC_EWMA, CC_BETA, CC_T_LOW, CC_T_HIGH, CC_MIN_RTT,
-	CC_HAI_AFTER, CC_BASE_TARGET, CC_HOP_SCALE, CC_FLOW_RANGE, CC_FLOW_MIN_WINDOW, CC_FLOW_MAX_WINDOW, CC_MAX_DECREASE,
-	CC_AI_PACKETS, CC_TARGET_QUEUE, CC_WINDOW, CC_MIN_WINDOW, CC_PROPORTIONAL_PACKETS, CC_PERIOD_PACKETS, CC_FAST,
-	CC_QUICK_ADAPT, CC_CLAMP_TARGET, CC_ARMED, CC_PARAMS
+#define CC_PARAM(which, name) CC_##which,
+	CC_PARAM_TABLE(CC_PARAM)
+#undef CC_PARAM
+	CC_PARAMS
 };
 
 struct cc_params {

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "accelerator/accelerator.h"
+#include "base/registry.h"
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
@@ -72,6 +73,14 @@ static void ended_already(struct group *g, const struct worker *w)
 	snprintf(g->reason, sizeof g->reason, "rank %u has ended", w->rank);
 }
 
+static const struct offload_ops *kind_named(const char *name)
+{
+	REGISTRY_EACH(struct offload_ops, offload_kinds, kind)
+		if (!strcmp((*kind)->name, name))
+			return *kind;
+	return NULL;
+}
+
 /* offload_group() - A rank calls for a group
  * @asked:	Kind, tag, count and arguments; cookie of the caller
  * @ranks:	Its members
@@ -85,9 +94,8 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	uint32_t groups = 0;
 	uint8_t named[NICS_MAX / 8] = {0};
 
-	if (asked->kind >= OFFLOAD_KINDS || !f->offloads[asked->kind])
+	if (!(like.ops = kind_named(asked->kind)))
 		return "GROUP: unknown kind";
-	like.ops = f->offloads[asked->kind];
 	memcpy(like.args, asked->args, sizeof like.args);
 	if (like.count < 2 || like.count > GROUP_MEMBERS_MAX)
 		return "GROUP: from 2 to 4096 members";
@@ -175,7 +183,7 @@ void offload_open(struct fabric *f, struct group *g)
 			continue;
 		m->nic->worker->connecting--;
 		worker_record(f, m->nic->worker,
-			      &(struct record){.kind = REC_GROUP,
+			      &(struct record){.kind = REC_GROUPED,
 					       .wr_id = m->cookie,
 					       .t = f->clock.now,
 					       .qp = g->id,

@@ -1,6 +1,6 @@
 /* Offloaded collectives: groups of ranks for which NICs and accelerators work by themselves
  *
- * A kind of offload is one `struct offload_ops` in a file of its own.
+ * A kind of offload is a room with a `struct offload_ops`, which OFFLOAD_KIND makes known.  Ranks ask for it by its name.
  */
 #ifndef OFFLOAD_OFFLOAD_H
 #define OFFLOAD_OFFLOAD_H
@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/registry.h"
 #include "engine/report.h"
 #include "nic/nic.h"
 #include "transport/qp.h"
@@ -17,8 +18,6 @@
 struct roce_packet;
 
 #define GROUPS_MAX 4096
-
-enum offload_kind { OFFLOAD_AGGREGATE = 1, OFFLOAD_RING, OFFLOAD_MULTICAST, OFFLOAD_BEST_EFFORT, OFFLOAD_KINDS };
 
 struct member {
 	struct tx_source source;
@@ -68,6 +67,9 @@ struct offload_ops {
 	void (*close)(struct fabric *f, struct group *g);
 };
 
+REGISTRY(struct offload_ops, offload_kinds);
+#define OFFLOAD_KIND(ops) REGISTER(offload_kinds, ops)
+
 extern const struct worker_services offload_services;
 
 /* What a group is told by the controller, or NULL */
@@ -76,8 +78,8 @@ static inline const json_t *group_granted(const struct group *g, const char *key
 	return json_object_get(g->granted, key);
 }
 
-const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks);
 /* group.c */
+const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks);
 void group_open_later(struct fabric *f, struct group *g);
 void group_number(struct group *g, uint32_t id);
 void group_leave(struct fabric *f, struct worker *w, struct member *m);

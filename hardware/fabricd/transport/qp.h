@@ -29,7 +29,11 @@ enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 
 enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_OPCODES };
 
-enum wc_status { WC_SUCCESS = 0, WC_FLUSHED = 5, WC_REMOTE_ACCESS = 10, WC_RETRY = 12, WC_RNR_RETRY = 13 };
+enum wc_status {
+#define STATUS(number, name, words) WC_##name = number,
+#include "transport/status.def"
+#undef STATUS
+};
 
 struct send_wr {
 	uint64_t wr_id, local, remote, length;

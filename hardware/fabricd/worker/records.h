@@ -1,6 +1,6 @@
 /* What has happened to a worker, in the order of time (records.c) */
-#ifndef RECORDS_H
-#define RECORDS_H
+#ifndef WORKER_RECORDS_H
+#define WORKER_RECORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,8 +9,9 @@
 #include "base/units.h"
 
 enum record_kind {
-	REC_SENT = 1, REC_RECEIVED, REC_RECEIVED_IMM, REC_COMPUTE, REC_CONNECTED, REC_SYNC, REC_GROUP, REC_OFFLOADED,
-	REC_GROUP_FAILED
+#define RECORD(number, name, meaning, behind) REC_##name = number,
+#include "worker/records.def"
+#undef RECORD
 };
 
 struct record {

@@ -6,6 +6,7 @@
 
 #define GROUP_ARGS 8
 #define GROUP_MEMBERS_MAX 4096
+#define GROUP_KIND_BYTES 16
 
 struct fabric;
 struct nic;
@@ -13,7 +14,8 @@ struct worker;
 
 /* A rank's call for a group: what the arguments mean is the kind's matter */
 struct group_call {
-	uint32_t kind, tag, cookie, count; /* count: of members */
+	char kind[GROUP_KIND_BYTES + 1]; /* its name */
+	uint32_t tag, cookie, count;	 /* count: of members */
 	uint64_t args[GROUP_ARGS];
 };
 

@@ -22,12 +22,12 @@ const char *command_hello(struct message *m)
 {
 	struct worker *w = m->w;
 	uint32_t magic = get_le32(&m->v), version = get_le32(&m->v);
-	uint8_t reply[40];
+	uint8_t reply[REPLY_WELCOME_BYTES];
 
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != WORKER_PROTOCOL)
-		return "HELLO: protocol version 2 is spoken here";
+		return "HELLO: protocol version 3 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
@@ -69,7 +69,7 @@ const char *command_register(struct message *m)
 	w->region_bytes += length;
 	m->took = true;
 
-	uint8_t reply[16];
+	uint8_t reply[REPLY_REGION_BYTES];
 	uint8_t *p = reply_head(reply, REPLY_REGION, sizeof reply);
 	put_le32(put_le32(p, cookie), w->region_count);
 	worker_send(m->f, w, reply, sizeof reply);

@@ -80,7 +80,7 @@ void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t part
 	for (uint32_t i = 0; i < s->count; i++) {
 		struct worker *one = &f->workers[s->ranks[i]];
 		one->syncing--;
-		worker_record(f, one, &(struct record){.kind = REC_SYNC, .wr_id = tag, .t = s->t});
+		worker_record(f, one, &(struct record){.kind = REC_SYNCED, .wr_id = tag, .t = s->t});
 	}
 	sync_free(s);
 }

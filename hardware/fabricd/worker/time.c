@@ -1,4 +1,6 @@
 /* Commands of workers: computing, waiting for records and for each other, groups of offloads. */
+#include <string.h>
+
 #include "base/bytes.h"
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -33,7 +35,7 @@ const char *command_compute(struct message *m)
 	if (duration > DURATION_MAX || start > (ps_t)DURATION_MAX)
 		return "COMPUTE: longer than thirteen days";
 	w->compute_free = start + slowed(w, duration);
-	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTE, .wr_id = wr_id, .t = w->compute_free});
+	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTED, .wr_id = wr_id, .t = w->compute_free});
 	return NULL;
 }
 
@@ -79,10 +81,14 @@ const char *command_progress(struct message *m)
 
 const char *command_group(struct message *m)
 {
-	uint32_t kind = get_le32(&m->v), tag = get_le32(&m->v), cookie = get_le32(&m->v), count = get_le32(&m->v);
-	struct group_call asked = {.kind = kind, .tag = tag, .count = count, .cookie = cookie};
+	const uint8_t *kind = view_take(&m->v, GROUP_KIND_BYTES);
+	uint32_t tag = get_le32(&m->v), cookie = get_le32(&m->v), count = get_le32(&m->v);
+	struct group_call asked = {.tag = tag, .count = count, .cookie = cookie};
 	static uint32_t ranks[GROUP_MEMBERS_MAX];
 
+	if (kind) /* its length was checked */
+		memcpy(asked.kind, kind, GROUP_KIND_BYTES);
+	get_le32(&m->v);
 	for (int i = 0; i < GROUP_ARGS; i++)
 		asked.args[i] = get_le64(&m->v);
 	if (count > GROUP_MEMBERS_MAX || m->v.left != (size_t)(count + (count & 1)) * 4)

@@ -38,6 +38,7 @@
 #include "worker/worker.h"
 
 #define PACKET_RECORDS 1024
+#define RECORD_BYTES 40 /* without what stands behind it */
 
 static const char *const state_names[] = {"absent", "running", "waiting", "done", "lost"};
 
@@ -244,13 +245,13 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 /* Does the reason of its group stand behind the record?  (The group may be gone by now.) */
 static bool group_record(const struct record *r)
 {
-	return r->kind == REC_GROUP || r->kind == REC_GROUP_FAILED;
+	return r->kind == REC_GROUPED || r->kind == REC_GROUP_FAILED;
 }
 
 static void send_records(struct fabric *f, struct worker *w)
 {
 	uint8_t packet[MESSAGE_MAX];
-	uint8_t *p = packet + 40;
+	uint8_t *p = packet + REPLY_RECORDS_BYTES;
 	size_t due = records_due(&w->records, w->now);
 	uint32_t count = 0;
 
@@ -259,10 +260,10 @@ static void send_records(struct fabric *f, struct worker *w)
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
 		const char *reason = group_record(r) ? f->services->reason(w->nic, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
-		if ((size_t)(packet + sizeof packet - p) < 40 + extra)
+		if ((size_t)(packet + sizeof packet - p) < RECORD_BYTES + extra)
 			break;
-		uint8_t *end = p + 40 + extra;
-		p = put_le16(put_le16(p, r->kind), (uint16_t)(40 + extra));
+		uint8_t *end = p + RECORD_BYTES + extra;
+		p = put_le16(put_le16(p, r->kind), (uint16_t)(RECORD_BYTES + extra));
 		p = put_le64(put_le32(p, r->status), r->wr_id);
 		p = put_le64(p, (uint64_t)r->t);
 		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), private ? private : group_record(r) ? 0 : r->bytes);

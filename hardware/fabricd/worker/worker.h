@@ -21,11 +21,23 @@ struct offload_wr;
 
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
-#define WORKER_PROTOCOL 2
+#define WORKER_PROTOCOL 3
 
 /* What workers are told */
-enum reply { REPLY_WELCOME = 1, REPLY_REGION, REPLY_RECORDS, REPLY_ERROR };
+enum reply {
+#define REPLY(number, name, bytes, more, body) REPLY_##name = number,
+#include "worker/replies.def"
+#undef REPLY
+};
+
 #define REPLY_HEAD_BYTES 8
+
+/* With their heads; what may be longer follows */
+enum reply_bytes {
+#define REPLY(number, name, bytes, more, body) REPLY_##name##_BYTES = REPLY_HEAD_BYTES + bytes,
+#include "worker/replies.def"
+#undef REPLY
+};
 
 #define NICS_MAX 8192
 #define REGIONS_MAX 256

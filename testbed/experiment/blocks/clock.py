@@ -8,11 +8,11 @@ from pydantic import GetJsonSchemaHandler, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from testbed.base.types import Model, fault
+from testbed.base.types import Model, mistake
 
 
 class Clock(Model):
-    """`virtual`, `real` or `{real: {dilation: N, fifo: BOOL}}`; `dilation` None: found out when the fabric comes up.
+    """`virtual`, `real` or `{real: {dilation: N, fifo: BOOL}}`; `dilation` None: chosen when the fabric comes up.
 
     `fifo`: fabricd asks for real-time scheduling (SCHED_FIFO), and goes on without where it is not allowed.
     """
@@ -27,20 +27,20 @@ class Clock(Model):
         if value in ("virtual", "real"):
             return {"mode": value}
         if not isinstance(value, dict) or list(value) != ["real"]:
-            raise fault(f"{value!r:.40} is not a clock", "write virtual, real or {real: {dilation: 10000}}")
+            raise mistake(f"{value!r:.40} is not a clock", "write virtual, real or {real: {dilation: 10000}}")
         inner = {} if value["real"] is None else value["real"]
         if not isinstance(inner, dict):
-            raise fault("the real clock takes a mapping", "write {real: {dilation: 10000}}", path=["real"])
+            raise mistake("the real clock takes a mapping", "write {real: {dilation: 10000}}", path=["real"])
         for key in inner:
             if key not in ("dilation", "fifo"):
-                raise fault(f"unknown key {key!r}", "allowed keys: dilation, fifo", path=["real", key])
+                raise mistake(f"unknown key {key!r}", "allowed keys: dilation, fifo", path=["real", key])
         dilation, fifo = inner.get("dilation", "auto"), inner.get("fifo", False)
         if type(fifo) is not bool:
-            raise fault(f"{fifo!r:.40} is neither true nor false", "write true or false", ["real", "fifo"])
+            raise mistake(f"{fifo!r:.40} is neither true nor false", "write true or false", ["real", "fifo"])
         if dilation == "auto":
             return {"mode": "real", "fifo": fifo}
         if type(dilation) is not int or not 1 <= dilation <= 10**9:
-            raise fault(
+            raise mistake(
                 f"{dilation!r:.40} is not a dilation",
                 "write auto or a whole number from 1 to 10^9",
                 ["real", "dilation"],

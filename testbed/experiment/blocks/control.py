@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from testbed.base.types import Model, Time, default, fault, names, unknown
+from testbed.base.types import Model, Time, default, mistake, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_TIME
 
@@ -16,12 +16,12 @@ def _application(directory: str | Path, name: str) -> str:
     """The absolute path of a controller application; raises what a validator raises."""
     path = Path(directory, name).absolute()
     if not path.is_file():
-        raise fault(f"there is no application {name!r}", "a path relative to the experiment file")
+        raise mistake(f"there is no application {name!r}", "a path relative to the experiment file")
     try:
         compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise fault(f"{name}{line} is not Python: {getattr(error, 'msg', error)}") from None
+        raise mistake(f"{name}{line} is not Python: {getattr(error, 'msg', error)}") from None
     return str(path)
 
 
@@ -52,5 +52,5 @@ class Control(Model):
     @classmethod
     def _known_routing(cls, value: str) -> str:
         if value not in known.routings():
-            raise fault(*unknown("routing", value, known.routings()))
+            raise mistake(*unknown("routing", value, known.routings()))
         return value

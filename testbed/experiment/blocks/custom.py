@@ -1,6 +1,6 @@
 """`topology: {custom: ..}` as it is written: nodes and cables in place, or in a file beside the experiment.
 
-What comes from a file is written out in the run's folder, so that a run can be repeated without it.
+A network from a file is written out in the run's folder, so that the run can be repeated without the file.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pydantic import Field, GetJsonSchemaHandler, ValidationError, model_seriali
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from testbed.base import positions
-from testbed.base.types import Model, Rate, Time, fault, faults
+from testbed.base import yaml_reader
+from testbed.base.types import Model, Rate, Time, mistake, mistakes
 from testbed.base.units import format_rate, format_time
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, OwnCable
 from topologies import build
@@ -25,7 +25,7 @@ Found = tuple[Place, str, str]
 
 
 class Node(Model):
-    """A node; with nothing to say but its kind that alone is written."""
+    """A node; written as its kind alone, if there is nothing more."""
 
     kind: Literal["host", "switch"] = Field(description="what it is")
     forwards: bool = Field(
@@ -47,7 +47,7 @@ class Node(Model):
 
 
 class CustomCable(Model):
-    """A cable; with nothing of its own only the two nodes are written."""
+    """A cable; written as its two nodes alone, if there is nothing more."""
 
     between: str = Field(description="`A-B`, two nodes")
     rate: Rate | None = Field(default=None, gt=0, le=MAX_RATE, description="bit rate (null: its class's)")
@@ -77,7 +77,7 @@ class CustomCable(Model):
 
 
 def _mapping_of(model: type[Model]) -> dict[str, Any]:
-    """JSON schema of a model that may also be written shorter."""
+    """JSON schema of a model that also has a short form."""
     quantities: dict[Any, dict[str, Any]] = {Rate: {"x-quantity": "rate"}, Time: {"x-quantity": "time"}}
     properties = {}
     for name, field in model.model_fields.items():
@@ -117,11 +117,11 @@ def custom(value: Any, directory: Path) -> tuple[dict[str, Any], Fabric]:
     """The parameters with every default written out, and the fabric.  Raises what a validator raises."""
     if isinstance(value, dict) and "file" in value:
         if len(value) > 1:
-            raise fault("a network is either in a file or here", "leave out `file`, or all else", ["file"])
+            raise mistake("a network is either in a file or here", "leave out `file`, or all else", ["file"])
         return _from_file(value["file"], directory)
     network, found = _read(value)
     if network is None:
-        raise faults(found)
+        raise mistakes(found)
     return _built(network)
 
 
@@ -131,7 +131,7 @@ def _read(value: Any) -> tuple[Custom | None, list[Found]]:
     try:
         return Custom.model_validate(value), []
     except ValidationError as error:
-        document = positions.Document(value)
+        document = yaml_reader.Document(value)
         return None, list(explain(error, Custom, document.value))
 
 
@@ -140,7 +140,7 @@ def _built(network: Custom) -> tuple[dict[str, Any], Fabric]:
         fabric = network.fabric()
     except TopologyError as error:
         place = ["nodes", error.key] if error.key in network.nodes else _place(error.key)
-        raise fault(error.what, error.hint, place) from None
+        raise mistake(error.what, error.hint, place) from None
     return network.model_dump(mode="json", by_alias=True), fabric
 
 
@@ -152,24 +152,24 @@ def _place(key: str) -> list[str | int]:
 
 def _from_file(name: Any, directory: Path) -> tuple[dict[str, Any], Fabric]:
     if not isinstance(name, str):
-        raise fault(f"{name!r:.40} is no file name", "a path relative to the experiment file", ["file"])
+        raise mistake(f"{name!r:.40} is no file name", "a path relative to the experiment file", ["file"])
     try:
         with open(directory / name, "rb") as file:
-            text = file.read(positions.MAX_BYTES).decode()
+            text = file.read(yaml_reader.MAX_BYTES).decode()
     except (OSError, ValueError) as error:
         what = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise fault(what, "a path relative to the experiment file", ["file"]) from None
+        raise mistake(what, "a path relative to the experiment file", ["file"]) from None
     try:
-        document = positions.read(text)
-    except positions.YamlProblem as error:
-        raise fault(f"{name}:{error.line}: {error.what}", error.hint, ["file"]) from None
+        document = yaml_reader.read(text)
+    except yaml_reader.YamlProblem as error:
+        raise mistake(f"{name}:{error.line}: {error.what}", error.hint, ["file"]) from None
     network, found = _read(document.data)
     if network is not None:
         try:
             return _built(network)
         except PydanticCustomError as error:
-            found = (error.context or {})["faults"]
-    raise faults(
+            found = (error.context or {})["mistakes"]
+    raise mistakes(
         [
             (("file",), f"{name}:{document.line(path)}: {_dotted(path)}: {what}", hint)
             for path, what, hint in sorted(found, key=lambda problem: document.line(problem[0]))

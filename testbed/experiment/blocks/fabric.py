@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from testbed.base.types import Dscp, Model, Rate, Size, Time, default, fault, faults, names, unknown
+from testbed.base.types import Dscp, Model, Rate, Size, Time, default, mistake, mistakes, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, Override, OwnCable
 from topologies.fabric import Fabric, TopologyError
@@ -39,28 +39,28 @@ class Topology(Model):
         if isinstance(value, cls):
             return value
         if not isinstance(value, dict) or len(value) != 1:
-            raise fault(
+            raise mistake(
                 "a topology is one kind with its parameters",
                 f"write {{KIND: {{PARAMETERS}}}}; kinds: {', '.join(known.topologies())}",
             )
         ((kind, params),) = value.items()
         if kind not in known.topologies():
-            raise fault(*unknown("topology", kind, known.topologies()), path=[kind])
+            raise mistake(*unknown("topology", kind, known.topologies()), path=[kind])
         if params is not None and not isinstance(params, dict):
-            raise fault(f"the parameters of {kind} are a mapping, not {params!r:.40}", path=[kind])
+            raise mistake(f"the parameters of {kind} are a mapping, not {params!r:.40}", path=[kind])
         if kind == "custom":
             from testbed.experiment.blocks.custom import custom
 
             try:
                 params, fabric = custom(params or {}, Path((info.context or {}).get("directory", ".")))
             except PydanticCustomError as error:
-                found = (error.context or {})["faults"]
-                raise faults([((kind, *path), what, hint) for path, what, hint in found]) from None
+                found = (error.context or {})["mistakes"]
+                raise mistakes([((kind, *path), what, hint) for path, what, hint in found]) from None
         else:
             try:
                 fabric = known.build(kind, params or {})
             except TopologyError as error:
-                raise fault(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
+                raise mistake(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
             params = dict(fabric.params)
         topology: Self = handler({"kind": kind, "params": params})
         topology._fabric = fabric
@@ -118,9 +118,9 @@ class Ecn(Model):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.kmin is not None and self.kmax is not None and self.kmin > self.kmax:
-            raise fault("kmin is larger than kmax", "marking grows from kmin to kmax", ["kmin"])
+            raise mistake("kmin is larger than kmax", "marking grows from kmin to kmax", ["kmin"])
         if (self.kmin is None) != (self.kmax is None):
-            raise fault("kmin and kmax go together", "give both, or none", ["kmin" if self.kmax else "kmax"])
+            raise mistake("kmin and kmax go together", "give both, or none", ["kmin" if self.kmax else "kmax"])
         return self
 
 
@@ -158,7 +158,8 @@ class Accelerator(Model):
     @model_validator(mode="after")
     def _shared_of_all(self) -> Self:
         if self.shared_slots is not None and self.shared_slots > self.slots:
-            raise fault(f"{self.shared_slots} of {self.slots} slots cannot be shared", "at most all", ["shared_slots"])
+            what = f"{self.shared_slots} of {self.slots} slots cannot be shared"
+            raise mistake(what, "at most all", ["shared_slots"])
         return self
 
 

@@ -1,16 +1,16 @@
-"""The names an experiment may use, asked of the layers that own them (and imported only then)."""
+"""The names that an experiment may use, from the packages that own them (imported only when needed)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.base.types import fault, unknown
+from testbed.base.types import mistake, unknown
 from topologies.fabric import Fabric
 
 if TYPE_CHECKING:
     from topologies.params import Kind
-    from workloads.registry import Collective
+    from workloads.base.entry import Algorithm
 
 
 def topologies() -> list[str]:
@@ -70,7 +70,7 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
         and isinstance(a, str)
         and c in collectives()
         and a in algorithms(c)
-        and getattr(collective(c, a), what)
+        and getattr(entry(c, a), what)
         for c, a in named
     )
 
@@ -89,42 +89,42 @@ def kinds_of_routing(name: str) -> frozenset[str] | None:
 
 
 def collectives() -> list[str]:
-    from workloads.registry import names
+    from workloads.registry import COLLECTIVES
 
-    return list(names())
+    return list(COLLECTIVES)
 
 
 def algorithms(collective: str) -> list[str]:
     """The algorithms of a known collective, its default first."""
     from workloads.registry import algorithms
 
-    return list(algorithms(collective))
+    return [entry.name for entry in algorithms(collective)]
 
 
 def choices(collective: str) -> list[str]:
-    """What may stand as the algorithm of a known collective: `auto`, too, where there is something to choose from."""
-    from workloads.registry import AUTO, COLLECTIVES
+    """Allowed algorithms of a known collective; with `auto` if there are several."""
+    from workloads.base.vocabulary import AUTO
+    from workloads.registry import choices
 
-    open_to_choice = any(e.schedule for (name, _), e in COLLECTIVES.items() if name == collective)
-    return [*algorithms(collective), *([AUTO] if open_to_choice else [])]
+    return [*algorithms(collective), *([AUTO] if choices(collective) else [])]
 
 
-def collective(name: str, algorithm: str) -> Collective:
-    """What is known of a known collective and algorithm, or of what all have in common that `auto` chooses from."""
+def entry(collective: str, algorithm: str) -> Algorithm:
+    """The registry's entry of a collective and algorithm; for `auto` what its candidates have in common."""
     from workloads.registry import any_of
 
-    return any_of(name, algorithm)
+    return any_of(collective, algorithm)
 
 
 def extra(name: str, algorithm: str) -> tuple[str, ...]:
-    """The keys of a step that not every collective heeds, and this one does."""
+    """The optional keys of a step that this collective uses."""
     from workloads.registry import extra
 
     return extra(name, algorithm)
 
 
-def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
-    """What keeps these ranks (None: all) from carrying out an algorithm that needs a grid, and what would not."""
+def misshapen(entry: Algorithm, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
+    """Why these ranks (None: all) cannot carry out an algorithm that needs a grid, and a hint."""
     from testbed.experiment.blocks.layout import group
     from topologies.grid import NoGrid
 
@@ -136,40 +136,40 @@ def misshapen(entry: Collective, ranks: list[int] | None, fabric: Fabric) -> tup
 
 
 def extras() -> list[str]:
-    """The keys of a collective step that only some algorithms heed."""
-    from workloads.registry import COLLECTIVES
+    """The keys of a collective step that only some algorithms use."""
+    from workloads.registry import ALGORITHMS
 
-    return list(dict.fromkeys(key for entry in COLLECTIVES.values() for key in entry.extra))
+    return list(dict.fromkeys(key for entry in ALGORITHMS.values() for key in entry.extra))
 
 
 def every_algorithm() -> list[str]:
-    from workloads.registry import AUTO
+    from workloads.base.vocabulary import AUTO
 
     return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
 
 
 def ops() -> list[str]:
-    from workloads.registry import OPS
+    from workloads.base.vocabulary import OPS
 
     return list(OPS)
 
 
 def dtypes() -> list[str]:
-    from workloads.registry import DTYPES
+    from workloads.base.vocabulary import DTYPES
 
     return list(DTYPES)
 
 
 def most_pieces() -> int:
-    """That a vector may be cut into."""
-    from workloads.registry import MOST_PIECES
+    """Into how many pieces a vector may be cut."""
+    from workloads.base.vocabulary import MOST_PIECES
 
     return MOST_PIECES
 
 
 def width(dtype: str) -> int:
     """Bytes of an element."""
-    from workloads.registry import DTYPES
+    from workloads.base.vocabulary import DTYPES
 
     return DTYPES[dtype]
 
@@ -181,22 +181,24 @@ def smartnic_profiles() -> list[str | None]:
 
 
 def smartnic(value: dict[str, Any]) -> dict[str, Any]:
-    """A NIC's mapping with what its kind's profile has; raises what a validator raises."""
+    """A NIC's mapping, filled up from its profile; raises what a validator raises."""
     from hardware.smartnic import KINDS, PROFILES, of_kind
 
     kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}
     for other, key in part.items():
         if kind != other and value.get(key) is not None:
-            raise fault(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
+            raise mistake(f"a NIC of kind {str(kind)[:40]} has no {key}", f"kind: {other}", [key])
     if not isinstance(kind, str) or kind not in KINDS:
         if value.get("profile") is not None and kind == "plain":
-            raise fault("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
+            raise mistake("a plain NIC has no profile", f"kind: {' or '.join(KINDS)}", ["profile"])
         return value
     name = value.get("profile") or KINDS[kind]
     if not isinstance(name, str) or name not in PROFILES:
-        raise fault(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
+        raise mistake(*unknown("SmartNIC profile", name, list(PROFILES)), path=["profile"])
     if PROFILES[name].kind != kind:
-        raise fault(f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"])
+        raise mistake(
+            f"{name} is an {PROFILES[name].kind} SmartNIC", f"{kind}: {', '.join(of_kind(kind))}", ["profile"]
+        )
     given = value.get(part[kind]) or {}
     if not isinstance(given, dict):
         return value

@@ -8,10 +8,10 @@ from typing import Any
 from topologies import Fabric
 from topologies.grid import grid, servers_and_gpus
 from topologies.ring_order import ring_order
-from workloads.registry import Collective
+from workloads.base.entry import Algorithm
 
 
-def group(entry: Collective, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:
+def group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:
     """`ranks` (None: all, by number), and the `dims` of their grid where the algorithm needs one.  Raises NoGrid."""
     everybody = list(ranks) if ranks is not None else list(range(fabric.ranks))
     if entry.layout == "grid":

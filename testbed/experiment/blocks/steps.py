@@ -114,10 +114,10 @@ class CollectiveStep(Model):
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
         if filled["algorithm"] in known.choices(value["collective"]):
-            entry = known.collective(value["collective"], filled["algorithm"])
+            entry = known.entry(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
             filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
-            if not entry.sized:
+            if not entry.collective.sized:
                 filled.setdefault("sizes", ["0B"])
         return filled
 

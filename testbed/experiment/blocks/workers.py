@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from testbed.base.types import Model, Rate, Size, Time, default, fault, faults
+from testbed.base.types import Model, Rate, Size, Time, default, mistake, mistakes
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME
-from testbed.machine.shown import Bind, CannotBind
+from testbed.machine.mounts import Bind, CannotBind
 
 
 class Workers(Model):
@@ -30,7 +30,7 @@ class Workers(Model):
             return None
         path = Path((info.context or {}).get("directory", "."), value).absolute()
         if not path.is_file():
-            raise fault(f"there is no image archive {value!r}", "a path relative to the experiment file")
+            raise mistake(f"there is no image archive {value!r}", "a path relative to the experiment file")
         return str(path)
 
     @field_validator("bind")
@@ -47,7 +47,7 @@ class Workers(Model):
                 found.append(((n,), f"{str(bind.path)!r} is bound twice", "name it once"))
             seen.add(bind.path)
         if found:
-            raise faults(found)
+            raise mistakes(found)
         return value
 
 

@@ -26,7 +26,6 @@
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "nic/nic.h"
-#include "offload/aggregate/aggregate.h"
 #include "offload/block.h"
 #include "offload/offload.h"
 #include "offload/requests.h"
@@ -353,7 +352,7 @@ static void group_closed(struct fabric *f, struct group *g)
 	}
 }
 
-const struct offload_ops aggregate_ops = {
+static const struct offload_ops aggregate = {
 	.name = "aggregate",
 	.asks = true,
 	.tx = &tx_ops,
@@ -366,3 +365,4 @@ const struct offload_ops aggregate_ops = {
 	.event = event,
 	.close = group_closed,
 };
+OFFLOAD_KIND(aggregate);

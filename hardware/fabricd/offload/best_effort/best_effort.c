@@ -222,7 +222,7 @@ static void group_closed(struct fabric *f, struct group *g)
 	}
 }
 
-const struct offload_ops best_effort_ops = {
+static const struct offload_ops best_effort = {
 	.name = "best_effort",
 	.asks = true,
 	.tx = &best_effort_tx,
@@ -235,3 +235,4 @@ const struct offload_ops best_effort_ops = {
 	.event = event,
 	.close = group_closed,
 };
+OFFLOAD_KIND(best_effort);

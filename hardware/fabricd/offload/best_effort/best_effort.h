@@ -111,6 +111,5 @@ void best_effort_pump(struct fabric *f, struct member *m);
 
 #define EXPONENT_UNKNOWN INT16_MIN
 
-extern const struct offload_ops best_effort_ops;
 
 #endif

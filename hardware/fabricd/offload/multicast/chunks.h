@@ -1,4 +1,4 @@
-/* A vector in chunks of one packet each, numbered through: workloads/collectives/chunking.py cuts in the same way. */
+/* A vector in chunks of one packet each, numbered through: workloads/offloads/chunking.py cuts in the same way. */
 #ifndef CHUNKS_H
 #define CHUNKS_H
 

@@ -370,7 +370,7 @@ static void group_closed(struct fabric *f, struct group *g)
 	}
 }
 
-const struct offload_ops multicast_ops = {
+static const struct offload_ops multicast = {
 	.name = "multicast",
 	.asks = true,
 	.tx = &multicast_tx,
@@ -383,3 +383,4 @@ const struct offload_ops multicast_ops = {
 	.event = event,
 	.close = group_closed,
 };
+OFFLOAD_KIND(multicast);

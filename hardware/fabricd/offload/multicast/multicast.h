@@ -35,7 +35,6 @@ void multicast_ended(struct fabric *f, struct member *m);
 /* receive.c */
 bool multicast_receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
 
-extern const struct offload_ops multicast_ops;
 
 /* send.c */
 extern const struct tx_ops multicast_tx;

@@ -7,7 +7,7 @@
  * reducing hop), they become the new parameters, and those are what is gathered.
  *
  * float32 throughout, one rounding after each operation, in the order written here, so
- * that a host that computes alike gets the same bits (workloads/optimizers.py):
+ * that a host that computes alike gets the same bits (workloads/offloads/optimizers.py):
  *
  *	sgd	v = momentum v + g;  p = p - rate v
  *		(Sutskever et al., ICML 2013, in the form of PyTorch's SGD)

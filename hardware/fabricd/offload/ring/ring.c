@@ -318,7 +318,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	return false;
 }
 
-const struct offload_ops ring_ops = {
+static const struct offload_ops ring = {
 	.name = "ring",
 	.check = check,
 	.open = group_opened,
@@ -329,3 +329,4 @@ const struct offload_ops ring_ops = {
 	.event = event,
 	.close = group_closed,
 };
+OFFLOAD_KIND(ring);

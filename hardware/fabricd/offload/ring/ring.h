@@ -152,6 +152,5 @@ bool optimizer_args_good(enum ring_optimizer o, const struct offload_wr *wr);
 uint32_t optimizer_arrays(enum ring_optimizer o);
 void optimizer_step(const struct ring_member *r, const struct offload_wr *wr, uint64_t at, uint32_t n, float *gradients);
 
-extern const struct offload_ops ring_ops;
 
 #endif

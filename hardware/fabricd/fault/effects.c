@@ -1,0 +1,159 @@
+/* What a fault does to a frame: one function an effect, and a line in the table at the end
+ *
+ * Which frames it happens to is the rule's matter (frames.c).  A function changes the frame, or says in its fate what
+ * becomes of it on the cable.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "fault/effects.h"
+#include "fault/fault.h"
+#include "link/frame.h"
+#include "link/impairment.h"
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
+
+#define TOS_AT (ETH_BYTES + 1)
+#define BTH_AT (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
+
+/* A frame that a fault has picked */
+struct strike {
+	struct fabric *f;
+	const struct fault *fault;
+	struct frame *fr;
+	struct frame_fate *fate;
+};
+
+struct frame_effect {
+	const char *name;
+	bool (*strike)(const struct strike *s); /* Return: whether anything was done, which counts as a hit */
+};
+
+/* It has been on the cable, and is counted at the far end */
+static bool drop(const struct strike *s)
+{
+	s->fate->dropped = true;
+	return true;
+}
+
+/* Turn one bit of the payload; silently, only where there is data.  Return: whether it was done */
+static bool flip(const struct strike *s, bool silent)
+{
+	const struct fault *x = s->fault;
+	struct frame *fr = s->fr;
+	uint32_t from = BTH_AT + BTH_BYTES, to = fr->len > ICRC_BYTES ? fr->len - ICRC_BYTES : fr->len;
+	uint64_t draw = random_of(s->f->seed, x->number, x->rule.seen, RANDOM_BITS);
+
+	if (silent && is_ipv4(fr->data, fr->len)) { /* behind RETH: the data */
+		uint32_t ip_bytes = (uint32_t)(fr->data[ETH_BYTES + 2] << 8 | fr->data[ETH_BYTES + 3]);
+		from += roce_has_reth(fr->data[BTH_AT]) ? RETH_BYTES : 0;
+		from += roce_has_imm(fr->data[BTH_AT]) ? IMM_BYTES : 0;
+		if (ETH_BYTES + ip_bytes > fr->len || ETH_BYTES + ip_bytes < from + ICRC_BYTES + 1)
+			return false;
+		if (fr->data[BTH_AT] == RC_ACK || fr->data[BTH_AT] == RC_CNP)
+			return false;
+		to = ETH_BYTES + ip_bytes - ICRC_BYTES;
+	}
+	if (to <= from)
+		from = to - 1;
+	fr->data[from + draw % (to - from)] ^= (uint8_t)(1u << (draw >> 32) % 8);
+	if (silent)
+		roce_set_icrc(fr->data, to + ICRC_BYTES);
+	return true;
+}
+
+static bool corrupt(const struct strike *s)
+{
+	return flip(s, false);
+}
+
+static bool corrupt_silent(const struct strike *s)
+{
+	return flip(s, true);
+}
+
+/* The copy comes in right behind the original */
+static bool duplicate(const struct strike *s)
+{
+	s->fate->duplicates++;
+	return true;
+}
+
+/* It holds up those behind it, unless the rule reorders */
+static bool delay(const struct strike *s)
+{
+	const struct fault *x = s->fault;
+	const struct frame_rule *r = &x->rule;
+
+	s->fate->delay += r->delay +
+			  (ps_t)(random_unit(s->f->seed, x->number, r->seen, RANDOM_DELAY) * (double)r->jitter);
+	s->fate->reorder = s->fate->reorder || r->reorder;
+	return true;
+}
+
+static bool set_dscp(const struct strike *s)
+{
+	uint8_t *data = s->fr->data;
+
+	if (is_ipv4(data, s->fr->len))
+		ip_set_tos(data, (uint8_t)(s->fault->rule.dscp << 2 | (data[TOS_AT] & ECN_CE)));
+	return true;
+}
+
+static bool clear_ecn(const struct strike *s)
+{
+	uint8_t *data = s->fr->data;
+
+	if (is_ipv4(data, s->fr->len) && (data[TOS_AT] & ECN_CE) == ECN_CE)
+		ip_set_tos(data, (uint8_t)((data[TOS_AT] & ~ECN_CE) | ECN_ECT0));
+	return true;
+}
+
+/* The effects by name; what is said of each goes into docs/fabricd-protocol.md (python -m hardware.protocol) */
+static const struct frame_effect effects[] = {
+#define EFFECT(name, keys) {#name, name},
+	EFFECT(drop, "counted with reason `fault` at the far end")
+	EFFECT(corrupt, "the ICRC no longer fits")
+	EFFECT(corrupt_silent, "it does")
+	EFFECT(duplicate, "")
+	EFFECT(delay, "`delay_ns`, `jitter_ns`, `reorder`")
+	EFFECT(set_dscp, "`dscp`")
+	EFFECT(clear_ecn, "")
+#undef EFFECT
+};
+
+#define EFFECTS (sizeof effects / sizeof effects[0])
+
+/* effect_find() - The effect of that name, or NULL */
+const struct frame_effect *effect_find(const char *name)
+{
+	for (size_t i = 0; i < EFFECTS; i++)
+		if (name && !strcmp(name, effects[i].name))
+			return &effects[i];
+	return NULL;
+}
+
+/* effects_listed() - What may be asked for, as an error says it */
+const char *effects_listed(void)
+{
+	static char text[256];
+	size_t n = (size_t)snprintf(text, sizeof text, "inject: effect: ");
+
+	for (size_t i = 0; i < EFFECTS && n < sizeof text; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s%s",
+				      !i ? "" : i + 1 < EFFECTS ? ", " : " or ", effects[i].name);
+	return text;
+}
+
+/* effect_strike() - It happens to a frame that the fault has picked
+ * Return: whether anything was done
+ */
+bool effect_strike(const struct frame_effect *e, struct fabric *f, const struct fault *x, struct frame *fr,
+		   struct frame_fate *fate)
+{
+	return e->strike(&(struct strike){.f = f, .fault = x, .fr = fr, .fate = fate});
+}

@@ -1,0 +1,173 @@
+"""Checks what workers print. They are not trusted, and their output reaches files, figures and a terminal.
+
+A JSON line of a known kind must agree with the plan key by key; further keys are left out. Anything else is text: its
+control characters are escaped, and only so much of it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from testbed.base.text import printable
+
+TEXT_MAX = 1000  # characters of one message
+KEPT_BYTES = 16 << 20  # of a rank's text, in its log
+_COUNT_MAX = 2**53
+_TIME_MAX_NS = 2.0**50  # thirteen days
+_OF_COLLECTIVES = ("host_ns", "sent_bytes", "tx_bytes", "rx_bytes")
+
+Line = dict[str, Any]
+
+
+class UnexpectedLine(Exception):
+    """A line that the plan does not allow; the text says why."""
+
+
+class OutputParser:
+    """Tells lines from text, for the ranks of one plan, and counts both."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self._steps: Sequence[Mapping[str, Any]] = plan["steps"]
+        self._ranks: int = plan["ranks"]
+        self._most = sum(map(_lines_of, self._steps))
+        self._measured: Counter[int] = Counter()
+        self._kept: Counter[int] = Counter()
+
+    def line(self, rank: int, text: bytes) -> Line | None:
+        """The line, checked and with `rank`; None if it is mere text. Raises UnexpectedLine."""
+        try:
+            raw = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(raw, dict) or not isinstance(kind := raw.get("kind"), str) or kind not in _CHECKS:
+            return None
+        line = {"kind": kind, **_CHECKS[kind](self, rank, raw), "rank": rank}
+        if kind in ("collective", "flow"):
+            self._measured[rank] += 1
+            if self._measured[rank] > self._most:
+                raise UnexpectedLine(f"more than the {self._most} results that its plan has")
+        return line
+
+    def text(self, rank: int, text: bytes) -> str:
+        """Text as it is to be kept; empty when the rank has printed enough."""
+        if self._kept[rank] > KEPT_BYTES:
+            return ""
+        self._kept[rank] += len(text) + 1
+        if self._kept[rank] > KEPT_BYTES:
+            return f"[more than {KEPT_BYTES >> 20} MiB: nothing else of what this rank says is kept]"
+        return printable(text.decode(errors="replace"))
+
+    # -- by kind
+
+    def _collective(self, rank: int, raw: Line) -> Line:
+        step = self._step(rank, raw, "collective")
+        chosen = {told["algorithm"] for told in (step.get("chosen") or {}).values()}
+        line = {
+            "step": raw["step"],
+            "collective": _one_of(raw, "collective", (step["collective"],)),
+            "algorithm": _one_of(raw, "algorithm", chosen or (step["algorithm"],)),
+            "size_bytes": _one_of(raw, "size_bytes", step["sizes"]),
+            "iteration": _one_of(raw, "iteration", range(-step["warmup"], step["iterations"])),
+            "wrong": _count(raw, "wrong"),
+            **_times(raw),
+        }
+        groups = [n for n, told in enumerate(step.get("groups") or ()) if rank in told["ranks"]]
+        if groups:
+            line["group"] = _one_of(raw, "group", groups)
+        if raw.get("fallback") is not None:
+            line["fallback"] = _text(raw, "fallback")
+        for key in _OF_COLLECTIVES:
+            if raw.get(key) is not None:
+                line[key] = _time(raw, key) if key.endswith("_ns") else _count(raw, key)
+        return line
+
+    def _flow(self, rank: int, raw: Line) -> Line:
+        step = self._step(rank, raw, "flows")
+        number = _one_of(raw, "flow", range(len(step["flows"])))
+        told = step["flows"][number]
+        if rank not in (told["from"], told["to"]):
+            raise UnexpectedLine(f"flow {number} is between other ranks")
+        line = {key: _one_of(raw, key, (told[key],)) for key in ("from", "to")}
+        line["size_bytes"] = _one_of(raw, "size_bytes", (told["size_bytes"],))
+        if "role" in raw:
+            line["role"] = _one_of(raw, "role", ("sender", "receiver"))
+        return {"step": raw["step"], "flow": number, **line, "wrong": _count(raw, "wrong"), **_times(raw)}
+
+    def _progress(self, rank: int, raw: Line) -> Line:
+        line: Line = {"done": _count(raw, "done"), "of": _count(raw, "of")}
+        if "collective" in raw:
+            line |= {"collective": _text(raw, "collective"), "size_bytes": _count(raw, "size_bytes")}
+        return line
+
+    def _error(self, rank: int, raw: Line) -> Line:
+        line: Line = {"what": _text(raw, "what")}
+        if raw.get("hint") is not None:
+            line["hint"] = _text(raw, "hint")
+        for key in ("status", "peer"):
+            line[key] = None if raw.get(key) is None else _count(raw, key)
+        return line
+
+    def _done(self, rank: int, raw: Line) -> Line:
+        return {}
+
+    def _step(self, rank: int, raw: Line, kind: str) -> Mapping[str, Any]:
+        step: Mapping[str, Any] = self._steps[_one_of(raw, "step", range(len(self._steps)))]
+        if step["kind"] != kind:
+            raise UnexpectedLine(f"step {raw['step']} is of another kind")
+        if kind == "collective" and rank not in (step["ranks"] or range(self._ranks)):
+            raise UnexpectedLine(f"step {raw['step']} is not for this rank")
+        return step
+
+
+_CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
+    "collective": OutputParser._collective,
+    "flow": OutputParser._flow,
+    "progress": OutputParser._progress,
+    "error": OutputParser._error,
+    "done": OutputParser._done,
+}
+
+
+def _lines_of(step: Mapping[str, Any]) -> int:
+    """How many results one rank has of a step, at most; of a warmup those that are wrong."""
+    if step["kind"] == "flows":
+        return 2 * len(step["flows"])
+    return int(len(step["sizes"]) * (step["warmup"] + step["iterations"]))
+
+
+def _one_of(raw: Line, key: str, allowed: Any) -> Any:
+    value = raw.get(key)
+    if isinstance(value, (int, str)) and not isinstance(value, bool) and value in allowed:
+        return value
+    raise UnexpectedLine(f"{key}: not what its plan has")
+
+
+def _count(raw: Line, key: str) -> int:
+    value = raw.get(key)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _COUNT_MAX:
+        return value
+    raise UnexpectedLine(f"{key}: not a count")
+
+
+def _time(raw: Line, key: str) -> float:
+    value = raw.get(key)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _TIME_MAX_NS:  # no NaN
+        return value
+    raise UnexpectedLine(f"{key}: not a time")
+
+
+def _times(raw: Line) -> Line:
+    start, end = _time(raw, "start_ns"), _time(raw, "end_ns")
+    if end < start:
+        raise UnexpectedLine("end_ns: before start_ns")
+    return {"start_ns": start, "end_ns": end}
+
+
+def _text(raw: Line, key: str) -> str:
+    value = raw.get(key)
+    if isinstance(value, str):
+        return printable(value[:TEXT_MAX])
+    raise UnexpectedLine(f"{key}: not a text")

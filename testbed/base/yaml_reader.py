@@ -1,0 +1,127 @@
+"""Reads YAML and keeps the line of every key and list item, so that an error can name its place.
+
+YAML 1.2 (`on` and `no` are words, not booleans), one document, plain data only.  Aliases are followed within a
+budget, so that a small file cannot grow without bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MAX_BYTES = 4 << 20
+MAX_VALUES = 1_000_000
+MAX_DEPTH = 32
+MAX_DIGITS = 100
+
+_WANTED = "an experiment file is wanted here: docs/experiment.md, ready ones are in experiments/"
+
+Path = tuple[str | int, ...]
+
+
+class YamlProblem(Exception):
+    """Not one plain YAML document: what is wrong, and on which line (0: the file as a whole)."""
+
+    def __init__(self, what: str, line: int = 0, hint: str = "", path: Path = ()) -> None:
+        super().__init__(what)
+        self.what, self.line, self.hint, self.path = what, line, hint, path
+
+
+@dataclass
+class Document:
+    """The data, and the line (from 1) of every key and list item."""
+
+    data: Any = None
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def line(self, path: Path) -> int:
+        """The line of what is at `path`, or of the nearest enclosing thing if there is nothing."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def value(self, path: Path) -> Any:
+        """The value as written at `path`; None where there is none."""
+        value = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                return None
+        return value
+
+
+def read(text: str) -> Document:
+    """Parse one YAML document.  Raises YamlProblem."""
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(text)
+        if root is None:
+            raise YamlProblem("the file is empty", hint="start from experiments/quickstart.yaml")
+        document = Document()
+        document.data = _Builder(yaml, document).build(root, (), 0)
+        return document
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(str(part) for part in (error.context, error.problem) if part)
+        raise YamlProblem(f"not YAML: {what}", mark.line + 1 if mark else 0, _WANTED) from None
+    except YAMLError as error:
+        raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", hint=_WANTED) from None
+    except RecursionError:
+        raise YamlProblem("nested too deeply") from None
+
+
+class _Builder:
+    def __init__(self, yaml: YAML, document: Document) -> None:
+        self.constructor = yaml.constructor
+        self.document = document
+        self.values = 0
+
+    def build(self, node: Node, path: Path, depth: int) -> Any:
+        """The plain value of `node`, noting its line."""
+        line = node.start_mark.line + 1
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise YamlProblem(f"more than {MAX_VALUES} values", line, path=path)
+        if depth > MAX_DEPTH:
+            raise YamlProblem("nested too deeply (or an alias that contains itself)", line, path=path)
+        self.document.lines.setdefault(path, line)  # a key's line comes first: its value may start below it
+        if isinstance(node, MappingNode):
+            return self.mapping(node, path, depth)
+        if isinstance(node, SequenceNode):
+            return [self.build(item, (*path, i), depth + 1) for i, item in enumerate(node.value)]
+        if isinstance(node, ScalarNode):
+            return self.scalar(node, line, path)
+        raise YamlProblem("only plain values are allowed here", line, path=path)
+
+    def mapping(self, node: MappingNode, path: Path, depth: int) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode):
+                raise YamlProblem("a key must be a word", line, path=path)
+            key = str(key_node.value)
+            here = (*path, key)
+            if key in data:
+                first = self.document.lines[here]
+                raise YamlProblem(f"key {key!r} stands twice", line, f"it is already on line {first}", here)
+            self.document.lines[here] = line
+            data[key] = self.build(value_node, here, depth + 1)
+        return data
+
+    def scalar(self, node: ScalarNode, line: int, path: Path) -> Any:
+        tag = str(node.tag)
+        if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
+            return node.value
+        if tag not in {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float")}:
+            raise YamlProblem(f"only plain values are allowed here, not {tag}", line, path=path)
+        try:
+            if len(node.value) > MAX_DIGITS:
+                raise ValueError
+            return self.constructor.construct_object(node, deep=True)
+        except (ValueError, OverflowError, LookupError):
+            raise YamlProblem(f"{node.value[:40]!r} is not a number", line, path=path) from None

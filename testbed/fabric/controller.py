@@ -1,0 +1,114 @@
+"""The process of a fabric's controller: how it is started, and what it says while it comes up.
+
+It speaks on its standard output, in JSON lines (controllers/main.py).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hardware.patience import Patience
+from testbed.base.errors import MachineError, UserError
+
+CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
+CONTROLLER_OUT = "controller.out"
+_POLL_S = 0.005
+_LOOK_EVERY = 20  # of these
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+Look = Callable[[], object]
+
+
+def controller_command(
+    control: Mapping[str, Any], directory: Path, dpid_base: int, ovs_control: Path, log: Path
+) -> list[str]:
+    """What starts the controller that the experiment's `control` asks for. Raises MachineError."""
+    argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(directory / "fabric.json")]
+    argv += ["--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
+    argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
+    argv += ["--fabricd", str(directory / "control.sock"), "--ovs", str(ovs_control), "--log", str(log)]
+    return argv + [word for app in control["apps"] for word in ("--app", app)]
+
+
+@dataclass
+class Controller:
+    """A controller's process that we have started."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    log: Path
+
+    def wait_listening(self, look: Look = lambda: None) -> None:
+        """Waits until it listens. Raises MachineError, and what `look` raises, which is called now and then."""
+        self._await(lambda: _listens(self.process.pid), "does not listen", look)
+
+    def wait_programmed(self, look: Look = lambda: None) -> dict[str, Any]:
+        """Waits until all switches have their flows; returns the controller's message. Raises as `wait_listening`."""
+        self._await(lambda: "programmed" in self._said(), "has not programmed all switches", look)
+        return self._said()
+
+    def look(self) -> None:
+        """Raises MachineError (UserError for an error in an application) if it has ended or reported an error."""
+        if "error" in self._said() or self.process.poll() is not None:
+            self._fail("ended")
+
+    def _await(self, condition: Callable[[], bool], complaint: str, look: Look) -> None:
+        """Waits for the condition, as long as the controller lives, has reported no error and patience lasts."""
+        patience = Patience(self.process.pid)
+        for n in count(1):
+            if condition():
+                return
+            self.look()
+            if n % _LOOK_EVERY == 0:
+                look()
+            if patience.look() and not condition():
+                self._fail(complaint)
+            time.sleep(_POLL_S)
+
+    def _fail(self, complaint: str) -> NoReturn:
+        about = self._said()
+        if "where" in about:
+            raise UserError(f"a controller application failed: {about['error']}", about["where"])
+        said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
+        raise MachineError(f"the controller {complaint}: {said}", where=str(self.log))
+
+    def _said(self) -> dict[str, Any]:
+        return next(iter(controller_lines(self.out)), {})
+
+
+def controller_lines(out: Path) -> list[dict[str, Any]]:
+    """The JSON lines that a controller has printed to `out`."""
+    said = []
+    with suppress(OSError):
+        for line in out.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                said.append(json.loads(line))
+    return [line for line in said if isinstance(line, dict)]
+
+
+def _interpreter(library: str) -> str:
+    """The Python that has the OpenFlow library. Raises MachineError."""
+    if library == "os-ken":
+        return sys.executable
+    python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
+    if not python.exists():
+        raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
+    return str(python)
+
+
+def _listens(pid: int) -> bool:
+    """Whether the controller listens, from the kernel's tables: it would take a test connection for a switch."""
+    local = f":{CONTROLLER_PORT:04X}"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        return any((fields := line.split())[1].endswith(local) and fields[3] == "0A" for line in lines)
+    return False

@@ -1,0 +1,82 @@
+"""The status of a live fabric: its time, its fidelity, its controller, its faults, its job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hardware.client import FabricdError
+from testbed.base.errors import UserError
+from testbed.fabric.controller import CONTROLLER_PORT
+from testbed.fabric.inventory import row
+from testbed.fabric.lab import Lab
+from testbed.fabric.postmortem import why_dead
+from testbed.live import jobs
+from testbed.machine.ownership import Record
+from testbed.machine.processes import wait_for
+
+_ANSWER_S = 2.0  # for a controller to answer a ping
+
+
+def status(record: Record) -> dict[str, Any]:
+    """The status, as `testbed status --json` prints it; of a dead fabric: why it is dead. Raises UserError."""
+    about = row(record)
+    if record.state == "dead":
+        return about | {"why": why_dead(record)}
+    lab = Lab.attach(record.id)
+    try:
+        return about | _of(lab, record)
+    except FabricdError as error:
+        raise UserError(str(error), f"fabric {record.id}", f"testbed logs {record.id}") from None
+    finally:
+        lab.close()
+
+
+def _of(lab: Lab, record: Record) -> dict[str, Any]:
+    from testbed.experiment import loads
+    from testbed.inject.live import listed
+    from testbed.live.verdict import judged
+
+    experiment = loads((lab.dir / "experiment.json").read_text())
+    counters = lab.fabricd.request("counters")
+    clock = lab.fabricd.request("status")
+    job = jobs.running(record)
+    return {
+        "time_ns": clock["time_ns"],
+        "running": clock["running"],
+        "fidelity": judged(experiment, counters["fidelity"], None).to_dict(),
+        "controller": _controller(lab, experiment.control.library),
+        "faults": listed(lab.id),
+        "job": jobs.describe(job) if job else None,
+    }
+
+
+def _controller(lab: Lab, library: str) -> dict[str, Any]:
+    """The controller's process, its connections to switches, and whether it answers."""
+    lab.fabricd.request("waits")  # has fabricd ping it
+    seen: list[dict[str, Any]] = []
+
+    def answers() -> bool:
+        seen[:] = lab.fabricd.request("status")["controllers"]
+        return bool(seen) and all(c["answers"] for c in seen)
+
+    answered = wait_for(answers, _ANSWER_S, pause=0.02) if lab.controller.poll() is None else False
+    return {
+        "library": library,
+        "pid": lab.controller.pid,
+        "alive": lab.controller.poll() is None,
+        "answers": answered,
+        "heard_s": round(seen[0]["heard_s"], 3) if seen else None,
+        "connected": connections(lab.controller.pid),
+        "switches": len(lab.fabric.switches),
+    }
+
+
+def connections(pid: int) -> int:
+    """Open OpenFlow connections of a controller, one a switch, from the kernel's table: Open vSwitch reports late."""
+    local = f":{CONTROLLER_PORT:04X}"
+    try:
+        lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    except OSError:
+        return 0
+    return sum((fields := line.split())[1].endswith(local) and fields[3] == "01" for line in lines)

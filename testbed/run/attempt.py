@@ -1,0 +1,307 @@
+"""One run under way: its workers are started and followed, its figures collected, and at the end stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from results import series
+from results.environment import environment
+from results.fidelity import Fidelity, StealMeter, silent
+from results.load import event_row
+from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows, with_slowdowns
+from results.report import report
+from results.series import PLACES, SAMPLES
+from results.store import RunFolder
+from testbed.base import yaml_writer
+from testbed.base.errors import RUN_FAILED, Problem
+from testbed.base.progress import Progress
+from testbed.base.units import format_size
+from testbed.base.worker_output import OutputParser
+from testbed.inject.agent import Agent
+from testbed.live.verdict import judged
+from testbed.plan import plan as planning
+from testbed.plan.hardware import line_rate_bps
+from testbed.plan.ideal import Ideal
+from testbed.plan.thresholds import marking
+from testbed.run.diagnosis import diagnose, wrong_results
+from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
+from testbed.run.watch import Watch
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.fabric.lab import Lab
+    from testbed.live.tenant import Tenant
+
+WORKER = (sys.executable, "-m", "workloads.worker")
+CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
+
+
+@dataclass
+class Attempt:
+    """One run under way: what it has measured so far, and its folder."""
+
+    experiment: Experiment
+    folder: RunFolder
+    progress: Progress
+    tenant: Tenant | None = None  # of a fabric that was up before, and stays
+    problem: Problem | None = None
+    counters: dict[str, Any] = field(default_factory=dict)
+    fidelity: Fidelity = field(
+        default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
+    )
+    stopped: int = 0
+    _lines: list[dict[str, Any]] = field(default_factory=list)
+    _events: list[dict[str, Any]] = field(default_factory=list)
+    _agent: Agent | None = None
+    _controller_messages: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = planning.plan(self.experiment)
+        self.steps = planning.steps(self.plan)
+        self.environment = environment(self.experiment.seed)
+        with (self.folder.path / "experiment.yaml").open("w") as file:
+            yaml_writer.dump(self.experiment.resolved(), file)
+        self.folder.write_json("environment.json", self.environment)
+        self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+
+    def leave(self, lab: Lab) -> None:
+        """Takes the fabric down, or, if it was up before, leaves it as it was."""
+        if self.tenant:
+            self.tenant.leave(planning.endpoints(self.plan), self._agent)
+        else:
+            lab.down()
+
+    def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
+        return self.tenant.counters(counters) if self.tenant else counters
+
+    # -- while the fabric is up
+
+    def measure(self, lab: Lab) -> None:
+        """Runs the workers to their end, or to the first failure (then `problem` says which)."""
+        steal = StealMeter()
+        captures = self._capture(lab)
+        self._sample(lab)
+        try:
+            with ExitStack() as files:
+                watch = self._start(lab, files)
+                symptoms = watch.run()
+            if symptoms.failed:
+                with suppress(Exception):  # fabricd may be what failed
+                    self.counters = self._counted(lab.fabricd.request("counters", timeout=2.0))
+                symptoms.counters = self.counters
+                self._keep_logs(lab)
+                self.problem = diagnose(symptoms, lab.fabric, self.folder.logs)
+            else:
+                self._settle(lab, captures)
+        finally:
+            self._keep_logs(lab)
+        self.folder.write_json("counters.json", self.counters)
+        if self.counters:
+            self.fidelity = self._judge(steal.share())
+
+    def _start(self, lab: Lab, files: ExitStack) -> Watch:
+        """Starts the workers and, with the virtual clock, time."""
+        self.progress.stage("starting the workers")
+        workers, pipes, errors = {}, {}, {}
+        with ExitStack() as unread:
+            for rank in planning.endpoints(self.plan):
+                pipes[rank], write = os.pipe()
+                unread.callback(os.close, pipes[rank])
+                errors[rank], write_errors = os.pipe()
+                unread.callback(os.close, errors[rank])
+                self._hand_plan(lab, rank)
+                (self.folder.logs / f"rank{rank}.log").touch()
+                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
+                    workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
+            unread.pop_all()
+        watch = Watch(
+            workers,
+            pipes,
+            errors,
+            OutputParser(self.plan),
+            lab.fabricd,
+            {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
+            retry_s=self._retry_s(lab),
+            patience_s=self.experiment.patience / 1e9,
+            on_line=self._on_line,
+            on_progress=self._on_progress,
+            on_text=self._on_text,
+            on_event=self._on_event,
+            on_waiting=self.progress.waiting,
+        )
+        files.callback(watch.close)
+        self._inject(lab, workers)
+        for event in planning.choices(self.plan):
+            self._on_event(event)
+        if self.experiment.clock.mode == "virtual":
+            lab.fabricd.request("start", ranks=list(workers))
+        self.progress.measure(planning.measurements(self.plan))
+        return watch
+
+    def _inject(self, lab: Lab, workers: Mapping[int, Any]) -> None:
+        """Passes the experiment's faults to fabricd. Their effects on processes are carried out here, by the agent."""
+        self._agent = Agent(lab, lambda rank: workers[rank].kill())
+        names = [f"f{k + 1}" for k in range(len(self.experiment.inject))]
+        began_ns = 0.0
+        if self.tenant:
+            names, began_ns = self.tenant.fault_names(len(names)), self.tenant.began_ns
+        for k, injection in enumerate(self.experiment.inject):
+            place = injection.place(
+                lab.fabric,
+                line_rate_bps(self.experiment, lab.fabric, range(lab.fabric.ranks)),
+                self.experiment.seed + k,
+                self.experiment.transport.cc.name,
+            )
+            for request in injection.requests(place, names[k], now_ns=began_ns):
+                lab.fabricd.request("inject", **request)
+
+    def _hand_plan(self, lab: Lab, rank: int) -> None:
+        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps(planning.for_rank(self.plan, rank)))
+
+    def _retry_s(self, lab: Lab) -> float:
+        """Wall time after which a NIC sends again what was not acknowledged."""
+        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
+
+    def _on_line(self, line: dict[str, Any]) -> None:
+        line = self.tenant.line(line) if self.tenant else line
+        self._lines.append(line)
+        self.folder.append("measurements.jsonl", line)
+        what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
+        self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+        self.progress.line(line)
+
+    def _on_progress(self, line: dict[str, Any]) -> None:
+        if "collective" in line:
+            self.progress.doing(
+                f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
+            )
+        else:
+            self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
+
+    def _on_text(self, rank: int, text: str) -> None:
+        with (self.folder.logs / f"rank{rank}.log").open("a") as log:
+            log.write(text + "\n")
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if event["event"] == "act" and self._agent is not None:
+            self._agent.act(event)
+        event = self.tenant.event(event) if self.tenant else event
+        self._events.append(event)
+        self.folder.append("events.jsonl", event)
+        if note := self._noteworthy(event):
+            self.progress.note(note)
+
+    def _noteworthy(self, event: Mapping[str, Any]) -> str:
+        """A note for the user on an event that matters at once, else empty."""
+        kind = event["event"]
+        if kind == "controller_died":
+            return f"{CONTROLLER_DIED}; see logs/controller.log"
+        if kind == "controller_timeout":
+            return f"the {event['who']} does not answer: {event['reason']}"
+        if kind.endswith("_stopped"):
+            name, pid = kind.removesuffix("_stopped"), event["pid"]
+            return f"{name} (process {pid}) is stopped; kill -CONT {pid} lets it go on"
+        return f"{kind.removesuffix('_died')} has ended" if kind.endswith("_died") else ""
+
+    def _capture(self, lab: Lab) -> list[str]:
+        """Starts the captures that the experiment asks for; returns their files."""
+        ports = dict.fromkeys(p for t in self.experiment.capture for p in planning.capture_ports(t, lab.fabric))
+        if ports:
+            (self.folder.path / "captures").mkdir()
+        files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
+        for port, path in files.items():
+            lab.fabricd.request("capture", port=port, path=path)
+        if self.tenant:
+            self.tenant.captures = list(files.values())
+        return list(files.values())
+
+    def _sample(self, lab: Lab) -> None:
+        """Has fabricd write time series, if the experiment asks for them."""
+        if (period := self.experiment.measure.sample) is None:
+            return
+        places = lab.fabricd.request("sample", path=str(self.folder.path / SAMPLES), period_ns=period)
+        began = {"began_ns": self.tenant.began_ns if self.tenant else 0}
+        self.folder.write_json(PLACES, {key: places[key] for key in ("ports", "switches", "nics")} | began)
+        self.folder.write_json("thresholds.json", {"ecn": marking(self.experiment)})
+
+    def _settle(self, lab: Lab, captures: Sequence[str]) -> None:
+        """All workers are done: lets the fabric run empty, and takes the counters."""
+        self.progress.stage("reading the counters")
+        if self.experiment.clock.mode == "virtual":
+            lab.fabricd.request("quiesce")
+        self.counters = self._counted(lab.fabricd.request("counters"))
+        for path in captures:
+            lab.fabricd.request("capture_stop", path=path)
+        if self.experiment.measure.sample is not None:
+            lab.fabricd.request("sample_stop")
+
+    def _keep_logs(self, lab: Lab) -> None:
+        for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
+            with suppress(OSError):
+                shutil.copy(log, self.folder.logs)
+        self._controller_messages = (self.tenant or lab).controller_messages()
+
+    def _judge(self, steal: float | None) -> Fidelity:
+        verdict = judged(self.experiment, self.counters.get("fidelity", {}), steal)
+        if any(e["event"] == "controller_died" for e in self._events):
+            verdict.reasons.append(CONTROLLER_DIED)
+        for event in self._events:
+            silent(verdict, event)
+        for said in self._controller_messages:
+            if "error" in said:
+                verdict.worsen("doubtful", f"a controller application failed: {said.get('where', '')}: {said['error']}")
+            if "note" in said:
+                verdict.worsen("doubtful", said["note"], "let it answer events: docs/controller-apps.md")
+        return verdict
+
+    # -- after it is down
+
+    def store(self, code: int) -> RunResult:
+        """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
+        ranks = rank_rows(self._lines)
+        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
+        self.problem = self.problem or wrong_results(results)
+        tables = counter_rows(self.counters)
+        frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
+        for name, rows in frames.items():
+            self.folder.write_frame(name, rows)
+        series.store(self.folder.path)
+        self.folder.write_json("fidelity.json", self.fidelity.to_dict())
+        result = RunResult(
+            folder=self.folder.final,
+            clock=self.experiment.clock.mode,
+            fidelity=self.fidelity,
+            results=results,
+            counters=counter_totals(self.counters),
+            metrics_sha256=metrics_sha256(results, ranks, self.counters),
+            stopped=self.stopped,
+        )
+        if not self.problem:
+            self.folder.write_json("summary.json", result.to_dict())
+        self.folder.write_text("report.md", self._report(result, tables))
+        if self.problem:
+            failed = RunFailed if code == RUN_FAILED and not self.stopped else RunInterrupted
+            code = self.stopped if code == RUN_FAILED and self.stopped else code
+            raise failed(self.problem, self.folder.fail(self.problem.to_dict()), len(results), code)
+        result.folder = self.folder.complete()
+        return result
+
+    def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
+        return report(
+            name=self.experiment.name,
+            error=self.problem.to_dict() if self.problem else None,
+            clock=result.clock,
+            fidelity=self.fidelity.to_dict(),
+            results=result.results,
+            tables=tables,
+            events=self._events,
+            environment=self.environment,
+            metrics_sha256=result.metrics_sha256,
+        )

@@ -1,0 +1,68 @@
+"""Whether an experiment can run on a fabric that is up: what the fabric has fixed must be the same, or be left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.errors import InputError, Problem, UserError
+from testbed.machine.ownership import Record
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+_DECIDED = ("seed", "fabric", "control", "transport", "workers", "costs")
+_OF_COSTS = ("post",)  # the others are the workers' own
+_MOST = 5  # differences that are named
+
+
+def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> Experiment:
+    """The experiment in `file` for a live fabric: the clock, and what the file leaves out, are the fabric's.
+
+    Raises InputError if the two differ.
+    """
+    from testbed.experiment import load
+    from testbed.experiment.overrides import changed, override
+
+    try:
+        live = json.loads((record.dir / "experiment.json").read_text())
+    except FileNotFoundError:
+        raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
+    experiment = override(load(file, {key: live[key] for key in _DECIDED}), settings)
+    if experiment.sweep:
+        raise InputError(
+            "a sweep brings up a fabric for each of its points", f"{file}: sweep", "leave --fabric out, or the sweep"
+        )
+    wanted = experiment.resolved()
+    found = [
+        Problem(
+            f"it is {_text(ours)} here, and {_text(theirs)} on fabric {record.id}", f"{file}: {key}", _hint(key, theirs)
+        )
+        for section in _DECIDED
+        for key, ours, theirs in differences(wanted[section], live[section], section)
+        if section != "costs" or key.rpartition(".")[2] in _OF_COSTS
+    ]
+    if found:
+        raise InputError(found[0].what, found[0].where, found[0].hint, found[1:_MOST])
+    return changed(experiment, [("clock", live["clock"], "clock")], str(file))
+
+
+def differences(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
+    """The keys in which two resolved experiments differ, with both values (None: it is not there)."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in dict.fromkeys((*one, *other)):
+            yield from differences(one.get(name), other.get(name), f"{key}.{name}")
+    elif one != other:
+        yield key, one, other
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _hint(key: str, theirs: Any) -> str:
+    section = key.partition(".")[0]
+    return f"leave {section}: out of the file, say --set {key}={_text(theirs)}, or bring up a fabric from this file"

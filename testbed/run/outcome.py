@@ -1,0 +1,64 @@
+"""How a run ends: what it measured, or why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.fidelity import Fidelity
+from results.metrics import Row
+from testbed.base.errors import RUN_FAILED, Problem, UserError
+
+_PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
+_OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
+_OF_SPARSE = ("tx_bytes", "rx_bytes")
+_OF_FLOWS = ("ideal_ns", "slowdown")
+
+
+class RunFailed(UserError):
+    """A run that failed. `folder` has what was measured until then: `results` operations."""
+
+    def __init__(self, problem: Problem, folder: Path, results: int = 0, exit_code: int = RUN_FAILED) -> None:
+        super().__init__(problem.what, problem.where, problem.hint, exit_code)
+        self.folder = folder
+        self.results = results
+
+
+class RunInterrupted(RunFailed):
+    """A run that was told to stop, by Ctrl-C or a signal: `exit_code` says by which."""
+
+
+@dataclass
+class RunResult:
+    """What a run measured. `results` are rows of the frame of that name.
+
+    `stopped`: 0, or the exit code of a signal that came while the fabric was taken down, when all was measured.
+    """
+
+    folder: Path
+    clock: str
+    fidelity: Fidelity
+    results: list[Row]
+    counters: dict[str, Any]
+    metrics_sha256: str
+    stopped: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `testbed run --json` prints."""
+        return {
+            "run": str(self.folder),
+            "clock": self.clock,
+            "fidelity": self.fidelity.to_dict(),
+            "results": [printed(row) for row in self.results],
+            "counters": self.counters,
+            "metrics_sha256": self.metrics_sha256,
+        }
+
+
+def printed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `results` as it is printed: with either `collective` or `flow`."""
+    keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
+    moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
+    return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved

@@ -1,0 +1,163 @@
+"""Tables of a live fabric: SONiC's columns, zero rows, rates, what was cleared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.cli import cli
+from testbed.fabric import lab as lab_module
+from testbed.live.views import VIEWS, Snapshot, bytes_per_second, ethtool, since
+
+# The header lines of portstat, intfutil, pfcstat and queuestat (sonic-utilities).
+PORTSTAT = [
+    *("IFACE", "STATE", "RX_OK", "RX_BPS", "RX_UTIL", "RX_ERR", "RX_DRP", "RX_OVR"),
+    *("TX_OK", "TX_BPS", "TX_UTIL", "TX_ERR", "TX_DRP", "TX_OVR"),
+]
+PFC = [f"PFC{c}" for c in range(8)]
+QUEUESTAT = ["Port", "TxQ", "Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes"]
+
+
+def port(node: str, peer: str, frames: int = 0, **priorities: int) -> dict[str, Any]:
+    return {
+        "node": node, "port": 1, "peer": peer, "rx_frames": frames, "rx_bytes": 1000 * frames, "tx_frames": 0,
+        "tx_bytes": 0, "queue_max_bytes": 700, "drops": {"icrc": 2, "tail": 3, "lossy": 5} if frames else {},
+        "ecn_marked": 0, "priorities": priorities,
+    }  # fmt: skip
+
+
+def counters(frames: int, time_ns: int, up: bool = True) -> dict[str, Any]:
+    counted = {"tx_prio3_packets": frames, "rx_prio3_pause": 2 * frames, "queue_max_prio3_bytes": 700}
+    return {
+        "time_ns": time_ns,
+        "ports": [port("sw0", "h0:1", frames, **counted), port("h0", "sw0:1", frames, rx_prio0_packets=frames)],
+        "switches": [{"switch": "sw0"}],
+        "nics": [{"nic": "h0", "rank": 0, "np_ecn_marked_roce_packets": frames, "np_cnp_sent": 1, "rp_cnp_handled": 0,
+                  "rp_cnp_ignored": 0, "retransmitted": 0}],
+        "qps": [],
+        "drops": [{"node": "sw0", "port": 1, "reason": "tail", "count": 3, "headers": "h"}],
+        "links": [{"node": "sw0", "port": 1, "up": up, "rate_bps": 10**11, "mtu": 0},
+                  {"node": "h0", "port": 1, "up": True, "rate_bps": 10**11, "mtu": 0}],
+    }  # fmt: skip
+
+
+def test_interface_counters_have_rates_and_utilisation() -> None:
+    (table,) = VIEWS["counters"](Snapshot(counters(1100, 2000_000), counters(100, 1000_000)))
+    (row,) = table.rows
+    assert list(row) == PORTSTAT
+    assert (row["RX_OK"], row["RX_ERR"], row["RX_DRP"], row["TX_DRP"]) == (1100, 2, 3, 5)
+    assert row["RX_BPS"] == "1.00 GB/s"  # 1000 frames of 1000 bytes in 1 ms
+    assert row["RX_UTIL"] == "8.16%"  # with 20 bytes of preamble and gap each, of 100 Gb/s
+    (row,) = VIEWS["counters"](Snapshot(counters(5, 10, up=False)))[0].rows
+    assert (row["STATE"], row["RX_BPS"], row["RX_UTIL"]) == ("D", "N/A", "N/A")
+
+
+def test_interface_status_has_state_speed_mtu_and_peer() -> None:
+    switch, nic = VIEWS["status"](Snapshot(counters(0, 0, up=False), nic_mtu=4096))[0].rows
+    assert switch == {
+        "Interface": "sw0:1",
+        "Speed": "100G",
+        "MTU": "any",
+        "Oper": "down",
+        "Admin": "up",
+        "Peer": "h0:1",
+    }
+    assert (nic["Interface"], nic["MTU"], nic["Oper"]) == ("h0:1", 4096, "up")
+
+
+def test_pfc_has_tables_of_its_own_for_rx_and_tx_and_shows_zero_rows() -> None:
+    rx, tx, *_ = VIEWS["pfc"](Snapshot(counters(4, 0)))
+    assert [list(rx.rows[0]), list(tx.rows[0])] == [["Port Rx", *PFC], ["Port Tx", *PFC]]
+    assert [r["PFC3"] for r in rx.rows] == [8, 0]
+    assert [set(list(r.values())[1:]) for r in tx.rows] == [{0}, {0}]
+
+
+def test_every_queue_has_a_row_and_watermarks_a_table() -> None:
+    queues, watermark, shared, headroom = VIEWS["queues"](Snapshot(counters(4, 0)))
+    assert list(queues.rows[0]) == QUEUESTAT
+    assert [r["TxQ"] for r in queues.rows] == [f"UC{c}" for c in range(8)]
+    assert [r["Counter/pkts"] for r in queues.rows] == [0, 0, 0, 4, 0, 0, 0, 0]
+    assert watermark.rows[0]["UC3"] == 700
+    assert list(shared.rows[0]) == list(headroom.rows[0]) == ["Port", *(f"PG{c}" for c in range(8))]
+
+
+def test_what_was_cleared_does_not_count_and_watermarks_stay() -> None:
+    seen = Snapshot(counters(9, 0), cleared=counters(4, 0))
+    assert VIEWS["counters"](seen)[0].rows[0]["RX_OK"] == 5
+    assert VIEWS["pfc"](seen)[0].rows[0]["PFC3"] == 10
+    assert VIEWS["queues"](seen)[1].rows[0]["UC3"] == 700
+    assert VIEWS["drops"](seen)[0].rows == []
+    assert VIEWS["ecn"](seen)[1].rows[0]["np_ecn_marked_roce_packets"] == 5
+
+
+def test_ethtool_has_what_came_in_by_priority() -> None:
+    assert ethtool(counters(4, 0), 0)["rx_prio0_packets"] == 4
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0, "0.00 B/s"), (2500.0, "2500.00 B/s"), (5e7, "50.00 MB/s"), (4.9e10, "49.00 GB/s")]
+)
+def test_rates_are_written_as_sonic_does(rate: float, text: str) -> None:
+    assert bytes_per_second(rate) == text
+
+
+class FakeLab:
+    """A fabric in which more is counted each time that it is asked."""
+
+    id = "3f2a"
+
+    def __init__(self, folder: Path) -> None:
+        self.dir, self.asked, self.fabricd = folder, 0, self
+
+    def request(self, op: str) -> dict[str, Any]:
+        self.asked += 1
+        return counters(10 * self.asked, 1000 * self.asked)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    lab = FakeLab(tmp_path)
+    (tmp_path / "experiment.json").write_text('{"fabric": {"nic": {"mtu": 4096}}}')
+    monkeypatch.setattr(lab_module.Lab, "attach", lambda fabric: lab)
+
+    def call(*words: str) -> str:
+        done = CliRunner().invoke(cli, ["show", *words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return call
+
+
+def test_the_tables_on_the_terminal(show: Any) -> None:
+    assert show("interfaces", "counters", "-p", "0.01").split()[: len(PORTSTAT)] == PORTSTAT
+    shown = show("pfc")
+    assert shown.index("Port Rx") < shown.index("Port Tx")
+    assert json.loads(show("pfc", "--json")).keys() == {"rx", "tx", "pauses", "watchdog"}
+    assert "4096" in show("interfaces", "status")
+    assert show("queues").count("UC0") == 2 and "UC0 " not in show("queues", "--nonzero").partition("\n\n")[0]
+
+
+def test_clear_counts_from_now_until_it_is_deleted(show: Any) -> None:
+    assert show("queues", "-c") == ""
+    queues = json.loads(show("queues", "--json"))["queues"]
+    assert queues[3]["Counter/pkts"] == 10
+    assert json.loads(show("queues", "-d", "--json"))["queues"][3]["Counter/pkts"] == 30
+    assert "ecn" not in show("pfc", "--nonzero") and "tx: nothing but zeros" in show("pfc", "--nonzero")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["show", "pfc", "-c", "-d"])
+    assert ended.value.code == 2
+
+
+def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before() -> None:
+    then = {"qps": [{"rank": 0, "qp": 16, "tx_packets": 90}], "switches": [{"switch": "sw0", "frames_in": 7}]}
+    now = {"qps": [{"rank": 0, "qp": 16, "tx_packets": 5}], "switches": [{"switch": "sw0", "frames_in": 9}]}
+    counted = since(now, then)
+    assert counted["qps"] == [{"rank": 0, "qp": 16, "tx_packets": 5}]
+    assert counted["switches"] == [{"switch": "sw0", "frames_in": 2}]

@@ -1,0 +1,1 @@
+"""What all workloads share: terms, entries, data."""

@@ -1,0 +1,88 @@
+"""What is known of a collective and of an algorithm for it: an entry each, which names everything (registry.py).
+
+Code stands by its name, "module:object", and is imported when somebody asks for it: whoever reads entries needs neither
+numpy nor the rooms above this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from workloads.base.vocabulary import DTYPES
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Bus bandwidth over algorithm bandwidth, by the number of ranks; `text` is the formula for people."""
+
+    text: str
+    of: Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What ranks do together, whoever does it for them.
+
+    A step's `size_bytes` is what nccl-tests calls size, and `size` says what that is.
+    """
+
+    name: str
+    summary: str  # what it leaves behind
+    size: str
+    busbw: Factor
+    part: str = ""  # "module:class": what each rank starts with and must end with, where hosts follow a schedule
+    ops: tuple[str, ...] = ()  # () when nothing is reduced
+    in_parts: bool = False  # each rank has a part of its own, and nccl-tests counts the elements of one
+    rooted: bool = False  # the first rank of the group is the root
+    transposed: bool = False  # unequal counts are those of the way there, backwards
+    sized: bool = True  # False: it moves no data, and `sizes` may be left out
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """How a collective is carried out: what it accepts, where its code is, what it should cost."""
+
+    collective: Collective
+    name: str
+    summary: str
+    code: str  # "module:class" of its Part
+    time: str
+    """Its closed form, "module:function": (Case) -> ns with a schedule, else (ranks, size, path, costs) -> ns.
+
+    With a schedule it may be "": then every message is followed, however many there are.
+    """
+    schedule: str = ""  # "module:function" of what the hosts carry out; "": its Part knows by itself
+    ops: tuple[str, ...] = ()  # those of the collective that it can do
+    dtypes: tuple[str, ...] = tuple(DTYPES)
+    min_ranks: int = 2
+    max_ranks: int | None = None  # None: any number
+    layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
+    chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
+    accelerators: bool = False  # adds up in switches
+    shared_slots: bool = False  # in slots that jobs share, with a host as parameter server
+    engines: bool = False  # adds up in NICs
+    on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
+    instead: Algorithm | None = None  # what the ranks do by themselves when they do not get what they ask for
+    extra: tuple[str, ...] = ()  # keys of a step that only some algorithms heed
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
+
+    def __str__(self) -> str:
+        return f"{self.collective.name} by {self.name}"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The keys of an experiment's collective step that this entry heeds."""
+        return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.extra)
+
+    def load(self) -> Any:
+        """The code that a rank runs: its Part (imports numpy)."""
+        return named(self.code)
+
+
+def named(place: str) -> Any:
+    """What stands at "module:object"."""
+    module, name = place.split(":")
+    return getattr(import_module(module), name)

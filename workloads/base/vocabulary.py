@@ -1,0 +1,24 @@
+"""The words that experiments, ranks and formulas share: element types, reductions, limits.  Imports nothing."""
+
+from __future__ import annotations
+
+DTYPES: dict[str, int] = {
+    **{"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1},
+    **{"int32": 4, "int64": 8, "int8": 1, "uint8": 1},
+}
+"""Element types and their bytes.  float8: the OCP's two, by the names that PyTorch and ml_dtypes have for them."""
+
+ADDER_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if name not in ("float64", "int64"))
+"""Element types that NICs and switches add up."""
+
+OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
+"""Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
+
+AUTO = "auto"
+"""Instead of an algorithm: the one that its closed form expects to be the fastest, of those that have a schedule."""
+
+MOST_PIECES = 4096
+"""That a vector may be cut into: a queue pair keeps 16384 receives, and a ring's carries the vector nearly twice."""
+
+FLOW_MESSAGE_BYTES = 1 << 20
+"""A flow goes out in messages of this size."""

@@ -1,0 +1,260 @@
+"""Broadcast and all-gather by multicast datagrams that the switches copy (docs/multicast.md).
+
+Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/offload/multicast/: it places what comes,
+keeps a bit per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination
+barrier), and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group,
+or nothing comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is
+right, and says why it took so long.  Ranks need not agree on that: whoever still multicasts does so in vain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.base import data
+from workloads.base.entry import Algorithm
+from workloads.collectives.exchange import distances
+from workloads.offloads.chunking import Chunks, runs, span
+from workloads.offloads.offloaded import Offloaded
+from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
+from workloads.parts.context import Context
+from workloads.verbs import FabricError, Peer, QueuePair, wire
+
+_KEYS = Struct("<II")  # of vector and bitmaps
+_ARM, _START = 0, 1  # requests to the NIC's group
+_NO_ROOT = 2**64 - 1
+_KIND_SHIFT, _VALUE = 24, (1 << 24) - 1  # of an immediate: a kind, and a chunk's number
+_MANY = 8  # chunks
+_FEW = 4  # receives posted before each operation, for what is no run of chunks: a message of it, and one of the next
+
+
+class Message(IntEnum):
+    """What an immediate is about."""
+
+    READY = 1  # barrier
+    LACKS = 2  # the right neighbour's bitmap of what it lacks lies in our memory
+    HAS_ALL = 3  # the right neighbour lacks nothing
+    CHUNKS = 4  # of a run: its first chunk
+
+
+class _Multicast(Offloaded):
+    """One rank's part.  `root`: whose vector it is (None: every rank has a part of it)."""
+
+    root: int | None = None
+
+    def __init__(
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
+        self.vector = context.region("vector")
+        most = (context.largest_bytes // self.device.mtu + self.device.ranks + 64) // 64 * 8
+        self.slot_bytes = most  # what is here; what we lack; what the right neighbour lacks
+        self.bitmaps = context.region("multicast bitmaps", 3 * most)
+        self.slack_ps = round(context.options["cutoff"] * 1000)
+        self.chains = min(context.options.get("chains") or self.n, self.n)
+        self._connect(ranks, tag)
+        self.group = self.device.group("multicast", tag, ranks, (self.device.mtu,))
+        self.fallback = self.given_up = self.group.refused
+        self.operation = 0
+        self.posted: Counter[int] = Counter()
+        self.ready: Counter[int] = Counter()  # barrier messages, by queue pair
+        self.sent_due = 0
+        self.ended: wire.Record | None = None
+        self.asked: int | None = None
+        self.given: list[Run] = []
+
+    def _connect(self, ranks: Sequence[int], tag: int) -> None:
+        """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""
+        keys = _KEYS.pack(self.vector.key, self.bitmaps.key)
+        n, index = self.n, self.index
+        peers: list[Peer] = []
+        for far in distances(n):
+            left = (index - far) % n
+            peers += [Peer(ranks[(index + far) % n], tag + index, keys), Peer(ranks[left], tag + left, keys)]
+        pairs = self.device.connect(peers)
+        self.rounds = list(zip(pairs[::2], pairs[1::2], strict=True))  # to the right, from the left
+        self.right, self.left = self.rounds[0]
+        self.pairs = {pair.number: pair for pair in pairs}
+        self.right_vector, _ = _KEYS.unpack(self.right.private)
+        _, self.left_bitmaps = _KEYS.unpack(self.left.private)
+
+    # The iteration
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        count = size_bytes // self.dtype.itemsize
+        self.start = variant
+        self.mine = self.vector.view(self.dtype.name, 0, count)
+        self.chunks = Chunks(size_bytes, self.dtype.itemsize, self.device.mtu, self.n if self.root is None else 1)
+        data.spoil(self.mine, self.device.progress)
+        if own := self._own():
+            at = own.start
+            data.fill(self.mine[own], self.inputs.of(self.index), self.start + at, self.device.progress)
+        for pair in self.pairs.values():
+            self._expect(pair, _FEW)
+
+    def run(self) -> None:
+        self.operation += 1
+        by_multicast = not self.given_up
+        if by_multicast:
+            self._arm()
+        self._barrier()
+        here = self._received() if by_multicast else self._own_chunks()
+        repair = Repair(self.chunks.count, here)
+        came = bin(here).count("1")
+        silent = self._nothing_came(repair)
+        self._ask(repair.missing)
+        while not repair.through or self.sent_due:
+            if self.asked is not None:
+                lacks, self.asked = self.asked, None
+                self._give(repair.asked(lacks))
+            elif self.given:
+                self._give(repair.came(*self.given.pop(0)))
+            else:
+                self._wait()
+            self.context.tick(self.chunks.count - bin(repair.missing).count("1") - came, self.chunks.count - came)
+        self.fallback = self.given_up or silent
+
+    def _own(self) -> slice | None:
+        """The elements that this rank sends."""
+        if self.root is not None:
+            return slice(0, len(self.mine)) if self.index == self.root else None
+        edges = self.chunks.edges
+        return slice(edges[self.index] // self.dtype.itemsize, edges[self.index + 1] // self.dtype.itemsize)
+
+    def _own_chunks(self) -> int:
+        if self.root is None:
+            return self.chunks.of_part(self.index)
+        return self.chunks.of_part(0) if self.index == self.root else 0
+
+    def _wrong(self, part: int, sender: int) -> int:
+        size = self.dtype.itemsize
+        first, end = self.chunks.edges[part] // size, self.chunks.edges[part + 1] // size
+        period = self.inputs.of(sender)
+        return data.count_wrong(self.mine[first:end], period, self.start + first, self.device.progress)
+
+    def _nothing_came(self, repair: Repair) -> str:
+        """Of so much that it cannot be bad luck."""
+        everything = span(0, self.chunks.count) & ~self._own_chunks()
+        silent = bin(everything).count("1") >= _MANY and repair.missing == everything
+        return "no multicast has come" if silent else ""
+
+    # Multicast
+
+    def _arm(self) -> None:
+        root = _NO_ROOT if self.root is None else self.root
+        args = (self.operation, root, self.dtype.itemsize)
+        self._request(self.bitmaps, self.vector, self.mine.nbytes, collective=_ARM, args=args)
+
+    def _barrier(self) -> None:
+        """Nobody is through before all have armed: what a rank posts first reaches its NIC first."""
+        for right, left in self.rounds:
+            self._say(right, Message.READY)
+            while self.ready[left.number] < self.operation:
+                self._wait()
+
+    def _received(self) -> int:
+        """Sends our part, waits for the others', and returns the set of chunks that are here."""
+        args = (self.operation, self.slack_ps, self.chains)
+        what = {"collective": _START, "wr_id": self.operation, "args": args}
+        self._request(self.bitmaps, self.vector, self.mine.nbytes, **what)
+        while self.ended is None:
+            self._wait()
+        missing, self.ended = self.ended.nbytes, None
+        return self._bitmap(0) if missing else span(0, self.chunks.count)
+
+    # Repair
+
+    def _ask(self, missing: int) -> None:
+        """Tells the left neighbour what we lack."""
+        if not missing:
+            self._say(self.left, Message.HAS_ALL)
+            return
+        self._expect(self.left, _FEW + 2 * len(list(runs(missing, RUN_CHUNKS))))
+        nbytes, at = self.chunks.bitmap_bytes, self.slot_bytes
+        self._slot(1)[:nbytes] = np.frombuffer(missing.to_bytes(nbytes, "little"), np.uint8)
+        self.left.write(
+            self.bitmaps, at, nbytes, self.left_bitmaps, 2 * at, imm=Message.LACKS << _KIND_SHIFT, signaled=False
+        )
+
+    def _give(self, given: Iterable[Run]) -> None:
+        """Writes runs of chunks to the right neighbour; the last only is signaled: those before are through with it."""
+        given = list(given)
+        for k, (first, end) in enumerate(given):
+            offset = self.chunks.offset(first)
+            nbytes = self.chunks.offset(end) - offset
+            last = k == len(given) - 1
+            imm = Message.CHUNKS << _KIND_SHIFT | first
+            self.right.write(self.vector, offset, nbytes, self.right_vector, offset, imm=imm, signaled=last)
+        self.sent_due += bool(given)
+
+    # Messages
+
+    def _say(self, pair: QueuePair, what: Message) -> None:
+        pair.write(self.vector, 0, 0, 0, 0, imm=what << _KIND_SHIFT, signaled=False)
+
+    def _expect(self, pair: QueuePair, messages: int) -> None:
+        """Has at least so many receives posted."""
+        for _ in range(messages - self.posted[pair.number]):
+            pair.recv(self.vector)
+            self.posted[pair.number] += 1
+
+    def _heard(self, record: wire.Record) -> None:
+        if record.kind == wire.RECEIVED_IMM:
+            self._told(record)
+        elif record.kind == wire.SENT:
+            self.sent_due -= 1
+        else:
+            super()._heard(record)
+
+    def _done(self, record: wire.Record) -> None:
+        if record.wr_id != self.operation:
+            raise FabricError(f"operation {self.operation}: the NIC says that {record.wr_id} has ended")
+        self.ended = record
+
+    def _failed(self, why: str) -> None:
+        self.given_up = why
+
+    def _told(self, record: wire.Record) -> None:
+        kind, value = record.imm >> _KIND_SHIFT, record.imm & _VALUE
+        self.posted[record.qp] -= 1
+        if kind == Message.READY:
+            self.ready[record.qp] += 1
+        elif kind == Message.LACKS:
+            self.asked = self._bitmap(2)
+        elif kind == Message.HAS_ALL:
+            self.asked = 0
+        elif kind == Message.CHUNKS:
+            self._expect(self.left, self.posted[record.qp] + 1)
+            self.given.append((value, self.chunks.end(value, record.nbytes)))
+        else:
+            raise FabricError(f"operation {self.operation}: an immediate of {record.imm:#x}")
+
+    def _slot(self, number: int) -> NDArray[Any]:
+        return self.bitmaps.view("uint8", number * self.slot_bytes, self.slot_bytes)
+
+    def _bitmap(self, number: int) -> int:
+        return int.from_bytes(self._slot(number)[: self.chunks.bitmap_bytes].tobytes(), "little")
+
+
+class Broadcast(_Multicast):
+    """Every rank ends with the first one's vector."""
+
+    root = 0
+
+    def finish(self) -> int:
+        return self._wrong(0, 0)
+
+
+class AllGather(_Multicast):
+    """Rank i of the group starts with part i in its place in the vector; every rank ends with all."""
+
+    def finish(self) -> int:
+        return sum(self._wrong(part, part) for part in range(self.n))

@@ -1,0 +1,133 @@
+"""What all collectives share that others do for the ranks: a group, what is said of its requests, and a way without it.
+
+`OneRequest` is for those whose result goes beside the input, so that the ranks can do it all again by themselves: when
+the group is refused, before anything is sent; when it fails, once that is agreed.  They agree without cost, when all
+are through: a rank that has its result must not go on while another lacks some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from workloads.base import data
+from workloads.base.entry import Algorithm
+from workloads.parts.context import Context
+from workloads.parts.part import Part
+from workloads.verbs import FabricError, Group, Region, wire
+
+_AGREE = 1 << 30  # tags of syncs: apart from those of steps
+
+
+class Offloaded(Part):
+    """One rank's part: a member of a group.  Subclasses say what follows when a request is done, or the group fails."""
+
+    group: Group | None = None
+    _alone: Part | None = None
+
+    def _wait(self) -> None:
+        """Until something is said."""
+        for record in self.device.wait():
+            self._heard(record)
+
+    def _heard(self, record: wire.Record) -> None:
+        if record.kind == wire.OFFLOADED:
+            self._done(record)
+        elif record.kind == wire.GROUP_FAILED:
+            self._failed(record.private.decode("utf-8", "replace") or "the group has failed")
+        else:
+            raise FabricError(f"a record of kind {record.kind} in {self.entry}")
+
+    def _request(self, source: Region, target: Region, count: int, **what: Any) -> None:
+        """Posts a request to the group, of `count` elements in `source` and `target`."""
+        assert self.group is not None
+        self.group.post(source, 0, target, 0, count, **what)
+
+    def _done(self, record: wire.Record) -> None:
+        """A request of ours is carried out."""
+        raise NotImplementedError
+
+    def _failed(self, why: str) -> None:
+        """The group is no more."""
+        raise NotImplementedError
+
+    def _instead(self) -> Part:
+        """What the ranks do by themselves, as the entry says: made when it is needed."""
+        if self._alone is None:
+            entry = self.entry.instead
+            assert entry is not None, f"{self.entry}: nothing is said of what the ranks do instead"
+            self._alone = entry.load()(self.context, entry, self.ranks, self.dtype.name, self.op, self.tag)
+        return self._alone
+
+    def close(self) -> None:
+        if self.group is not None:
+            self.group.leave()
+        self.group = None
+
+
+class OneRequest(Offloaded):
+    """One request does it all.  Subclasses say how the group is made, what is posted, and what must come of it."""
+
+    def __init__(
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        self.vector = context.region("vector")
+        self.result = context.region("result") if entry.ops else self.vector
+        self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
+        self.input = self.inputs.of(self.index)
+        self.group = self._join()
+        self.fallback = self.group.refused
+        if self.fallback:
+            self._instead()
+
+    def _join(self) -> Group:
+        raise NotImplementedError
+
+    def _post(self) -> None:
+        """The one request, of `count` elements."""
+        raise NotImplementedError
+
+    def _wrong(self) -> int:
+        """Elements of the result that are wrong."""
+        raise NotImplementedError
+
+    def _fill(self) -> None:
+        data.fill(self.mine, self.input, self.start, self.device.progress)
+        data.spoil(self.out, self.device.progress)
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        self.size_bytes, self.start = size_bytes, variant
+        if self.fallback:
+            self._instead().prepare(size_bytes, variant)
+            return
+        self.count = size_bytes // self.input.itemsize
+        self.mine = self.vector.view(self.dtype.name, 0, self.count)
+        self.out = self.result.view(self.dtype.name, 0, self.count)
+        self._fill()
+
+    def run(self) -> None:
+        if self.fallback:
+            self._instead().run()
+            return
+        self._through = not self.count
+        if self.count:
+            self._post()
+        while not self._through and not self.fallback:
+            self._wait()
+        self.device.sync(_AGREE + self.tag, self.n)
+        for record in self.device.poll():
+            self._heard(record)
+        if self.fallback:
+            again = self._instead()
+            again.prepare(self.size_bytes, self.start)
+            again.run()
+
+    def _done(self, record: wire.Record) -> None:
+        self._through = True
+
+    def _failed(self, why: str) -> None:
+        self.fallback = why
+
+    def finish(self) -> int:
+        return self._instead().finish() if self.fallback else self._wrong()

@@ -1,0 +1,155 @@
+"""A data-parallel optimizer step: every rank has gradients, every rank ends with the updated parameters.
+
+Rank i of the group owns the i-th part of the parameters, and what the optimizer remembers of it (as ZeRO-1 has it).
+`host`: a ring reduce-scatter, the update by the host at the cost of one reduction for each array that it touches, a
+ring all-gather.  `optimus_nic`: a ring of NICs does all of it, with the parameters in their memory (OptimusNIC); the
+host posts the gradients and gets parameters.  Both are checked against the same steps computed locally, to
+the last bit.
+
+The parameters go on from iteration to iteration; a new size begins with new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.base import data
+from workloads.base.entry import Algorithm
+from workloads.collectives import ring
+from workloads.collectives.engine import Engine
+from workloads.collectives.schedule import Shape, spans
+from workloads.offloads import direct_reduce
+from workloads.offloads.offloaded import Offloaded
+from workloads.offloads.optimizers import OPTIMIZERS, Optimizer
+from workloads.parts.context import Context
+from workloads.parts.part import Part
+from workloads.verbs import FabricError, wire
+
+_SCALE = 2.0**-7  # of the first parameters: small numbers
+_DTYPE = "float32"
+
+
+class _Step(Part):
+    """What both ways have in common: gradients, parameters, and what must come out."""
+
+    def __init__(
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        self.kind = OPTIMIZERS[context.options["optimizer"]]
+        self.vector = context.region("vector")
+        self.inputs = data.Inputs(context.seed, self.n, dtype, op)
+        self.input = self.inputs.of(self.index)
+        self.first = data.Inputs(context.seed + 1, self.n, dtype, "sum").of(0) * np.float32(_SCALE)
+        self.count = -1
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        self.start = variant
+        if size_bytes // self.input.itemsize != self.count:
+            self.count = size_bytes // self.input.itemsize
+            self.own = slice(*spans(self.count, self.n)[self.index])
+            self.expected = np.empty(self.count, _DTYPE)
+            data.fill(self.expected, self.first, 0, self.device.progress)
+            self.reference: Optimizer = self.kind()
+            self._begin()
+        data.fill(self.vector.view(_DTYPE, 0, self.count), self.input, variant, self.device.progress)
+
+    def _begin(self) -> None:
+        """New parameters: `expected` has them."""
+        raise NotImplementedError
+
+    def _wrong(self, parameters: NDArray[Any]) -> int:
+        """Takes the reference a step further, and counts what differs from it in some bit."""
+        gradients = np.empty(self.count, _DTYPE)
+        data.fill(gradients, self.inputs.reduced, self.start, self.device.progress)
+        self.reference.update(self.expected, gradients)
+        return int(np.count_nonzero(parameters.view(np.uint32) != self.expected.view(np.uint32)))
+
+
+class Host(_Step):
+    """By the hosts."""
+
+    def __init__(
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        largest = Shape(self.n, context.largest_bytes // self.input.itemsize)
+        self.scatter = Engine(context, ranks, ring.reduce_scatter, largest, self.input.itemsize, tag)
+        self.gather = Engine(context, ranks, ring.all_gather, largest, self.input.itemsize, tag + 1)
+
+    def _begin(self) -> None:
+        self.parameters = self.expected[self.own].copy()
+        self.optimizer: Optimizer = self.kind()
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        super().prepare(size_bytes, variant)
+        for engine in (self.scatter, self.gather):
+            engine.prepare(Shape(self.n, self.count))
+
+    def run(self) -> None:
+        self.scatter.run(_DTYPE, self.op)
+        mine = self.vector.view(_DTYPE, 0, self.count)[self.own]
+        if self.op == "avg":
+            mine /= np.float32(self.n)
+        self.optimizer.update(self.parameters, mine)
+        mine[:] = self.parameters
+        self.device.spend(self.optimizer.arrays * self.context.costs.reduce_ns(mine.nbytes))
+        self.gather.run(_DTYPE, None)
+
+    def finish(self) -> int:
+        return self._wrong(self.vector.view(_DTYPE, 0, self.count))
+
+
+class OptimusNic(_Step, Offloaded):
+    """By the NICs; by the hosts if these refuse."""
+
+    def __init__(
+        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
+    ) -> None:
+        super().__init__(context, entry, ranks, dtype, op, tag)
+        self.result = context.region("result")
+
+    def _begin(self) -> None:
+        """The NICs load the parameters; a ring is made for each number of them."""
+        self.close()
+        args = (max(self.count, 1) * 4, wire.ELEMENTS[_DTYPE], 0, self.kind.number)
+        self.group = self.device.group("ring", self.tag, self.ranks, args)
+        self.fallback = self.group.refused
+        if self.fallback or not self.count:
+            return
+        self.optimizer: Optimizer = self.kind()
+        self.vector.view(_DTYPE, 0, self.count)[:] = self.expected
+        self._post(direct_reduce.LOAD)
+
+    def _post(self, collective: int, args: Sequence[int] = ()) -> None:
+        what = {"collective": collective, "reduction": self.op, "dtype": _DTYPE, "args": args}
+        self._request(self.vector, self.result, self.count, **what)
+        self._wait()
+
+    def _done(self, record: wire.Record) -> None:
+        """There is one request at a time."""
+
+    def _failed(self, why: str) -> None:
+        raise FabricError(f"the NICs' parameters are lost: {why}")
+
+    def prepare(self, size_bytes: int, variant: int) -> None:
+        super().prepare(size_bytes, variant)
+        if self.fallback:
+            self._instead().prepare(size_bytes, variant)
+        else:
+            self.result.view(_DTYPE, 0, self.count).view(np.uint8)[:] = 0xFF
+
+    def run(self) -> None:
+        if self.fallback:
+            self._instead().run()
+        elif self.count:
+            self._post(direct_reduce.ALL_REDUCE, self.optimizer.step_args())
+
+    def finish(self) -> int:
+        if self.fallback:
+            return self._instead().finish()
+        return self._wrong(self.result.view(_DTYPE, 0, self.count))

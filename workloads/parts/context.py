@@ -1,0 +1,70 @@
+"""What a rank's part of a workload works with: its device, its memory, and what host work costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads.verbs import Device, Region
+from workloads.verbs.wire import Record
+
+
+@dataclass(frozen=True)
+class HostCosts:
+    """Emulated time of work on the host: `reduce_bps` counts the bits of one operand, None costs nothing.
+
+    Posting is charged by the NIC itself (`post_ns`), waking up by the device (`wake_ns`).
+    """
+
+    reduce_bps: float | None = None
+    wake_ns: float = 0.0
+    convert_bps: float | None = None
+    cache_bytes: float | None = None  # a working set larger than that is reduced at memory_reduce_bps
+    memory_reduce_bps: float | None = None
+
+    @classmethod
+    def from_plan(cls, costs: Mapping[str, Any]) -> HostCosts:
+        return cls(
+            costs.get("reduce_bps"),
+            costs.get("wake_ns") or 0.0,
+            costs.get("convert_bps"),
+            costs.get("cache_bytes"),
+            costs.get("memory_reduce_bps"),
+        )
+
+    def reduce_ns(self, nbytes: int, working_set_bytes: int = 0) -> float:
+        """Time to reduce two operands of `nbytes` each into one, by a program that touches `working_set_bytes`."""
+        cached = self.cache_bytes is None or working_set_bytes <= self.cache_bytes
+        rate = self.reduce_bps if cached else self.memory_reduce_bps
+        return nbytes * 8e9 / rate if rate else 0.0
+
+
+@dataclass
+class Context:
+    """A rank's session.  `largest_bytes` bounds the sizes of all its collectives.
+
+    Memory is registered under a name and kept, because the fabric has no call to give it back.  `options` are the
+    plan's keys of the step at hand.  `completed` says who takes the completions of a queue pair: a rank has one
+    completion queue, and a peer that is ahead may begin what comes next while this rank is still at what came before.
+    """
+
+    device: Device
+    seed: int
+    costs: HostCosts
+    largest_bytes: int = 1
+    tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
+    options: Mapping[str, Any] = field(default_factory=dict)
+    completed: dict[int, Callable[[Record], None]] = field(default_factory=dict)
+    _regions: dict[str, Region] = field(default_factory=dict)
+
+    def region(self, name: str, nbytes: int | None = None) -> Region:
+        """The region called `name`, of `nbytes` at least (default: as large as the largest vector).
+
+        One that has become too small is replaced by one of twice its size or more: there are few regions to be had.
+        """
+        wanted = max(self.largest_bytes if nbytes is None else nbytes, 1)
+        known = self._regions.get(name)
+        if known is None or len(known) < wanted:
+            known = self._regions[name] = self.device.region(max(wanted, 2 * len(known) if known else 0))
+        return known

@@ -1,0 +1,187 @@
+"""Plain flows: RDMA writes between ranks, any number at once, each on a connection of its own.
+
+A flow goes out in messages, DEPTH of them posted ahead; the last one carries an immediate, which tells the receiver
+that all is there.  The sender draws every message from one small buffer of random bytes, shifted by where the message
+belongs, so that bytes in the wrong place differ.  The receiver keeps as much of a flow as its share of KEPT_BYTES holds
+(later messages go over earlier ones) and compares every byte of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+from workloads.base import data
+from workloads.base.vocabulary import FLOW_MESSAGE_BYTES as MESSAGE_BYTES
+from workloads.parts.context import Context
+from workloads.verbs import FabricError, Peer, QueuePair, wire
+
+DEPTH = 64  # messages in flight per flow: 64 MiB, 1.3 ms at 400 Gb/s
+KEPT_BYTES = 64 << 20  # what a receiver keeps of all flows of a step together, if a message each fits
+
+_TARGET = Struct("<IQ")  # region key, offset
+
+
+class Flow(NamedTuple):
+    """Flow `number` of a step: `size_bytes` from rank `source` to rank `target`, `start_ns` after the step's begin."""
+
+    number: int
+    source: int
+    target: int
+    size_bytes: int
+    start_ns: float
+
+
+class Outcome(NamedTuple):
+    """What one end saw.  The sender: start and its last completion.  The receiver: start, arrival and wrong bytes."""
+
+    flow: Flow
+    role: str  # sender, receiver
+    start_ns: float
+    end_ns: float
+    wrong: int
+
+
+def parse(flows: Sequence[dict[str, Any]]) -> list[Flow]:
+    """The flows of a plan's step."""
+    return [Flow(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0)) for k, f in enumerate(flows)]
+
+
+def participants(flows: Sequence[Flow]) -> list[int]:
+    """The ranks at either end of a flow, in order."""
+    return sorted({rank for f in flows for rank in (f.source, f.target)})
+
+
+def windows(flows: Sequence[Flow], rank: int) -> dict[int, int]:
+    """Flow number -> bytes that receiver `rank` keeps of it: its size, or as many whole messages as its share holds."""
+    incoming = [f for f in flows if f.target == rank]
+    if not incoming:
+        return {}
+    share = max(KEPT_BYTES // len(incoming) // MESSAGE_BYTES, 1) * MESSAGE_BYTES
+    return {f.number: min(f.size_bytes, share) for f in incoming}
+
+
+@dataclass
+class _Sending:
+    flow: Flow
+    pair: QueuePair
+    rkey: int
+    base: int  # of the window in the receiver's region
+    window: int
+    posted: int = 0  # messages
+    done: int = 0
+    end_ps: int = 0
+
+    @property
+    def messages(self) -> int:
+        return max(1, -(-self.flow.size_bytes // MESSAGE_BYTES))
+
+    @property
+    def may_post(self) -> bool:
+        return self.posted < self.messages and self.posted < self.done + DEPTH
+
+
+class Flows:
+    """One rank's part of a step of flows."""
+
+    def __init__(self, context: Context, flows: Sequence[Flow], tag: int, kept_bytes: int) -> None:
+        """Connects to the other ends; flow k has the tag `tag + k`.  `kept_bytes`: the most that a step keeps."""
+        self.context = context
+        self.device = device = context.device
+        self.size = len(participants(flows))
+        self.incoming = {f.number: f for f in flows if f.target == device.rank}
+        outgoing = {f.number: f for f in flows if f.source == device.rank}
+        self.kept = windows(flows, device.rank)
+        self.base: dict[int, int] = {}
+        at = 0
+        for number, nbytes in self.kept.items():
+            self.base[number] = at
+            at += nbytes
+        self.kept_bytes = at
+        self.window = context.region("window", kept_bytes) if self.incoming else None
+        peers = [Peer(f.target, tag + k) for k, f in outgoing.items()]
+        for k, f in self.incoming.items():
+            assert self.window is not None
+            peers.append(Peer(f.source, tag + k, _TARGET.pack(self.window.key, self.base[k])))
+        pairs = device.connect(peers)
+        self.sending: dict[int, _Sending] = {}
+        for (k, f), pair in zip(outgoing.items(), pairs, strict=False):
+            rkey, base = _TARGET.unpack(pair.private)
+            self.sending[k] = _Sending(f, pair, rkey, base, windows(flows, f.target)[k])
+        self.receiving = dict(zip(self.incoming, pairs[len(outgoing) :], strict=True))
+        if outgoing:
+            self.source = context.region("source", data.PERIOD + MESSAGE_BYTES)
+            data.fill(self.source.view("uint8"), data.noise_bytes(context.seed, device.rank))
+
+    def prepare(self) -> None:
+        """Clears what flows write to and posts a receive for each one's end."""
+        if self.window is not None:
+            self.window.view("uint8", 0, self.kept_bytes)[:] = 0
+            for pair in self.receiving.values():
+                pair.recv(self.window)
+
+    def run(self, begin_ns: float) -> None:
+        """Starts each of our flows in its time and returns when all that leave or come here are done."""
+        self.begin_ns = begin_ns
+        self.arrived: dict[int, float] = {}
+        flow_of = {pair.number: k for k, pair in self.receiving.items()}
+        waiting = sorted(self.sending.values(), key=lambda s: (s.flow.start_ns, s.flow.number), reverse=True)
+        active: list[_Sending] = []
+        of = sum(s.messages for s in waiting) + len(self.incoming)
+        done = 0
+        while waiting or active or len(self.arrived) < len(self.incoming):
+            # in picoseconds, as the clock counts: a fraction of one would be waited for, for ever
+            while waiting and round((begin_ns + waiting[-1].flow.start_ns) * 1000) <= self.device.answered_ps:
+                active.append(waiting.pop())
+            self._post(active)
+            until = begin_ns + waiting[-1].flow.start_ns if waiting else None
+            for record in self.device.wait(1, until):
+                done += 1
+                if record.kind == wire.SENT and record.wr_id in self.sending:
+                    sending = self.sending[record.wr_id]
+                    sending.done += 1
+                    sending.end_ps = record.time_ps
+                elif record.kind == wire.RECEIVED_IMM and record.qp in flow_of:
+                    self.arrived[flow_of[record.qp]] = record.time_ps / 1000
+                else:
+                    raise FabricError(f"a record of kind {record.kind} on queue pair {record.qp} among flows")
+            active = [s for s in active if s.done < s.messages]
+            self.context.tick(done, of)
+
+    def finish(self) -> Iterator[Outcome]:
+        """What became of every flow that left or came here."""
+        for s in self.sending.values():
+            yield Outcome(s.flow, "sender", self.begin_ns + s.flow.start_ns, s.end_ps / 1000, 0)
+        for k, f in self.incoming.items():
+            yield Outcome(f, "receiver", self.begin_ns + f.start_ns, self.arrived[k], self._wrong(f))
+
+    def _post(self, active: list[_Sending]) -> None:
+        """Posts what may be posted, a message of each flow in turn."""
+        while ready := [s for s in active if s.may_post]:
+            for s in ready:
+                at = s.posted * MESSAGE_BYTES
+                s.posted += 1
+                place = at % max(s.window, 1)
+                last = s.posted == s.messages
+                s.pair.write(
+                    self.source,
+                    (place + _shift(s.flow)) % data.PERIOD,
+                    min(MESSAGE_BYTES, s.flow.size_bytes - at),
+                    s.rkey,
+                    s.base + place,
+                    wr_id=s.flow.number,
+                    imm=s.flow.number if last else None,
+                )
+
+    def _wrong(self, flow: Flow) -> int:
+        assert self.window is not None
+        kept = self.window.view("uint8", self.base[flow.number], self.kept[flow.number])
+        sent = data.noise_bytes(self.context.seed, flow.source)
+        return data.count_wrong(kept, sent, _shift(flow), self.device.progress)
+
+
+def _shift(flow: Flow) -> int:
+    """Where in its sender's bytes a flow begins: elsewhere for each, so that swapped flows are seen."""
+    return flow.number * 1009 % data.PERIOD

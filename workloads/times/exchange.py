@@ -1,0 +1,112 @@
+"""What moves without being reduced."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from workloads.collectives.exchange import distances
+from workloads.times.case import Case, Round, one_way, rounds
+from workloads.times.messages import line_ns
+from workloads.times.trees import binomial_scatter
+from workloads.times.ways import Pair
+
+
+def _flood(case: Case, traffic: dict[Pair, int]) -> float:
+    """All messages at once: the busiest cable carries its bytes, and the last message still has its way to go."""
+    traffic = {pair: nbytes for pair, nbytes in traffic.items() if pair[0] != pair[1]}
+    if not traffic:
+        return 0.0
+    most, link = case.ways.busiest({pair: case.wire(nbytes, max(nbytes, 1)) for pair, nbytes in traffic.items()})
+    nbytes = max(traffic.values())
+    alone = max(
+        case.message(nbytes, way, both_ways=False, sent=sent)
+        for way in {case.ways.path([pair]) for pair in traffic}
+        for sent in (False, True)
+    )
+    busy = link.time_ns(case.wire(nbytes, max(nbytes, 1)))
+    sent = max(sum(a == source for a, _ in traffic) for source, _ in traffic)
+    return alone + max(link.time_ns(most) - busy, (sent - 1) * case.costs.post_ns)
+
+
+def linear_scatter(case: Case) -> float:
+    return _flood(case, {(0, i): case.share(case.n) for i in range(1, case.n)})
+
+
+def linear_gather(case: Case) -> float:
+    return _flood(case, {(i, 0): case.share(case.n) for i in range(1, case.n)})
+
+
+def scatter_all_gather_broadcast(case: Case) -> float:
+    way, chunk = case.ways.path(case.shift(1)), case.share(case.n)
+    hop = max(case.message(chunk, way), case.message(chunk, way, sent=True))  # also here one message at a time
+    return binomial_scatter(case) + (case.n - 1) * hop
+
+
+def _unequal(case: Case) -> dict[Pair, int]:
+    if not case.shape.counts:
+        chunk = case.share(case.n)
+        return {(a, b): chunk for a in range(case.n) for b in range(case.n)}
+    return {(a, b): n * case.width for a, row in enumerate(case.shape.counts) for b, n in enumerate(row)}
+
+
+def spread_all_to_all(case: Case) -> float:
+    """The busiest cable: n - 1 chunks, where they are equal and every rank has its own."""
+    return _flood(case, _unequal(case))
+
+
+def pairwise_all_to_all(case: Case) -> float:
+    """n - 1 rounds, each as long as its largest message: a rank goes on when it has what comes and its own is there."""
+    sizes, n = _unequal(case), case.n
+    at, free = [0.0] * n, [0.0] * n  # ready for the next round; when the last message into a rank was through
+    for k in range(1, n):
+        pairs = case.shift(k)
+        way = case.ways.path(pairs)
+        line = {p: line_ns(sizes[p], way, case.costs) for p in pairs}
+        through = {(a, b): max(at[a] + case.message(sizes[a, b], way), free[b] + line[a, b]) for a, b in pairs}
+        more = case.message(0, way, sent=True) - case.message(0, way)
+        at = [max(through[(i - k) % n, i], through[i, (i + k) % n] + more) for i in range(n)]
+        free = [through[(i - k) % n, i] for i in range(n)]
+    return max(at)
+
+
+def m_to_n(case: Case) -> float:
+    """The busiest cable: the most popular receiver's, or a sender's.
+
+    A sender shares its cable evenly among all to whom it still sends, a receiver among all from whom it still receives,
+    so that few senders cannot fill a receiver's cable before they have nothing else to send, nor the reverse.
+    """
+    sizes = {pair: n for pair, n in _unequal(case).items() if n}
+    flood = _flood(case, sizes)
+    if not sizes:
+        return flood
+    most, link = case.ways.busiest({pair: case.wire(n, n) for pair, n in sizes.items()})
+    evenly = link.time_ns(_evenly({pair: case.wire(n, n) for pair, n in sizes.items()}))
+    return flood + max(0.0, evenly - link.time_ns(most))
+
+
+def _evenly(left: dict[Pair, float]) -> float:
+    """Bytes that a cable carries until all is sent, by senders that serve all their receivers evenly.
+
+    A receiver's cable is shared likewise; each message gets the smaller of its two shares.
+    """
+    left, total = dict(left), 0.0
+    while left:
+        out, into = Counter(a for a, _ in left), Counter(b for _, b in left)
+        rates = {(a, b): 1 / max(out[a], into[b]) for a, b in left}
+        step = min(left[pair] / rate for pair, rate in rates.items())
+        total += step
+        left = {pair: n - step * rates[pair] for pair, n in left.items() if n - step * rates[pair] > 1e-6}
+    return total
+
+
+def dissemination_barrier(case: Case) -> float:
+    """ceil(log2 n) empty messages."""
+    return rounds(case, [Round(0, case.shift(far)) for far in distances(case.n)])
+
+
+def pair_send_recv(case: Case) -> float:
+    return one_way(case, case.size, [(0, 1)], last=True)
+
+
+def shift_send_recv(case: Case) -> float:
+    return rounds(case, [Round(case.size, case.shift(1))])

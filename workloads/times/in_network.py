@@ -1,0 +1,81 @@
+"""What an all-reduce by the switches should take, by arithmetic alone (docs/in-network.md derives it).
+
+Every block passes the same stages: PCIe, the cables up to the root of the tree, each accelerator (a second pass through
+its switch, and the children's contributions one after the other), the cables down, PCIe.  A slot has one block under
+way; slots together keep the slowest stage busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workloads.times.messages import FRAME_BYTES, SHORTEST_BYTES, Costs, Path
+
+OFFLOAD_BYTES = 24  # of our extension header
+ELEMENTS, SLOTS = 256, 256
+
+
+def block_bytes(elements: int) -> int:
+    """What the packet of a block takes of a cable: elements travel as int32."""
+    return max(SHORTEST_BYTES, FRAME_BYTES + OFFLOAD_BYTES + 4 * elements)
+
+
+def in_network_all_reduce_ns(
+    ranks: int,
+    size_bytes: int,
+    path: Path,
+    costs: Costs,
+    *,
+    width: int = 4,
+    elements: int = ELEMENTS,
+    slots: int = SLOTS,
+    fixed_point: bool = True,
+    convert_bps: float | None = None,
+    accelerators: Sequence[tuple[float, int]] = (),
+) -> float:
+    """`path` leads from rank to rank over the root of the tree; `accelerators` on its way up have a rate and children.
+
+    `width` is bytes of an element in memory.
+    """
+    way = _Way(path, costs, tuple(accelerators))
+    count = max(1, size_bytes // width)
+    blocks = -(-count // elements)
+    full, last = min(elements, count), count - (blocks - 1) * elements
+    line, alone = way.slowest_ns(full), way.block_ns(full)
+    rounds = -(-blocks // slots)
+    begun = (rounds - 1) * max(slots * line, alone)  # when the first block of the last round goes
+    left = blocks - (rounds - 1) * slots
+    end = begun + (left - 1) * line + way.block_ns(last)
+    if left > 1:  # a short last block overtakes the one before neither on a cable nor over PCIe
+        before = begun + (left - 2) * line + alone
+        end = max(end, before + max(way.slowest_ns(last), 4 * full * 8e9 / costs.pcie_rate_bps))
+    exponents = way.block_ns(0) if fixed_point else 0.0
+    conversion = 2 * width * 8e9 * full / convert_bps if convert_bps and fixed_point else 0.0
+    into_memory = 4 * last * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    return costs.post_ns + costs.pcie_latency_ns + exponents + conversion + end + into_memory + costs.wake_ns
+
+
+@dataclass(frozen=True)
+class _Way:
+    """From a rank's memory to the root and back to the rank's NIC."""
+
+    path: Path
+    costs: Costs
+    accelerators: tuple[tuple[float, int], ...]
+
+    def slowest_ns(self, elements: int) -> float:
+        """How long a block keeps the slowest stage busy."""
+        cables = (link.time_ns(block_bytes(elements)) for link in self.path.links)
+        return max(4 * elements * 8e9 / self.costs.pcie_rate_bps, *cables)
+
+    def block_ns(self, elements: int) -> float:
+        """From a slot's having a block until its result is there."""
+        wire = block_bytes(elements)
+        up = (len(self.path.switch_latency_ns) + 1) // 2  # switches, the root with them
+        again = sum(self.path.switch_latency_ns[:up]) + sum(
+            (children + 1) * wire * 8e9 / bps for bps, children in self.accelerators
+        )
+        cables = sum(link.time_ns(wire) for link in self.path.links) + self.path.constant_ns
+        fetch = self.costs.pcie_latency_ns + 4 * elements * 8e9 / self.costs.pcie_rate_bps
+        return fetch + cables + again

@@ -1,0 +1,227 @@
+"""What a message and a flow should take, by arithmetic alone (docs/closed-form.md derives it).
+
+A message is a row of packets that pass a row of stages: the sender's PCIe, each link, the receiver's PCIe.  Every stage
+takes one packet at a time, and between stages lie constant delays.  The formulas hold on paths that nothing else uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
+
+FRAME_BYTES = 14 + 20 + 8 + 12 + 4 + 4 + 20  # Ethernet, IPv4, UDP, BTH, ICRC, FCS, preamble and gap
+SHORTEST_BYTES = 64 + 20  # frame with FCS, preamble and gap
+RETH_BYTES = 16
+IMM_BYTES = 4
+ACK_BYTES = FRAME_BYTES + 4  # AETH
+
+
+def wire_bytes(payload_bytes: int, headers_bytes: int = 0) -> int:
+    """What a data packet takes of a link: `headers_bytes` of RETH and immediate; payload is padded to words."""
+    return max(SHORTEST_BYTES, FRAME_BYTES + headers_bytes + -(-payload_bytes // 4) * 4)
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a cable."""
+
+    rate_bps: float
+    delay_ns: float
+
+    def time_ns(self, wire_bytes: float) -> float:
+        return wire_bytes * 8e9 / self.rate_bps
+
+
+@dataclass(frozen=True)
+class Path:
+    """From NIC to NIC: the links in order, and the latency of the switch behind each but the last.
+
+    A `scale_up` domain is one link that leads from GPU memory to GPU memory, without PCIe.
+    """
+
+    links: tuple[Link, ...]
+    switch_latency_ns: tuple[float, ...] = ()
+    scale_up: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.switch_latency_ns) != len(self.links) - 1:
+            raise ValueError(f"{len(self.links)} links with {len(self.switch_latency_ns)} switches between them")
+
+    @classmethod
+    def uniform(cls, switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float) -> Path:
+        """Over so many equal switches by equal cables (0: a cable from NIC to NIC)."""
+        return cls((Link(rate_bps, delay_ns),) * (switches + 1), (latency_ns,) * switches)
+
+    @property
+    def constant_ns(self) -> float:
+        """What a frame of no length would take."""
+        return sum(link.delay_ns for link in self.links) + sum(self.switch_latency_ns)
+
+    def ack_ns(self) -> float:
+        """An acknowledgement on its way back (over the same links, in the other direction)."""
+        return self.constant_ns + sum(link.time_ns(ACK_BYTES) for link in self.links)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a host and its NIC take, the same at both ends.  `reduce_bps`: bits of one operand, None costs nothing."""
+
+    mtu: int = 4096
+    post_ns: float = 100.0
+    pcie_rate_bps: float = 512e9
+    pcie_latency_ns: float = 500.0
+    ack_every: int = 16
+    tx_buffer_bytes: int = 128 << 10
+    wake_ns: float = 0.0
+    reduce_bps: float | None = None
+    engine_reduce_bps: float = 400e9
+    engine_packets_per_s: float = 595.2e6
+
+    def engine_ns(self, nbytes: float) -> float:
+        """What a packet to be added (0: one that only passes) keeps the NIC's engine."""
+        return max(nbytes * 8e9 / self.engine_reduce_bps, 1e9 / self.engine_packets_per_s)
+
+    def reduce_ns(self, nbytes: float) -> float:
+        return nbytes * 8e9 / self.reduce_bps if self.reduce_bps else 0.0
+
+    def packets(self, size_bytes: int) -> int:
+        """How many packets carry a message."""
+        return max(1, -(-size_bytes // self.mtu))
+
+
+# Messages
+
+
+@dataclass(frozen=True)
+class Packets:
+    """The packets of a transfer, each as (payload, wire bytes): the first, the mean of those between, the last."""
+
+    count: int
+    first: tuple[float, float]
+    middle: tuple[float, float]
+    last: tuple[float, float]
+
+    @classmethod
+    def of(cls, size_bytes: int, costs: Costs, *, reth: bool, imm: bool, message_bytes: int | None = None) -> Packets:
+        """`size_bytes` in messages of `message_bytes` (None: in one); a RETH in each, an immediate in the last."""
+        message_bytes = message_bytes or max(size_bytes, 1)
+        messages = max(1, -(-size_bytes // message_bytes))
+        rest = size_bytes - (messages - 1) * message_bytes
+        count = (messages - 1) * costs.packets(message_bytes) + costs.packets(rest)
+        if count == 1:
+            only = (size_bytes, wire_bytes(size_bytes, RETH_BYTES * reth + IMM_BYTES * imm))
+            return cls(1, only, only, only)
+        payload = min(costs.mtu, message_bytes)
+        first = (payload, wire_bytes(payload, RETH_BYTES * reth))
+        payload = rest - (costs.packets(rest) - 1) * costs.mtu
+        last = (payload, wire_bytes(payload, RETH_BYTES * (reth and rest <= costs.mtu) + IMM_BYTES * imm))
+        between = max(count - 2, 1)
+        total = size_bytes - payload + count * FRAME_BYTES + (messages - (rest <= costs.mtu)) * RETH_BYTES * reth
+        middle = ((size_bytes - first[0] - last[0]) / between, (total - FRAME_BYTES - first[1]) / between)
+        return cls(count, first, middle, last)
+
+    def through(self, stages: Sequence[Stage]) -> float:
+        """Time from the first packet's start on the first stage to the last one's end on the last.
+
+        The last packet leaves the last stage after the longest chain of packets that wait for each other: the first
+        packet up to stage b, those between from b to c, most at the slowest stage there, the last one from c on.
+        """
+        first = [stage.time_ns(*self.first) for stage in stages]
+        middle = [stage.time_ns(*self.middle) for stage in stages]
+        last = [stage.time_ns(*self.last) for stage in stages]
+        if self.count == 1:
+            return sum(last)
+        if self.count == 2:
+            return max(sum(first[: c + 1]) + sum(last[c:]) for c in range(len(stages)))
+        return max(
+            sum(first[: b + 1]) + sum(middle[b : c + 1]) + (self.count - 3) * max(middle[b : c + 1]) + sum(last[c:])
+            for b in range(len(stages))
+            for c in range(b, len(stages))
+        )
+
+
+@dataclass(frozen=True)
+class Stage:
+    rate_bps: float
+    wire: bool  # carries whole frames (a link), or payloads only (PCIe)
+
+    def time_ns(self, payload: float, wire_bytes: float) -> float:
+        return (wire_bytes if self.wire else payload) * 8e9 / self.rate_bps
+
+
+def stages_of(path: Path, costs: Costs, *, to_memory: bool) -> list[Stage]:
+    """What a message passes on its way to the receiver's NIC, or into its memory."""
+    links = [Stage(link.rate_bps, wire=True) for link in path.links]
+    if path.scale_up:
+        return links
+    pcie = Stage(costs.pcie_rate_bps, wire=False)
+    return [pcie, *links, pcie] if to_memory else [pcie, *links]
+
+
+def pcie_ns(path: Path, costs: Costs, *, to_memory: bool) -> float:
+    """PCIe latencies on the way: the doorbell's, that of fetching, that of writing."""
+    crossings = 1 if path.scale_up else 2 + to_memory
+    return crossings * costs.pcie_latency_ns
+
+
+def received_ns(size_bytes: int, path: Path, costs: Costs, *, reth: bool = True, imm: bool = True) -> float:
+    """From the end of posting to the receiver's completion: doorbell, fetch, path, into the receiver's memory."""
+    packets = Packets.of(size_bytes, costs, reth=reth, imm=imm)
+    pcie = pcie_ns(path, costs, to_memory=True)
+    return pcie + path.constant_ns + packets.through(stages_of(path, costs, to_memory=True))
+
+
+def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | None = None) -> float:
+    """From the end of posting to the last sender's completion: doorbell, fetch, path, the acknowledgement's way back.
+
+    `message_bytes`: in messages of that size (None: in one), the last with an immediate.
+    """
+    packets = Packets.of(size_bytes, costs, reth=True, imm=True, message_bytes=message_bytes)
+    pcie = pcie_ns(path, costs, to_memory=False) + costs.pcie_latency_ns
+    there = path.constant_ns + packets.through(stages_of(path, costs, to_memory=False))
+    return pcie + there + path.ack_ns()
+
+
+def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:
+    """A flow, from its start to the sender's last completion."""
+    return costs.post_ns + sent_ns(size_bytes, path, costs, message_bytes=FLOW_MESSAGE_BYTES)
+
+
+def flow_limit_bps(path: Path, costs: Costs) -> float:
+    """Payload per second of an endless flow: the slowest link's rate x payload / wire bytes, or PCIe's."""
+    links = min(link.rate_bps for link in path.links) * costs.mtu / wire_bytes(costs.mtu)
+    return links if path.scale_up else min(links, costs.pcie_rate_bps)
+
+
+def ping_pong_write_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """There and back by RDMA write with immediate."""
+    return 2 * (costs.post_ns + received_ns(size_bytes, path, costs) + costs.wake_ns)
+
+
+def ping_pong_send_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """There and back by send and receive."""
+    return 2 * (costs.post_ns + received_ns(size_bytes, path, costs, reth=False, imm=False) + costs.wake_ns)
+
+
+def acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
+    """What the acknowledgements of the chunk coming in take of the port while a chunk goes out.
+
+    Those of its last `ack_every` packets follow when the outgoing chunk is through.
+    """
+    acks = (costs.packets(chunk_bytes) - 1) // costs.ack_every
+    return acks * path.links[0].time_ns(ACK_BYTES)
+
+
+def line_ns(size_bytes: int, path: Path, costs: Costs) -> float:
+    """How long a message with immediate keeps the slowest part of its way busy."""
+    return Packets.of(size_bytes, costs, reth=True, imm=True).through([slowest_stage(path, costs)])
+
+
+def slowest_stage(path: Path, costs: Costs) -> Stage:
+    """Where full packets take longest."""
+    return min(
+        stages_of(path, costs, to_memory=True),
+        key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + FRAME_BYTES / costs.mtu),
+    )

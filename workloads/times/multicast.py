@@ -1,0 +1,94 @@
+"""What broadcast and all-gather by multicast should take, by arithmetic alone (docs/multicast.md derives it)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workloads.collectives.exchange import distances
+from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
+
+OFFLOAD_BYTES = 24
+"""The extension header of a multicast datagram."""
+
+Paths = Callable[[int, int], Path]
+"""From one index of the group to another."""
+
+
+def broadcast_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """All over the same path."""
+    return broadcast_over_ns(ranks, size_bytes, lambda a, b: path, costs)
+
+
+def all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """All over the same path."""
+    return all_gather_over_ns(ranks, size_bytes, lambda a, b: path, costs)
+
+
+def broadcast_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) -> float:
+    """The root's datagrams one behind the other, as one message's packets."""
+    count = costs.packets(size_bytes)
+    full = _datagram(min(costs.mtu, size_bytes))
+    packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
+    start = _started(ranks, paths, costs)
+    here = [start[0]]
+    for rank in range(1, ranks):
+        path = paths(0, rank)
+        through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
+        here.append(start[0] + pcie_ns(path, costs, to_memory=True) + through)
+    return _all_have_ns(here, paths, costs)
+
+
+def all_gather_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) -> float:
+    """All send at once, each a datagram in the time that a link takes for one of every other rank.
+
+    The last one of each goes its way alone to the receiver's link, where they stand one behind the other.
+    """
+    part = -(-size_bytes // ranks)
+    count = costs.packets(part)
+    full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
+    start = _started(ranks, paths, costs)
+    here = []
+    for rank in range(ranks):
+        done = 0.0
+        others = [other for other in range(ranks) if other != rank]
+        coming = [
+            (start[other] + _last_hop_ns(ranks, count, full, last, paths(other, rank), costs)) for other in others
+        ]
+        link = paths(others[0], rank).links[-1]
+        for arrival in sorted(coming):
+            done = max(done, arrival) + link.time_ns(last[1])
+        write = stages_of(paths(others[0], rank), costs, to_memory=True)[-1].time_ns(*last) + costs.pcie_latency_ns
+        here.append(done + link.delay_ns + write)
+    return _all_have_ns(here, paths, costs)
+
+
+def _datagram(payload_bytes: int) -> tuple[float, float]:
+    return payload_bytes, wire_bytes(payload_bytes, OFFLOAD_BYTES)
+
+
+def _last_hop_ns(
+    ranks: int, count: int, full: tuple[float, float], last: tuple[float, float], path: Path, costs: Costs
+) -> float:
+    """From a sender's start to where its last datagram stands before the receiver's link."""
+    spacing = (ranks - 1) * path.links[0].time_ns(full[1])
+    stages = stages_of(path, costs, to_memory=True)[:-2]
+    way = sum(stage.time_ns(*last) for stage in stages) + path.constant_ns - path.links[-1].delay_ns
+    return (count - 1) * spacing + way + 2 * costs.pcie_latency_ns
+
+
+def _started(ranks: int, paths: Paths, costs: Costs) -> list[float]:
+    """When each has armed, been through the barrier, and posted its start."""
+    ready = [costs.post_ns] * ranks
+    for far in distances(ranks):
+        posted = [t + costs.post_ns for t in ready]
+        heard = [posted[i - far] + received_ns(0, paths((i - far) % ranks, i), costs) for i in range(ranks)]
+        ready = [max(posted[i], heard[i]) + costs.wake_ns for i in range(ranks)]
+    return [t + costs.post_ns for t in ready]
+
+
+def _all_have_ns(here: list[float], paths: Paths, costs: Costs) -> float:
+    """When each knows that its right neighbour has all, too."""
+    n = len(here)
+    posted = [t + costs.wake_ns + costs.post_ns for t in here]
+    told = [posted[(i + 1) % n] + received_ns(0, paths((i + 1) % n, i), costs) for i in range(n)]
+    return max(map(max, posted, told)) + costs.wake_ns

@@ -1,0 +1,207 @@
+"""A network that carries messages, for expected times: stages that take one train of packets at a time.
+
+None of the emulator's code.  A train is a few packets of one message; its first packet goes on as soon as it is there.
+Queue pairs of a NIC take turns, train by train, and what a NIC has fetched and not yet sent is bounded.  Left out are
+losses, full buffers, marks, classes, and what an acknowledgement waits for: it goes before data, and takes its time of
+the links.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import cache
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, Costs, wire_bytes
+from workloads.times.ways import Pair, Route, Ways
+
+_WIRE, _PAYLOAD = 0, 1
+
+Told = Callable[[float], None]
+_Bytes = tuple[int, int]  # on the wire, and of payload
+_Parts = tuple[_Bytes, _Bytes, _Bytes, int, bool]  # a train's: whole, first and last packet, acks, is it the last
+
+
+class Agenda:
+    """What happens next."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = count()
+
+    def at(self, t: float, call: Callable[..., None], *args: Any) -> None:
+        heappush(self._heap, (t, next(self._order), call, args))
+
+    def run(self) -> None:
+        while self._heap:
+            t, _, call, args = heappop(self._heap)
+            call(t, *args)
+
+
+class _Stage:
+    """A link or a PCIe: `after_ns` later what it carried waits for the next.  `joins`: no second store and forward."""
+
+    __slots__ = ("after_ns", "counts", "free", "joins", "ns_per_byte")
+
+    def __init__(self, rate_bps: float, after_ns: float, counts: int = _WIRE, *, joins: bool = False) -> None:
+        self.ns_per_byte = 8e9 / rate_bps
+        self.after_ns, self.counts, self.joins = after_ns, counts, joins
+        self.free = 0.0
+
+
+class _Message:
+    __slots__ = ("pair", "received", "sent")
+
+    def __init__(self, pair: QueuePair, received: Told, sent: Told | None) -> None:
+        self.pair, self.received, self.sent = pair, received, sent
+
+
+class _Train:
+    """Bytes of all of it, of its first and of its last packet; acknowledgements that it asks for."""
+
+    __slots__ = ("acks", "first", "last", "message", "tail", "whole")
+
+    def __init__(self, message: _Message | None, whole: _Bytes, first: _Bytes, last: _Bytes, acks: int) -> None:
+        self.message = message
+        self.whole, self.first, self.last, self.acks = whole, first, last, acks
+        self.tail = 0.0  # when its last packet waits for the stage that its first one has come to
+
+
+class _Port:
+    """A NIC's way out."""
+
+    __slots__ = ("pcie", "turn", "used")
+
+    def __init__(self, pcie: _Stage | None) -> None:
+        self.pcie = pcie
+        self.used = 0.0
+        self.turn: deque[QueuePair] = deque()
+
+
+class QueuePair:
+    """From one rank to another."""
+
+    __slots__ = ("ack_ns", "back", "links", "port", "queue", "stages")
+
+    def __init__(self, port: _Port, links: int, stages: list[_Stage], ack_ns: float) -> None:
+        self.port, self.links, self.stages, self.ack_ns = port, links, stages, ack_ns
+        self.back: list[_Stage] = []
+        self.queue: deque[tuple[_Message, _Parts]] = deque()
+
+
+class Network:
+    """The ranks of a group, and what lies between them.  `train`: packets of a train."""
+
+    def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, train: int) -> None:
+        self._agenda, self._ways, self._costs, self._train = agenda, ways, costs, train
+        self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
+        self._stages: dict[Hashable, _Stage] = {}
+        self._ports: dict[tuple[int, bool], _Port] = {}
+        self._parts = cache(self._cut)
+        self._between = cache(self._route)
+
+    def connect(self, pair: Pair) -> QueuePair:
+        route, stages = self._between(pair)
+        port_key = (pair[0], route.scale_up)
+        if port_key not in self._ports:
+            pcie = None if route.scale_up else self._pcie("fetch", pair[0])
+            self._ports[port_key] = _Port(pcie)
+        made = QueuePair(self._ports[port_key], len(route.links), stages, route.path.ack_ns())
+        back, its = self._between((pair[1], pair[0]))
+        made.back = its[: len(back.links)]
+        return made
+
+    def post(self, t: float, pair: QueuePair, nbytes: int, received: Told, sent: Told | None) -> None:
+        """Calls `received` when the receiver knows it, `sent` when the sender knows that it has arrived."""
+        self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, _Message(pair, received, sent))
+
+    def _pcie(self, which: str, rank: int) -> _Stage:
+        costs = self._costs
+        return self._stages.setdefault((which, rank), _Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
+
+    def _route(self, pair: Pair) -> tuple[Route, list[_Stage]]:
+        route = self._ways.route(pair)
+        latencies = (*route.path.switch_latency_ns, 0.0)
+        if route.scale_up:
+            latencies = (0.0, 0.0)
+        stages = []
+        for k, (key, link) in enumerate(zip(route.keys, route.links, strict=True)):
+            joins = route.scale_up and k > 0
+            after = 0.0 if joins else link.delay_ns + latencies[k]
+            stages.append(self._stages.setdefault(key, _Stage(link.rate_bps, after, joins=joins)))
+        if not route.scale_up:
+            stages.append(self._pcie("write", pair[1]))
+        return route, stages
+
+    def _cut(self, nbytes: int) -> list[_Parts]:
+        """The trains of a message."""
+        costs, n = self._costs, self._costs.packets(nbytes)
+        found = []
+        for begin in range(0, n, self._train):
+            end = min(begin + self._train, n)
+            payload = min(end * costs.mtu, nbytes) - begin * costs.mtu
+            last_payload = payload - (end - 1 - begin) * costs.mtu
+            reth, imm = RETH_BYTES * (begin == 0), IMM_BYTES * (end == n)
+            single = end - begin == 1
+            first = (wire_bytes(min(costs.mtu, payload), reth + imm * single), min(costs.mtu, payload))
+            last = first if single else (wire_bytes(last_payload, imm), last_payload)
+            between = max(end - begin - 2, 0)
+            whole = first if single else (first[0] + last[0] + between * wire_bytes(costs.mtu), payload)
+            acks = end // costs.ack_every - begin // costs.ack_every + (end == n and end % costs.ack_every > 0)
+            found.append((whole, first, last, acks, end == n))
+        return found
+
+    def _posted(self, t: float, pair: QueuePair, nbytes: int, message: _Message) -> None:
+        if not pair.queue:
+            pair.port.turn.append(pair)
+        pair.queue.extend((message, parts) for parts in self._parts(nbytes))
+        self._fetch(t, pair.port)
+
+    def _fetch(self, t: float, port: _Port) -> None:
+        while port.turn and port.used < self._room:
+            pair = port.turn.popleft()
+            message, (whole, first, last, acks, ends) = pair.queue.popleft()
+            if pair.queue:
+                port.turn.append(pair)
+            train = _Train(message if ends else None, whole, first, last, acks)
+            port.used += whole[_WIRE]
+            head = train.tail = t
+            if (pcie := port.pcie) is not None:
+                start = max(t, pcie.free)
+                pcie.free = start + whole[_PAYLOAD] * pcie.ns_per_byte
+                train.tail = pcie.free + pcie.after_ns
+                head = start + first[_PAYLOAD] * pcie.ns_per_byte + pcie.after_ns
+            self._agenda.at(head, self._enter, train, pair, 0)
+
+    def _sent(self, t: float, port: _Port, nbytes: float) -> None:
+        port.used -= nbytes
+        self._fetch(t, port)
+
+    def _enter(self, t: float, train: _Train, pair: QueuePair, k: int) -> None:
+        """A train's first packet is at stage `k`."""
+        stage = pair.stages[k]
+        first, last = (part[stage.counts] * stage.ns_per_byte for part in (train.first, train.last))
+        if stage.joins:
+            t, last = t - first, 0.0
+        start = max(t, stage.free)
+        stage.free = start + train.whole[stage.counts] * stage.ns_per_byte
+        tail = max(stage.free, train.tail + last)
+        train.tail = tail + stage.after_ns
+        if k == 0:
+            self._agenda.at(tail - last, self._sent, pair.port, train.whole[_WIRE])
+        if k == pair.links - 1:
+            self._acknowledge(t, train, pair)
+        if k + 1 < len(pair.stages):
+            self._agenda.at(start + first + stage.after_ns, self._enter, train, pair, k + 1)
+        elif train.message is not None:
+            self._agenda.at(train.tail, train.message.received)
+
+    def _acknowledge(self, t: float, train: _Train, pair: QueuePair) -> None:
+        for stage in pair.back:
+            if train.acks and stage.free > t:
+                stage.free += train.acks * ACK_BYTES * stage.ns_per_byte
+        if train.message is not None and train.message.sent is not None:
+            self._agenda.at(train.tail + pair.ack_ns + self._costs.pcie_latency_ns, train.message.sent)

@@ -1,0 +1,170 @@
+"""What a schedule should take: every rank's lanes followed message by message (network.py carries them).
+
+A host does one thing at a time, as the engine does (workloads/collectives/engine.py): it wakes up, takes what has
+come, reduces and posts.  So what formulas leave out is in it: siblings that share a cable, ranks that are late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workloads.collectives.schedule import Program, Recv, Schedule, Send, Shape, Step, steps
+from workloads.times.case import Case
+from workloads.times.network import Agenda, Network, QueuePair
+
+MOST_MESSAGES = 20_000
+"""That are followed: some 50 us of ours each.  A schedule of more is left to its formula."""
+
+_TRAINS = 12_000
+_PIECES = 32  # to a rank: where there are more, each takes as long as those between half of them and all
+
+
+class _Lane:
+    def __init__(self, host: _Host, lane_steps: Sequence[Step], window: int | None, per_peer: bool) -> None:
+        self.host, self.steps, self.window, self.per_peer = host, lane_steps, window, per_peer
+        self.at = self.under_way = 0
+        self.outbox: deque[tuple[_Stream, int]] = deque()
+
+
+class _Stream:
+    """One direction of a connection."""
+
+    def __init__(self, pair: QueuePair) -> None:
+        self.pair = pair
+        self.total = self.posted = self.acknowledged = self.under_way = self.arrived = self.taken = 0
+        self.outbox: deque[tuple[_Stream, int]] = deque()
+        self.sender: _Lane | None = None
+        self.receiver: _Lane | None = None
+
+
+class _Host:
+    """A rank: its own clock, and what has come since it last looked."""
+
+    def __init__(self, replay: _Replay, index: int, program: Program) -> None:
+        self.replay, self.index = replay, index
+        self.clock = 0.0
+        self.due: list[tuple[_Stream, bool]] = []
+        self.lanes = [_Lane(self, lane.steps, lane.window, lane.per_peer) for lane in program]
+
+    def come(self, t: float, stream: _Stream, *, sent: bool) -> None:
+        if not self.due:
+            self.replay.agenda.at(max(t, self.clock), self._wake)
+        self.due.append((stream, sent))
+
+    def _wake(self, t: float) -> None:
+        due, self.due = self.due, []
+        self.clock = t + self.replay.case.costs.wake_ns
+        for stream, sent in due:
+            if sent:
+                self._acknowledged(stream)
+            else:
+                stream.arrived += 1
+                assert stream.receiver is not None
+                self.advance(stream.receiver)
+
+    def advance(self, lane: _Lane) -> None:
+        case = self.replay.case
+        while lane.at < len(lane.steps):
+            step = lane.steps[lane.at]
+            if isinstance(step, Send):
+                stream = self.replay.streams[self.index, step.peer, step.channel]
+                self._send(lane, stream, (step.stop - step.start) * case.width)
+            elif isinstance(step, Recv):
+                stream = self.replay.streams[step.peer, self.index, step.channel]
+                if stream.arrived == stream.taken:
+                    return
+                stream.taken += 1
+                if step.reduce:
+                    self.clock += case.costs.reduce_ns((step.stop - step.start) * case.width)
+            lane.at += 1
+
+    def _send(self, lane: _Lane, stream: _Stream, nbytes: int) -> None:
+        limited = stream if lane.per_peer else lane
+        if lane.window is not None and limited.under_way == lane.window:
+            limited.outbox.append((stream, nbytes))
+            return
+        limited.under_way += 1
+        stream.posted += 1
+        self.clock += self.replay.case.costs.post_ns
+        self.replay.post(self.clock, stream, nbytes, signaled=lane.window is not None)
+
+    def _acknowledged(self, stream: _Stream) -> None:
+        lane = stream.sender
+        assert lane is not None
+        stream.acknowledged += 1
+        limited = stream if lane.per_peer else lane
+        limited.under_way -= 1
+        if limited.outbox:
+            self._send(lane, *limited.outbox.popleft())
+
+
+class _Replay:
+    def __init__(self, case: Case, programs: Sequence[Program], packets: int) -> None:
+        self.case, self.agenda = case, Agenda()
+        network = self._network = Network(self.agenda, case.ways, case.costs, max(1, -(-packets // _TRAINS)))
+        self.hosts = [_Host(self, i, program) for i, program in enumerate(programs)]
+        self.streams: dict[tuple[int, int, int], _Stream] = {}
+        for host in self.hosts:
+            for lane in host.lanes:
+                for step in lane.steps:
+                    if isinstance(step, Send):
+                        key = (host.index, step.peer, step.channel)
+                        stream = self.streams.get(key) or _Stream(network.connect(key[:2]))
+                        self.streams[key] = stream
+                        stream.sender = lane
+                        stream.total += 1
+        for host in self.hosts:
+            for lane in host.lanes:
+                for step in lane.steps:
+                    if isinstance(step, Recv):
+                        self.streams[step.peer, host.index, step.channel].receiver = lane
+
+    def post(self, t: float, stream: _Stream, nbytes: int, *, signaled: bool) -> None:
+        assert stream.sender is not None and stream.receiver is not None
+        sender, receiver = stream.sender.host, stream.receiver.host
+        told = signaled or stream.posted == stream.total
+        self._network.post(
+            t,
+            stream.pair,
+            nbytes,
+            lambda at: receiver.come(at, stream, sent=False),
+            (lambda at: sender.come(at, stream, sent=True)) if told else None,
+        )
+
+    def run(self) -> float:
+        for host in self.hosts:
+            for lane in host.lanes:
+                host.advance(lane)
+        self.agenda.run()
+        stuck = [lane for host in self.hosts for lane in host.lanes if lane.at < len(lane.steps) or lane.outbox]
+        assert not stuck, "a schedule that does not end"
+        return max(host.clock for host in self.hosts)
+
+
+def replayed(case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES) -> float | None:
+    """Time in ns; None where there are more messages to follow than that."""
+    shape, most = case.shape, _PIECES * case.n
+    found = -(-shape.count // shape.chunk) if shape.chunk else 1
+    if shape.chunk and found > most:
+        half, full = (
+            _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages) for n in (most // 2, most)
+        )
+        if half is None or full is None:
+            return None
+        return full + (found - most) * (full - half) / (most - most // 2)
+    return _followed(case, schedule, shape, most_messages)
+
+
+def _followed(case: Case, schedule: Schedule, shape: Shape, most_messages: float) -> float | None:
+    programs, messages, packets = [], 0, 0
+    for index in range(shape.ranks):
+        programs.append(schedule(shape, index))
+        for step in steps(programs[-1]):
+            if isinstance(step, Send):
+                messages += 1
+                packets += case.costs.packets((step.stop - step.start) * case.width)
+        if messages > most_messages:
+            return None
+    return _Replay(case, programs, packets).run()

@@ -1,0 +1,161 @@
+"""What messages between the ranks of a group share: the paths that formulas of collectives are computed over.
+
+Several messages at a time divide the rate of the cable that they have in common; each then sees a path with that share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+from topologies.hops import Hops
+from workloads.times.messages import Link, Path
+
+Pair = tuple[int, int]  # indices in the group: from, to
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way by itself: its links in order, each with a key that tells who shares it."""
+
+    keys: tuple[Hashable, ...]
+    links: tuple[Link, ...]
+    path: Path
+
+    @property
+    def scale_up(self) -> bool:
+        """Out of one GPU and into the other, at the same time."""
+        return self.path.scale_up
+
+
+class Ways(Protocol):
+    """How the ranks of a group reach each other."""
+
+    def route(self, pair: Pair) -> Route:
+        """What a message takes, whoever else does."""
+
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        """What each of these messages sees when all are under way together."""
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        """What the slowest of them sees."""
+
+    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
+        """Of so many bytes from rank to rank, those that the busiest cable (in time) carries, and that cable."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every rank reaches every other over an equal path; only the ranks' own cables are shared."""
+
+    way: Path
+
+    def route(self, pair: Pair) -> Route:
+        ends = {0: ("out", pair[0]), len(self.way.links) - 1: ("into", pair[1])}
+        keys = tuple(ends.get(k, (*pair, k)) for k in range(len(self.way.links)))
+        return Route(keys, self.way.links, self.way)
+
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        out, into = _count(a for a, _ in pairs), _count(b for _, b in pairs)
+        return [_slowed(self.way, max(out[a], into[b])) for a, b in pairs]
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        return slowest(self.paths(pairs))
+
+    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
+        out: dict[int, float] = {}
+        into: dict[int, float] = {}
+        for (a, b), nbytes in traffic.items():
+            out[a] = out.get(a, 0.0) + nbytes
+            into[b] = into.get(b, 0.0) + nbytes
+        return max([*out.values(), *into.values()], default=0.0), self.way.links[0]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The ranks `ranks` of a fabric, as its controller routes.
+
+    `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
+    `scale_up`: the link of a domain's GPUs.
+    """
+
+    hops: Hops
+    ranks: Sequence[int]
+    links: Mapping[tuple[str, str], Link]
+    latency_ns: Mapping[str, float]
+    scale_up: Link | None = None
+
+    def route(self, pair: Pair) -> Route:
+        keys = tuple(self._way(pair))
+        return Route(keys, tuple(self._link(key) for key in keys), self._path(pair, dict.fromkeys(keys, 1.0)))
+
+    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
+        loads = self._loads(dict.fromkeys(pairs, 1.0))
+        return [self._path(pair, loads) for pair in pairs]
+
+    def path(self, pairs: Sequence[Pair]) -> Path:
+        return slowest(self.paths(pairs))
+
+    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
+        loads = self._loads(traffic)
+        best = max(loads, key=lambda key: loads[key] / self._link(key).rate_bps, default=None)
+        return (loads[best], self._link(best)) if best else (0.0, next(iter(self.links.values())))
+
+    def _link(self, key: tuple[str, str]) -> Link:
+        return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.links[key]
+
+    @cached_property
+    def _known(self) -> dict[Pair, list[tuple[str, str]]]:
+        return {}
+
+    def _way(self, pair: Pair) -> list[tuple[str, str]]:
+        if pair not in self._known:
+            a, b = self.ranks[pair[0]], self.ranks[pair[1]]
+            inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
+            self._known[pair] = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b)
+        return self._known[pair]
+
+    def _loads(self, traffic: Mapping[Pair, float]) -> dict[tuple[str, str], float]:
+        loads: dict[tuple[str, str], float] = {}
+        for pair, amount in traffic.items():
+            for hop in self._way(pair):
+                loads[hop] = loads.get(hop, 0.0) + amount
+        return loads
+
+    def _path(self, pair: Pair, loads: Mapping[tuple[str, str], float]) -> Path:
+        way = self._way(pair)
+        if way[0][0] == _OUT:  # one link, shared by whatever leaves the one or enters the other
+            assert self.scale_up is not None
+            shared = max(1.0, *(loads[hop] for hop in way))
+            return Path((replace(self.scale_up, rate_bps=self.scale_up.rate_bps / shared),), scale_up=True)
+        links = []
+        for hop in way:
+            link = self.links[hop]
+            links.append(replace(link, rate_bps=link.rate_bps / max(1.0, loads[hop])))
+        return Path(tuple(links), tuple(self.latency_ns[to] for _, to in way[:-1]))
+
+
+def slowest(paths: Sequence[Path]) -> Path:
+    """The path with the least rate; of several the one with the longest way."""
+    return max(paths, key=lambda p: (1 / min(link.rate_bps for link in p.links), p.constant_ns))
+
+
+_OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so
+
+
+def _count(values: Iterable[int]) -> dict[int, int]:
+    counted: dict[int, int] = {}
+    for value in values:
+        counted[value] = counted.get(value, 0) + 1
+    return counted
+
+
+def _slowed(path: Path, sharing: int) -> Path:
+    if sharing == 1:
+        return path
+    links = list(path.links)
+    for end in {0, len(links) - 1}:
+        links[end] = replace(links[end], rate_bps=links[end].rate_bps / sharing)
+    return replace(path, links=tuple(links))

@@ -1,0 +1,241 @@
+"""RDMA verbs for a worker: its NIC, registered memory and queue pairs, over the worker socket of `fabricd`.
+
+Posts cost Python time only when they are collected: commands gather in a buffer (session.py) and go out in one packet
+with the next wait, in the order in which they were given.  docs/fabricd-protocol.md says what costs emulated time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from array import array
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from workloads.verbs import wire
+from workloads.verbs.handles import Group, Peer, QueuePair, Region
+from workloads.verbs.session import FabricError, Session
+from workloads.verbs.wire import Record
+
+
+class Tally(NamedTuple):
+    """What a worker has taken until its last answer: differences of two say what something took between them.
+
+    `host_ps`: emulated time in which its host was busy posting, waking up and computing on data (not waiting).
+    `sent_bytes`: data frames, headers included, that its NIC put on its cable (also those sent again; no
+    acknowledgements, nothing within the scale-up domain).
+    """
+
+    host_ps: int = 0
+    sent_bytes: int = 0
+
+    def since(self, before: Tally) -> Tally:
+        return Tally(self.host_ps - before.host_ps, self.sent_bytes - before.sent_bytes)
+
+
+class CompletionError(FabricError):
+    """A posted operation failed: `status` as in ibv_wc_status, on queue pair `qp` to rank `peer` (None: unknown)."""
+
+    def __init__(self, status: int, qp: int, peer: int | None) -> None:
+        to = "" if peer is None else f" to rank {peer}"
+        super().__init__(f"{wire.STATUS.get(status, f'status {status}')} on queue pair {qp}{to}")
+        self.status = status
+        self.qp = qp
+        self.peer = peer
+
+
+class Device:
+    """A rank's NIC, compute stream and clock.  One session; as a context manager it says BYE on a clean end.
+
+    `rank`, `ranks`, `mtu` and `real_clock` come from the fabric.  Every method may raise FabricError (the session is
+    over) or CompletionError (an operation failed).
+    """
+
+    def __init__(self, path: str | None = None, *, wake_ns: float = 0.0) -> None:
+        """Connects to the worker socket at `path` (default: $RAILBED_SOCKET, else /run/railbed/worker.sock).
+
+        `wake_ns` of host time passes whenever `wait` returns with records.  Raises OSError when nobody listens.
+        """
+        self.wake_ns = wake_ns
+        self._due: list[Record] = []
+        self._peers: dict[int, int] = {}
+        self._left: set[int] = set()  # groups
+        self._cookies = 0
+        self._clock_ps = 0
+        self.tally = Tally()
+        self.session = Session(path)
+        try:
+            self.session.queue(wire.HELLO, wire.MAGIC, wire.VERSION)
+            self.session.flush()
+            version, self.rank, self.ranks, flags, self._clock_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(
+                self.session.answer(wire.WELCOME, wire.WELCOME_BODY.size)
+            )
+            if version != wire.VERSION:
+                raise FabricError(f"fabricd speaks version {version} of the worker protocol, not {wire.VERSION}")
+        except BaseException:
+            self.session.close()
+            raise
+        self.real_clock = bool(flags & 1)
+        self.session.unanswered = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.session.close()
+
+    def close(self) -> None:
+        """Say BYE and leave."""
+        self.session.queue(wire.BYE)
+        self.session.flush()
+        self.session.close()
+
+    # Memory and connections
+
+    def region(self, nbytes: int) -> Region:
+        """Registers `nbytes` of new, zeroed shared memory."""
+        fd = os.memfd_create("railbed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, nbytes)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+            memory = mmap.mmap(fd, nbytes)
+            self.session.flush()  # REGISTER travels alone
+            self._cookies += 1
+            self.session.queue(wire.REGISTER, nbytes, self._cookies, 0)
+            self.session.flush([fd])
+        finally:
+            os.close(fd)
+        cookie, key = wire.REGION_BODY.unpack(self.session.answer(wire.REGION, wire.REGION_BODY.size))
+        if cookie != self._cookies:
+            raise FabricError(f"fabricd answered registration {cookie}, not {self._cookies}")
+        return Region(memory, key)
+
+    def connect(self, peers: Sequence[Peer]) -> list[QueuePair]:
+        """Connects to all `peers` at once and returns their queue pairs in order; waits for every peer's call."""
+        calls: dict[int, Peer] = {}
+        for peer in peers:
+            if len(peer.private) > wire.MAX_PRIVATE:
+                raise ValueError(f"{len(peer.private)} bytes of private data, at most {wire.MAX_PRIVATE}")
+            self._cookies += 1
+            calls[self._cookies] = peer
+            flags = wire.NETWORK_ONLY if peer.network_only else 0
+            head = (peer.rank, peer.tag, self._cookies, len(peer.private), flags)
+            self.session.queue(wire.CONNECT, *head, data=peer.private)
+        made: dict[int, QueuePair] = {}
+        while len(made) < len(calls):
+            for r in self._take(lambda r: r.kind == wire.CONNECTED, len(calls) - len(made)):
+                if r.wr_id not in calls or r.wr_id in made:
+                    raise FabricError(f"fabricd answered connection {r.wr_id}, which is not one of ours")
+                rank = calls[r.wr_id].rank
+                self._peers[r.qp] = rank
+                made[r.wr_id] = QueuePair(self.session, r.qp, rank, r.private, bool(r.imm))
+        return [made[cookie] for cookie in calls]
+
+    def group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> Group:
+        """Joins the group of `ranks` (all must call alike); waits until it is open or refused.
+
+        `kind` is the name of a room in hardware/fabricd/offload/.
+        """
+        self._cookies += 1
+        cookie = self._cookies
+        given = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
+        members = array("I", ranks).tobytes()
+        self.session.queue(wire.GROUP, kind.encode(), tag, cookie, len(ranks), 0, *given, data=members)
+        answer = self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0]
+        return Group(self.session, answer.qp, answer.imm, answer.private.decode("utf-8", "replace"), self._forget)
+
+    # Time
+
+    @property
+    def time_ns(self) -> float:
+        """This worker's own clock.  Asks fabricd when it may have moved since the last answer."""
+        if self.session.unanswered or self.real_clock:
+            self._pull(0, wire.FOREVER)
+        return self._clock_ps / 1000
+
+    @property
+    def answered_ps(self) -> int:
+        """This worker's clock at the last answer: what it has queued since is not in it."""
+        return self._clock_ps
+
+    def spend(self, ns: float) -> None:
+        """Host time passes: moves this worker's own clock."""
+        if ns > 0:
+            self.session.queue(wire.SPEND, round(ns * 1000))
+
+    def compute(self, ns: float, *, wr_id: int = 0) -> None:
+        """Queues work on the rank's compute stream; a COMPUTED record tells its end."""
+        self.session.queue(wire.COMPUTE, wr_id, round(ns * 1000))
+
+    def wait(self, records: int = 1, until_ns: float | None = None) -> list[Record]:
+        """Waits until `records` are due, or the clock shows `until_ns`; returns all that are due, oldest first."""
+        until = wire.FOREVER if until_ns is None else round(until_ns * 1000)
+        while len(self._due) < records:
+            had = len(self._due)
+            self._pull(records - had, until)
+            if until != wire.FOREVER and len(self._due) < records and self._clock_ps >= until:
+                break
+        due, self._due = self._due, []
+        if due:
+            self.spend(self.wake_ns)
+        return due
+
+    def _forget(self, group: int) -> None:
+        """A group was left: that it has failed is of no interest any more, whenever it did."""
+        self._left.add(group)
+        self._due = [r for r in self._due if not self._is_of_left(r)]
+
+    def _is_of_left(self, record: Record) -> bool:
+        return record.kind == wire.GROUP_FAILED and record.qp in self._left
+
+    def poll(self) -> list[Record]:
+        """All records that are due, at no cost; does not wait."""
+        self._pull(0, wire.FOREVER)
+        due, self._due = self._due, []
+        return due
+
+    def sync(self, tag: int, participants: int) -> float:
+        """Waits until `participants` ranks have called with `tag`, at no cost; returns the common time in ns."""
+        self.session.queue(wire.SYNC, tag, participants)
+        answer = self._take(lambda r: r.kind == wire.SYNCED, 1)[0]
+        if answer.wr_id != tag:
+            raise FabricError(f"fabricd answered sync {answer.wr_id}, not {tag}")
+        return answer.time_ps / 1000
+
+    def progress(self) -> None:
+        """Call often during long work on the host: now and then it tells fabricd that this worker is alive."""
+        self.session.progress()
+
+    # Records
+
+    def _pull(self, records: int, until_ps: int) -> None:
+        """One WAIT: adds what is due to `_due`.  Raises CompletionError for the first record that failed."""
+        self.session.queue(wire.WAIT, records, 0, until_ps)
+        self.session.flush()
+        body = self.session.answer(wire.RECORDS, None)
+        try:
+            if len(body) < wire.RECORDS_BODY.size:
+                raise wire.Malformed("records without a header")
+            self._clock_ps, count, _, *tally = wire.RECORDS_BODY.unpack_from(body)
+            self.tally = Tally(*tally)
+            got = list(wire.records(body[wire.RECORDS_BODY.size :], count))
+        except wire.Malformed as e:
+            raise FabricError(f"fabricd sent {e}") from None
+        self.session.unanswered = False
+        for r in got:
+            if r.status:
+                raise CompletionError(r.status, r.qp, self._peers.get(r.qp))
+        self._due += [r for r in got if not self._is_of_left(r)]
+
+    def _take(self, wanted: Callable[[Record], bool], count: int) -> list[Record]:
+        """Waits for `count` records that are `wanted` and takes them out; the others stay for `wait`."""
+        while sum(map(wanted, self._due)) < count:
+            self._pull(1, wire.FOREVER)
+        taken = [r for r in self._due if wanted(r)]
+        self._due = [r for r in self._due if not wanted(r)]
+        return taken
