@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.base import positions
+from testbed.base import yaml_reader
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from tests.parts.experiment_text import GOOD, line_of, problems
@@ -208,7 +208,7 @@ def test_what_is_no_experiment(text, where, what):
 
 
 def test_aliases_cannot_blow_up(monkeypatch):
-    monkeypatch.setattr(positions, "MAX_VALUES", 10_000)
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 10_000)
     bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
     for previous, letter in zip("abcdefgh", "bcdefghi", strict=True):
         bomb += f"{letter}: &{letter} [{', '.join([f'*{previous}'] * 10)}]\n"
