@@ -11,7 +11,7 @@ from workloads import reference
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES, OPS
 from workloads.parts.part import Part
-from workloads.registry import ALGORITHMS, COLLECTIVES, UnknownCollective, algorithms, any_of, choices, find
+from workloads.registry import ALGORITHMS, COLLECTIVES, UnknownCollective, algorithms, any_of, choices, find, heeding
 
 
 @pytest.mark.parametrize("entry", ALGORITHMS.values(), ids=str)
@@ -45,6 +45,12 @@ def test_a_name_that_is_none_says_what_there_is() -> None:
         find("reduce", "ring")
     with pytest.raises(UnknownCollective, match="nothing|no algorithms to choose from"):
         any_of("ping_pong", AUTO)
+
+
+def test_who_heeds_a_key_is_said_as_shortly_as_it_can_be() -> None:
+    assert heeding("skew") == "all_to_all_v, m2n, n2m"
+    assert heeding("cutoff") == "multicast" and heeding("chains") == "all_gather by multicast"
+    assert heeding("optimizer") == "optimizer_step" and heeding("nothing") == ""
 
 
 LOADED = "import sys; had = set(sys.modules); {}; print(*{{m.partition('.')[0] for m in set(sys.modules) - had}})"

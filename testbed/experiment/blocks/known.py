@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.base.types import mistake, unknown
@@ -140,6 +140,17 @@ def extras() -> list[str]:
     from workloads.registry import ALGORITHMS
 
     return list(dict.fromkeys(key for entry in ALGORITHMS.values() for key in entry.extra))
+
+
+def heeded(key: str) -> Callable[[dict[str, Any]], None]:
+    """For `json_schema_extra`: what is said of a key begins with who heeds it."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        from workloads.registry import heeding
+
+        schema["description"] = f"{heeding(key)}: {schema['description']}"
+
+    return extend
 
 
 def every_algorithm() -> list[str]:
