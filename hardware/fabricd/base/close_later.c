@@ -1,17 +1,17 @@
-/* Letting go, off the event loop
+/* Closing in a thread of its own, off the event loop
  *
  * Theory of Operation
  *
- * The last close() of a descriptor can take for ever: of a TCP socket with
+ * The last close() of a descriptor may block for ever: of a TCP socket with
  * SO_LINGER and unsent data, say, or of a packet socket, which waits for all
- * processors.  Workers can send us any descriptor, and leave more of them in
- * the queue of their own socket, where closing that finds them.  So what came
- * from a worker is closed by a thread of its own, and with it the memory that
- * a worker had registered, which takes long for being large.
+ * processors.  A worker can send us any descriptor.  Some may still be in the
+ * queue of its socket, and closing the socket closes those too.  So a thread of
+ * its own closes whatever came from workers.  It also unmaps the memory that
+ * they had registered, because large regions take long.
  *
- * When that thread is stuck, the list grows.  Each session can add only so
- * many; those who merely connect are let wait when there are CLOSER_MAX.
- * A process that ends lingers nowhere, so nothing waits for the thread then.
+ * When the thread is stuck, its list grows.  A session can add only so many
+ * entries.  With CLOSE_LATER_MAX of them, new connections have to wait.  When the
+ * process ends, nothing waits for the thread.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/closer.h"
+#include "base/close_later.h"
 
 struct left {
 	int fd; /* or -1: memory */
@@ -35,7 +35,7 @@ static struct {
 	struct left *list;
 	size_t count, room, busy;
 	bool runs;
-} closer = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+} pending = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 static void let_go(const struct left *x)
 {
@@ -53,25 +53,25 @@ static void let_go(const struct left *x)
 static void *run(void *unused)
 {
 	(void)unused;
-	pthread_mutex_lock(&closer.lock);
+	pthread_mutex_lock(&pending.lock);
 	for (;;) {
-		while (!closer.count)
-			pthread_cond_wait(&closer.more, &closer.lock);
-		struct left x = closer.list[--closer.count];
-		closer.busy = 1;
-		pthread_mutex_unlock(&closer.lock);
+		while (!pending.count)
+			pthread_cond_wait(&pending.more, &pending.lock);
+		struct left x = pending.list[--pending.count];
+		pending.busy = 1;
+		pthread_mutex_unlock(&pending.lock);
 		let_go(&x);
-		pthread_mutex_lock(&closer.lock);
-		closer.busy = 0;
+		pthread_mutex_lock(&pending.lock);
+		pending.busy = 0;
 	}
 	return NULL;
 }
 
-/* closer_start() - Start the thread; without it all is closed where it is found
+/* close_later_start() - Start the thread; without it all is closed where it is found
  *
  * Return: whether it runs
  */
-bool closer_start(void)
+bool close_later_start(void)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -81,30 +81,30 @@ bool closer_start(void)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	closer.runs = !pthread_create(&thread, &attr, run, NULL);
+	pending.runs = !pthread_create(&thread, &attr, run, NULL);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return closer.runs;
+	return pending.runs;
 }
 
 static void later(const struct left *x)
 {
-	if (!closer.runs) {
+	if (!pending.runs) {
 		let_go(x);
 		return;
 	}
-	pthread_mutex_lock(&closer.lock);
-	if (closer.count == closer.room) {
-		size_t room = closer.room ? 2 * closer.room : 64;
-		struct left *grown = realloc(closer.list, room * sizeof *grown);
+	pthread_mutex_lock(&pending.lock);
+	if (pending.count == pending.room) {
+		size_t room = pending.room ? 2 * pending.room : 64;
+		struct left *grown = realloc(pending.list, room * sizeof *grown);
 		if (!grown)
 			abort();
-		closer.list = grown;
-		closer.room = room;
+		pending.list = grown;
+		pending.room = room;
 	}
-	closer.list[closer.count++] = *x;
-	pthread_cond_signal(&closer.more);
-	pthread_mutex_unlock(&closer.lock);
+	pending.list[pending.count++] = *x;
+	pthread_cond_signal(&pending.more);
+	pthread_mutex_unlock(&pending.lock);
 }
 
 /* close_later() - Close a descriptor that came from a worker, or a worker's socket; it is ours no longer */
@@ -119,11 +119,11 @@ void unmap_later(void *base, size_t bytes)
 	later(&(struct left){.fd = -1, .base = base, .bytes = bytes});
 }
 
-/* closer_full() - Has so much piled up that nobody should be let in just to be sent away? */
-bool closer_full(void)
+/* close_later_full() - Has so much piled up that nobody should be let in just to be sent away? */
+bool close_later_full(void)
 {
-	pthread_mutex_lock(&closer.lock);
-	bool full = closer.count + closer.busy >= CLOSER_MAX;
-	pthread_mutex_unlock(&closer.lock);
+	pthread_mutex_lock(&pending.lock);
+	bool full = pending.count + pending.busy >= CLOSE_LATER_MAX;
+	pthread_mutex_unlock(&pending.lock);
 	return full;
 }

@@ -1,15 +1,15 @@
-/* Files and memory whose closing may take long: a thread of its own does it (closer.c). */
-#ifndef BASE_CLOSER_H
-#define BASE_CLOSER_H
+/* Files and memory whose closing may take long: a thread of its own does it (close_later.c). */
+#ifndef BASE_CLOSE_LATER_H
+#define BASE_CLOSE_LATER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CLOSER_MAX 256
+#define CLOSE_LATER_MAX 256
 
-bool closer_start(void);
+bool close_later_start(void);
 void close_later(int fd);
 void unmap_later(void *base, size_t bytes);
-bool closer_full(void);
+bool close_later_full(void);
 
 #endif
