@@ -1,7 +1,7 @@
-"""Applications of a user's own, beside this controller or instead of a part of it.
+"""A user's own applications, beside this controller or instead of a part of it.
 
-An application is a file with one class written to Ryu's API (RyuApp or OSKenApp, whichever library runs).  It sees all
-OpenFlow events, may send any message to any switch, and may ask for what Ryu does not know with
+An application is a file with one class written to Ryu's API (RyuApp or OSKenApp, whichever library runs).  It gets all
+OpenFlow events, may send any message to any switch, and gets what Ryu does not have by
 `_CONTEXTS = {"railbed": Railbed}`.  Three things are added to Ryu's API:
 
 - Events: `SwitchReady`, when a switch has confirmed the controller's own flows; `PortChanged`, when fabricd or a switch
@@ -68,7 +68,7 @@ class PortChanged(event.EventBase):
 
 
 class Turn(event.EventBase):
-    """Comes behind all that an application has to handle; `done` is called when it is at it."""
+    """An event that comes after all others of an application; `done` is called when it is handled."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Railbed:
     dpid_base: ClassVar[int] = 0
 
     def switch_of(self, datapath: Any) -> str | None:
-        """A connected switch's name; None if it is none of this fabric."""
+        """A connected switch's name; None if it is not of this fabric."""
         number = datapath.id - self.dpid_base
         return next((s.name for s in self.fabric.switches if s.dpid == number), None)
 
@@ -125,7 +125,7 @@ def _blamed_on(path: Path) -> Iterator[None]:
 
 
 def blame(paths: Sequence[Path], error: Exception) -> AppError | None:
-    """The application out of which an error came, as its error."""
+    """The error as one of the application that it came from."""
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     path = next((path for path in paths if str(path) in files), None)
     return None if path is None else AppError(f"{type(error).__name__}: {error}", _line(path, error))
@@ -164,7 +164,7 @@ class Applications:
         return bool(self._apps)
 
     def live(self) -> None:
-        """From now on the fabric is in use."""
+        """To be called when the fabric comes into use."""
         self._live = True
 
     def take_sent(self) -> int:
@@ -178,7 +178,7 @@ class Applications:
             send(app.name, Turn(partial(done, app.name)))
         return {app.name for _, app in self._apps}
 
-    # What they may do instead of the controller
+    # Parts of the controller that applications may take over
 
     def avoid(self, down: Set[PortName]) -> frozenset[PortName]:
         """The ports that routes go around: those that are down, and those that an application wants avoided."""
@@ -240,7 +240,7 @@ CONTROLLER = "the controller"
 
 @contextmanager
 def as_controller() -> Iterator[None]:
-    """What is sent meanwhile is the controller's own."""
+    """Messages that are sent inside count as the controller's own."""
     token = _handling.set(CONTROLLER)
     try:
         yield

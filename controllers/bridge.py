@@ -1,7 +1,7 @@
-"""What one switch should hold, what it was sent, and what it has confirmed.
+"""The flows that one switch should have, those that it was sent, and those that it has confirmed.
 
 A switch counts as settled when the flows it has confirmed, by the reply to the
-barrier that followed the last of them, are those wanted.  What it holds is not
+barrier that followed the last of them, are those wanted.  Its flows are not
 known while anything is on its way, nor when it connects.  A switch that goes
 away keeps its flows and so stays settled until other flows are wanted of it.
 """
@@ -47,7 +47,7 @@ class Bridge:
         return self.refused is None and self._confirmed == self.wanted
 
     def connected(self) -> None:
-        """A connection is new: what the switch holds has to be found out."""
+        """A new connection: the switch's flows are not known yet."""
         self.lost()
         self._confirmed = None
         self.refused = None

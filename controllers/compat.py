@@ -21,7 +21,7 @@ from typing import Any
 LIBRARY = "os_ken" if find_spec("os_ken") else "ryu"
 
 if LIBRARY == "os_ken":
-    # Threads, whatever the environment asks for: one event loop on every machine.
+    # Threads, whatever the environment says, so that the event loop is the same on every machine.
     os.environ["OSKEN_HUB_TYPE"] = "native"
 else:
     import eventlet.wsgi

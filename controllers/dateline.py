@@ -1,4 +1,4 @@
-"""The dateline of a torus or ring: two lossless classes, so that no circle of buffers can wait for each other.
+"""The dateline of a torus or ring: two lossless classes, so that no cycle of buffers can wait for each other.
 
 Around a ring of switches every buffer can wait for the next one, and then nothing moves.  So a frame that has still to
 cross a dimension's wrap-around cable, in that dimension, goes in a second lossless class until it has crossed it
@@ -37,7 +37,7 @@ class Dateline:
         return found
 
     def across(self, switch: Switch, port: int) -> set[int]:
-        """Addresses whose way from here by this port crosses the wrap-around cable of the port's dimension."""
+        """Addresses whose path from here by this port crosses the wrap-around cable of the port's dimension."""
         there = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
         axis = next((i for i, (a, b) in enumerate(zip(switch.place, there.place, strict=True)) if a != b), None)
         if axis is None or self._dims[axis] <= 2:  # from or to a NIC's embedded bridge, or no circle

@@ -4,7 +4,7 @@ A breadth-first search from every NIC in one sweep: a set of NICs is an integer
 with one bit each, and one step lets every switch learn from its neighbours
 which NICs they have just come to know.  A port is on a shortest path exactly if
 its neighbour knew the NIC one step earlier.  A bridge in a NIC with several
-ports tells nobody of other hosts' NICs: no way leads through it.  (1,024 switches take some tens of
+ports does not pass on other hosts' NICs: no path leads through it.  (1,024 switches take some tens of
 milliseconds; one search per NIC with networkx takes seconds, and the emulated
 clock stands still while a port that went down is being routed around.)
 """
@@ -41,7 +41,7 @@ def shortest(
     """For each switch, its ports toward other switches' NICs.
 
     `links` is switch -> port -> neighbour, `attached` switch -> the NICs that hang on it, as a mask of bits; `ends`
-    are switches that no way leads through.
+    are switches that no path leads through.
     A NIC that cannot be reached is in none of the masks.
     """
     result: dict[str, Toward] = {s: {} for s in links}

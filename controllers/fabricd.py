@@ -1,8 +1,8 @@
-"""The controller's line to fabricd's control socket (docs/fabricd-protocol.md).
+"""The controller's connection to fabricd's control socket (docs/fabricd-protocol.md).
 
 A reader of its own connects, subscribes, and hands over what arrives, all
 messages that came together in one call: ports of one switch that fails go down
-together and are routed around at once.  A lost connection is taken up again.
+together and are routed around at once.  A lost connection is opened again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FabricdLink:
             hub.sleep(RETRY_S)
 
     def settled(self, event: Any, placement: Placement | None = None, unconfirmed: str = "") -> None:
-        """Tell fabricd that the rules for this event are in; of a job also what it gets, and its programs.
+        """Tell fabricd that the rules for this event are in; for a job also what it is granted, and its programs.
 
         `unconfirmed` says why old rules may still be in force.
         """
@@ -63,7 +63,7 @@ class FabricdLink:
             self._log.warning("fabricd: event %s not answered: %s", event, error.strerror)
 
     def pong(self) -> None:
-        """Tell fabricd that this controller is at work: the application says so, not just its reader."""
+        """Answer fabricd's ping; called by the application's event loop, so that it proves that this works."""
         try:
             self._send({"op": "pong"})
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Forwarding faults: what is wrong with the flows that the switches get.
+"""Forwarding faults: wrong flows in the switches.
 
 Each is a function from the right flows to the wrong ones.  The controller always starts from the right ones and applies
-what is injected, in order; so healing a fault leaves exactly the others.
+all injected faults in order, so healing a fault leaves exactly the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FaultError(ValueError):
 
 @dataclass(frozen=True)
 class ForwardingFault:
-    """A way in which flows can be wrong: `apply(fabric, tables, spec)` gives the tables with it."""
+    """A kind of wrong flows: `apply(fabric, tables, spec)` gives the tables with it."""
 
     name: str
     summary: str
@@ -96,7 +96,7 @@ def _loop(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
 
 
 def _dead_member(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
-    """What is hashed onto a port is dropped; the hash goes on choosing it."""
+    """Frames that are hashed onto a port are dropped; the hash still chooses it."""
     dead = (Output(spec["port"]),)
     flows = [replace(f, actions=()) if f.table == MEMBER and f.actions == dead else f for f in tables[spec["switch"]]]
     if flows == tables[spec["switch"]]:
@@ -105,7 +105,7 @@ def _dead_member(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tab
 
 
 def _polarised(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
-    """All switches hash alike: whoever came by one link of the first goes on by one link of the second."""
+    """All switches hash alike: frames that took one link of the first switch all take one link of the second."""
 
     def alike(flow: Flow) -> Flow:
         return replace(flow, actions=tuple(replace(a, basis=0) if isinstance(a, Hash) else a for a in flow.actions))
@@ -158,5 +158,5 @@ def apply(fabric: Fabric, tables: Tables, specs: list[Mapping[str, Any]]) -> Tab
 
 
 def _one_of_each_match(flows: list[Flow]) -> list[Flow]:
-    """A switch holds one flow of a match, the last; were both wanted, healing the last would leave neither."""
+    """A switch has one flow for each match: of two the last one is kept."""
     return list({(flow.table, flow.priority, flow.match): flow for flow in flows}.values())

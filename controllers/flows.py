@@ -1,9 +1,9 @@
-"""Flows as plain data: what a switch's tables hold, in no OpenFlow library's terms.
+"""Flows of a switch's tables as plain data, independent of the OpenFlow library.
 
 Two tables.  ROUTE looks at the destination address, by prefixes that stand for
 places, and either outputs or hashes the frame onto one of several equal ports;
 MEMBER turns the hash's result into the port.  No two flows match the same frame,
-so that a flow taken away stops its traffic.  A flow's cookie is the hash of its
+so that traffic stops when its flow is removed.  A flow's cookie is the hash of its
 contents, so that a controller that finds a flow in a switch knows from the
 cookie alone whether the flow is one that it wants.
 """
@@ -68,7 +68,7 @@ class Return:
 
 @dataclass(frozen=True)
 class SetDscp:
-    """Give the packet another DSCP, and so another class from here on."""
+    """Change the packet's DSCP, and so its class from here on."""
 
     value: int
 

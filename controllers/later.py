@@ -1,4 +1,4 @@
-"""Parts of os-ken that a controller seldom needs are imported when they are: the rest takes half as long.
+"""Imports parts of os-ken that a controller seldom needs only on use, which halves the start-up time.
 
 os-ken imports every version of OpenFlow and every packet format.  Ours speaks 1.3 (and understands the greeting of a
 switch that also speaks 1.5); an application that takes packets apart gets what it asks for at that moment.
@@ -17,7 +17,7 @@ _OTHERS = ["rfc3986", "stevedore"]  # of oslo.config: for URIs and drivers, whic
 
 
 class Later(ModuleType):
-    """Stands for a module until something of it is asked for, and then gives what that has."""
+    """Stands for a module, which is imported when one of its attributes is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system asks
@@ -34,7 +34,7 @@ def _now(name: str) -> ModuleType:
 
 
 class _NotAsked:
-    """In the place of pbr's VersionInfo."""
+    """Stands for pbr's VersionInfo."""
 
     def __init__(self, package: str) -> None:
         self.package = package
@@ -44,7 +44,7 @@ class _NotAsked:
 
 
 def _without_version() -> None:
-    """Imports os-ken's top without what tells its version: the packages' metadata take longer than OpenFlow."""
+    """Imports os-ken's top package without its version: reading the packages' metadata takes longer than OpenFlow."""
     pbr: Any = ModuleType("pbr")
     pbr.version = ModuleType("pbr.version")
     pbr.version.VersionInfo = _NotAsked

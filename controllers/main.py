@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     for noisy in ("os_ken", "ryu", "ofp_event"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # The library's threads would outlive an ordinary exit, and there is nothing to put away.
+    # The library's threads would outlive an ordinary exit, and there is nothing to clean up.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
 
@@ -69,7 +69,7 @@ def serve(settings: Any, port: int) -> None:
     cfg.CONF(args=arguments, project=LIBRARY, default_config_files=[])
     manager = app_manager.AppManager.get_instance()
     Railbed.fabric, Railbed.dpid_base = settings.fabric, settings.dpid_base
-    # Ours comes last: it asks the others for their part before any of them runs.
+    # Ours is loaded last: it asks the others for their part before any of them runs.
     manager.load_apps([*(import_app(path) for path in settings.apps), "controllers.app"])
     contexts = manager.create_contexts()
     try:

@@ -1,4 +1,4 @@
-"""Jobs: what the controller places in the network for ranks whose collectives are offloaded.
+"""Jobs: what the controller places in the network for offloaded collectives.
 
 An aggregation job gets a tree of accelerators with slots on each, flows that lead contributions to them, and at every
 switch of the tree a group table that copies results to whoever is below.  A best-effort job gets no slots, but leave to
@@ -44,7 +44,7 @@ class Placement:
 
 
 def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
-    """Where a job goes. Raises Refused."""
+    """Places a job. Raises Refused."""
     known = KINDS.get(job["kind"])
     if known is None:
         raise Refused(f"unknown kind of job {job['kind']!r}")
@@ -100,7 +100,7 @@ def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placem
         raise Refused("no accelerator shares slots" if pools else "no switch has an accelerator")
     home = _switch_of(fabric, ranks[0])
     tree = trees.tree(ranks, 0, frozenset({home}))
-    numbers = {rank: number for number, rank in enumerate(ranks) if number}  # the server's contributions never travel
+    numbers = {rank: number for number, rank in enumerate(ranks) if number}  # the server's contributions never leave it
     below = {s: [numbers[r] for r in sorted(tree.ranks[s].values()) if r in numbers] for s in tree.switches}
     below[home] = list(numbers.values())
     adding = [s for s in tree.switches if s in sharing and len(below[s]) > 1]
@@ -168,7 +168,7 @@ def _fits(job: Mapping[str, Any], switch: str, pool: Mapping[str, Any], contribu
 
 
 def _children(tree: Tree, switch: str) -> list[int | str]:
-    """Who contributes there: ranks, and switches that add up, by port. A switch that does not is passed through."""
+    """The contributors to a switch by port: ranks, and switches that add up. Other switches are passed through."""
     found: dict[int, list[int | str]] = {port: [rank] for port, rank in tree.ranks[switch].items()}
     for port, below in tree.below[switch].items():
         found[port] = [below] if below in tree.adding else _children(tree, below)
@@ -206,7 +206,7 @@ def _program(
             program["children"].append({"ip": int(fabric.nics[child].ip)})
             continue
         program["children"].append({"ip": _address(fabric, child), "accelerator": True})
-        _steer(fabric, trees, placement, switch, _address(fabric, child))  # answers to it alone
+        _steer(fabric, trees, placement, switch, _address(fabric, child))  # answers for it alone
     if switch != tree.root:
         above = tree.parent(switch)
         program["parent"] = {"ip": _address(fabric, above), "child": children[above].index(switch)}

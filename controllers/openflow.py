@@ -21,8 +21,8 @@ from controllers.flows import (
     SetDscp,
 )
 
-# The same flow always takes the same way, from one run and one machine to the next: everything that the hash
-# depends on is stated here and in the flow.
+# The same flow takes the same path in every run and on every machine: everything that the hash depends on is
+# given here and in the flow.
 HASH_FIELDS = 3  # NX_HASH_FIELDS_SYMMETRIC_L3L4_UDP, which ryu has no name for
 HASH_ALGORITHM = nicira_ext.NX_MP_ALG_MODULO_N
 
@@ -77,7 +77,7 @@ def delete(datapath: Any, cookie: int) -> Any:
 
 
 def ask_flows(datapath: Any) -> Any:
-    """Ask for all flows that a controller of this kind has ever put there."""
+    """Ask for all flows that this or an earlier controller has installed."""
     return datapath.ofproto_parser.OFPFlowStatsRequest(
         datapath,
         0,
@@ -96,7 +96,7 @@ def barrier(datapath: Any) -> Any:
 
 
 def port_is_down(desc: Any) -> bool:
-    """Whether a port description says that the port carries nothing."""
+    """Whether a port description says that the port is down."""
     return bool(desc.state & ofproto.OFPPS_LINK_DOWN or desc.config & ofproto.OFPPC_PORT_DOWN)
 
 

@@ -1,8 +1,8 @@
-"""Which ports are down, as told by two witnesses.
+"""Which ports are down, from two sources.
 
 fabricd knows the emulated cables, the switch knows its own interfaces.  A port
-is down while either of them says so; what the second one repeats changes
-nothing, so that both reporting one failure does not change routes twice.
+is down while either of them says so. When both report the same failure, routes
+change only once.
 """
 
 from __future__ import annotations

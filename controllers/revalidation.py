@@ -1,8 +1,8 @@
-"""When new flows really meet the frames.
+"""When new flows take effect on frames.
 
-A barrier's reply says that a switch has taken in its flows.  Open vSwitch forwards by a cache of what it decided
-before, and brings that in line later, in threads of its own: within half a second.  Whoever must know that no
-frame meets an old rule any more has that cache thrown away; the next frame of each kind is decided anew.
+A barrier's reply says that a switch has accepted its flows.  But Open vSwitch forwards by a cache of earlier
+decisions, which its own threads bring up to date within half a second.  To be sure that no frame meets an old rule,
+the cache is emptied; the next frame of each kind is then decided anew.
 
 ovs-vswitchd does so on the command `revalidator/purge` of its control socket, and answers when it is done.  The
 socket speaks JSON-RPC 1.0 (ovs-vswitchd(8), "Runtime management commands"; unixctl.c of Open vSwitch).
@@ -19,11 +19,11 @@ _ANSWER_MAX = 1 << 16
 
 
 class NotPurged(Exception):
-    """Open vSwitch has not confirmed that its cache is empty: old rules may be in force for half a second more."""
+    """Open vSwitch has not confirmed that its cache is empty: old rules may be in force for another half a second."""
 
 
 def purge(control: Path, timeout_s: float = TIMEOUT_S) -> None:
-    """Returns when nothing that Open vSwitch has decided before is in force any more.  Raises NotPurged."""
+    """Returns when no earlier decision of Open vSwitch is in force any more.  Raises NotPurged."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
@@ -37,7 +37,7 @@ def purge(control: Path, timeout_s: float = TIMEOUT_S) -> None:
 
 
 def _answer(connection: socket.socket) -> dict[str, object]:
-    """The one object that comes.  Raises ValueError if it is none."""
+    """The one JSON object that is received.  Raises ValueError if it is none."""
     text = b""
     while data := connection.recv(4096):
         text += data

@@ -1,7 +1,7 @@
 """Routes: the flows of every switch of a fabric, as a pure function.
 
-Where frames may go is the shortest paths over the cables that are up; a routing
-(one entry of ROUTINGS) says which of them a switch uses.  A hop always comes
+Frames take shortest paths over the cables that are up; a routing (one entry of
+ROUTINGS) says which of them a switch uses.  A hop always comes
 closer to the destination, so that no routing can loop, with or without failed
 cables.  Destinations are aggregated into prefixes.
 """
@@ -83,15 +83,15 @@ class Router:
     def flows(self, down: Set[tuple[str, int]] = frozenset()) -> dict[str, list[Flow]]:
         """Every switch's flows when the ports in `down`, (switch, port), carry nothing.
 
-        A cable is out of use as soon as one of its ends is down.  A NIC's own cable has no way around it: its
-        switch goes on sending there, so that the frames are lost, and counted, at the cable that is at fault.
+        A cable is out of use as soon as one of its ends is down.  There is no path around a NIC's own cable: its
+        switch goes on sending there, so that the frames are lost, and counted, at that cable.
         """
         paths = shortest(live_links(self.fabric, down), self._attached, self._ends)
         return {s.name: self._switch_flows(s, paths[s.name]) for s in self.fabric.switches}
 
     def _switch_flows(self, switch: Switch, toward: Toward) -> list[Flow]:
         groups = {ports: nics for ports, nics in self._split(self.fabric, switch, toward).items() if nics}
-        # Choices of switches in a row must not depend on each other, so every switch hashes with its own basis.
+        # Switches in a row must choose independently, so every switch hashes with its own basis.
         flows = [
             to_network(network, ports, basis=switch.dpid)
             for ports, nics in groups.items()

@@ -1,8 +1,8 @@
-"""Trees over the switches: where a job's contributions are added up, and which ways its multicasts take.
+"""Trees over the switches: where a job's contributions are added up, and which paths its multicasts take.
 
 From every switch there is one next hop to every other, the same for all jobs, so an accelerator's address needs one
-flow at a switch however many jobs use it.  A job's tree is made of the ways from its ranks' switches to a root, which
-is a switch with the shortest longest way; jobs spread over the roots that are equally good.
+flow at a switch however many jobs use it.  A job's tree is made of the paths from its ranks' switches to a root, the
+switch whose longest path is the shortest; jobs spread over the roots that are equally good.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tree:
         return tuple(self.below)
 
     def inputs(self, switch: str) -> int:
-        """How many ways into a switch there are from below."""
+        """How many branches come into a switch from below."""
         return len(self.below[switch]) + len(self.ranks[switch])
 
     def down_ports(self, switch: str) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class Tree:
 
     @cached_property
     def adding(self) -> tuple[str, ...]:
-        """The switches that add up: the root, and wherever two ways meet."""
+        """The switches that add up: the root, and all where two branches meet."""
         return tuple(s for s in self.switches if s == self.root or self.inputs(s) > 1)
 
     def parent(self, switch: str) -> str:
@@ -64,11 +64,11 @@ class Trees:
     def __init__(self, fabric: Fabric, down: Set[tuple[str, int]] = frozenset()) -> None:
         self.fabric = fabric
         self._links = live_links(fabric, down)
-        self._ends = ends(fabric)  # no way leads through these
+        self._ends = ends(fabric)  # no path leads through these
         self._hops: dict[str, dict[str, tuple[int, int]]] = {}
 
     def hops(self, target: str) -> dict[str, tuple[int, int]]:
-        """Of every switch that reaches `target`: how far it is, and the port of the next hop."""
+        """For every switch that reaches `target`: its distance, and the port to the next hop."""
         if target in self._hops:
             return self._hops[target]
         index = self.fabric.switch_by_name[target].index
@@ -79,7 +79,7 @@ class Trees:
             far = found[front[0]][0] + 1
             for switch in reached:
                 nearer = sorted(p for p, n in self._links[switch].items() if n in front)
-                # parallel ways: different targets take different ones
+                # parallel paths: different targets take different ones
                 found[switch] = (far, nearer[(index + self.fabric.switch_by_name[switch].index) % len(nearer)])
             front = [switch for switch in reached if switch not in self._ends]
         self._hops[target] = found

@@ -27,8 +27,8 @@ def ser_ns(frame_bytes: int, rate_bps: float) -> float:
 def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_bytes: int) -> int:
     """Frames that may still come in from the one that makes a switch send XOFF, that one included.
 
-    XOFF waits for a frame of `reverse_bytes` that has just started the other way, takes its own serialization and the
-    cable's delay; what is then on the cable, and the frame that has just started, still comes.
+    XOFF waits for a frame of `reverse_bytes` that has just started in its direction, then takes its own serialization
+    and the cable's delay. Frames that are then on the cable, and the one that has just started, still come.
     """
     wait = ser_ns(reverse_bytes, rate_bps) if reverse_bytes else 0.0
     pause = PAUSE_WIRE * 8e9 / rate_bps
@@ -36,9 +36,9 @@ def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_
 
 
 def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int) -> int:
-    """Headroom that a lossless class needs so that nothing is lost, whatever comes and whatever goes the other way.
+    """Headroom that a lossless class needs so that nothing is lost, whatever traffic there is in both directions.
 
-    With frames of all lengths it may be more than with equal ones: what starts in that time, the frame that makes the
+    Frames of different lengths may need more than equal ones: all that starts in that time, the frame that makes the
     switch send XOFF, and one of full length that has started at the last moment.
     """
     frame = mtu + ROCE_HEADERS + TELEMETRY
@@ -47,7 +47,7 @@ def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int) -> int:
 
 
 def ecn_profile(rate_bps: float) -> tuple[int, int, float]:
-    """Kmin and Kmax in bytes and Pmax for a cable rate: of the nearest lower one listed; below 25G in proportion."""
+    """Kmin and Kmax in bytes, Pmax for a cable rate: those of the next lower listed rate; below 25G in proportion."""
     lower = [r for r in ECN_PROFILES if r <= rate_bps] or [25e9]
     kmin, kmax, pmax = ECN_PROFILES[max(lower)]
     share = min(rate_bps / 25e9, 1.0)
@@ -67,7 +67,7 @@ def most_switches(fabric: Fabric) -> int:
 
 
 def longest_ns(fabric: Fabric, over: Callable[[Cable], float], through: Callable[[Switch], float]) -> float:
-    """What the costliest of the shortest paths between two NICs takes over its cables and through its switches."""
+    """The longest time of all shortest paths between two NICs: the sum over cables and switches."""
     cost = {c.name: over(c) for c in fabric.cables}
     passing = {s.name: through(s) for s in fabric.switches}
     ends = {s.name for s in fabric.switches if s.role == OWN_PORTS}
@@ -115,7 +115,7 @@ def base_rtt_ns(
 ) -> float:  # fmt: skip
     """From asking for a packet's payload over PCIe to its acknowledgement, in an idle fabric.
 
-    With one acknowledgement for `ack_every` packets it is the first one's time: it waits for the others to be sent.
+    With one acknowledgement for `ack_every` packets it is the time of the first packet, which waits for the others.
     """
     frame = ser_ns(mtu + ROCE_HEADERS, rate_bps)
     ack = ser_ns(ACK_FRAME, rate_bps)

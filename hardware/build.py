@@ -1,8 +1,8 @@
 """Builds fabricd and the holder from their C sources: `python -m hardware.build [--sanitize]`.
 
 Needs nothing but the standard library, because setup.py runs it before anything is installed.  Every `.c` file in the
-rooms (folders) of `fabricd/` belongs to it, and its object lies in a folder of the same name.  The compiler writes down
-which headers a file includes (-MMD): only what is older than its source, a header of its or this file is compiled anew.
+rooms (folders) of `fabricd/` belongs to it, and its object is in a folder of the same name.  The compiler records which
+headers a file includes (-MMD): an object is made again only if its source, one of these headers or this file is newer.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(
 
 
 def _not_writable(error: OSError) -> str:
-    """What could not be written, and what to do if that is because the checkout is somebody else's."""
+    """What could not be written, and what to do if the checkout belongs to another user."""
     what = f"cannot write {error.filename}: {error.strerror}"
     owner = HERE.stat().st_uid
     if not isinstance(error, PermissionError) or os.geteuid() in (0, owner):
@@ -94,7 +94,7 @@ def _object(source: Path, sources: Path, objects: Path) -> Path:
 
 
 def compile_all(command: list[str], targets: Mapping[Path, Path], recipe: Path = Path(__file__)) -> list[Path]:
-    """Compile each source to its object unless that is newer than all that went into it.  Raises BuildError."""
+    """Compile each source to its object, unless that is newer than all it was made from.  Raises BuildError."""
 
     def compile_one(source: Path, target: Path) -> Path:
         if not _up_to_date(target, [Path(__file__), recipe, source]):

@@ -1,7 +1,7 @@
-"""Congestion controls: one entry each, with its parameters, their defaults and where these come from.
+"""Congestion controls: one entry each, with its parameters, their defaults and the sources of these.
 
-The experiment file is validated against these entries and fabricd is configured from them; what a control does is in
-fabricd/cc/<name>.c, and docs/congestion-control.md is written from here.
+The experiment file is validated against these entries, fabricd is configured from them, and the tables of
+docs/congestion-control.md are made from them. The controls themselves are in fabricd/cc/<name>.c.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Parameter:
         return self.name + SUFFIX[self.kind]
 
     def value(self, setting: Setting, default: Default) -> float:
-        """What a default comes to."""
+        """The default's value in this setting."""
         if isinstance(default, str):
             return float(self.choices.index(default))
         return float(default(setting) if callable(default) else default)

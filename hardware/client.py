@@ -26,14 +26,14 @@ class FabricdError(Exception):
 
 
 class FabricdSilent(FabricdError):
-    """fabricd runs, but says nothing any more (see hardware.patience)."""
+    """fabricd runs, but does not answer any more (see hardware.patience)."""
 
 
 class Fabricd:
     """One connection to a fabricd's control socket.
 
-    Requests are answered in order; events that come in between are kept for `events()`.  How long an answer is waited
-    for is a matter of `patience`: while one is due, fabricd is asked for a sign of life every second (`pulse`).
+    Requests are answered in order; events that come in between are kept for `events()`.  While an answer is
+    due, fabricd is pinged every second (`pulse`); `patience` decides how long to wait.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Fabricd:
                 self.pulse()
 
     def pulse(self) -> None:
-        """Ask for a sign of life, at most every second, and take note of what came: `waits` says who is waited for.
+        """Ping fabricd, at most every second, and read what has come; `waits` then says for whom fabricd waits.
 
         Does not wait.  Raises FabricdSilent when patience has run out.
         """
@@ -159,10 +159,10 @@ class Fabricd:
                 raise FabricdSilent(f"fabricd does not answer: {why}")
 
     def next_job(self, deadline_s: float = 20.0) -> float:
-        """Lets every rank's worker connect once more, after those of a job have gone; returns the emulated time (ns).
+        """Lets every rank's worker connect once more, after the end of a job; returns the emulated time (ns).
 
-        With the virtual clock, time then stands still until `start`.  Raises FabricdError if they are not gone, or what
-        they have left under way does not end.
+        With the virtual clock, time then stands still until `start`.  Raises FabricdError if the job's workers are
+        still connected, or if the frames that they have left under way do not come to an end.
         """
         status = self.request("status")
         if status["clock"] == "virtual" and status["running"]:
@@ -179,7 +179,7 @@ class Fabricd:
                 time.sleep(0.01)
 
     def subscribe(self, *, settles: bool = False, acts: str | None = None) -> None:
-        """Have events sent here.
+        """Subscribe to events.
 
         `settles`: this client answers port events with `settled` (a controller).  `acts`: it carries out `act` events
         for "controller" or "agent", and answers them likewise.

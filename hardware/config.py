@@ -13,7 +13,7 @@ from topologies.fabric import EMBEDDED, Cable, Fabric, Nic, Switch
 
 @dataclass(frozen=True)
 class Complex:
-    """The inside of off-path SmartNICs: what leads to the compute complex, and the embedded bridge."""
+    """The inside of off-path SmartNICs: the embedded bridge, and its link to the compute complex."""
 
     rate_bps: float
     delay_ns: float
@@ -64,7 +64,7 @@ class Hardware:
     """Likewise of NICs."""
 
     def cable(self, fabric: Fabric, cable: Cable) -> tuple[float, float]:
-        """Rate and delay of a cable.  Inside a NIC the host's side is as fast as the ports, and has no length."""
+        """Rate and delay of a cable.  Inside a NIC the link to the host is as fast as the ports, and has no delay."""
         if cable.name in fabric.inside:
             if self.complex is not None and cable.a.node in fabric.complexes:
                 return self.complex.rate_bps, self.complex.delay_ns
@@ -73,7 +73,7 @@ class Hardware:
         return rate, self.cable_delay_ns if cable.delay_ns is None else cable.delay_ns
 
     def _inside_bps(self, fabric: Fabric, cable: Cable) -> float:
-        """Of the way from a host to the bridge in its NIC."""
+        """Rate of the link from a host to the bridge in its NIC."""
         if self.router_rate_bps is not None and self.complex is None:
             return self.router_rate_bps
         bridge = next(s for s in (cable.a.node, cable.b.node) if s in fabric.switch_by_name)
@@ -85,7 +85,7 @@ class Hardware:
         return self.cable(fabric, fabric.cable_at[nic, 1])[0]
 
     def latency_ns(self, switch: Switch) -> float:
-        """Of a switch or embedded bridge."""
+        """Latency of a switch or embedded bridge."""
         if switch.role not in EMBEDDED:
             return self.switch_latency_ns
         return self.complex.bridge_latency_ns if self.complex else self.router_latency_ns
@@ -95,7 +95,7 @@ def _accelerator(fabric: Fabric, switch: Switch, hardware: Hardware) -> dict[str
     if not switch.accelerator:
         return {}
     cables = (fabric.cable_at[switch.name, port] for port in range(1, switch.ports + 1))
-    rate = sum(hardware.cable(fabric, c)[0] for c in cables)  # of all ports together: it never holds anybody up
+    rate = sum(hardware.cable(fabric, c)[0] for c in cables)  # of all ports together: it is never the bottleneck
     return {"accelerator": {"rate_bps": rate, **hardware.accelerator, "ip": int(switch.accelerator_ip)}}
 
 

@@ -1,7 +1,7 @@
-"""What the devices of a fabric's switches are called. Each fabric has a network namespace of its own for them.
+"""Names of the bridges and TAP devices of a fabric's switches, which have a network namespace of their own.
 
-A bridge has its switch's name and a port's TAP device is `leaf0-eth1`, as in Mininet. A fabric in which such a name
-would not fit into the kernel's 15 characters, or would stand for two things, numbers them all: `s0`, `s0-eth1`.
+A bridge has its switch's name and a port's TAP device is `leaf0-eth1`, as in Mininet. If such a name
+would be longer than the kernel's 15 characters, or ambiguous, all switches of the fabric are numbered: `s0`, `s0-eth1`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Devices:
     fabric: Fabric
 
     def bridge(self, switch: Switch) -> str:
-        """The bridge that is this switch, and its internal port's device."""
+        """The bridge of this switch; its internal port's device has the same name."""
         return switch.name if self._by_name else f"s{switch.index}"
 
     def tap(self, switch: Switch, port: int) -> str:

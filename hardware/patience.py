@@ -1,8 +1,8 @@
-"""How long a process is waited for, and by what it is judged: the same rule as fabricd's own (patience.c).
+"""How long a process is waited for before it is given up, by the same rule as in fabricd (patience.c).
 
-On a busy machine everybody is late, so wall time alone says nothing. A process is judged when it is stopped (state T),
-or when patience has run out: the time since its last word, less the time for which its threads were ready to run and
-got no CPU (/proc/PID/task/TID/schedstat). It is never judged for what others do to it.
+On a busy machine every process is late, so wall time alone says nothing. A process is given up when it is stopped
+(state T), or when patience has run out: the time since its last message, less the time in which its threads were ready
+to run and got no CPU (/proc/PID/task/TID/schedstat). So it is never given up for what other processes do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 
 
 class Patience:
-    """With one process, by its pid (0: not known; then only time counts), and those below it if `family`."""
+    """Patience with the process `pid` (0: not known; then only time counts), and with its descendants if `family`."""
 
     def __init__(
         self, pid: int, limit_s: float = DEFAULT_S, *, family: bool = False, stopped_s: float = STOPPED_S
@@ -35,23 +35,23 @@ class Patience:
         self.begin()
 
     def begin(self) -> None:
-        """It has said something, or is asked something."""
+        """Starts anew: it has sent something, or has just been asked."""
         self.heard = self._looked = time.monotonic()
         self._spent_s = self._stopped_s = 0.0
         self._first = True
 
     @property
     def silent_s(self) -> float:
-        """Wall time since its last word."""
+        """Wall time since its last message."""
         return time.monotonic() - self.heard
 
     @property
     def stopped(self) -> bool:
-        """Whether it was found stopped for long enough to be judged by that."""
+        """Whether it has been stopped for long enough to be given up."""
         return self._stopped_s >= self._stopped_limit_s
 
     def look(self) -> str | None:
-        """Looks at it, at most every LOOK_S; why it is judged, None while patience lasts."""
+        """Looks at the process, at most every LOOK_S; returns why it is given up, or None while patience lasts."""
         now = time.monotonic()
         step = min(now - self._looked, _LOOK_MAX_S)
         if now - self._looked < LOOK_S:
@@ -65,7 +65,7 @@ class Patience:
         return None
 
     def _counts(self, step: float) -> float:
-        """How much of the time since the last look is its own."""
+        """How much of the time since the last look counts."""
         pids = [self.pid, *(_below(self.pid) if self._family else ())]
         stats = [stat for pid in pids if (stat := _stat(pid))]
         if not stats:
@@ -91,7 +91,7 @@ def _stat(pid: int) -> tuple[str, float] | None:
 
 
 def _queued(pid: int) -> float:
-    """For how long its threads were ready to run and did not, in seconds."""
+    """Seconds for which its threads were ready to run and got no CPU."""
     total = 0
     with suppress(OSError):
         for thread in list((_PROC / str(pid) / "task").iterdir())[:64]:
@@ -101,7 +101,7 @@ def _queued(pid: int) -> float:
 
 
 def _below(pid: int) -> list[int]:
-    """Its children, and theirs."""
+    """Its descendants."""
     try:
         children = [int(p) for p in (_PROC / str(pid) / "task" / str(pid) / "children").read_text().split()]
     except OSError:

@@ -1,7 +1,9 @@
 """The protocols of fabricd: `python -m hardware.protocol` writes their tables into docs/fabricd-protocol.md.
 
-What workers may say and are told, what may be asked on the control socket, what a fault can be and what the outside is
-told stand once each, in a table of fabricd's sources, from which its dispatch and its checks are made, too.
+Workers' commands and their replies, requests on the control socket, faults' primitives and reported events have one
+table each in fabricd's sources. fabricd's dispatch and checks are made from the same tables.
+
+It also writes the part that a worker's client needs into workloads/verbs/wire.py (hardware/wire.py).
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hardware import wire
 from hardware.tables import FABRICD, entries
+from hardware.wire import COMMANDS, RECORDS, REPLIES, STATUSES
 
 DOCUMENT = FABRICD.parents[1] / "docs" / "fabricd-protocol.md"
-COMMANDS, REPLIES, RECORDS = "worker/commands.def", "worker/replies.def", "worker/records.def"
-STATUSES = "transport/status.def"
 REQUESTS, REPORTS = "control/requests.def", "engine/reports.def"
 PRIMITIVES, EFFECTS = "fault/primitives.def", "fault/effects.c"
 
@@ -60,7 +62,7 @@ TABLES: tuple[Callable[[], str], ...] = (requests, reports, primitives, commands
 
 
 def written(document: str) -> str:
-    """The document with its tables as the sources have them now."""
+    """The document with its tables made anew from the sources."""
     for table in TABLES:
         name = table.__name__
         start, end = f"<!-- {name}: written by python -m hardware.protocol -->\n", f"<!-- end of {name} -->\n"
@@ -71,6 +73,7 @@ def written(document: str) -> str:
 
 def main(document: Path = DOCUMENT) -> None:
     document.write_text(written(document.read_text()))
+    wire.main()
 
 
 if __name__ == "__main__":

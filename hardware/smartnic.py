@@ -1,9 +1,9 @@
-"""SmartNIC profiles: what named kinds of NIC add to a plain one, each figure with where it comes from.
+"""SmartNIC profiles: what known SmartNICs add to a plain NIC, each figure with its source.
 
 The keys are those of `fabric.nic.engine` (on_path: a reduction in the packet pipeline) and `fabric.nic.complex`
-(off_path: a bridge in the NIC and processor cores behind it), the values as they would be written there.  In front of a
-source stands how sure it is: [P] published, [D] derived from what is, [?] said to be the maker's figure but not seen at
-its source, [E] an estimate, to be replaced by a measurement.
+(off_path: a bridge in the NIC and processor cores behind it), the values as they would be written there.  The mark
+in front of a source: [P] published, [D] derived from published figures, [?] quoted as the maker's figure but not seen
+at its source, [E] an estimate, to be replaced by a measurement.
 """
 
 from __future__ import annotations

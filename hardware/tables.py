@@ -1,4 +1,4 @@
-"""Tables of fabricd's sources that Python reads, too: what stands there once need not stand here again.
+"""Reads tables of fabricd's sources, so that Python has no copy of them.
 
 A table is a `.def` file, or lines of a C file: an entry a line or more, each a call of a macro, `NAME(argument, ..)`.
 """
@@ -14,7 +14,7 @@ COMMA = re.compile(r",(?=(?:[^\"\\]|\"(?:\\.|[^\"\\])*\"|\\.)*$)")
 
 
 def entries(file: str, macro: str = "[A-Z]+") -> list[list[str]]:
-    """The arguments of each entry, texts as they are meant."""
+    """The arguments of each entry; string literals are joined and unescaped."""
     entry = re.compile(rf"^\t?{macro}\(((?:\"(?:\\.|[^\"\\])*\"|[^\")])*)\)$", re.MULTILINE)
     return [[_meant(argument) for argument in COMMA.split(m[1])] for m in entry.finditer((FABRICD / file).read_text())]
 

@@ -1,7 +1,7 @@
 """Algorithms compared over one or several runs and sweeps: one frame of means, with a column for whatever differs.
 
-What was swept is a column by its key. So is every other key in which the experiments differ, such as the topology of
-two runs: only what is the same in all of it is averaged.
+Every swept key is a column, and so is every other key in which the experiments differ, such as the topology of two
+runs. Means are only over rows in which all of these are equal.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _NOT_COMPARED = ("name", "workload", "sweep", "measure", "capture", "patience", 
 class Data:
     """`means`: one row per algorithm, size, number of ranks and value of `keys`, its figures means over iterations.
 
-    Values that are no plain ones stand there as JSON.
+    Values that are not plain are in it as JSON.
     """
 
     title: str
     keys: tuple[str, ...]  # by their path in the experiment
     means: pd.DataFrame
-    left_out: tuple[str, ...] = ()  # what of the runs is not in it, and why
+    left_out: tuple[str, ...] = ()  # parts of the runs that are left out, and why
 
     def dimensions(self, *without: str) -> list[str]:
-        """What differs between the rows, apart from `without` and from what only says the same in other words."""
+        """The columns in which rows differ, apart from `without` and columns that follow from another one."""
         found: list[str] = []
         for key in (*COLUMNS, *self.keys):
             if key not in without and self.means[key].nunique(dropna=False) > 1:
@@ -53,7 +53,7 @@ class Data:
         return found
 
     def _follows(self, key: str, other: str) -> bool:
-        """Is there one value of `key` for each of `other`?"""
+        """Whether there is one value of `key` for each value of `other`."""
         if other not in self.means:
             return False
         return not self.means[[key, other]].drop_duplicates()[other].duplicated().any()
@@ -77,7 +77,7 @@ class Data:
         return Across([raw(v) for v in values], size_label if column == "size_bytes" else None)
 
     def named(self, keys: Sequence[str], values: Any) -> str:
-        """`ring, 8 ranks, 1 MiB, rate 0.01`: what a line or panel is of."""
+        """`ring, 8 ranks, 1 MiB, rate 0.01`: the name of a line or panel."""
         of = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
         return ", ".join(self._word(key, plain(value)) for key, value in of.items())
 
@@ -95,7 +95,7 @@ class Data:
 
 
 def _akin(key: str, other: str) -> bool:
-    """May one say what the other says? A swept algorithm and the algorithm, a star's hosts and its ranks."""
+    """Whether one may follow from the other: a swept algorithm and the algorithm, a star's hosts and its ranks."""
     pair = {key, other}
     of_step = any(k.startswith("workload.") for k in pair) and bool(pair & {*COLUMNS})
     return of_step or ("ranks" in pair and any(k.startswith(f"{TOPOLOGY}.") for k in pair))
@@ -129,7 +129,7 @@ def collect(paths: Sequence[str | Path]) -> Data:
 
 
 def _left_out(path: str | Path, source: Sequence[tuple[Run, Any]]) -> str:
-    """What of a run or sweep is not compared, and why; nothing where all is."""
+    """The parts of a run or sweep that are not compared, and why; empty if there are none."""
     if not any((run.results["kind"] == "collective").any() for run, _ in source):
         flows = any(len(run.results) for run, _ in source)
         return f"{path}: no collective has ended there" + (", only flows, which have no algorithm" if flows else "")
@@ -150,7 +150,7 @@ def _points(path: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _labels(runs: Sequence[Run], swept: Sequence[str]) -> list[list[str]]:
-    """For each run, what to call its steps: by what tells them from steps of that algorithm in any of the runs."""
+    """For each run the names of its steps: by the keys that distinguish them from other steps of the same algorithm."""
     one_of_these = {part.strip() for key in swept for part in key.split(",")}
     told = []
     for run in runs:
@@ -165,7 +165,7 @@ def _labels(runs: Sequence[Run], swept: Sequence[str]) -> list[list[str]]:
 def _differing(experiments: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> list[str]:
     """Paths of keys in which the experiments are not the same, and that were not swept.
 
-    Between the points of one sweep whatever else differs follows from what was swept.
+    Between points of one sweep, other differences follow from the swept keys.
     """
     known = {part.strip() for key in swept for part in key.split(",")}
     found = _differ([{k: v for k, v in e.items() if k not in _NOT_COMPARED} for e in experiments], "")
@@ -191,7 +191,7 @@ def _differ(values: Sequence[Any], path: str) -> Iterator[str]:
 
 
 def value_at(experiment: Mapping[str, Any], key: str) -> Any:
-    """What stands at a path of the experiment (of several, the first); None if nothing does."""
+    """The value at a path of the experiment (of several paths the first); None if there is none."""
     value: Any = experiment
     for step in key.partition(",")[0].strip().split("."):
         if isinstance(value, dict):
@@ -209,7 +209,7 @@ def _hashable(value: Any) -> Any:
 
 
 def raw(value: Any) -> Any:
-    """What `_hashable` was made of."""
+    """The inverse of `_hashable`."""
     return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
 
 

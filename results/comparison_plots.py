@@ -1,7 +1,7 @@
 """Pictures of several algorithms, over one or several runs and sweeps: one function for each kind, in COMPARISONS.
 
-What differs besides the axis has a line each, or, where these would be too many, panels; more than a picture has room
-for goes on to further ones.
+Whatever differs besides the axis has a line each or, if these are too many, a panel. If one picture has no room for
+all, there are several.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _points(rows: pd.DataFrame, x: str, y: str) -> list[tuple[Any, float]]:
 def _pages(
     title: str, frame: pd.DataFrame, apart: Sequence[str], height: float, grid: str = "both"
 ) -> Iterator[tuple[Figure, list[tuple[Axes, tuple[Any, pd.DataFrame]]]]]:
-    """Figures with axes for each combination of what is to be kept apart, and the rows for each."""
+    """Figures with one pair of axes for each combination of values, and the rows for each."""
     parts = _groups(frame, apart)
     for first in range(0, len(parts), MOST_PANELS):
         here = parts[first : first + MOST_PANELS]
@@ -206,7 +206,7 @@ def _label(column: str) -> str:
 class Comparison:
     """A kind of picture of several algorithms: `draw(data, baseline, over)`, both None for what is usual.
 
-    It gives one figure, or several if there is too much for one.
+    It gives one figure, or several if one has no room for all.
     """
 
     name: str

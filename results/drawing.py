@@ -1,7 +1,7 @@
-"""What all pictures have in common: their look, axes whose ticks are the values drawn, lines, bars, legends.
+"""The common style of all pictures: axes whose ticks are the values drawn, lines, bars, legends.
 
-Values that are numbers, with or without a unit, stand where they belong and are joined by lines. All others are
-categories: bars from zero, side by side. A legend stands below the picture and covers nothing. The colours are Okabe
+Values that are numbers, with or without a unit, are drawn to scale and joined by lines. All others are categories:
+bars from zero, side by side. A legend is below the picture and covers nothing. The colours are Okabe
 and Ito's, which all kinds of colour vision tell apart; what coincides stays visible, because later lines are thinner.
 """
 
@@ -49,7 +49,7 @@ def new_figure(title: str, panels: int = 1, height: float = 3.6, grid: str = "bo
     matplotlib.rcParams["svg.hashsalt"] = "railbed"  # the same picture from the same run
     columns = _columns(panels)
     rows = math.ceil(panels / columns)
-    # Not pyplot's: that keeps every figure until it is closed, also one of which nothing came.
+    # Not pyplot's: that keeps every figure until it is closed, even if drawing it has failed.
     figure = Figure(figsize=(WIDTH * (1 if columns == 1 else 1.5), height * rows), layout="constrained")
     figure.suptitle("\n".join(textwrap.wrap(title, 90)), fontsize=11)
     every = list(figure.subplots(rows, columns, sharex=panels > 1, squeeze=False).flat)

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, kernel, machine, seed, and the commit of the source if it is known."""
+"""A run's environment: versions, kernel, machine, seed, and the commit of the source if it is known."""
 
 from __future__ import annotations
 

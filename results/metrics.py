@@ -219,7 +219,7 @@ def metrics_sha256(
 ) -> str:
     """Hash over everything measured in emulated time; two runs of one experiment and seed must agree in it.
 
-    Nothing of wall time, host or paths goes in, and neither does the order in which the rows arrived.
+    Wall time, host and paths do not go into it, nor does the order in which rows arrived.
     """
     document = {
         "version": 2,
@@ -235,7 +235,7 @@ def _sorted(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value with whole floats as ints: 5.0 and 5 are one number, whoever wrote it."""
+    """The value with whole floats as ints, so that 5.0 and 5 are the same."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

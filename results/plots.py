@@ -84,9 +84,9 @@ def _ecn(axes: Axes, run: Run, drawn: set[tuple[str, int, int]], highest: float)
 
 
 def rate(run: Run) -> Figure:
-    """What every queue pair really sends, over time, and how fair that is among flows that are under way.
+    """Every queue pair's sending rate over time, and the fairness among flows that are under way.
 
-    Those over a scale-up domain are left out where others go over the network: they are many times as fast.
+    Queue pairs inside a scale-up domain are left out if others use the network: they are many times as fast.
     """
     import numpy as np
 
@@ -135,7 +135,7 @@ def _scale_up(run: Run) -> set[tuple[int, int]]:
 def _window_ns(run: Run, end_ns: float) -> tuple[float, str]:
     """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw.
 
-    And why it is as long, for who has asked for shorter samples.
+    Returns also why it is as long, for users who have asked for shorter samples.
     """
     if "measure" not in run.experiment:
         raise PlotError("its experiment.yaml is missing: nobody knows how often it was sampled")
@@ -149,7 +149,7 @@ def _window_ns(run: Run, end_ns: float) -> tuple[float, str]:
 
 
 def _rates(sent: pd.DataFrame, edges: Any) -> Any:
-    """Bytes in each window: between two rows the count is what the earlier one says."""
+    """Bytes in each window: between two rows the count is that of the earlier one."""
     import numpy as np
 
     counts = np.concatenate(([0], sent["bytes"].to_numpy()))
@@ -170,7 +170,7 @@ def _fairness(rates: list[Any]) -> list[float]:
 
 
 def pauses(run: Run) -> Figure:
-    """Who was paused by whom, and when."""
+    """Pauses over time: which node paused which."""
     edges = run.series("pauses")
     if edges.empty:
         raise PlotError("nobody was ever paused")

@@ -1,6 +1,6 @@
 """Time series of a run: fabricd's samples, from their binary file to frames (docs/results.md).
 
-A series has a row where a value changed: between two rows it is what the earlier one says.
+A series has a row for each change of a value: between two rows the value is that of the earlier one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The run store: one folder per run.
 
 A run is written into a folder of a temporary name, `NAME.partial`, and renamed to `NAME` when it is complete: a folder
-of the final name is a complete run. A run that failed keeps what it has as `NAME.failed`; state.json says why. What is
-measured is appended line by line as it comes in, so that a run killed at any moment still has it.
+of the final name is a complete run. A failed run is kept as `NAME.failed`; state.json says why. Measurements
+are appended line by line as they come in, so that even a killed run has them.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ class RunFolder:
         return self._end("complete", None, self.final)
 
     def fail(self, error: Mapping[str, Any]) -> Path:
-        """The run failed: keeps what there is under the name NAME.failed, and returns that."""
+        """The run failed: renames its folder to NAME.failed, and returns that."""
         return self._end("failed", error, self.final.with_name(f"{self.final.name}.failed"))
 
     def discard(self) -> None:
-        """Nothing was measured: takes the folder away again, and its parents if they were made for it."""
+        """Nothing was measured: removes the folder, and its parents if they were made for it."""
         self._close()
         shutil.rmtree(self.path, ignore_errors=True)
         for parent in reversed(self._made):
@@ -119,7 +119,7 @@ class RunFolder:
             try:
                 os.rename(self.path, candidate)
             except OSError:
-                if candidate.exists():  # somebody else's since then: theirs stays
+                if candidate.exists():  # another program has used it since then: it stays
                     continue
                 raise
             self.path = candidate
@@ -128,12 +128,12 @@ class RunFolder:
 
     def _close(self) -> None:
         for file in self._appending.values():
-            with suppress(OSError):  # a full disk: that was said when it was written
+            with suppress(OSError):  # a full disk: that was reported when it was written
                 file.close()
         self._appending.clear()
 
     def _set_state(self, state: str, error: Mapping[str, Any] | None) -> None:
-        """Over what stands there, in the room that it has taken from the first: so it works on a full disk too."""
+        """Writes into the space that the file took from the beginning, so that it works on a full disk, too."""
         ended = None if state == "running" else time.time()
         about = {"state": state, "error": error, "pid": os.getpid(), "began": self._began, "ended": ended}
         text = json.dumps(about, indent=2)

@@ -1,4 +1,4 @@
-"""Reads a sweep's folder: what was swept over, a row for each point, and the runs.
+"""Reads a sweep's folder: the swept keys, a row for each point, and the runs.
 
 `sweep.json` has all of it once the sweep has ended; while it runs, or if it was killed, the points that are done are
 the lines of `points.jsonl`.
@@ -41,11 +41,11 @@ class Sweep:
         return Run(self.path).state
 
     def values(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """What was swept, at this point."""
+        """The values of the swept keys at this point."""
         return {key: point[key] for key in self.keys}
 
     def runs(self) -> Iterator[tuple[dict[str, Any], Run]]:
-        """Each point's values and run; points that made none are left out."""
+        """Each point's values and run; points without a run are left out."""
         for point in self.points:
             if "run" in point and (self.path / point["run"]).exists():
                 yield self.values(point), Run(self.path / point["run"])
@@ -55,7 +55,7 @@ class Sweep:
         return [{**values, **row} for values, run in self.runs() for row in run.rows(frame)]
 
     def to_dict(self) -> dict[str, Any]:
-        """What `testbed run --json` prints of a sweep."""
+        """As `testbed run --json` prints a sweep."""
         failed = sum("error" in point for point in self.points)
         told: dict[str, Any] = {"run": str(self.path), "keys": self.keys, "points": self.points}
         error = self.state.get("error")
@@ -73,7 +73,7 @@ def sweep(run: str | Path) -> Sweep | None:
 
 
 def key_names(keys: Iterable[str]) -> dict[str, str]:
-    """What to call swept keys: by their last part, where that says which."""
+    """Short names of swept keys: their last part, if that is unique."""
     last = {key: key.rpartition(".")[2] for key in keys}
     return {key: one if list(last.values()).count(one) == 1 and "," not in key else key for key, one in last.items()}
 

@@ -95,7 +95,7 @@ class Verbs(click.Group):
 
 
 def _of_system(error: OSError) -> UserError:
-    """What the operating system refused; to an ordinary user, that it takes root."""
+    """What the operating system refused; an ordinary user is told that it needs root."""
     where = str(error.filename or "")
     if isinstance(error, PermissionError) and os.geteuid() != 0 and where.startswith(_OF_ROOT):
         return MachineError("needs root", where, f"sudo {' '.join(sys.argv)}")
@@ -124,7 +124,7 @@ def _show(error: UserError, as_json: bool) -> None:
 
 
 def _shown(text: str) -> str:
-    """As a terminal may have it, whoever wrote it."""
+    """Made fit for a terminal, whoever wrote it."""
     return "\n".join(map(printable, text.split("\n")))
 
 

@@ -1,6 +1,6 @@
 """Networks without a shape of their own: a list of switches as text, and as SVG hosts below tiers of switches.
 
-A tier is what is equally far from the hosts.  Bridges in NICs are drawn as part of their hosts.
+A tier is the switches at one distance from the hosts.  Bridges in NICs are drawn as part of their hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PITCH, TIER = 104, 96
 
 
 def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
-    """One line for each switch (and each host that is cabled to hosts): what its ports lead to."""
+    """One line for each switch (and each host that is cabled to hosts), with the ends of its cables."""
     owner = _owners(fabric)
     listed = [s.name for s in fabric.switches if s.role not in EMBEDDED]
     listed += [bridge for bridge in owner if any(far in owner for far in _beside(fabric, bridge))]
@@ -75,7 +75,7 @@ def _cable(canvas: Canvas, cable: Cable, a: Point, b: Point, number: int) -> Non
         canvas.curve(a, b, colour, cable=cable, width=1.8)
     elif abs(a[0] - b[0]) <= PITCH:
         canvas.line((a, b), colour, cable=cable, width=1.8)
-    else:  # over or under what stands between
+    else:  # over or under the nodes between
         left, right = sorted((a, b))
         canvas.bow(left, right, 40 if a[1] else -40, colour, cable=cable, width=1.8)
 
@@ -87,7 +87,7 @@ def _owners(fabric: Fabric) -> dict[str, str]:
 
 
 def _beside(fabric: Fabric, switch: str) -> list[str]:
-    """What the ports of a switch lead to, in their order; not a bridge's own host."""
+    """The nodes at a switch's ports, in their order; without a bridge's own host."""
     ports = range(1, fabric.switch_by_name[switch].ports + 1)
     cables = (fabric.cable_at[switch, port] for port in ports)
     return [cable.other(switch).node for cable in cables if cable.name not in fabric.inside]

@@ -24,7 +24,7 @@ def draw(fabric: Fabric, canvas: Canvas) -> None:
     steps = _steps(dims, wide + 58)
     names = {s.place: s.name for s in fabric.switches}
     at = {place: _sum(steps, place) for place in product(*map(range, dims))}
-    for around in (True, False):  # what goes around lies under what does not
+    for around in (True, False):  # wrap-around cables lie under the others
         for axis, size in enumerate(dims):
             for place, here in at.items():
                 if around == (place[axis] == size - 1) and (size > 2 or place[axis] == 0):

@@ -30,7 +30,7 @@ EMBEDDED = frozenset({OWN_PORTS, FORWARDS})
 
 
 class TopologyError(ValueError):
-    """A topology that cannot be built: `key` is the parameter at fault, `hint` what is allowed."""
+    """A topology that cannot be built: `key` is the wrong parameter, `hint` what is allowed."""
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
         super().__init__(f"{key}: {what}" + (f" ({hint})" if hint else ""))
@@ -93,7 +93,7 @@ class Switch:
 
     @property
     def accelerator_ip(self) -> IPv4Address:
-        """Where contributions to its accelerator are sent."""
+        """The address of its accelerator."""
         return ACCELERATORS + self.index
 
     @property

@@ -16,9 +16,9 @@ MAX_PORTS = 254  # of one switch
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a parameter may be.  `type` is "integer", "list of integers" or "boolean"; bounds hold for each integer.
+    """A parameter's bounds.  `type` is "integer", "list of integers" or "boolean"; bounds hold for each integer.
 
-    Anything else is the kind's own to check.
+    The kind itself checks everything else.
     """
 
     name: str

@@ -4,7 +4,7 @@ From a fabric of NICs `h0 ..` on switches it makes one in which NIC r's cable en
 the host's side of the NIC (1), the compute complex `arm<r>` (2) and the cable (3).  The bridges are switches like any
 other, so routing, captures and faults need to know nothing of them.  A complex is an endpoint with a namespace and an
 address of its own: that of its host with bit 23 set, so that prefixes of hosts and of complexes stay apart.  Ranks of
-hosts stay what they are; complex r of n has rank n + r, and takes part only in what asks for it.
+hosts do not change; complex r of n has rank n + r, and takes part only in collectives that ask for it.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def _complex(nic: Nic, ranks: int) -> Nic:
 
 
 def _bridges(fabric: Fabric) -> Iterator[Switch]:
-    """The embedded bridges; each is where the switch is that it hangs on."""
+    """The embedded bridges, each in the place of the switch that its NIC is cabled to."""
     for nic in fabric.nics:
         above = fabric.switch_by_name[fabric.cable_at[nic.name, 1].other(nic.name).node]
         yield Switch(f"nic{nic.rank}", len(fabric.switches) + nic.rank, ROLE, above.place, 3)
 
 
 def _cables(fabric: Fabric) -> Iterator[Cable]:
-    """The fabric's own, a NIC's from its bridge on; then those inside the NICs."""
+    """The fabric's own cables, a NIC's now from its bridge on; then those inside the NICs."""
     bridge = {nic.name: f"nic{nic.rank}" for nic in fabric.nics}
 
     def end(of: End) -> End:

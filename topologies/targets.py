@@ -81,9 +81,9 @@ Target = CableTarget | PortTarget | NicTarget | SwitchTarget | FlowTarget | Cont
 
 
 def resolve(fabric: Fabric, text: str) -> Target:
-    """The part of the fabric that `text` names; `str` of it gives the canonical text.
+    """The part of the fabric that `text` names; its `str` is the canonical text.
 
-    Raises TopologyError with the text as its key, saying what is there instead.
+    Raises TopologyError with the text as its key; the hint lists what there is.
     """
     if text == "controller":
         return ControllerTarget()
@@ -112,7 +112,7 @@ def _whole(fabric: Fabric, name: str) -> str | None:
 def _cable(fabric: Fabric, text: str, name: str) -> Target:
     if name in fabric.cable_by_name:
         return CableTarget(fabric.cable_by_name[name])
-    # Whoever names a node that exists wants to know what it is cabled to.
+    # If the node exists, the error says what it is cabled to.
     nodes = [*fabric.nic_by_name, *fabric.switch_by_name]
     node = max((n for n in nodes if name.startswith(f"{n}-")), key=len, default=None)
     ends = {c.name: k for k, c in fabric.cable_by_name.items() if node and k.startswith(f"{node}-")}

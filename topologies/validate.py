@@ -1,4 +1,4 @@
-"""What every fabric must be, whoever built it: uniquely named and addressed, every port cabled once, connected."""
+"""Checks that hold for every fabric: unique names and addresses, every port cabled once, connected."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _connected(fabric: Fabric) -> None:
 
 
 def _reachable(fabric: Fabric) -> None:
-    """No way leads through NICs that do not forward: each two hosts need one without those of others."""
+    """No path leads through NICs that do not forward: any two hosts need a path without other hosts' NICs."""
     from networkx import connected_components, restricted_view
 
     closed = {s.name for s in fabric.switches if s.role == OWN_PORTS}

@@ -342,3 +342,15 @@ def extra(collective: str, algorithm: str) -> tuple[str, ...]:
     """The keys of a step that not every collective heeds, and this algorithm (AUTO: one of its choices) does."""
     heeding = choices(collective) if algorithm == AUTO else [find(collective, algorithm)]
     return tuple(dict.fromkeys(key for entry in heeding for key in entry.extra))
+
+
+def heeding(key: str) -> str:
+    """Who heeds a key of a step, in words: collectives, or algorithms of some."""
+    heeds = [entry for entry in _ENTRIES if key in entry.extra]
+    whole = {c.name for c in COLLECTIVES.values() if all(key in entry.extra for entry in algorithms(c.name))}
+    words = [c for c in dict.fromkeys(entry.collective.name for entry in heeds) if c in whole]
+    for name in dict.fromkeys(entry.name for entry in heeds if entry.collective.name not in whole):
+        its = [entry.collective.name for entry in heeds if entry.name == name]
+        has_it = [entry.collective.name for entry in _ENTRIES if entry.name == name]
+        words.append(name if its == has_it else f"{' and '.join(its)} by {name}")
+    return ", ".join(words)

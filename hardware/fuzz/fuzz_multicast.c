@@ -23,7 +23,6 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 void mac_of(uint32_t ip, uint8_t mac[6]); /* accelerator.c */
 
-#define GROUP_IP 0xef000001u
 #define PAYLOAD 256u
 
 /* Somebody who is asked, and whose answer is ours */
@@ -41,21 +40,9 @@ static void controller_comes(struct fabric *f)
 	f->conns = c;
 }
 
-static void open_group(struct fabric *f, uint32_t payload)
+static void open_group(struct fabric *f, uint64_t payload)
 {
-	uint8_t body[32 + 8 * GROUP_ARGS + 16], packet[512];
-
-	for (unsigned r = 0; r < RANKS; r++) {
-		put_le32(put_le32(put_le64(body, REGION), 1), 0);
-		harness_say(f, r, packet, command(packet, 2, body, 16), harness_memfd(0));
-		memset(body, 0, sizeof body);
-		uint8_t *p = group_head(body, "multicast", 1, 1);
-		put_le64(p, payload);
-		p = body + 32 + 8 * GROUP_ARGS;
-		put_le32(put_le32(put_le32(put_le32(p, 0), 1), 2), 0);
-		size_t n = command(packet, 12, body, sizeof body);
-		harness_say(f, r, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
-	}
+	harness_join(f, "multicast", &payload, 1);
 	harness_run(f, 5);
 	if (!f->groups || !f->groups->asked)
 		abort();
@@ -92,7 +79,7 @@ static void request(struct fabric *f, struct input *in)
 static void datagram(struct fabric *f, struct input *in)
 {
 	static const uint8_t payload[2048] = {1};
-	uint8_t rank = next(in) % RANKS, from = next(in), psn = next(in), flags = next(in), frame[2300];
+	uint8_t rank = next(in) % RANKS, from = next(in), psn = next(in), flags = next(in);
 	uint32_t bytes = flags & 1 ? next(in) * 8u : PAYLOAD;
 	struct roce_packet pkt = {
 		.src_ip = f->nics[from % RANKS].ip,
@@ -111,13 +98,7 @@ static void datagram(struct fabric *f, struct input *in)
 	};
 
 	mac_of(pkt.dst_ip, pkt.dst_mac);
-	struct frame *fr = frame_new(f);
-	fr->len = roce_build(frame, sizeof frame, &pkt);
-	if (fr->len > f->frame_room - TRAILER_BYTES)
-		fr->len = f->frame_room - TRAILER_BYTES;
-	memcpy(fr->data, frame, fr->len);
-	fr->id = ++f->last_frame_id;
-	nic_receive(f, &f->nics[rank], fr, false);
+	harness_receive(f, rank, &pkt);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

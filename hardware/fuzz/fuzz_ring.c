@@ -24,20 +24,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static void open_group(struct fabric *f, uint8_t how)
 {
-	uint8_t body[32 + 8 * GROUP_ARGS + 16], packet[512];
+	const uint64_t args[] = {
+		4 * COUNT,
+		how & 96 ? EL_FLOAT32 : how >> 2 & 3,
+		(how & 96) == 96,
+		(how >> 5 & 3) % 3,
+	};
 
-	for (unsigned r = 0; r < RANKS; r++) {
-		put_le32(put_le32(put_le64(body, REGION), 1), 0);
-		harness_say(f, r, packet, command(packet, 2, body, 16), harness_memfd(0));
-		memset(body, 0, sizeof body);
-		uint8_t *p = group_head(body, "ring", 1, 1);
-		p = put_le64(put_le64(p, 4 * COUNT), how & 96 ? EL_FLOAT32 : how >> 2 & 3);
-		put_le64(put_le64(p, (how & 96) == 96), (how >> 5 & 3) % 3);
-		p = body + 32 + 8 * GROUP_ARGS;
-		put_le32(put_le32(put_le32(put_le32(p, 0), 1), 2), 0);
-		size_t n = command(packet, 12, body, sizeof body);
-		harness_say(f, r, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
-	}
+	harness_join(f, "ring", args, sizeof args / sizeof *args);
 	harness_run(f, 20);
 }
 
@@ -66,7 +60,7 @@ static void request(struct fabric *f, struct input *in)
 static void packet(struct fabric *f, struct input *in)
 {
 	static const uint8_t payload[2048] = {1, 2, 3, 255};
-	uint8_t rank = next(in) % RANKS, flags = next(in), opcode = next(in), frame[2300];
+	uint8_t rank = next(in) % RANKS, flags = next(in), opcode = next(in);
 	const struct nic *n = &f->nics[rank];
 	uint32_t number = 16u + (flags & 1 ? next(in) % 4 : 1);
 	struct qp *q = qp_find(&f->nics[rank], number);
@@ -85,13 +79,7 @@ static void packet(struct fabric *f, struct input *in)
 	};
 
 	memcpy(pkt.dst_mac, n->mac, 6);
-	struct frame *fr = frame_new(f);
-	fr->len = roce_build(frame, sizeof frame, &pkt);
-	if (fr->len > f->frame_room - TRAILER_BYTES)
-		fr->len = f->frame_room - TRAILER_BYTES;
-	memcpy(fr->data, frame, fr->len);
-	fr->id = ++f->last_frame_id;
-	nic_receive(f, &f->nics[rank], fr, false);
+	harness_receive(f, rank, &pkt);
 }
 
 static void leave(struct fabric *f, unsigned rank)

@@ -3,33 +3,23 @@
  * Plain, it is one buffer without PFC, ECN or congestion control.  Congested, it has
  * all of them, with thresholds and timers so small that a few packets reach them.
  */
-#include "loop.h"
-#include "world.h"
-#include "loop.h"
-#include "world.h"
-#include "loop.h"
-#include "world.h"
-#include "loop.h"
-#include "world.h"
-#include "loop.h"
-#include "world.h"
-#include "loop.h"
-#include "world.h"
 #include "accelerator/accelerator.h"
 #include "base/bytes.h"
 #include "base/units.h"
 #include "config/config.h"
 #include "control/control.h"
 #include "engine/fabric.h"
+#include "link/frame.h"
 #include "loop.h"
+#include "nic/nic.h"
 #include "offload/offload.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
+#include "wire/roce.h"
 #include "worker/services.h"
 #include "worker/worker.h"
 #include "world.h"
 #include "harness.h"
-
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -249,20 +239,60 @@ int harness_memfd(unsigned kind)
 	return fds[kind];
 }
 
+/* register_memory() - A rank registers a region of good memory, key 1 */
+static void register_memory(struct fabric *f, unsigned rank)
+{
+	uint8_t body[16], packet[64];
+
+	put_le32(put_le32(put_le64(body, REGION), 1), 0);
+	harness_say(f, rank, packet, command(packet, 2, body, sizeof body), harness_memfd(0));
+}
+
 /* harness_connect() - Both ranks register memory and connect; both are running afterwards */
 void harness_connect(struct fabric *f, unsigned a, unsigned b, bool network)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		unsigned one = i ? b : a, other = i ? a : b;
 		uint8_t body[16], packet[64];
-		put_le32(put_le32(put_le64(body, REGION), 1), 0);
-		harness_say(f, one, packet, command(packet, 2, body, 16), harness_memfd(0));
+		register_memory(f, one);
 		uint8_t *p = put_le32(put_le32(put_le32(body, other), 1), 1);
 		put_le16(put_le16(p, 0), network);
 		size_t n = command(packet, 3, body, 16);
 		harness_say(f, one, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
 	}
 	harness_run(f, 20);
+}
+
+/* harness_join() - All ranks register memory and ask for one group; @args are its first @count arguments */
+void harness_join(struct fabric *f, const char *kind, const uint64_t *args, unsigned count)
+{
+	uint8_t body[32 + 8 * GROUP_ARGS + 16], packet[512];
+
+	for (unsigned r = 0; r < RANKS; r++) {
+		register_memory(f, r);
+		memset(body, 0, sizeof body);
+		uint8_t *p = group_head(body, kind, 1, 1);
+		for (unsigned i = 0; i < count; i++)
+			p = put_le64(p, args[i]);
+		p = body + 32 + 8 * GROUP_ARGS;
+		put_le32(put_le32(put_le32(put_le32(p, 0), 1), 2), 0);
+		size_t n = command(packet, 12, body, sizeof body);
+		harness_say(f, r, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
+	}
+}
+
+/* harness_receive() - A packet reaches a rank's NIC */
+void harness_receive(struct fabric *f, unsigned rank, const struct roce_packet *pkt)
+{
+	uint8_t bytes[2300];
+	struct frame *fr = frame_new(f);
+
+	fr->len = roce_build(bytes, sizeof bytes, pkt);
+	if (fr->len > f->frame_room - TRAILER_BYTES)
+		fr->len = f->frame_room - TRAILER_BYTES;
+	memcpy(fr->data, bytes, fr->len);
+	fr->id = ++f->last_frame_id;
+	nic_receive(f, &f->nics[rank], fr, false);
 }
 
 size_t command(uint8_t *to, uint16_t op, const uint8_t *body, uint16_t body_bytes)

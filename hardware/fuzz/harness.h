@@ -45,6 +45,11 @@ void harness_run(struct fabric *f, int rounds);
 void harness_say(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, int memfd);
 int harness_memfd(unsigned kind);
 void harness_connect(struct fabric *f, unsigned a, unsigned b, bool network);
+void harness_join(struct fabric *f, const char *kind, const uint64_t *args, unsigned count);
+
+/* What comes in on a rank's cable */
+struct roce_packet;
+void harness_receive(struct fabric *f, unsigned rank, const struct roce_packet *pkt);
 
 /* Commands */
 size_t command(uint8_t *to, uint16_t op, const uint8_t *body, uint16_t body_bytes);

@@ -1,1 +1,1 @@
-"""What everything here uses and that knows nothing of fabrics: errors, units, the types of written values."""
+"""The ground floor, which knows nothing of fabrics: errors, units, the types of written values."""

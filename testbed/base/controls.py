@@ -10,7 +10,7 @@ from testbed.base.types import mistake, unknown
 
 
 def read(value: Any) -> dict[str, Any]:
-    """What was written as fields of CongestionControl; raises what a validator raises."""
+    """The written value as the fields of CongestionControl; raises what a validator raises."""
     from hardware.cc import CONTROLS
 
     if isinstance(value, str):
@@ -64,7 +64,7 @@ def _quantity(kind: str, written: object, path: list[str | int]) -> float:
 
 
 def written(name: str, named_set: str | None, values: Mapping[str, float]) -> dict[str, Any]:
-    """As it stands in the file, with units."""
+    """The control as a file has it, with units."""
     from hardware.cc import CONTROLS
 
     form: dict[str, Callable[[float], Any]] = {"rate": lambda x: units.format_rate(int(x)), "time": units.format_time,
@@ -75,7 +75,7 @@ def written(name: str, named_set: str | None, values: Mapping[str, float]) -> di
 
 
 def schema() -> dict[str, Any]:
-    """Of what may be written."""
+    """JSON schema of a written control."""
     from hardware.cc import CONTROLS
 
     kinds: dict[str, Any] = {

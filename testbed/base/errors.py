@@ -1,4 +1,4 @@
-"""What a user is told when something cannot be done: what, where, and what to do about it.
+"""Errors for the user: what cannot be done, where, and what to do about it.
 
 Exit codes: 0 done, 1 the run failed, 2 bad input, 3 the machine cannot (`testbed doctor` says why).
 """
@@ -69,6 +69,6 @@ class MachineError(UserError):
 
 
 def require_root() -> None:
-    """Raises MachineError for an ordinary user: said before anything is made or printed."""
+    """Raises MachineError for an ordinary user; called before anything is made or printed."""
     if os.geteuid() != 0:
         raise MachineError("a fabric needs root: devices, namespaces, containers", hint=f"sudo {' '.join(sys.argv)}")

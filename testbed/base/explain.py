@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in words for the person who wrote it."""
+"""Turns pydantic's errors into words for the person who wrote the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def explain(
 ) -> Iterator[tuple[Path, str, str]]:
     """(path, what, hint) of everything wrong; `value` gives what was written at a path.
 
-    A key that is missing because it is misspelt is said once: at the key that is there.
+    A key that is missing because it is misspelt is reported once: at the misspelt key.
     """
     found = list(_all(error, root, value))
     meant = {

@@ -1,4 +1,4 @@
-"""How a run shows that it gets on: a bar on stderr if that is a terminal, a line there for what must not be missed."""
+"""The progress of a run on stderr: a bar if that is a terminal, and a line for each note."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Says nothing but notes; a context manager."""
+    """Prints notes only; a context manager."""
 
     def __enter__(self) -> Progress:
         return self
@@ -35,10 +35,10 @@ class Progress:
         """The measurement itself, as the worker printed it."""
 
     def doing(self, text: str) -> None:
-        """What is being measured takes long: how far it is."""
+        """A measurement takes long: `text` says how far it is."""
 
     def waiting(self, whom: str, seconds: float) -> None:
-        """`whom` the run waits for, and since when; comes again and again.  Noted after 10 s, then ever more rarely."""
+        """The run has waited so long for `whom`; called repeatedly.  Noted after 10 s, then after twice the time."""
         if whom != self._whom or seconds < self._noted / 4:  # something new
             self._whom, self._noted = whom, 10.0
         if seconds >= self._noted:
@@ -49,11 +49,11 @@ class Progress:
     _noted = 10.0
 
     def note(self, text: str) -> None:
-        """Something that the user should know while the run goes on."""
+        """Prints what the user should know while the run goes on."""
         print(f"note: {text}", file=sys.stderr)
 
     def warn(self, text: str) -> None:
-        """Notes what is odd about an experiment, once for all points of a sweep."""
+        """As `note`, but only once for all points of a sweep."""
         if text not in self._warned:
             self._warned = {*self._warned, text}
             self.note(text)
@@ -74,7 +74,7 @@ class Progress:
 
 
 class SweepClock:
-    """How far a sweep is, and how long the rest will take if it goes on as it did."""
+    """How far a sweep is, and how long the rest will take at the same pace."""
 
     def __init__(self, total: int) -> None:
         self.total = total

@@ -1,4 +1,4 @@
-"""Numbers within limits, as click's parameters: a slip is said in the words that a file's is said in."""
+"""click's parameter types for numbers within limits; errors have the same words as those of a file."""
 
 from __future__ import annotations
 

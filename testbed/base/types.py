@@ -1,4 +1,4 @@
-"""Field types of the experiment file: quantities, mistakes that know their place, and the strict base model."""
+"""Field types of the experiment file: quantities, the strict base model, and errors for validators to raise."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def experiment(options: Options) -> Experiment:
 
 
 def everything(options: Options) -> tuple[Options, dict[str, str]]:
-    """With every algorithm that this fabric and these options allow named, and why the others were left out."""
+    """The options with every algorithm that fits this fabric and these options, and why the others are left out."""
     fit, left_out = [], {}
     if options.collective in registry.COLLECTIVES:
         for entry in registry.algorithms(options.collective):
@@ -113,12 +113,12 @@ def everything(options: Options) -> tuple[Options, dict[str, str]]:
 
 
 def _of_workload(setting: str) -> bool:
-    """Settings of the steps have to wait for them; the steps have to wait for all others."""
+    """Whether a setting is of the workload: it can only be applied when the steps are made, all others before."""
     return setting.startswith("workload")
 
 
 def _entries(options: Options) -> Entries:
-    """The registry's entry of every algorithm that was asked for (of `auto`: any that it may choose)."""
+    """The registry's entry of every algorithm that was asked for (for `auto`, of one that it may choose)."""
     if options.collective not in registry.COLLECTIVES:
         raise InputError(*_place(unknown("collective", options.collective, list(registry.COLLECTIVES)), "COLLECTIVE"))
     known = choices(options.collective)
@@ -236,7 +236,7 @@ def _step(
 
 
 def _sizes(options: Options, width: int) -> list[int]:
-    """nccl-tests' defaults are 32M for both ends; the one that is not given gives way to the one that is."""
+    """nccl-tests' defaults are 32M for both ends. If the given end is on the other side of 32M, it is used for both."""
     begin = None if options.begin is None else notation.parse(options.begin, "-b")
     end = None if options.end is None else notation.parse(options.end, "-e")
     return notation.ladder(

@@ -1,4 +1,4 @@
-"""Prints bench's table on stdout while the run goes on: a head for each step, its rows, what is below it."""
+"""Prints bench's table on stdout while the run goes on: for each step a head, its rows, a footer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Printer:
-    """What has been printed so far; `host`: with columns of what it takes of hosts; `quiet`: rows are only gathered."""
+    """Prints head, rows and footer of each step. `host`: with costs of hosts; `quiet`: only gathers the rows."""
 
     def __init__(self, experiment: Experiment, shown: Progress, *, host: bool = False, quiet: bool = False) -> None:
         # A progress bar lets prints to a terminal appear above it; to a file or pipe they go past it.
@@ -29,7 +29,7 @@ class Printer:
         return self.gather.rows
 
     def end(self, result: RunResult | None = None) -> None:
-        """After the run; `result` None: it failed, and what it said until then stands."""
+        """To be called after the run; `result` None: it failed, and what has been printed stays."""
         self._end_step()
         if result is not None:
             self._say([*comparison(self.rows), *verdict(result)])

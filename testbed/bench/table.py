@@ -1,7 +1,7 @@
-"""nccl-tests' table, row by row as the measurements come in, and what is said below it.
+"""nccl-tests' table, row by row as the measurements come in, and its footer.
 
-The hosts' algorithms work in the caller's vector, which is what nccl-tests calls in-place; there all figures stand.
-The columns for out-of-place say N/A, so that what reads nccl-tests' output finds each column where it looks for it.
+The hosts' algorithms work in the caller's vector, which nccl-tests calls in-place, so all figures are in those columns.
+The columns for out-of-place say N/A, so that programs that read nccl-tests' output find each column in its place.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BenchRow:
     wrong: int
     host_us: float | None = None  # of a rank: posting, waking up, reducing
     sent_bytes: float | None = None  # of a rank, on its cable
-    fallback: str | None = None  # why the ranks did by themselves what was to be offloaded
+    fallback: str | None = None  # why the ranks used their own algorithm instead of the offload
 
     def text(self, host: bool = False) -> str:
         head = f"{self.size:>12}  {self.count:>12}  {self.type:>8}  {self.redop:>6}  {self.root:>6}"
@@ -81,9 +81,9 @@ def _mean(rows: Sequence[Mapping[str, Any]], key: str, unit: float) -> float | N
 
 
 class Rows(Progress):
-    """Gathers the workers' lines and hands every row to `say` as soon as all ranks have told of all its iterations.
+    """Gathers the workers' lines and passes every row to `say` as soon as all ranks have reported all its iterations.
 
-    Rows come in the order of the steps and their sizes. What else a run says of its progress goes on to `shown`.
+    Rows come in the order of the steps and their sizes. All other calls are passed on to `shown`.
     """
 
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
@@ -131,7 +131,7 @@ class Rows(Progress):
             fallback=next((r["fallback"] for r in timed if r.get("fallback")), None),
         )
 
-    # What a run says goes on to whoever shows it.
+    # All other calls are passed on.
 
     def __enter__(self) -> Rows:
         self._shown.__enter__()
@@ -157,7 +157,7 @@ class Rows(Progress):
 
 
 def preamble(experiment: Experiment) -> list[str]:
-    """What was asked for, as nccl-tests says it, and on which fabric."""
+    """The parameters in nccl-tests' words, and the fabric."""
     plan = planning.plan(experiment)
     first = plan["steps"][0]
     sizes = first["sizes"]
@@ -218,7 +218,7 @@ def _compared(time_us: float | None, base: float | None) -> str:
 
 
 def verdict(result: RunResult) -> list[str]:
-    """How far to trust it, and where it is kept."""
+    """The verdict, and the run's folder."""
     drops = ", ".join(f"{n} {reason}" for reason, n in result.counters["drops"].items() if n) or "none"
     fidelity = result.fidelity
     return [

@@ -1,7 +1,7 @@
-"""What the shell completes for arguments of the commands: files, runs, fabrics, faults, targets (docs/completion.md).
+"""Completions of the commands' arguments in a shell: files, runs, fabrics, faults, targets (docs/completion.md).
 
-Each is asked for only while the shell completes, so nothing here costs a command anything. A completer that fails has
-no words: it must never disturb the line that somebody is typing.
+They are worked out only while the shell completes, so they cost the commands nothing. A completer that fails returns
+nothing: it must never disturb the line that is being typed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a command is told which fabric it is for: `--fabric ID`, and in many the ID alone, too."""
+"""How a command gets the fabric that it is for: `--fabric ID`, and with many commands the ID alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def leading(words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
 
 
 def note_without_interfaces(lab: Lab) -> None:
-    """Says on stderr why ping and the like find no network, where they do not."""
+    """If hosts have no interfaces, says on stderr why ping and the like find no network."""
     if not lab.kernel:
         note = (
             "with the virtual clock a host has no network interface: no ping, no tcpdump; its workloads do not need one"

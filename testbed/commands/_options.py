@@ -1,7 +1,7 @@
 """The options of `testbed inject FAULT`: made from the fault's parameters, so that click says what they take.
 
-A parameter is an option with its type, range and default from the fault's class; lists are written with commas. What
-the class checks beyond that is said in the words of the command line, too.
+A parameter is an option with its type, range and default from the fault's class; lists are written with commas. Errors
+of the class's further checks name options, not keys.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Words(ParamType):
 
 
 class Yaml(ParamType):
-    """What has no simpler form, such as a mapping: read as in an experiment file."""
+    """A value that has no simpler form, such as a mapping, written in YAML as in an experiment file."""
 
     name = "yaml"
 

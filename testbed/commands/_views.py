@@ -115,12 +115,12 @@ def live(
 
 
 def mtu_of_nics(folder: Path) -> int:
-    """Bytes that a NIC's packets hold, as the live fabric's experiment has it."""
+    """The NICs' MTU, from the live fabric's experiment."""
     return int(json.loads((folder / "experiment.json").read_text())["fabric"]["nic"]["mtu"])
 
 
 def _sample_before(lab: Lab, view: str, period: float) -> Counters | None:
-    """For rates: the counters as they were a period ago."""
+    """The counters of a period ago, for rates."""
     import time
 
     if view != "counters":

@@ -1,4 +1,4 @@
-"""`testbed completion`: what makes the shell complete our command lines."""
+"""`testbed completion`: the script that lets a shell complete our command lines."""
 
 from __future__ import annotations
 

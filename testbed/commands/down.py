@@ -1,4 +1,4 @@
-"""`testbed down`: the end of a fabric that was left up."""
+"""`testbed down`: takes down a fabric that was left up."""
 
 from __future__ import annotations
 

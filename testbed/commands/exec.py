@@ -45,7 +45,7 @@ def command(fabric: str | None, tty: bool | None, rank: str, argv: tuple[str, ..
         run, env = lab.exec_command(
             _fabric.rank_of(lab, rank), _through_env(lab, argv[1:] if argv[0] == "--" else argv), tty=terminal
         )
-        if sys.stderr.isatty():  # to a person; a program gets what the command says and nothing else
+        if sys.stderr.isatty():  # for a terminal only: a program gets the command's own output
             _fabric.note_without_interfaces(lab)
     finally:
         lab.close()

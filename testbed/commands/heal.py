@@ -1,4 +1,4 @@
-"""`testbed heal`: a fault out of a live fabric again."""
+"""`testbed heal`: takes a fault out of a live fabric."""
 
 from __future__ import annotations
 

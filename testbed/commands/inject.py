@@ -1,4 +1,4 @@
-"""`testbed inject`: a fault into a live fabric. Each fault is a command of its own, made when it is asked for."""
+"""`testbed inject`: puts a fault into a live fabric. Each fault is a command of its own, made when it is asked for."""
 
 from __future__ import annotations
 

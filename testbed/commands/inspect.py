@@ -1,4 +1,4 @@
-"""`testbed inspect`: what the parts of a live fabric are on this machine."""
+"""`testbed inspect`: where on this machine a live fabric is."""
 
 from __future__ import annotations
 

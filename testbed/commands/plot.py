@@ -21,7 +21,7 @@ MOST = 4
 
 
 class Plots(click.Command):
-    """A lone word is a run of which nothing is to be drawn; click would take it for the kind, and miss the run."""
+    """A single word is a run without a kind of picture; click would take it for the kind, and miss the run."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if len(args) == 1 and not args[0].startswith("-") and not ctx.resilient_parsing:
@@ -84,7 +84,7 @@ def command(
 
 
 def _called(runs: tuple[str, ...]) -> str:
-    """What a picture is named after: its runs, so that none takes another's place; a point with its sweep."""
+    """The name of a picture: that of its runs, so that no picture overwrites another; of a point, with its sweep's."""
     from results.load import find
 
     names = []
@@ -108,7 +108,7 @@ def _checked(out: Path) -> Path:
 
 
 def _refuse_unused(kind: str, given: dict[str, object]) -> None:
-    """An option that this kind of picture does not look at is a mistake."""
+    """Raises InputError for an option that this kind of picture does not use."""
     from results.comparison_plots import COMPARISONS
     from testbed.base.errors import InputError
 

@@ -1,4 +1,4 @@
-"""`testbed status`: how a live fabric is."""
+"""`testbed status`: the status of a live fabric."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """What a rank's container looks like: the OCI configuration that runc gets.
 
-Its root is empty but for what a worker needs of this machine, read-only: programs and libraries (/usr), our Python, the
-code of the workers and a few files of /etc (shown.py); or it is an image. An experiment may bind more. Its own are
-/tmp, /run, /dev, the process ids, users, host name and IPC. Besides it shares nothing with the outside but its host's
-network namespace and the worker socket.
+Its root is an image, or has only what a worker needs of this machine, read-only: programs and libraries (/usr), our
+Python, the workers' code and a few files of /etc (machine/mounts.py). An experiment may bind more. A container has its
+own /tmp, /run, /dev, process ids, users, host name and IPC. It shares its host's network namespace and the worker
+socket with the outside, and nothing else.
 
 Users: root inside is nobody outside, where the kernel has user namespaces and others may read our code. Then the
-network of the rank's host belongs to that user namespace, and capabilities are good for that network only.
+network of the rank's host belongs to that user namespace, and capabilities are valid for that network only.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _PIDS = 4096
 _PERIOD_US = 100_000
 _NOFILE = 20_000
 
-# What a container reads of the kernel's that is none of its business; as containerd has it.
+# Kernel files that a container has no business with; the list is containerd's.
 _MASKED = [
     *(f"/proc/{name}" for name in ("acpi", "asound", "kcore", "keys", "latency_stats", "timer_list", "timer_stats")),
     *("/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/sys/firmware", "/sys/devices/virtual/powercap"),
 ]
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")]
 _COVERED = ("/var", "/srv", "/opt", "/mnt", "/media", "/boot")
-# User ids that systemd's list of who uses which leaves free: 4096 times 65536.
+# User ids that systemd's list of uid ranges leaves free: 4096 times 65536.
 _FIRST_ID, _IDS = 0x7000_0000, 65536
 
 
@@ -116,9 +116,9 @@ def configuration(
 
 
 def _covered(users: Users | None, mounts: Sequence[Mapping[str, Any]]) -> str:
-    """The folder over which the root is mounted: one that others may enter, and in which nothing lies that is shown.
+    """The folder over which the root is mounted: one that others may enter, and that has nothing in it that is mounted.
 
-    Of such a path runc would think that it leads into the new root already.
+    runc would take such a path for one inside the new root.
     """
     if users is None:
         return "rootfs"
@@ -145,14 +145,14 @@ def _resources(limits: Limits) -> dict[str, Any]:
 
 
 def first_id(fabric_id: str) -> int | None:
-    """The first user id of a fabric's ranks; None if others than root cannot read what the workers are made of."""
+    """The first user id of a fabric's ranks; None if only root can read the workers' code."""
     if not all(_open_to_all(p) for p in (*runtime_folders(), Path(sys.executable).resolve())):
         return None
     return _FIRST_ID + int(fabric_id, 16) % 4096 * _IDS
 
 
 def _open_to_all(path: Path) -> bool:
-    """Whether anybody may read it; where it lies does not matter, only itself is shown."""
+    """Whether anybody may read it. The folders above do not matter: only the path itself is mounted."""
     wanted = stat.S_IROTH | stat.S_IXOTH
     return path.stat().st_mode & wanted == wanted
 
@@ -187,7 +187,7 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
     own = [CHECKOUT / "workloads"] if rootfs else runtime_folders()
-    # What is bound first is covered by what comes after it.
+    # Later mounts cover earlier ones.
     mounts += [_mount(str(b.path), "bind", str(b.path.resolve()), *_bound(b)) for b in binds.more]
     return mounts + [_mount(str(p), "bind", str(p), *shown) for p in own]
 

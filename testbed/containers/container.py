@@ -36,7 +36,7 @@ _USERS = 100  # a host process's descriptor of its user namespace (hardware/hold
 _IDLE = [str(INSIDE / "idle")]
 
 _CPU_PERIOD_US = 100_000
-_FREEZE_S = 30.0  # for every program to stand still: it needs a CPU for that
+_FREEZE_S = 30.0  # for every program to stop: each needs a CPU for that
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class Containers:
         return bundle
 
     def worker_dir(self, rank: int) -> Path:
-        """Where fabricd has put the rank's socket, and the rank's plan belongs."""
+        """The directory of the rank's socket, which fabricd has made, and of the rank's plan."""
         return self.dir / "workers" / str(rank)
 
     def plan_path(self, rank: int) -> Path:
-        """What is seen as /run/railbed/plan.json in the container, if it exists when that starts."""
+        """The file that is /run/railbed/plan.json in the container, if it exists when the container starts."""
         return self.worker_dir(rank) / "plan.json"
 
     def environment(self, rank: int) -> dict[str, str]:
-        """What every command in a rank's container has in its environment."""
+        """The environment of every command in a rank's container."""
         path = os.pathsep.join([os.path.dirname(sys.executable), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin"])
         own = {
             "RAILBED_RANK": str(rank),
@@ -114,7 +114,7 @@ class Containers:
         return {"PATH": f"{path}:/usr/bin:/sbin:/bin", **own}
 
     def _argv(self, argv: Sequence[str]) -> list[str]:
-        """This machine's Python does not run in another root: there it is the image's."""
+        """In an image the image's own Python is used: this machine's does not run there."""
         return ["python3" if self.image and a == sys.executable and i == 0 else a for i, a in enumerate(argv)]
 
     def runc(self, *args: str) -> list[str]:
@@ -146,7 +146,7 @@ class Containers:
         return None
 
     def idle(self, rank: int) -> None:
-        """Makes sure that the rank has a container to run commands in. Raises UserError (a fault), MachineError."""
+        """Starts a container to run commands in, if the rank has none. Raises UserError, MachineError."""
         with self._locked(rank):
             if self._frozen(rank).exists():
                 hint = f"testbed show faults --fabric {self.fabric_id}; testbed heal lets it go on"
@@ -180,29 +180,29 @@ class Containers:
         self.plan_path(rank).unlink(missing_ok=True)
 
     def kill(self, rank: int) -> None:
-        """Removes a rank's container for good: it gets no other one before `revive`."""
+        """Removes a rank's container, and refuses to start another one before `revive`."""
         with self._locked(rank):
             self._killed(rank).touch()
             self.remove(rank)
 
     def revive(self, rank: int) -> None:
-        """From now on a killed rank may have a container again."""
+        """Allows a killed rank to have a container again."""
         self._killed(rank).unlink(missing_ok=True)
 
     def freeze(self, rank: int) -> None:
-        """All programs in a rank's container stand still, and no other one is started, before `thaw`."""
+        """Stops all programs in a rank's container, and refuses to start others, until `thaw`."""
         with self._locked(rank):
             self._frozen(rank).touch()
             wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless="Tt"), _FREEZE_S)
 
     def thaw(self, rank: int) -> None:
-        """What stands still goes on."""
+        """Lets frozen programs go on."""
         with self._locked(rank):
             self._frozen(rank).unlink(missing_ok=True)
             self._signal(rank, signal.SIGCONT)
 
     def _signal(self, rank: int, number: int, unless: str = "") -> int:
-        """To every program in the container that is in no such state (proc(5)); returns how many that were."""
+        """Signals every program in the container that is in none of these states (proc(5)); returns how many."""
         count = 0
         for process in in_control_groups(f"{self.control_group}/r{rank}{self.suffix}"):
             if process.state() not in (*unless, "Z", ""):
@@ -245,7 +245,7 @@ class Worker:
 
     @property
     def starting(self) -> bool:
-        """Whether runc is still at it."""
+        """Whether runc is still starting it."""
         return self._starter.poll() is None
 
     def started(self) -> bool:
@@ -290,12 +290,12 @@ class Worker:
     def _reap(self, options: int) -> int | None:
         try:
             pid, status = os.waitpid(self._pid, options)
-        except ChildProcessError:  # handed to somebody else: all we know is that it is gone
+        except ChildProcessError:  # another process is its parent: all we know is that it is gone
             return None if _alive(self._pid) else -signal.SIGKILL
         if pid == 0:
             return None
         code = os.waitstatus_to_exitcode(status)
-        return 128 - code if 128 < code <= 128 + signal.SIGRTMAX else code  # tini's way to tell of a signal
+        return 128 - code if 128 < code <= 128 + signal.SIGRTMAX else code  # tini reports a signal as 128 + its number
 
 
 def _alive(pid: int) -> bool:

@@ -1,6 +1,6 @@
-"""A program that does nothing, for containers that only wait for commands: in an image there may not even be a `sleep`.
+"""A program that does nothing, for containers that wait for commands: an image may not even have `sleep`.
 
-An executable of one segment that asks the kernel to wait for a signal, for ever.
+It is an executable of one segment that waits for a signal, forever.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Unpacks an image archive (`docker save`, or an OCI layout as `podman save --format oci-archive`) into a directory.
 
 Archives are not trusted. They are unpacked by a child process that has locked itself into the new root with chroot, so
-that no path, link or `..` in them leads out, and for which all the rest of the machine is read-only. Device nodes and
-set-id bits are left out, bytes and files are counted against the room that there is, and depth costs nothing.
+that no path, link or `..` in them leads out. The rest of the machine is read-only for that process. Device nodes and
+set-id bits are left out. Bytes and files are counted against the free space. Deep trees are no problem.
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ class _MountAttributes(ctypes.Structure):
 
 
 def _protect_all_but(rootfs: str) -> None:
-    """Makes everything outside of `rootfs` read-only for this process: whatever else fails, nothing there can be lost.
+    """Makes everything outside of `rootfs` read-only for this process, so that no bug can destroy anything there.
 
-    In a mount namespace of its own, so nobody else notices. Raises OSError.
+    The process gets its own mount namespace, so no other process is affected. Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -204,7 +204,7 @@ def _protect_all_but(rootfs: str) -> None:
 
 class _Unpacker:
     def __init__(self, room: int, files: int, inside: os.stat_result, first_id: int = 0) -> None:
-        """`inside` is the directory that / must be by now: layers remove what they lie over."""
+        """`inside` is the directory that / must be: a layer removes files."""
         if not os.path.samestat(os.stat("/"), inside):
             raise ImageError("the unpacking process is not locked into the new root; nothing was unpacked")
         self._room = room

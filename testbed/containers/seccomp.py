@@ -1,7 +1,7 @@
-"""The system calls that a worker may make: an allow-list (seccomp.json), and all else fails with EPERM.
+"""The system calls that a worker may make: an allow-list (seccomp.json). All others fail with EPERM.
 
-Left out is what reaches beyond the container (mounts, namespaces, keys, modules, clocks, other processes' memory) and
-what offers much kernel to attack for little use (bpf, perf_event_open, userfaultfd, io_uring, ptrace).
+Not allowed are calls that reach beyond the container (mounts, namespaces, keys, modules, clocks, other processes'
+memory), and calls with a large attack surface and little use (bpf, perf_event_open, userfaultfd, io_uring, ptrace).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _OF_ROOT = ("open vswitch", "tap devices", "mininet", "run directory", "leftover
 def examine() -> list[Finding]:
     """Run every check (about half a second).  Leaves nothing behind.
 
-    To an ordinary user what fails for want of root is not called broken: it is not known.
+    A check that fails only because the user is not root is reported as unknown, not as broken.
     """
     findings = [check() for check in CHECKS]
     return findings if os.geteuid() == 0 else [_known(f) for f in findings]
@@ -32,7 +32,7 @@ def _known(finding: Finding) -> Finding:
 
 
 def require() -> None:
-    """Raise MachineError (exit code 3) if something is lacking without which no fabric comes up."""
+    """Raise MachineError (exit code 3) if something is missing without which no fabric comes up."""
     first = CHECKS[0]()
     findings = [first] if first.status == "fail" else [check() for check in CHECKS[1:] if check.vital]
     problems = [Problem(f"{f.name}: {f.found}", f.cost, f.mend) for f in findings if f.status == "fail"]

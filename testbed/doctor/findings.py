@@ -1,4 +1,4 @@
-"""What an examination finds, and the register of checks."""
+"""The findings of an examination, and the register of checks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Check:
             return Finding(self.name, "ok", self.run())
         except Lack as lack:
             return Finding(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
-        except Exception as error:  # a check that stumbles must not hide the others
+        except Exception as error:  # an error in one check must not hide the others
             found = f"could not be checked: {type(error).__name__}: {error}"
             return Finding(self.name, "warn", found, "it is not known whether a run works")
 

@@ -59,7 +59,7 @@ def python() -> str:
 
 
 def _name_if_needed(requirement: str) -> str | None:
-    """The package's name; None for those of extras and of other versions of Python."""
+    """The package's name; None if it belongs to an extra or to another version of Python."""
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
     return name.group() if name and ";" not in requirement else None
 

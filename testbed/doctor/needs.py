@@ -71,7 +71,7 @@ def status_field(path: str, name: str) -> str:
 
 @check("open vswitch", vital=True)
 def open_vswitch() -> str:
-    """Starts one, as every fabric does; whether the host runs one of its own does not matter."""
+    """Starts an Open vSwitch, as every fabric does; it does not matter whether the host runs one."""
     cost = "every fabric starts an Open vSwitch of its own"
     for program in ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"):
         need_program(program, "openvswitch-switch", cost, fatal=True)

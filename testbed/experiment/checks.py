@@ -1,4 +1,4 @@
-"""What no single key can tell: ranks, capture points and sizes against the fabric and the registries."""
+"""Checks that need several blocks: ranks, capture points and sizes against the fabric and the registries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Blocks(Protocol):
 
 
 def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
-    """Everything that does not fit together; `fabric` is the graph of `blocks.fabric`."""
+    """All mistakes; `fabric` is the graph of `blocks.fabric`."""
     found: list[Found] = []
     if blocks.fabric.scale_up and fabric.kind != "rail":
         found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))

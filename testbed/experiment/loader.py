@@ -1,4 +1,4 @@
-"""From a file to an Experiment; everything that is wrong is said at once, each with file and line."""
+"""From a file to an Experiment. All mistakes are reported at once, each with file and line."""
 
 from __future__ import annotations
 

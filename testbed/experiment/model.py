@@ -1,4 +1,4 @@
-"""The experiment file as typed models: the whole of it; its blocks are in fabric.py, control.py and so on.
+"""The whole experiment file as a typed model; the models of its blocks are in blocks/.
 
 Attribute names are the file's keys; rates are bps, times ns, sizes bytes. Descriptions and defaults of the models are
 the only source of the JSON schema and of the reference in docs/experiment.md.
@@ -56,7 +56,7 @@ def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
 
 
 class Experiment(Model):
-    """A validated experiment.  Raises pydantic's ValidationError; `spec.load` turns that into an InputError."""
+    """A validated experiment.  Raises pydantic's ValidationError; `loader.load` turns that into an InputError."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
@@ -157,14 +157,14 @@ class Experiment(Model):
         return capped(fabric, inside.port, self.fabric.cable.rate) if inside else fabric
 
     def __eq__(self, other: object) -> bool:
-        """Whether they say the same, however it was written."""
+        """Whether they mean the same, however they were written."""
         return isinstance(other, Experiment) and self.resolved() == other.resolved()
 
     __hash__ = None  # type: ignore[assignment]  # like any model that holds lists
 
     @property
     def directory(self) -> Path:
-        """Where relative paths start."""
+        """The directory from which relative paths start."""
         return self._directory
 
     def place(self, *path: str | int) -> str:
@@ -172,7 +172,7 @@ class Experiment(Model):
         return self._place(path) if self._place else ".".join(map(str, path))
 
     def written(self) -> dict[str, Any]:
-        """Plain data as it was written: what was left out is not there, so that a changed key changes defaults, too."""
+        """Plain data as it was written, without defaults, so that defaults follow a key that is changed."""
         return self.resolved() if self._written is None else deepcopy(self._written)
 
     def resolved(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Single keys of an experiment set from outside of its file, checked like the file itself.
+"""Changes single keys of an experiment (`--set`, sweeps); the result is checked like a file.
 
-What changes is the file as it was written, not as it was resolved: defaults that depend on other keys follow them.
-Another kind of topology takes with it what only the old one had: its scale-up domains, its named cables, its routing.
+The file as it was written is changed, not the resolved one, so defaults that depend on other keys follow them. If the
+kind of topology changes, keys that fit only the old kind are dropped: scale-up domains, named cables, routing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
 
 
 def changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
-    """The experiment with other values of some keys: (key, value, place of the key for an error that it is none).
+    """The experiment with new values: (key, value, place to name in an error if there is no such key).
 
     Any other error's place begins with `shown`. Raises InputError.
     """
@@ -54,19 +54,19 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
         _drop_what_only_it_had(written, other, {key for key, _, _ in values})
     try:
         new = loads(json.dumps(written), shown, experiment.directory)
-    except InputError as error:  # its line numbers are of a text that nobody wrote
+    except InputError as error:  # its line numbers are of the generated text
         first, *also = [
             replace(p, where=p.where.replace(f"{shown}:1", shown), hint=_hint(p, kind if other != kind else None))
             for p in (Problem(error.what, error.where, error.hint), *error.also)
         ]
         raise InputError(first.what, first.where, first.hint, also) from None
     of_ours = any(key.partition(".")[0] == "sweep" for key, _, _ in values)
-    new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is looked at later
+    new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is checked later
     return new
 
 
 def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str]) -> None:
-    """What a file says that goes with its kind of topology, where a setting has not said it anew."""
+    """Drops keys that fit only the old kind of topology, unless a setting has just set them."""
     from testbed.experiment.blocks import known
 
     fabric, control = written.get("fabric"), written.get("control")
@@ -83,7 +83,7 @@ def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str])
 
 
 def _hint(problem: Problem, old: str | None) -> str:
-    """With what to do about what is named in a topology that is no longer there."""
+    """The hint, and for blocks that name parts of the old topology how to leave them out."""
     key = problem.where.rpartition(": ")[2].partition("[")[0]
     if old is None or key not in ("inject", "capture", "workload"):
         return problem.hint
@@ -105,7 +105,7 @@ def _parse(setting: str) -> tuple[str, Any]:
 
 
 def _where_it_ends(error: Exception) -> str:
-    """Where a value on the command line stops being YAML."""
+    """Where a value on the command line is not YAML."""
     mark = getattr(error, "problem_mark", None)
     what = ", ".join(str(part) for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part)
     return f"at character {mark.column + 1} of the value: {what}" if mark else what
@@ -131,9 +131,9 @@ def _index(place: Any, step: str, where: str) -> str | int:
 
 
 def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:
-    """Sets what `resolved` has at `path` in `written`, too, and as little else as can be.
+    """Copies the value at `path` from `resolved` to `written`, and as little else as possible.
 
-    A mapping of keys that the file has in another form, a list or a free mapping that it leaves out, comes as a whole.
+    A mapping that the file has in a short form, and a list or free mapping that it leaves out, is copied as a whole.
     """
     from testbed.base.explain import allowed_keys
     from testbed.experiment.model import Experiment

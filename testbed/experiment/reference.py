@@ -1,4 +1,4 @@
-"""Generates what is written about the experiment file from its models: `python -m testbed.experiment.reference`.
+"""Generates the reference of the experiment file from its models: `python -m testbed.experiment.reference`.
 
 Writes docs/experiment.schema.json, for editors, and the tables in docs/experiment.md between its two markers.
 """

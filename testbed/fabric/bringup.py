@@ -1,9 +1,8 @@
 """Brings a fabric up, step by step, with as much at the same time as can be.
 
-A helper unshares the network namespace in which all of the fabric's switches live: an Open vSwitch of its own, fabricd,
-which makes the TAP devices, and the controller. One transaction makes the bridges, the controller fills their tables;
-meanwhile the helper unshares the hosts' namespaces. Each process is known by its mark from its first moment, and
-journaled at once.
+The holder unshares a network namespace for the fabric's switches. In it run an Open vSwitch, fabricd, which makes the
+TAP devices, and the controller. One transaction makes the bridges, and the controller fills their tables. Meanwhile the
+holder unshares the hosts' namespaces. Each process has the fabric's mark from its start, and is journaled at once.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Bringup:
     def spawn(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, outlives: bool = False, **options: Any
     ) -> subprocess.Popen[Any]:
-        """Starts a process of the fabric, in a session of its own; it dies with us, unless the fabric `outlives`."""
+        """Starts a process of the fabric in its own session; it dies with us, unless it `outlives` us."""
         tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
         env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
         command = [*tether, *argv]
@@ -85,7 +84,7 @@ class Bringup:
 
     @cached_property
     def process_lock(self) -> LockFile:
-        """A lock that all processes started from here hold: it tells of them where their pids mean nothing."""
+        """Locked by all processes that are started here: any pid namespace can see whether one is alive."""
         return LockFile(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
 
     def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
@@ -94,7 +93,7 @@ class Bringup:
 
     @cached_property
     def inside(self) -> list[str]:
-        """What a command starts with that is to run in the fabric's network namespace."""
+        """The prefix of commands that run in the fabric's network namespace."""
         return inside(Record.read(self.dir))
 
     @cached_property
@@ -102,7 +101,7 @@ class Bringup:
         return own_ovs(self.dir)
 
     def start_holder(self) -> Holder:
-        """Starts what holds the namespaces, the fabric's and the hosts'. `enter` waits for the fabric's."""
+        """Starts the holder of the fabric's and the hosts' namespaces. `enter` waits for the fabric's."""
         self.journal.write("makes", what="namespaces", hosts=len(self.fabric.hosts))
         process = self.spawn(
             [str(HOLDER)], outlives=True,
@@ -113,7 +112,7 @@ class Bringup:
         return self.holder
 
     def enter(self, holder: Holder) -> None:
-        """Waits for the fabric's namespace, and has the hosts' made. Raises MachineError."""
+        """Waits for the fabric's namespace, then asks for the hosts'. Raises MachineError."""
         _raise_for(holder.answer())
         names = [h.name for h in self.fabric.hosts]
         group = control_group(self.record.id)
@@ -141,9 +140,9 @@ class Bringup:
         return int(process.pid)
 
     def start_fabricd(self, config: Mapping[str, Any], *, fifo: bool, workers_bytes: int) -> Fabricd:
-        """Starts it, and passes it the lock by which the fabric is its own if it is to stay. Raises MachineError.
+        """Starts fabricd, with the lock that makes it the owner if the fabric is persistent. Raises MachineError.
 
-        It gets memory for itself and for what each worker may share with it.
+        Its memory limit has room for itself and for what each worker may share with it.
         """
         self.journal.write("makes", what="TAP devices")
         command = [*([] if self.persistent else ["setpriv", "--pdeathsig", "KILL"]), *self.inside]
@@ -164,11 +163,11 @@ class Bringup:
 
     @cached_property
     def fabricd_lock(self) -> LockFile | None:
-        """The lock of a fabric that stays: fabricd's."""
+        """The lock file of a persistent fabric, which fabricd keeps locked."""
         return LockFile(self.dir / "fabricd.lock") if self.persistent else None
 
     def hand_over(self, fabricd: Fabricd) -> None:
-        """From now on the fabric is its fabricd's."""
+        """Makes fabricd the owner of the fabric."""
         assert fabricd.process is not None
         assert self.fabricd_lock is not None
         assert self.holder is not None
@@ -187,7 +186,7 @@ class Bringup:
         return self.controller
 
     def look(self) -> None:
-        """Raises MachineError if a process of the fabric has ended while it comes up, or what the controller says."""
+        """Raises MachineError if a process of the fabric has ended, and what Controller.look raises."""
         if self.controller:
             self.controller.look()
         for name, process in Record.read(self.dir).processes.items():
@@ -234,7 +233,7 @@ class Bringup:
             raise MachineError(f"cannot configure the interfaces of {name}: {error}")
 
     def _interfaces(self, nic_names: Sequence[str], mtu: int) -> dict[str, Any]:
-        """One NIC has all of 10/8 on its link. Of several, each has its rail, and what has its address as source."""
+        """A single NIC gets all of 10/8; of several, each gets its rail and packets with its source address."""
         nics = [self.fabric.nic_by_name[name] for name in nic_names]
         prefix = 8 if len(nics) == 1 else 16
         links = [
@@ -255,7 +254,7 @@ class Bringup:
 
 
 def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller, dict[str, Any]]:
-    """All the steps in their order; returns also what is to be known of the fabric later, which STATE has too."""
+    """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
     holder = work.start_holder()
     work.ovs.make_database()
@@ -331,7 +330,7 @@ class Holder:
         return answer
 
     def let_go(self) -> None:
-        """Ends the conversation; the fabric stays, and so does it."""
+        """Ends the conversation; holder and fabric stay."""
         self.ask({"stays": True})
         for stream in (self.process.stdin, self.process.stdout):
             self._stream(stream).close()
@@ -343,7 +342,7 @@ class Holder:
 
 
 def inside(record: Record) -> list[str]:
-    """What a command starts with that is to run in a fabric's network namespace. Raises MachineError."""
+    """The prefix of commands that run in a fabric's network namespace. Raises MachineError."""
     for name in SWITCHES:
         process = record.processes.get(name)
         if process and process.alive():

@@ -52,17 +52,17 @@ class Controller:
         self._await(lambda: _listens(self.process.pid), "does not listen", look)
 
     def wait_programmed(self, look: Look = lambda: None) -> dict[str, Any]:
-        """Waits until all switches have their flows; returns what it said then. Raises as `wait_listening`."""
+        """Waits until all switches have their flows; returns the controller's message. Raises as `wait_listening`."""
         self._await(lambda: "programmed" in self._said(), "has not programmed all switches", look)
         return self._said()
 
     def look(self) -> None:
-        """Raises MachineError, or for an application's fault UserError, if it has ended or said that it will."""
+        """Raises MachineError (UserError for an error in an application) if it has ended or reported an error."""
         if "error" in self._said() or self.process.poll() is not None:
             self._fail("ended")
 
     def _await(self, condition: Callable[[], bool], complaint: str, look: Look) -> None:
-        """Waits for it, as long as the controller lives, has reported no error and patience with it lasts."""
+        """Waits for the condition, as long as the controller lives, has reported no error and patience lasts."""
         patience = Patience(self.process.pid)
         for n in count(1):
             if condition():
@@ -86,7 +86,7 @@ class Controller:
 
 
 def controller_lines(out: Path) -> list[dict[str, Any]]:
-    """What a controller has said on its standard output, `out`."""
+    """The JSON lines that a controller has printed to `out`."""
     said = []
     with suppress(OSError):
         for line in out.read_text(errors="replace").splitlines():
@@ -106,7 +106,7 @@ def _interpreter(library: str) -> str:
 
 
 def _listens(pid: int) -> bool:
-    """Whether the controller listens, by the kernel's tables: a trial connection would be a false switch."""
+    """Whether the controller listens, from the kernel's tables: it would take a test connection for a switch."""
     local = f":{CONTROLLER_PORT:04X}"
     with suppress(FileNotFoundError, ProcessLookupError):
         lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]

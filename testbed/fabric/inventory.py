@@ -14,7 +14,7 @@ from topologies import KINDS, in_words
 
 
 def topology_text(kind: str, params: dict[str, Any]) -> str:
-    """`rail servers=4 gpus=2`: what was chosen; what is as it is by default is left out."""
+    """`rail servers=4 gpus=2`: the parameters that are not at their defaults."""
     default = {p.name: p.default for p in KINDS[kind].parameters()}
     chosen = {key: value for key, value in in_words(kind, params).items() if value != default.get(key)}
     return " ".join([kind, *(f"{key}={_plain(value)}" for key, value in chosen.items())])

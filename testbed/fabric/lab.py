@@ -47,7 +47,7 @@ _TOOLS = {
 
 
 class _Running:
-    """A process of the fabric that need not be our child."""
+    """A process of the fabric, which may not be our child."""
 
     def __init__(self, process: Process) -> None:
         self.pid = process.pid
@@ -167,7 +167,7 @@ class Lab:
         return own_ovs(self.dir)
 
     def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """As the function of that name."""
+        """As the function of the same name."""
         return ovs_command(self.record, argv)
 
     def mininet(self, cables: Cables) -> FabricNet:
@@ -199,7 +199,7 @@ class Lab:
 
     @property
     def helpers(self) -> dict[str, _Running]:
-        """Processes that the fabric is made of besides fabricd and the controller, by name: to be looked after."""
+        """The fabric's other processes by name, to be watched: besides fabricd and the controller."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
         return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
 
@@ -214,11 +214,11 @@ class Lab:
         self.controller = controller.process
 
     def controller_messages(self) -> list[dict[str, Any]]:
-        """What the controller has said of its applications: `note` (text), or `error` and `where` it failed."""
+        """The controller's messages about its applications: `note` (text), or `error` and `where` it failed."""
         return controller_lines(self.dir / CONTROLLER_OUT)
 
     def describe(self) -> dict[str, Any]:
-        """What it is, for people and programs."""
+        """A description for people and programs, such as `testbed up --json`."""
         hosts = self.fabric.hosts
         return {
             "id": self.id,
@@ -274,7 +274,7 @@ class Lab:
     # -- down
 
     def down(self) -> None:
-        """Takes the fabric down: of all that it was, nothing is left. Raises MachineError if that fails."""
+        """Takes the fabric down; nothing of it is left. Raises MachineError if that fails."""
         if self._down:
             return
         self._down = True
@@ -289,7 +289,7 @@ class Lab:
         _reap(self._children)
 
     def close(self) -> None:
-        """Lets go of a fabric that stays up."""
+        """Disconnects; the fabric stays up."""
         if self._net:
             self._net.close()
         self.fabricd.close()
@@ -311,7 +311,7 @@ def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[st
 
 
 def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
-    """Takes note of the end of processes that were killed, in its own time, and closes what led to them."""
+    """Closes the pipes to processes that were killed, and reaps them in the background."""
     for child in children:
         for stream in (child.stdin, child.stdout):
             if stream is not None:
@@ -322,7 +322,7 @@ def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
 
 
 def take_down(record: Record) -> Removed:
-    """Takes down a fabric that was left up, or what is left of a dead one. Raises UserError if it is somebody's."""
+    """Takes down a persistent fabric, or what is left of a dead one. Raises UserError if another process owns it."""
     if record.state != "dead":
         if not record.here:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="take it down from there")
@@ -341,7 +341,7 @@ def take_down(record: Record) -> Removed:
 
 
 def _check_machine() -> None:
-    """What would fail later, said at once and with nothing made."""
+    """Raises MachineError for what would fail later, before anything is made."""
     import shutil
 
     require_root()

@@ -1,4 +1,4 @@
-"""Mininet's nodes and links as a fabric has them: hosts, bridges, the controller, cables. They are there already.
+"""Mininet's nodes and links for a fabric that is up: hosts, bridges, the controller, cables.
 
 What differs from stock Mininet:
 - A host's namespace is held by a small process (hardware/holder); its shell starts with its first command.
@@ -21,7 +21,7 @@ from testbed.fabric.ovs import Bridge, OpenVSwitch
 
 
 class LazyShell(Node):
-    """A node whose shell starts with its first command, in the namespaces of the process `pid` (none: the root's)."""
+    """A node whose shell starts with its first command, in the namespaces of the process `pid` (None: the root's)."""
 
     def __init__(self, name: str, pid: int | None = None, mark: Mapping[str, str] | None = None, **params: Any) -> None:
         self._holder = pid or os.getpid()
@@ -36,7 +36,7 @@ class LazyShell(Node):
             raise MachineError(f"{' and '.join(missing)} not found", hint="./setup.sh installs it (package mininet)")
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Called by Mininet when the node is made: only notes where the shell will live."""
+        """Called by Mininet when the node is made: the shell is only started later, in this process's namespaces."""
         self.pid = self._holder
 
     def _start_shell_now(self) -> None:
@@ -55,7 +55,7 @@ class LazyShell(Node):
         return super()._popen(cmd, **params)
 
     def cmd(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._shell_allowed:  # what constructors of Mininet want configured is configured already
+        if not self._shell_allowed:  # Mininet's constructors configure nodes, which are configured already
             return ""
         if not self._starting:
             self._start_shell_now()
@@ -123,7 +123,7 @@ class FabricSwitch(LazyShell, OVSSwitch):
 
 
 class FabricController(LazyShell, Controller):
-    """The fabric's controller, a process of the fabric: Mininet shows it, and neither starts nor stops it."""
+    """The fabric's controller: Mininet shows it, but neither starts nor stops it."""
 
     def checkListening(self) -> None:
         pass
@@ -139,7 +139,7 @@ class FabricIntf(Intf):
     """One end of a cable: a switch's TAP device, or a NIC's kernel interface (not there with the virtual clock)."""
 
     def config(self, mac: str | None = None, ip: str | None = None, **_params: Any) -> dict[str, Any]:
-        """Only takes note: devices are configured in batches."""
+        """Only stores the address: devices are configured in batches."""
         if ip:
             self.ip, _, self.prefixLen = ip.partition("/")
         return {}

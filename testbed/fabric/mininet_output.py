@@ -1,4 +1,4 @@
-"""What Mininet writes: results on stdout, errors on stderr, and an end without a traceback when nobody reads."""
+"""Mininet's output: results on stdout, errors on stderr. When the reader has gone, the program ends quietly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mininet.log import StreamHandlerNoNewline, lg
 
 
 class _Output(StreamHandlerNoNewline):
-    """Ends with whoever read what it writes (`testbed shell -c net | head -1`), without a traceback for each line."""
+    """Ends the program when its reader has gone (`testbed shell -c net | head -1`), without a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], BrokenPipeError):
@@ -21,9 +21,9 @@ class _Output(StreamHandlerNoNewline):
 
 
 def nobody_reads() -> NoReturn:
-    """Ends the program as one whose reader has gone: quietly, with what SIGPIPE gives."""
+    """Ends the program quietly, with the exit code of SIGPIPE."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):  # what they still hold is written when Python ends
+    for stream in (sys.stdout, sys.stderr):  # Python writes what is left in them at its end
         os.dup2(nowhere, stream.fileno())
     raise SystemExit(128 + signal.SIGPIPE)  # an OSError would be caught by Mininet, which would go on
 

@@ -1,4 +1,4 @@
-"""What the parts of a live fabric are called on the machine: devices, bridges, datapath ids."""
+"""Names of a live fabric's parts on the machine: devices, bridges, datapath ids."""
 
 from __future__ import annotations
 

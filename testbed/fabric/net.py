@@ -27,7 +27,7 @@ NO_KERNEL_INTERFACE = (
 
 
 class Cables(Protocol):
-    """Sets cables down and up by name: what `link A B down` asks for, and whoever knows faults provides."""
+    """Sets cables down and up by name, for `link A B down`. testbed.inject.links provides it."""
 
     def down(self) -> dict[str, str]:
         """The cables that are down, each with the id of a fault that has it down."""
@@ -36,7 +36,7 @@ class Cables(Protocol):
         """Sets a cable down; returns the fault's id."""
 
     def mend(self, cable: str) -> tuple[list[str], list[str]]:
-        """Heals what has only this cable down; returns these ids, and those of faults that have others down, too."""
+        """Heals faults that have only this cable down; returns their ids, and those of faults that have more down."""
 
 
 class FabricTopo(Topo):
@@ -121,13 +121,13 @@ class FabricNet(Mininet):
     # -- cables
 
     def configLinkStatus(self, src: str, dst: str, status: str) -> bool:
-        """Cuts (`down`) or mends (`up`) the cables between two nodes, by the fault that this is. False: it cannot."""
+        """Cuts (`down`) or mends (`up`) the cables between two nodes, as a fault. Returns False if it cannot."""
         cables = self._between(src, dst) if self.knows(src, dst) else []
         done = [self._cut(cable) if status == "down" else self._mend(cable) for cable in cables]
         return bool(done) and all(done)
 
     def knows(self, *names: str) -> bool:
-        """Whether these are nodes; says which one is not, and what there is."""
+        """Whether these are nodes; prints an error for one that is not."""
         for name in names:
             if name not in self.nameToNode:
                 near = get_close_matches(name, list(self.nameToNode), n=1)

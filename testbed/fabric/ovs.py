@@ -1,7 +1,7 @@
 """A fabric's own Open vSwitch: database, daemon, sockets and logs in one directory, devices in one network namespace.
 
-Nothing of the host's Open vSwitch is asked or touched; many of ours run side by side, each with its own threads.
-Everything is reached by sockets in the directory, so the usual tools work with the variables of `env`. Bridges are
+The host's own Open vSwitch is neither needed nor touched. Each fabric's has its own threads, so many run side by side.
+All sockets are in the directory, so the usual tools work with the variables of `env`. Bridges are
 made in batches: one ovs-vsctl transaction for many instead of several commands each.
 """
 
@@ -27,7 +27,7 @@ _LOOK_S = 0.2
 _MOST_FILES = 1 << 20
 _VSCTL = ("ovs-vsctl", "--timeout=120")
 _LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
-# As Debian's ovs-ctl runs it: what waits for the switch waits for it first.
+# As in Debian's ovs-ctl: everything waits for the switch.
 _PRIORITY = ("nice", "-n", "-10")
 
 Spawn = Callable[..., subprocess.Popen[Any]]
@@ -105,13 +105,13 @@ class OpenVSwitch:
     # -- its bridges
 
     def create(self, bridges: Sequence[Bridge]) -> list[subprocess.Popen[str]]:
-        """Starts making these bridges, fail-secure and without controller; `finish` waits for it and tells errors."""
+        """Starts making these bridges, fail-secure and without controller; `finish` waits and reports errors."""
         return [self._start([*_VSCTL, *args]) for args in _transactions(map(_create_args, bridges))]
 
     def finish(self, commands: Iterable[subprocess.Popen[str]], look: Callable[[], object] = lambda: None) -> None:
         """Waits for started transactions. Raises MachineError with what ovs-vsctl said, and what `look` raises.
 
-        ovs-vsctl asks on and on for a server that is gone; `look` is called now and then, and may know better.
+        ovs-vsctl retries forever if its server is gone. So `look` is called now and then, which may raise.
         """
         ended = [(_errors(command, look), command.returncode) for command in commands]
         for errors, code in ended:
@@ -190,7 +190,7 @@ def _errors(command: subprocess.Popen[str], look: Callable[[], object]) -> str:
 
 
 def _raise_if_failed(code: int, errors: str, log: str) -> None:
-    # A port or bridge that could not be set up is told on stderr only.
+    # ovs-vsctl reports a port or bridge that could not be set up only on stderr.
     if code or "Error detected" in errors:
         raise MachineError(f"Open vSwitch refused: {' '.join(errors.split())[:500]}", where=log, hint=_HINT)
 

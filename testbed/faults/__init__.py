@@ -1,4 +1,4 @@
-"""Injections: the registry of faults, and what an experiment or a command says of one.
+"""Injections: the registry of faults, and a fault with its target and times.
 
 `CATALOGUE` has every fault by its name. `Injection` is one entry of an experiment's `inject:`, or what `testbed inject`
 was told: a fault, its target, its times.
@@ -33,7 +33,7 @@ Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
 
 
 class Mistakes(ValueError):
-    """What is wrong with an injection as it was written."""
+    """All that is wrong with an injection as it was written."""
 
     def __init__(self, found: list[Found]) -> None:
         super().__init__(found[0][1])

@@ -1,7 +1,7 @@
-"""What a fault is: its parameters, what it may strike, what fabricd or somebody else is asked to do, and how it shows.
+"""A fault: its parameters, its possible targets, its requests to fabricd (primitives), and by what it is seen.
 
-A fault undoes itself: fabricd, the controller and the agent keep what is right apart from what is laid over it, so to
-heal is to take the primitives back.
+No fault has code to undo it: fabricd, the controller and the agent keep the configuration apart from the faults that
+override it, so a fault is healed by removing its primitives.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fault_id(part: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fault strikes, with what it may have to know of the fabric."""
+    """A fault's target, with what the fault may need to know of the fabric."""
 
     fabric: Fabric
     target: Target
@@ -100,7 +100,7 @@ class Place:
         return nic.name if bridge is None else bridge.name
 
     def _inside(self, end: str) -> frozenset[str]:
-        """Of a bridge in a NIC: the ways that are no cables."""
+        """Ports of a bridge in a NIC that lead to no cable."""
         return self.fabric.inside if end in self.fabric.switch_by_name else frozenset()
 
     def switches(self) -> list[str]:
@@ -164,7 +164,7 @@ class Fault(Model):
 
 
 class FrameFault(Fault):
-    """A fault of frames: which of those that leave a port."""
+    """A fault that strikes some of the frames that leave a port."""
 
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "flow", "all")
 
@@ -207,12 +207,12 @@ class FrameFault(Fault):
 
 
 def overlay(what: str, name: object, values: Mapping[str, Any]) -> Primitive:
-    """Parameters laid over those of a cable, port, switch or nic."""
+    """Parameters that override those of a cable, port, switch or nic."""
     return {"primitive": "params", what: name, "values": dict(values)}
 
 
 def act(to: Literal["controller", "agent"], spec: Mapping[str, Any]) -> Primitive:
-    """Something that somebody outside fabricd does."""
+    """A request to the controller or the testbed's agent."""
     return {"primitive": "act", "to": to, "spec": dict(spec)}
 
 

@@ -1,4 +1,4 @@
-"""Faults by other people's traffic: flows that NICs send beside the workload."""
+"""Faults by background traffic: flows that NICs send beside the workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of forwarding, through OpenFlow: the controller puts wrong flows in, or is itself what is wrong."""
+"""Faults of forwarding, through OpenFlow: the controller installs wrong flows, or is itself slow, dead or hung."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FlowFault(Fault):
     forwarding: ClassVar[str]
 
     def spec(self, place: Place) -> dict[str, Any]:
-        """What the controller has to know, besides the kind."""
+        """What the controller has to know besides the kind."""
         assert isinstance(place.target, SwitchTarget)
         return {"switch": place.target.switch.name}
 
@@ -169,32 +169,32 @@ class SlowController(Fault):
         return [{"primitive": "params", "control": True, "values": {"reaction_ns": self.reaction}}]
 
 
-class ControllerDead(Fault):
+class ControllerFault(Fault):
+    """The controller's process is put into a state."""
+
+    on: ClassVar[tuple[str, ...]] = ("controller",)
+    state: ClassVar[str]
+
+    @property
+    def needs_agent(self) -> bool:
+        return True
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [act("agent", {"controller": self.state})]
+
+
+class ControllerDead(ControllerFault):
     name: ClassVar[str] = "controller_dead"
     summary: ClassVar[str] = "the controller is killed; healing starts it again"
     shows: ClassVar[str] = "forwarding goes on, but a cable that is cut is never routed around"
-    on: ClassVar[tuple[str, ...]] = ("controller",)
-
-    @property
-    def needs_agent(self) -> bool:
-        return True
-
-    def primitives(self, place: Place) -> list[Primitive]:
-        return [act("agent", {"controller": "dead"})]
+    state: ClassVar[str] = "dead"
 
 
-class ControllerHung(Fault):
+class ControllerHung(ControllerFault):
     name: ClassVar[str] = "controller_hung"
     summary: ClassVar[str] = "the controller stands still; its connections stay open"
     shows: ClassVar[str] = "as dead, and `controller_timeouts`: events that it did not answer (nobody waits for it)"
-    on: ClassVar[tuple[str, ...]] = ("controller",)
-
-    @property
-    def needs_agent(self) -> bool:
-        return True
-
-    def primitives(self, place: Place) -> list[Primitive]:
-        return [act("agent", {"controller": "hung"})]
+    state: ClassVar[str] = "hung"
 
 
 FAULTS = (

@@ -83,7 +83,7 @@ class WrongCc(NicFault):
         return self
 
     def _parsed(self) -> dict[str, float]:
-        """The parameters as numbers; what is wrong is said of the key here that it stands in."""
+        """The parameters as numbers; an error names the key of the fault."""
         if "set" in self.parameters:
             raise mistake("a named set is no parameter", "give the parameters that are wrong", ["parameters", "set"])
         try:

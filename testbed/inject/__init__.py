@@ -1,1 +1,1 @@
-"""Faults in live fabrics: put in, carried out, healed."""
+"""Faults in live fabrics: injected, carried out, healed."""

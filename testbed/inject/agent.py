@@ -1,4 +1,4 @@
-"""What faults do to processes: the testbed's part of a fault, when fabricd says that its time has come."""
+"""The agent: carries out what faults do to processes, when fabricd says that it is time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
 
 NAME = "agent"
-"""What it subscribes as at fabricd."""
+"""Its name at fabricd."""
 GONE_S = 60.0
-"""For a killed process to be gone, and its connections with it: it needs a CPU for that."""
+"""How long a killed process may take to be gone, with its connections: it needs a CPU for that."""
 
 
 class Agent:
@@ -27,7 +27,7 @@ class Agent:
         self._kill_worker = kill_worker
 
     def act(self, event: Mapping[str, Any]) -> None:
-        """Does what the event says, and tells fabricd so that time goes on."""
+        """Carries out the event, and answers fabricd, so that time goes on."""
         spec = event["spec"]
         if spec.get("worker") == "kill":
             if event["on"]:
@@ -43,7 +43,7 @@ class Agent:
         self._lab.fabricd.request("settled", event=event["id"])
 
     def _on(self) -> list[Mapping[str, Any]]:
-        """What the faults that are on ask of the testbed."""
+        """The requests to the agent of all faults that are on."""
         faults = self._lab.fabricd.request("faults")["faults"]
         return [f["request"].get("spec", {}) for f in faults if f["on"]]
 
@@ -59,13 +59,13 @@ class Agent:
         (self._lab.containers.freeze if frozen else self._lab.containers.thaw)(rank)
 
     def _give_cpus_as_faults_say(self, rank: int) -> None:
-        """The least that any fault that is on leaves it, else what the experiment gives it."""
+        """Sets the least quota of all faults that are on, else the experiment's."""
         quotas = [spec["cpus"] for spec in self._of_worker("quota", rank)]
         self._lab.containers.idle(rank)
         self._lab.containers.limit_cpus(rank, min(quotas) if quotas else self._lab.state["limits"]["cpus"])
 
     def _make_controller_as_faults_say(self) -> None:
-        """Dead if any fault that is on wants that, else hung if any does, else running."""
+        """Dead if any fault that is on says so, else hung if any says so, else running."""
         states = {spec.get("controller") for spec in self._on()}
         alive = self._lab.controller.poll() is None
         if "dead" in states:

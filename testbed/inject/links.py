@@ -1,6 +1,6 @@
-"""Cables of a live fabric that are set down and up by name, as Mininet's `link` does: by the fault that it is.
+"""Cables of a live fabric, cut and mended by name for Mininet's `link`. A cut is the fault cable_down.
 
-So it stands in `testbed show faults`, `testbed heal` mends it too, and nothing else changes what the cable is.
+So `testbed show faults` lists it, and `testbed heal` mends it, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Links:
         self._lab = lab
 
     def down(self) -> dict[str, str]:
-        """Cables that faults have down, with the fault's id (of several one that strikes nothing else, if there is)."""
+        """Cables that are down, each with the id of its fault; of several faults, one that has only this cable down."""
         faults = self._faults()
         cables: dict[str, list[str]] = {}
         for fault in faults:
@@ -42,7 +42,7 @@ class Links:
         return self.down().get(cable) or live.put_in(self._lab, Injection(CableDown(), f"cable:{cable}"))
 
     def mend(self, cable: str) -> tuple[list[str], list[str]]:
-        """Heals the faults that have only this cable down; returns their ids, and those that have others down, too."""
+        """Heals faults that have only this cable down; returns their ids, and those of faults that have more down."""
         faults = self._faults()
         here = {fault_id(f["fault"]) for f in faults if f["request"]["cable"] == cable}
         wider = sorted({fault_id(f["fault"]) for f in faults if f["request"]["cable"] != cable} & here)
@@ -52,6 +52,6 @@ class Links:
         return healed, wider
 
     def _faults(self) -> list[dict[str, Any]]:
-        """The parts of all faults that take cables down."""
+        """The primitives of all faults that cut cables."""
         every: list[dict[str, Any]] = self._lab.fabricd.request("faults")["faults"]
         return [f for f in every if f["request"].get("about", {}).get("fault") == CableDown.name]

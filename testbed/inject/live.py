@@ -1,4 +1,4 @@
-"""Faults on a live fabric. fabricd keeps them, so they outlive the command that put them in."""
+"""Faults on a live fabric. fabricd keeps them, so they stay when the command that injected them has ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.inject.agent import NAME, Agent
 
 
 def inject(injection: Injection, fabric: str | None = None) -> str:
-    """Puts a fault in; returns its id. Raises CannotInject, UserError."""
+    """Injects a fault; returns its id. Raises CannotInject, UserError."""
     lab = Lab.attach(fabric)
     try:
         return put_in(lab, injection)
@@ -26,7 +26,7 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
 
 
 def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
-    """As `inject`; `name` is to be its id (default: the next free one)."""
+    """As `inject`, on a Lab; `name` will be its id (default: the next free one)."""
     experiment = json.loads((lab.dir / "experiment.json").read_text())
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
@@ -60,7 +60,7 @@ def heal(name: str, fabric: str | None = None) -> list[str]:
 
 
 def take_out(lab: Lab, name: str) -> list[str]:
-    """As `heal`."""
+    """As `heal`, on a Lab."""
     here = lab.fabricd.request("faults")["faults"]
     chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
     if not chosen and name != "all":
@@ -72,7 +72,7 @@ def take_out(lab: Lab, name: str) -> list[str]:
 
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:
-    """The faults of a live fabric: id, whether it is on, how often it struck, what was asked for, flows' results."""
+    """The faults of a live fabric: id, state, hits, the injection as written, and results of flows."""
     lab = Lab.attach(fabric)
     try:
         rows: dict[str, dict[str, Any]] = {}
@@ -96,7 +96,7 @@ def listed(fabric: str | None = None) -> list[dict[str, Any]]:
 
 
 def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
-    """Injects all parts of a fault, or none."""
+    """Injects all primitives of a fault, or none."""
     done: list[str] = []
     try:
         for request in requests:
@@ -109,7 +109,7 @@ def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
 
 
 def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> None:
-    """Does something; what it asks of an agent is carried out before this returns."""
+    """Calls `do`; if an agent is needed, carries out what fabricd then asks of it before this returns."""
     if not needed:
         do()
         return

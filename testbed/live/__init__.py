@@ -1,1 +1,1 @@
-"""What is done with a fabric that is up: looked at, judged, and given one job at a time."""
+"""A fabric that is up: its status, views of its counters, its verdict, and its jobs."""

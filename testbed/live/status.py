@@ -15,7 +15,7 @@ from testbed.live import jobs
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
 
-_ANSWER_S = 2.0  # for a controller to answer a ping; no more than a look
+_ANSWER_S = 2.0  # for a controller to answer a ping
 
 
 def status(record: Record) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def _of(lab: Lab, record: Record) -> dict[str, Any]:
 
 
 def _controller(lab: Lab, library: str) -> dict[str, Any]:
-    """Who it is, which switches it is connected to, and whether it answers."""
-    lab.fabricd.request("waits")  # asks it for a sign of life
+    """The controller's process, its connections to switches, and whether it answers."""
+    lab.fabricd.request("waits")  # has fabricd ping it
     seen: list[dict[str, Any]] = []
 
     def answers() -> bool:
@@ -73,7 +73,7 @@ def _controller(lab: Lab, library: str) -> dict[str, Any]:
 
 
 def connections(pid: int) -> int:
-    """Open OpenFlow connections of a controller, one a switch, by the kernel's table; Open vSwitch tells late."""
+    """Open OpenFlow connections of a controller, one a switch, from the kernel's table: Open vSwitch reports late."""
     local = f":{CONTROLLER_PORT:04X}"
     try:
         lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]

@@ -1,4 +1,4 @@
-"""How far what a fabric shows can be trusted, from its counters (results.fidelity has the rules)."""
+"""How far a fabric's figures can be trusted, from its counters (the rules are in results.fidelity)."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ GAP_BYTES = 20
 """Preamble and gap of a frame: on the cable, and in no counter of bytes."""
 _CLASSES = range(8)
 _TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
-"""Reasons that are counted at the port that the frame was to leave by; all others at the one that it came in by."""
+"""Reasons that are counted at the egress port; all others are counted at the ingress port."""
 _RX_ERRORS = ("icrc", "malformed")
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a view: what it is called in JSON, what stands above it, its rows."""
+    """One table of a view: its name in JSON, its title, its rows."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Counters as they are `now`; as they were a moment before, for rates; as they were when they were cleared."""
+    """Counters `now`, a moment `before` (for rates), and when they were `cleared`."""
 
     now: Counters
     before: Counters | None = None
@@ -48,7 +48,7 @@ class Snapshot:
         return self._own
 
 
-# What tells a row of one moment from the others, and what in it does not count up.
+# The keys that identify a row, and the columns that are not counters.
 _KEYS = {
     "ports": ("node", "port"),
     "nics": ("rank",),
@@ -76,7 +76,7 @@ def since(now: Counters, then: Counters | None) -> Counters:
 
 
 def _same(row: Mapping[str, Any], old: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What it was before, unless it is another by now: a later job's queue pairs have the same numbers."""
+    """The old row, unless the new one is another thing: a later job's queue pairs have the same numbers."""
     return {} if row.get("tx_packets", 0) < old.get("tx_packets", 0) else old
 
 

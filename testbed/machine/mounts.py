@@ -76,12 +76,12 @@ class Bind:
 
 
 def binds(texts: Iterable[str]) -> list[Bind]:
-    """Those of an experiment in the order in which they are mounted: folders before what is in them."""
+    """An experiment's binds in the order of mounting: folders before their contents."""
     return sorted(map(Bind.of, texts), key=lambda bind: len(bind.path.parts))
 
 
 def _refuse_what_is_there(path: Path) -> None:
-    """Raises CannotBind if ranks see this already, or if it would cover what they have."""
+    """Raises CannotBind if ranks have the path already, or if it would cover a path that they need."""
     for there in map(Path, _OWN):
         if path == there or (path.is_relative_to(there) and there != Path("/tmp")):
             raise CannotBind(f"{str(there)!r} is each rank's own", "bind a folder that is elsewhere")

@@ -1,16 +1,16 @@
-"""Who owns what on the machine: each fabric writes down what it is about to make, so that all of it can be undone.
+"""Who owns what on the machine: each fabric records what it is about to make, so that all of it can be undone.
 
-A fabric has a directory /run/railbed/<id> with a journal: JSON lines, on disk before the thing they speak of is made.
+A fabric has a directory /run/railbed/<id> with a journal: JSON lines, each on disk before the thing it names is made.
 It names the owner, and a file that the owner keeps locked as long as it lives (lockfile.py). Until then nobody else
 touches the fabric. Once the owner is dead, `clean` removes what the journal says is the fabric's, and nothing else:
 
-- processes: written down after their start, and before that known by a mark in their environment; also whatever runs
-  in the fabric's control groups, in its own network namespace and in those that its hosts hold;
-- with them the namespaces, and all devices inside;
+- processes: recorded after their start, and until then known by a mark in their environment; also all processes in the
+  fabric's control groups, in its own network namespace and in those of its hosts;
+- with them their namespaces, and all devices inside;
 - control groups, mounts below the directory, and the directory itself.
 
-From another pid namespace not all of them can be seen. They hold a lock, too: as long as one is left that cannot be
-killed from here, the directory stays, for a `clean` that can.
+From another pid namespace not all of these processes can be seen. They keep a file locked, too: as long as one is left
+that cannot be killed from here, the directory stays, for a `clean` that can reach it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from testbed.machine.processes import Process
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
 _NEW = ".new-"
-_GONE_S = 5.0  # for killed processes to be gone: Open vSwitch closes a socket for each port then
-PROCESSES = ".processes"  # what the names of the locks end with that a fabric's processes hold
-HOST = "host "  # what the names of processes that hold a host's namespace start with
+_GONE_S = 5.0  # for killed processes to be gone: Open vSwitch then closes a socket for each port
+PROCESSES = ".processes"  # suffix of the files that a fabric's processes keep locked
+HOST = "host "  # prefix of the names of processes that keep a host's namespace alive
 SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
 
 
@@ -54,7 +54,7 @@ class Journal:
     _file: IO[str] | None = None
 
     def write(self, do: str, **fields: Any) -> None:
-        """Writes down what is about to be made (or, for processes, what has just been started)."""
+        """Records what is about to be made (or, for processes, what has just been started)."""
         if self._file is None:
             self._file = self.path.open("a")
         self._file.write(json.dumps({"do": do, **fields}) + "\n")
@@ -62,11 +62,11 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def own(self, owner: Process, lock: LockFile) -> None:
-        """From now on the fabric is this process's: it lives as long as the lock is held."""
+        """Makes this process the owner; the fabric is alive as long as the file is locked."""
         self.write("owner", **owner.to_dict(), machine=processes.machine(), lock=lock.name)
 
     def made(self, started: Mapping[str, Process]) -> None:
-        """Processes of the fabric have been started (they also carry the mark)."""
+        """Records processes that have been started (they also have the mark)."""
         by_name = {name: process.to_dict() for name, process in started.items()}
         self.write("processes", processes=by_name, machine=processes.machine())
 
@@ -78,9 +78,9 @@ class Journal:
 
 @dataclass
 class Record:
-    """A fabric as its journal tells it.
+    """A fabric, as read from its journal.
 
-    `processes` are those that were started in our pid namespace: others' pids mean nothing here.
+    `processes` are those that were started in our pid namespace: pids of others are not valid here.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Record:
 
     @classmethod
     def read(cls, directory: Path) -> Record:
-        """Reads a journal; a last line that was cut off does not count, what it spoke of was not made."""
+        """Reads a journal. A last line that was cut off is ignored: what it names was not made."""
         record = cls(directory.name, directory)
         with suppress(FileNotFoundError):
             for line in (directory / "journal").read_text(errors="replace").splitlines():
@@ -111,32 +111,32 @@ class Record:
 
     @property
     def name(self) -> str:
-        """What its experiment is called; nothing while it is coming up."""
+        """Its experiment's name; empty while it is coming up."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads((self.dir / "experiment.json").read_text())["name"])
         return ""
 
     @property
     def state(self) -> str:
-        """`alive` or `dead`, as its owner is: in whatever pid or time namespace that lives."""
+        """`alive` or `dead`, as its owner is, in whatever pid or time namespace that is."""
         if self.lock:
             return "alive" if is_locked(self.dir / self.lock) else "dead"
-        # Of a testbed that did not use locks yet.
+        # a journal from before there were locks
         return "alive" if self.owner and (not self.here or self.owner.alive()) else "dead"
 
     @property
     def running(self) -> bool:
-        """Whether any of its own processes is left, in whatever pid namespace (workers: see their control groups)."""
+        """Whether any of its processes is left, in whatever pid namespace (but workers: see their control groups)."""
         return any(is_locked(lock) for lock in self.dir.glob("*" + PROCESSES))
 
     @property
     def here(self) -> bool:
-        """Whether its owner is in our pid namespace, so that its pids mean something to us."""
+        """Whether its owner is in our pid namespace, so that its pids are valid here."""
         return self.machine == processes.machine()
 
     @property
     def standing(self) -> bool:
-        """Whether it was left up, and so belongs to its own fabricd."""
+        """Whether it was left up (`testbed up`): its owner is then its own fabricd."""
         return self.owner is not None and self.owner == self.processes.get("fabricd")
 
     @property
@@ -145,7 +145,7 @@ class Record:
 
 
 def create() -> tuple[Record, Journal, LockFile]:
-    """A new fabric of this process: a random id that nothing here uses yet. Raises MachineError."""
+    """A new fabric with a free random id, owned by this process. Raises MachineError."""
     for _ in range(1000):
         fabric_id = secrets.token_hex(2)
         if _in_use(fabric_id):
@@ -157,7 +157,7 @@ def create() -> tuple[Record, Journal, LockFile]:
 
 def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
     with _run_directory(make=True):
-        # Complete with owner and lock before it gets its name, so that there is no moment without them.
+        # It has owner and lock before it gets its final name, so that it is never without them.
         new, final = RUN_DIR / f"{_NEW}{fabric_id}", RUN_DIR / fabric_id
         if new.exists():
             remove_tree(new)
@@ -177,7 +177,7 @@ def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
 
 @contextmanager
 def _run_directory(*, make: bool = False) -> Iterator[None]:
-    """Alone in RUN_DIR. Raises MachineError if it cannot be made, FileNotFoundError if it is not there."""
+    """Locks RUN_DIR. Raises MachineError if it cannot be made, FileNotFoundError if it is not there."""
     while True:
         if make:
             try:
@@ -216,7 +216,7 @@ def fabrics() -> list[Record]:
 def find(fabric_id: str | None) -> Record:
     """The fabric of this id, or the only one that was left up. Raises UserError.
 
-    That of a run, which comes and goes, is meant only where nothing else is there.
+    If none was left up, the fabric of a run counts, too.
     """
     known = fabrics()
     if fabric_id is not None:
@@ -256,7 +256,7 @@ class Removed:
 
 
 def undo(record: Record) -> Removed:
-    """Removes everything of a fabric, also of one that is alive: the caller has decided that.
+    """Removes everything of a fabric, even if it is alive: that is the caller's decision.
 
     Safe to repeat and to run twice at once. Raises MachineError if something could not be removed; the directory then
     stays, for the next try.
@@ -264,7 +264,7 @@ def undo(record: Record) -> Removed:
     removed = Removed(record.id)
     with _locked(record.dir):
         errors: list[str] = []
-        # As long as namespaces are held, what runs inside them is found.
+        # The processes that keep namespaces alive go last: until then the others inside are found.
         known = Record.read(record.dir).processes
         removed.processes += _kill(record, {p.pid for name, p in known.items() if name == "holder" or HOST in name})
         now = Record.read(record.dir)
@@ -293,7 +293,7 @@ def undo(record: Record) -> Removed:
 
 
 def _kill(record: Record, last: set[int]) -> int:
-    """Kills what is the fabric's until no more of it turns up, and only then the pids in `last`."""
+    """Kills the fabric's processes until no more are found, and the pids in `last` only then."""
     killed: set[Process] = set()
     spare = processes.ancestors()
     for _ in range(100):
@@ -309,7 +309,7 @@ def _kill(record: Record, last: set[int]) -> int:
 
 
 def _processes(record: Record) -> set[Process]:
-    record = Record.read(record.dir)  # it may still be coming up
+    record = Record.read(record.dir)  # it may still be starting processes
     found = set(record.processes.values()) | teardown.in_control_groups(control_group(record.id))
     inside = [p for name, p in record.processes.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
     return found | processes.belonging(record.mark, (processes.network_namespace(p.pid) for p in inside))
@@ -317,7 +317,7 @@ def _processes(record: Record) -> set[Process]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """One at a time."""
+    """Locks the directory."""
     try:
         fd = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:  # somebody else was faster
@@ -331,7 +331,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 class CleanFailed(MachineError):
-    """Not everything could be removed; `removed` is what was."""
+    """Not everything could be removed; `removed` lists what was."""
 
     def __init__(self, failures: Sequence[str], removed: list[Removed]) -> None:
         super().__init__("; ".join(failures), hint="mend that, then testbed clean again")
@@ -341,7 +341,7 @@ class CleanFailed(MachineError):
 def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
     """Removes dead fabrics, or only this one; `force` also removes it if it is alive.
 
-    One that cannot be removed does not keep the others. Raises UserError.
+    If one cannot be removed, it goes on with the others. Raises UserError.
     """
     if fabric_id is not None:
         record = find(fabric_id)
@@ -366,7 +366,7 @@ def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
 
 @contextmanager
 def _noted(failures: list[str], what: str) -> Iterator[None]:
-    """Whatever goes wrong with one thing is written down, and must not keep us from the next."""
+    """Collects an error, so that the next thing can still be done."""
     try:
         yield
     except UserError as error:
@@ -376,7 +376,7 @@ def _noted(failures: list[str], what: str) -> Iterator[None]:
 
 
 def _remove_unfinished() -> None:
-    """Directories of fabrics whose maker died before they had their names."""
+    """Removes directories of fabrics whose maker died before it had given them their names."""
     with suppress(FileNotFoundError), _run_directory():
         for name in os.listdir(RUN_DIR):
             if name.startswith(_NEW):
@@ -385,6 +385,6 @@ def _remove_unfinished() -> None:
 
 
 def _forget_run_directory() -> None:
-    """Removes it after the last fabric."""
+    """Removes RUN_DIR after the last fabric."""
     with suppress(OSError), _run_directory():
         RUN_DIR.rmdir()

@@ -1,4 +1,4 @@
-"""Removes control groups and mounts of a fabric. Its devices go with its network namespaces, when nobody is in them."""
+"""Removes control groups and mounts of a fabric. Its devices go with its network namespaces."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An algorithm that these ranks can carry out, what to tell them for it, and how they reach each other."""
+    """An algorithm that these ranks can carry out, with their order and their paths."""
 
     entry: Algorithm
     told: dict[str, Any]  # ranks, dims
@@ -48,7 +48,7 @@ class Chooser:
         self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
 
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
-        """What the closed form promises for a step's size."""
+        """The closed form's time for a step's size."""
         ranks = len(candidate.ways.ranks)
         options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.told
         case = Case.of(
@@ -57,7 +57,7 @@ class Chooser:
         return expected_ns(candidate.entry, case)
 
     def candidates(self, step: CollectiveStep) -> list[Candidate]:
-        """What can carry out this step, in the registry's order: one algorithm, or all if the step leaves it open."""
+        """The algorithms that can carry out this step, in the registry's order: one, or with `auto` all."""
         found = []
         for entry in choices(step.collective):
             if step.algorithm in (AUTO, entry.name):

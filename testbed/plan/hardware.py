@@ -1,4 +1,4 @@
-"""From an experiment to the parameters of its hardware, with everything worked out that it leaves to be worked out."""
+"""From an experiment to the parameters of its hardware; works out all that the experiment leaves open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def hardware_of(experiment: Experiment) -> Hardware:
-    """What fabricd is configured with."""
+    """The hardware's parameters, for fabricd's configuration."""
     fabric, nic, transport = experiment.fabric, experiment.fabric.nic, experiment.transport
     scale_up, graph = fabric.scale_up, experiment.build_fabric()
     hardware = Hardware(
@@ -62,7 +62,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
 
 
 def _own_of_switches(experiment: Experiment, graph: Fabric, hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Headroom and ECN by port, of the switches whose cables are not all alike."""
+    """Headroom and ECN by port, for switches whose cables differ."""
     spec = experiment.fabric
     usual = spec.cable.rate, spec.cable.delay
     for switch in graph.switches:
@@ -78,7 +78,7 @@ def _own_of_switches(experiment: Experiment, graph: Fabric, hardware: Hardware) 
 
 
 def _own_of_nics(experiment: Experiment, graph: Fabric, hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What depends on the cable's rate and delay, of the NICs whose own is another."""
+    """What depends on the cable's rate and delay, for NICs whose cable differs from the others."""
     spec, usual = experiment.fabric, setting_of(experiment, graph)
     for nic in graph.nics:
         rate, delay = hardware.cable(graph, graph.cable_at[nic.name, 1])
@@ -88,7 +88,7 @@ def _own_of_nics(experiment: Experiment, graph: Fabric, hardware: Hardware) -> I
 
 
 def ecn_of(experiment: Experiment, rate: float | None = None) -> tuple[int, int, float]:
-    """Kmin and Kmax in bytes, and Pmax: as said, else DCTCP's threshold for that control, else by the cable's rate."""
+    """Kmin and Kmax in bytes, and Pmax: as written, else DCTCP's threshold for DCTCP, else by the cable's rate."""
     ecn, rate = experiment.fabric.switch.ecn, rate or experiment.fabric.cable.rate
     assert ecn is not None
     kmin, kmax, pmax = bounds.ecn_profile(rate)
@@ -109,7 +109,7 @@ def headroom_of(experiment: Experiment, rate_bps: float, delay_ns: float) -> int
 
 
 def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
-    """What defaults of congestion controls depend on."""
+    """What the defaults of congestion controls depend on."""
     fabric = experiment.fabric
     fetch = bounds.fetch_ns(fabric.nic.mtu, fabric.nic.pcie.rate, fabric.nic.pcie.latency)
     if not uniform(graph):
@@ -134,7 +134,7 @@ def uniform(graph: Fabric) -> bool:
 
 
 def _bare_hardware(experiment: Experiment) -> Hardware:
-    """What times of frames depend on."""
+    """The parameters that frames' times depend on."""
     fabric = experiment.fabric
     return Hardware(
         cable_rate_bps=fabric.cable.rate,
@@ -177,10 +177,9 @@ def congestion_control(experiment: Experiment, setting: cc.Setting) -> dict[str,
 
 
 def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool = False) -> int:
-    """Slots that keep a cable full: rate x round trip, up to the accelerators and back, in packets, to a power of two.
+    """Slots that keep a cable full: rate x round trip to the accelerators, in packets, rounded up to a power of two.
 
-    With a `server` sums also go into a host's memory and back.
-    SwitchML (Sapio et al., NSDI 2021), section 3.6.
+    With a `server` the round trip goes through a host's memory. SwitchML (Sapio et al., NSDI 2021), section 3.6.
     """
     rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
     in_packets = _worst_cable(experiment, graph)[0] * rtt_ns / 8e9 / block_bytes(elements)
@@ -199,9 +198,9 @@ def aggregation_timeout_ns(
 ) -> float:
     """How long the sum of a block may take when nothing is lost: slots x the time of a frame + round trip.
 
-    That is, all slots' packets are before it where packets take the longest, those of all `groups` of `ranks` each that
-    do the same.  With a `server` every block may have met taken slots: then what all other ranks have sent goes over
-    the server's cable, and the server's host adds it up.
+    The worst case: on the slowest stage the packets of all slots are before it, those of all `groups` of `ranks` each.
+    With a `server` every slot may have been taken: then the packets of all other ranks go over the server's cable, and
+    its host adds them up.
     """
     fabric, accelerator = experiment.fabric, experiment.fabric.switch.accelerator
     packet = block_bytes(elements)
@@ -235,7 +234,7 @@ def _worst_cable(experiment: Experiment, graph: Fabric) -> tuple[float, float]:
 
 
 def receive_thresholds(rx_buffer: int, rate_bps: float, delay_ns: float, mtu: int) -> dict[str, int]:
-    """A NIC sends XOFF when what may still come just fits, and XON two packets below that."""
+    """A NIC sends XOFF when the packets that may still come just fit, and XON two packets below that."""
     xoff = max(rx_buffer - bounds.headroom_bytes(rate_bps, delay_ns, mtu), rx_buffer // 2)
     return {"rx_buffer_bytes": rx_buffer, "rx_xoff_bytes": xoff, "rx_xon_bytes": max(xoff - 2 * mtu, 0)}
 
@@ -250,7 +249,7 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 
 def _shared_slots(experiment: Experiment) -> int:
-    """Slots of an accelerator that are shared: as said, or all, half or none, as the workload needs them."""
+    """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
@@ -295,7 +294,7 @@ def _ecn(experiment: Experiment, rate: float) -> dict[str, Any]:
 
 
 def _engine(nic: Nic) -> dict[str, float]:
-    """What an on-path SmartNIC adds up with; nothing for others."""
+    """The adder of an on-path SmartNIC; nothing for others."""
     if nic.engine is None:
         return {}
     engine = nic.engine
@@ -314,7 +313,7 @@ def _complex(nic: Nic) -> Complex | None:
 
 
 def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
-    """DSCP and class of what NICs send: a NIC queues it as the switch will."""
+    """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
     found: dict[str, int] = {}
     for what, value in dscp.items():
         found |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}

@@ -1,4 +1,4 @@
-"""What a flow would take if it were alone: the other half of its slowdown."""
+"""A flow's time alone on an idle fabric: the divisor of its slowdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def costs_of(experiment: Experiment) -> Costs:
-    """What an experiment's hosts and NICs take."""
+    """The costs of an experiment's hosts and NICs, for the closed forms."""
     nic, costs = experiment.fabric.nic, experiment.costs
     return Costs(
         mtu=nic.mtu,
@@ -35,7 +35,7 @@ _HOP_NS = 1e15  # more than any cable takes: the fewest hops come first
 
 
 class Ideal:
-    """Times of lone flows on an experiment's fabric, in ns (docs/closed-form.md)."""
+    """Times of flows that are alone on an experiment's fabric, in ns (docs/closed-form.md)."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._fabric = experiment.build_fabric()
@@ -45,7 +45,7 @@ class Ideal:
         self._path = cache(self._shortest)
 
     def _shortest(self, source: int, target: int) -> Path:
-        """A shortest path, of several the fastest; none leads through other hosts' NICs that do not forward."""
+        """The fastest of the shortest paths; none leads through other hosts' NICs, unless these forward."""
         fabric, hardware = self._fabric, self._hardware
         source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
         own = {bridge.name for name in (source_nic, target_nic) if (bridge := fabric.bridge_of(name)) is not None}
@@ -61,7 +61,7 @@ class Ideal:
         return Path(tuple(Link(*hardware.cable(fabric, c)) for c in cables), tuple(latencies))
 
     def _time_ns(self, source: int, target: int, size_bytes: int) -> float | None:
-        """None where the formulas say nothing: inside a scale-up domain."""
+        """None inside a scale-up domain, for which there is no formula."""
         names = {self._fabric.nics[source].name, self._fabric.nics[target].name}
         if any(names <= set(domain) for domain in self._fabric.scale_up):
             return None

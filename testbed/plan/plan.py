@@ -1,4 +1,4 @@
-"""From an experiment to what each worker is told to do, and to the ports that are captured."""
+"""From an experiment to the plan of each worker, and to the ports that are captured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan(experiment: Experiment) -> Plan:
 
 
 def _complex_costs(nic: Nic) -> dict[str, Any] | None:
-    """What work costs on the cores of an off-path SmartNIC."""
+    """The costs of work on the cores of an off-path SmartNIC."""
     if nic.complex is None:
         return None
     cores = nic.complex
@@ -65,19 +65,19 @@ def _complex_costs(nic: Nic) -> dict[str, Any] | None:
 
 
 def endpoints(plan: Plan) -> list[int]:
-    """The ranks, and behind them the compute complexes that a step asks for: what runs a worker."""
+    """Numbers of all endpoints that run a worker: the ranks, then the compute complexes that a step asks for."""
     helpers = {helper for step in plan["steps"] for helper in step.get("helpers", ())}
     return [*range(plan["ranks"]), *sorted(helpers)]
 
 
 def for_rank(plan: Plan, rank: int) -> Plan:
-    """What the worker of one endpoint is told."""
+    """The plan of one endpoint's worker."""
     costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
     return {**plan, "rank": rank, "costs": costs}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
-    """What each step is, as results.metrics.result_rows takes it: with its bus bandwidth factor from the registry."""
+    """The steps as results.metrics.result_rows takes them, with their bus bandwidth factors from the registry."""
     return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
 
 
@@ -160,7 +160,7 @@ def _collective(
 
 
 def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
-    """With the compute complexes that a collective asks for, and spots that stay in their cache."""
+    """Adds the compute complexes that a collective asks for, and spots that fit into their cache."""
     if cores is None or told["kind"] != "collective" or not any_of(told["collective"], told["algorithm"]).on_complexes:
         return told
     ranks = told["ranks"] or list(range(fabric.ranks))
@@ -170,7 +170,7 @@ def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict
 
 
 def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
-    """Of in-network aggregation: slots wanted, elements of a packet, and when a contribution is sent again."""
+    """For in-network aggregation: slots wanted, elements of a packet, and the timeout of a contribution."""
     from testbed.plan.hardware import aggregation_timeout_ns, slots_for
 
     accelerator = experiment.fabric.switch.accelerator

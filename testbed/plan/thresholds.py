@@ -1,7 +1,7 @@
-"""The thresholds that an experiment's switches and NICs work with: what is worked out from its keys, by port.
+"""The thresholds of an experiment's switches and NICs, by port, as they follow from its keys.
 
-They are read from what fabricd is configured with, so they are those in force. The dynamic threshold depends on what
-else the buffer holds (docs/buffers.md); shown are its two ends: one lossless group alone, and all of them equally full.
+They are read from fabricd's configuration, so they are those in force. The dynamic threshold depends on what else is in
+the buffer (docs/buffers.md). Two extremes are shown: one lossless group alone, and all groups equally full.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Buffer:
         return cls(left, int(switch["alpha"] * 1024 + 0.5) / 1024, switch["reserve_bytes"], ports * classes)
 
     def threshold(self, groups: int, reserve: int = 0, below: int = 0) -> int:
-        """What each of so many equally full groups holds, its reserve included, when it is `below` the threshold."""
+        """Bytes in each of so many equally full groups, with its reserve, when it is `below` the threshold."""
         return reserve + max(int((self.alpha * self.shared - below) / (1 + groups * self.alpha)), 0)
 
     def feeders(self, queue: int, most: int) -> int | None:
-        """Ports that have to feed a queue alike so that it grows beyond so many bytes before they are paused."""
+        """How many ports must feed a queue equally for it to grow beyond so many bytes before they are paused."""
         return next((k for k in range(1, most + 1) if k * self.threshold(k, self.reserve) > queue), None)
 
 
@@ -63,7 +63,7 @@ def rows(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def nic_rows(experiment: Experiment) -> list[dict[str, Any]]:
-    """Likewise of NICs' receive buffers."""
+    """As `rows`, for NICs' receive buffers."""
     _, config = _configured(experiment)
     found: dict[tuple[int, int, int], list[str]] = {}
     for nic in config["nics"]:
@@ -92,7 +92,7 @@ def marking(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def warnings(experiment: Experiment) -> Iterator[str]:
-    """Where the thresholds are in each other's way."""
+    """Warnings about thresholds that conflict."""
     _, config = _configured(experiment)
     said: dict[str, list[str]] = {}
     for switch in config["switches"]:
@@ -110,7 +110,7 @@ def warnings(experiment: Experiment) -> Iterator[str]:
 
 
 def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:
-    """For each Kmin that PFC, or for a lossy class the end of the queue, comes before."""
+    """A warning for each Kmin that is above the point where PFC pauses or, for a lossy class, frames are dropped."""
     ports = len(switch["taps"])
     found: dict[tuple[bool, int], dict[str, dict[int, None]]] = {}
     for port in range(1, ports + 1):

@@ -1,1 +1,1 @@
-"""Runs from end to end: one, at many points, or in the background; followed, diagnosed, stored, shown."""
+"""Runs from end to end: single runs, sweeps, background jobs; followed, diagnosed, stored, shown."""

@@ -45,7 +45,7 @@ CONTROLLER_DIED = "the controller died during the run; forwarding went on with t
 
 @dataclass
 class Attempt:
-    """One run under way: what it has so far, and the folder where that goes."""
+    """One run under way: what it has measured so far, and its folder."""
 
     experiment: Experiment
     folder: RunFolder
@@ -146,7 +146,7 @@ class Attempt:
         return watch
 
     def _inject(self, lab: Lab, workers: Mapping[int, Any]) -> None:
-        """Hands fabricd the experiment's faults; what they do to processes is done here."""
+        """Passes the experiment's faults to fabricd. Their effects on processes are carried out here, by the agent."""
         self._agent = Agent(lab, lambda rank: workers[rank].kill())
         names = [f"f{k + 1}" for k in range(len(self.experiment.inject))]
         began_ns = 0.0
@@ -199,7 +199,7 @@ class Attempt:
             self.progress.note(note)
 
     def _noteworthy(self, event: Mapping[str, Any]) -> str:
-        """What of an event the user should know at once."""
+        """A note for the user on an event that matters at once, else empty."""
         kind = event["event"]
         if kind == "controller_died":
             return f"{CONTROLLER_DIED}; see logs/controller.log"

@@ -26,38 +26,38 @@ STATUS = {5: "flushed", 10: "remote access error", 12: "transport retries exceed
 class Symptoms:
     """What was seen while the run went on, and fabricd's counters after it."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)  # fabricd's and the testbed's own, in order of arrival
+    events: list[dict[str, Any]] = field(default_factory=list)  # of fabricd and of the testbed, in order of arrival
     errors: list[dict[str, Any]] = field(default_factory=list)  # `error` lines of workers, each with its `rank`
     exits: dict[int, int] = field(default_factory=dict)  # rank -> return code, negative: signal
-    done: set[int] = field(default_factory=set)  # ranks that said that they are done
+    done: set[int] = field(default_factory=set)  # ranks that have reported that they are done
     absent: dict[int, str] = field(
         default_factory=dict
-    )  # ranks that will never reach fabricd, and by what they are judged
+    )  # ranks that will never reach fabricd, and why they were given up
     lossy: bool = False  # frames without a flow kept coming
-    fabricd_gone: str = ""  # in words, how it ended or is judged
+    fabricd_gone: str = ""  # in words: how it ended, or why it was given up
     fabricd_exit: int | None = None
     counters: dict[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether anything seen so far means that the run cannot be completed."""
+        """Whether the symptoms mean that the run cannot be completed."""
         return bool(self.errors or self.absent or self.lossy or self.fabricd_gone) or any(
             True for _ in (*self.of_kind(*_FATAL), *self.deadlocks(), *self.crashed())
         )
 
     @property
     def conclusive(self) -> bool:
-        """Whether nothing that may still come in could tell more about the cause."""
+        """Whether further symptoms could not tell more about the cause."""
         return bool(self.absent or self.lossy or self.fabricd_gone) or any(
             (*self.of_kind("worker_hung", *_OVS), *self.deadlocks())
         )
 
     def of_kind(self, *kinds: str) -> Iterator[dict[str, Any]]:
-        """Events of these kinds; those of ranks that were done already do not count."""
+        """Events of these kinds, without those of ranks that were done already."""
         return (e for e in self.events if e["event"] in kinds and e.get("rank") not in self.done)
 
     def deadlocks(self) -> Iterator[dict[str, Any]]:
-        """Deadlocks that no watchdog will break."""
+        """Deadlocks that no watchdog breaks."""
         return (e for e in self.of_kind("deadlock") if not e.get("watchdog"))
 
     def crashed(self) -> Iterator[int]:
@@ -112,10 +112,10 @@ def _absent(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
 
 
 def _dead_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
-    """A worker that died, or broke the protocol: in the order in which fabricd saw them go."""
+    """A worker that died or broke the protocol; of several the first that fabricd lost."""
     first = next((e for e in symptoms.events if e["event"] in ("worker_lost", "deadlock")), None)
     if first in list(symptoms.deadlocks()):
-        return None  # requests that cannot get through a deadlock end workers
+        return None  # the deadlock is the cause: requests that it blocks end workers
     said = {e["rank"] for e in symptoms.errors}
     lost = {e["rank"]: e.get("reason", "") for e in symptoms.of_kind("worker_lost") if e["rank"] not in said}
     rank = next(iter(lost), next(symptoms.crashed(), None))
@@ -154,9 +154,9 @@ def _hung_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | No
 
 
 def _no_flow(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
-    """Frames that Open vSwitch gave no copy of, where something then gave up for want of them."""
+    """Frames that no flow forwarded, so that something else gave up."""
     drops = [d for d in (symptoms.counters or {}).get("drops", []) if d["reason"] == "forwarding"]
-    if not drops:  # without counters, the events know the first of each switch and port
+    if not drops:  # without counters: events report the first one of each switch and port
         drops = [
             {"node": e["switch"], "port": e["port"], "count": 1, "headers": e.get("headers", "")}
             for e in symptoms.of_kind("forwarding_drop")
@@ -235,7 +235,7 @@ def ended(code: int) -> str:
 
 
 def _see(logs: Path, name: str) -> str:
-    """Where in the run folder the log is, and its last lines."""
+    """The log's place in the run folder, and its last lines."""
     try:
         lines = [line for line in (logs / name).read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
@@ -245,7 +245,7 @@ def _see(logs: Path, name: str) -> str:
 
 
 def wrong_results(results: Sequence[Mapping[str, Any]]) -> Problem | None:
-    """What to say if any result was wrong."""
+    """The problem if any result was wrong."""
     bad = [r for r in results if r["wrong"]]
     if not bad:
         return None

@@ -1,7 +1,7 @@
 """Workloads on a fabric that is up: one run while you wait, or runs in the background (`testbed job`).
 
-A background job is a process of the fabric's, in a session of its own: it survives the terminal, and ends with the
-fabric. It holds the fabric's seat (jobs.py), and writes into the job's file how far it is.
+A background job is a process of the fabric in a session of its own: it survives the terminal, and ends with the
+fabric. It has the fabric's job lock (live/jobs.py), and records its progress in the job's file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_on(
 def start(
     fabric: str | None, file: str, settings: Sequence[str] = (), out: str | None = None, runs: int | None = 1
 ) -> tuple[Record, Job]:
-    """Begins a job in the background: so many runs, or without end (None). Raises UserError."""
+    """Starts a job in the background, of so many runs or without end (None). Raises UserError."""
     record = find(fabric)
     experiment = load_for(file, record, settings)
     check_work(experiment)
@@ -88,7 +88,7 @@ def stop(record: Record, job: Job) -> Job:
         process.signal(signal.SIGKILL)
         if not wait_for(over, _STOP_S):
             raise UserError(f"job {job.id} does not end", f"process {process.pid}")
-    JobLock.acquire(record).release()  # what it has left, if it had to be killed
+    JobLock.acquire(record).release()  # removes what it has left, if it had to be killed
     return jobs.find(record, job.id)
 
 
@@ -113,7 +113,7 @@ def main(fabric_id: str, job_id: str, fd: int) -> None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What went wrong, in a line of the job's log, and as its exit code."""
+    """Prints an error to the job's log, and exits with its code."""
     try:
         yield
     except UserError as error:
@@ -135,7 +135,7 @@ def _stop(number: int, _frame: object) -> None:
 
 
 def _summary(result: RunResult) -> dict[str, Any]:
-    """What a job's file keeps of a run."""
+    """The part of a run's result that the job's file keeps."""
     return {
         "run": str(result.folder),
         "ended": time.time(),

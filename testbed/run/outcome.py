@@ -18,7 +18,7 @@ _OF_FLOWS = ("ideal_ns", "slowdown")
 
 
 class RunFailed(UserError):
-    """A run that failed; `folder` keeps what was measured until then, `results` operations."""
+    """A run that failed. `folder` has what was measured until then: `results` operations."""
 
     def __init__(self, problem: Problem, folder: Path, results: int = 0, exit_code: int = RUN_FAILED) -> None:
         super().__init__(problem.what, problem.where, problem.hint, exit_code)
@@ -32,7 +32,7 @@ class RunInterrupted(RunFailed):
 
 @dataclass
 class RunResult:
-    """What a run gave. `results` are rows of the frame of that name.
+    """What a run measured. `results` are rows of the frame of that name.
 
     `stopped`: 0, or the exit code of a signal that came while the fabric was taken down, when all was measured.
     """
@@ -58,7 +58,7 @@ class RunResult:
 
 
 def printed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `results` as it is printed: with `collective` or `flow`, whichever it is."""
+    """A row of `results` as it is printed: with either `collective` or `flow`."""
     keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
     moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
     return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved

@@ -1,7 +1,7 @@
 """A run from end to end: fabric up, workload measured (attempt.py), fabric down, figures stored.
 
-The run folder is made first, so that one that cannot be written is found before anything exists on the machine, and
-the fabric is taken down whatever happens.
+The run folder is made first, so that an error there comes before anything is made on the machine. The fabric is taken
+down whatever happens.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def run(
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
-    `up` brings the fabric up (default: Lab.up); or it is up already, and stays (`on`). Raises RunFailed, InputError for
-    an empty workload and for a folder that cannot be written, and what `up` raises; but for RunFailed there is no run
-    folder then.
+    `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. Raises RunFailed;
+    InputError for an empty workload and for a folder that cannot be written; and what `up` raises. Only after RunFailed
+    there is a run folder.
     """
     progress = progress or Progress()
     check_work(experiment)
@@ -105,7 +105,7 @@ def check_work(experiment: Experiment) -> None:
 
 
 def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
-    """What to say if the disk is full: that is nobody's mistake, and what is there stays."""
+    """The problem if the disk is full; None for other errors."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     where = str(error.filename or folder.path)
@@ -119,7 +119,7 @@ def _up(experiment: Experiment) -> Lab:
 
 
 def _down(lab: Lab, attempt: Attempt) -> None:
-    """Takes the fabric down, or only leaves it; a Ctrl-C meanwhile would leave half of it, and is noted for later."""
+    """Takes the fabric down, or only leaves it. A Ctrl-C meanwhile must not stop that, and is noted for later."""
     attempt.progress.stage("leaving the fabric" if attempt.tenant else "taking the fabric down")
     if threading.current_thread() is not threading.main_thread():
         attempt.leave(lab)

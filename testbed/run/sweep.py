@@ -1,12 +1,12 @@
 """A sweep: one experiment at many points, each with a fabric of its own.
 
 `sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
-several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. A
-point that fails is a result, too: the others are run all the same, and the command then ends with 1. Ctrl-C ends the
-whole sweep. Each point is in the folder as soon as it is done.
+several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. If
+a point fails, the others still run, and the command then exits with 1. Ctrl-C ends the whole sweep. Each point is in
+the folder as soon as it is done.
 
-Before anything runs every value is tried once, with the first values of the other keys, and in a sweep of up to
-CHECKED points every combination. What larger ones have of impossible combinations shows when it is their turn.
+Before anything runs, every value is checked once, together with the first values of the other keys. In a sweep of up to
+CHECKED points every combination is checked. In larger ones an impossible combination is a point that fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FILE = SWEEP
 CHECKED = 500
-"""Points that are all checked before the first one runs: a second or two."""
+"""Up to so many points are all checked before the first one runs: that takes a second or two."""
 INTERRUPTED = 130
 
 
@@ -60,20 +60,20 @@ def count(experiment: Experiment) -> int:
 
 
 def points(experiment: Experiment) -> Iterator[Point]:
-    """Every point, each checked when it is asked for. Raises InputError for what the file could not say."""
+    """Every point, checked when it is its turn. Raises InputError for a combination that is not valid."""
     for numbers in product(*(range(len(values)) for values in experiment.sweep.values())):
         yield _point(experiment, numbers)
 
 
 def check(experiment: Experiment) -> None:
-    """Raises InputError, with file and line, for a key or value that cannot be."""
+    """Raises InputError, with file and line, for a key or value that is not valid."""
     keys = list(experiment.sweep)
     for k, key in enumerate(keys):
         if any(one.strip().partition(".")[0] == "sweep" for one in key.split(",")):
             hint = "name another key: several keys give every combination"
             raise InputError("there is no sweep within a sweep", experiment.place("sweep", key), hint)
         for n in range(len(experiment.sweep[key])):
-            if k == 0 or n > 0:  # the point of all first values is tried once
+            if k == 0 or n > 0:  # the point of all first values is checked once
                 _point(experiment, [n if i == k else 0 for i in range(len(keys))], key)
     if count(experiment) <= CHECKED:
         for _ in points(experiment):

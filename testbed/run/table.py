@@ -1,4 +1,4 @@
-"""A run on the terminal: the table that people know from nccl-tests, flows, and one line on how far to trust it."""
+"""A run on the terminal: nccl-tests' table, flows, and the verdict in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def of_run(run: Run, *, host: bool = False) -> RenderableType:
-    """Everything that `testbed run` shows of a run; `host`: also what a collective takes of its hosts and cables."""
+    """Everything that `testbed run` shows of a run; `host`: with the host time and sent bytes of collectives."""
     drops: dict[str, int] = {}
     for row in run.rows("drops"):
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
@@ -85,7 +85,7 @@ def _short(value: Any) -> Any:
 
 
 def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:
-    """A table of counters, as wide as it needs to be; unless `whole`, without columns in which nothing stands."""
+    """A table of counters, as wide as it needs to be; empty columns are left out, unless `whole`."""
     columns = [c for c in dict.fromkeys(k for row in rows for k in row) if whole or any(row.get(c) for row in rows)]
     if not columns:
         return Text(f"nothing in {frame}")
@@ -99,7 +99,7 @@ def counters(frame: str, rows: Rows, whole: bool = False) -> RenderableType:
 
 
 def _item(head: str, text: str, style: str = "") -> RenderableType:
-    """A line whose continuations stand below its text."""
+    """A line of text; if it wraps, its continuation is aligned with the text."""
     grid = Table.grid()
     grid.add_row(Text(head, style=style), Text(text, style=style))
     return grid

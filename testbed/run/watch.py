@@ -24,9 +24,9 @@ from testbed.run.diagnosis import Symptoms, ended, ranks
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
-LINGER_S = 3.0  # patience with a worker that is done, to end
-LOSSY_S = 1.5  # real clock: frames without a flow that still come after this and once more after it: nobody mends that
-SHOWN_S = 3.0  # what is waited for is shown from then on
+LINGER_S = 3.0  # for a worker that is done to end
+LOSSY_S = 1.5  # real clock: if frames without a flow still come after this time, twice, the missing flow is the cause
+SHOWN_S = 3.0  # from then on it is shown for whom the run waits
 MAX_LINE = 1 << 20
 
 
@@ -40,7 +40,7 @@ class Process(Protocol):
 
 
 class Hardware(Protocol):
-    """What is needed of hardware.client.Fabricd."""
+    """The part of hardware.client.Fabricd that is needed."""
 
     waits: list[dict[str, Any]]
     patience: Patience
@@ -57,14 +57,13 @@ class Hardware(Protocol):
 
 
 class Watch:
-    """`run` until the end; what was seen is in `symptoms`, and was given to the callbacks as it came.
+    """Follows a run until its end (`run`). What was seen is in `symptoms`, and was passed to the callbacks as it came.
 
-    `pipes` and `errors` are the workers' standard outputs and errors; what they say there is checked by `parser`.
-    `processes` are fabricd and what else the fabric is made of, by name. `retry_s` is the wall time after which a NIC
-    sends again (virtual clock: 0, it is not wall time that passes), `patience_s` that with workers which do not start.
-    `on_line` gets every measurement line of a worker, `on_progress` those that say how far it is, `on_text` (rank,
-    text) what is no JSON line, `on_event` every event with `wall_s` added, `on_waiting` (whom, seconds) who is waited
-    for and since when.
+    `pipes` and `errors` are the workers' standard outputs and errors, which `parser` checks. `processes` are fabricd
+    and the fabric's other processes, by name. `retry_s` is the wall time after which a NIC sends again (0 with the
+    virtual clock), `patience_s` how long a worker that does not start is waited for. `on_line` gets every measurement
+    line of a worker, `on_progress` its progress lines, `on_text` (rank, text) what is no JSON line, `on_event` every
+    event with `wall_s` added, `on_waiting` (whom, seconds) for whom the run waits, and how long already.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Watch:
         self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
     def run(self) -> Symptoms:
-        """Returns when all workers are done and have ended, or shortly after the run has failed."""
+        """Returns when all workers have ended, or shortly after the run has failed."""
         failed_at: float | None = None
         while True:
             self._read(TICK_S)
@@ -128,11 +127,11 @@ class Watch:
         return self.symptoms
 
     def note(self, kind: str, **more: Any) -> None:
-        """Adds an event that the testbed itself saw."""
+        """Adds an event of the testbed's own."""
         self._take_event({"event": kind, **more})
 
     def close(self) -> None:
-        """Lets go of the pipes."""
+        """Closes the pipes."""
         self._forget_hardware()
         for key in list(self._selector.get_map().values()):
             os.close(key.fd)
@@ -183,12 +182,12 @@ class Watch:
             self._on_progress(line)
         elif line["kind"] == "done":
             self.symptoms.done.add(rank)
-        elif not any(e["rank"] == rank for e in self.symptoms.errors):  # the first says why
+        elif not any(e["rank"] == rank for e in self.symptoms.errors):  # only the first one: the others follow from it
             self.symptoms.errors.append(line)
             self.note("worker_error", rank=rank, what=line["what"])
 
     def _read_events(self) -> None:
-        """What fabricd has said since; its end, if the connection broke."""
+        """Takes fabricd's new events, and notes its end if the connection has broken."""
         try:
             for event in self._hardware.events(0.0):
                 self._take_event(event)
@@ -218,7 +217,7 @@ class Watch:
         for rank, worker in self._workers.items():
             if rank in self.symptoms.exits or (code := worker.poll()) is None:
                 continue
-            # First read what it said last, but do not wait for somebody else who holds its pipe open.
+            # First read its last output. But another process may keep its pipe open: do not wait long.
             seen = self._seen_dead.setdefault(rank, time.monotonic())
             if not self._of_rank[rank] & self._open or time.monotonic() - seen > GRACE_S:
                 self.symptoms.exits[rank] = code
@@ -235,7 +234,7 @@ class Watch:
             self._look_for_losses()
 
     def _pulse(self) -> None:
-        """Is fabricd at work, and whom does it wait for?"""
+        """Checks that fabricd answers, and shows for whom it waits."""
         try:
             self._hardware.pulse()
         except FabricdError as error:
@@ -252,7 +251,7 @@ class Watch:
             self._on_waiting(in_words(waits), since)
 
     def _look_for_stopped(self) -> None:
-        """A stopped process is seen at once; those that fabricd knows (workers, itself) are judged elsewhere."""
+        """Notes processes that are stopped. fabricd judges workers itself, and its client judges fabricd."""
         for name, process in self._processes.items():
             if name == "fabricd" or (name == "controller" and self._hung_on_purpose):
                 continue
@@ -263,7 +262,7 @@ class Watch:
                 self.note(f"{name}_stopped", pid=process.pid)
 
     def _look_for_absent(self) -> None:
-        """Workers that have not reached fabricd: those that hang before they do are seen by nobody else."""
+        """Looks after workers that have not reached fabricd: fabricd cannot see that they hang."""
         absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
         for rank in sorted(absent - self.symptoms.done):
             worker = self._workers[rank]
@@ -275,10 +274,10 @@ class Watch:
                 self.symptoms.absent[rank] = why
 
     def _look_for_losses(self) -> None:
-        """Frames that keep finding no flow: with the real clock, a queue pair takes long to give up by itself.
+        """Looks for frames that find no flow again and again: with the real clock, a queue pair gives up too late.
 
-        If it sends again too rarely to be seen at it, one frame is enough, unless the controller is at work.
-        With the virtual clock the emulated hardware decides when to give up.
+        If it retries too rarely to be seen twice, one frame is enough, unless the controller is at work. With the
+        virtual clock the emulated hardware decides when to give up.
         """
         if not self._retry_s or not self._lossy_checks or time.monotonic() < self._lossy_checks[-1][0]:
             return
@@ -290,7 +289,7 @@ class Watch:
         self._lossy_checks.append((time.monotonic() + LOSSY_S, count))
 
     def _ended(self) -> bool:
-        """All workers are done and have ended, or had the time to."""
+        """Whether all workers are done, and have ended or had the time to."""
         if len(self.symptoms.done) < len(self._workers):
             return False
         lingering = [r for r in self._workers if r not in self.symptoms.exits]
@@ -303,7 +302,7 @@ class Watch:
         return not lingering
 
     def _fabricd_gone(self, error: FabricdError | None) -> None:
-        """fabricd has ended (how is known a moment after its connection broke) or says nothing any more."""
+        """Notes that fabricd has ended (its exit code comes a moment after the connection broke) or does not answer."""
         self._forget_hardware()
         process = self._processes.pop("fabricd")
         if isinstance(error, FabricdSilent):
@@ -325,7 +324,7 @@ _STATES = {"R": "runnable", "S": "asleep", "D": "waits for a disk", "T": "stoppe
 
 
 def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
-    """Whom fabricd waits for, from its answer to `waits`."""
+    """For whom fabricd waits, in words, from its answer to `waits`."""
     absent = [w["rank"] for w in waits if w["who"] == "absent"]
     found = [f"{ranks(absent)} to start"] if absent else []
     for w in waits:
@@ -340,10 +339,10 @@ def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_missed(headers: str) -> bool:
-    """Of a queue pair, which will not go on without it.
+    """Whether a lost frame matters: it is of a queue pair, which cannot go on without it.
 
-    Hosts with kernel interfaces also send multicast of their own that no flow forwards, and nobody misses it.  Offloads
-    look after themselves: what the network does not bring, the ranks fetch.
+    Hosts with kernel interfaces also send multicast that no flow forwards and that nobody needs.  Offloads repair their
+    losses themselves.
     """
     offloads = ("RoCE RC MULTICAST", "RoCE RC RESULT", "RoCE RC CONTRIBUTE")
     return "RoCE" in headers and not any(kind in headers for kind in offloads)

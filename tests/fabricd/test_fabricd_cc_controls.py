@@ -11,7 +11,7 @@ from hardware.config import Hardware
 from tests.parts import reference_controls
 from tests.parts.incast_model import Ack, Control, Net, Stamp
 from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
-from tests.parts.wire_view import ACK, Seen, of_rank, watched
+from tests.parts.wire_view import ACK, WireFrame, of_rank, watched
 
 LINE, MTU = 400e9, 4096
 RTT = bounds.base_rtt_ns(
@@ -32,7 +32,7 @@ def hardware(control: str, **values: float) -> Hardware:
     )
 
 
-def follow(model: Control, frames: list[Seen]) -> Iterator[tuple[float, Control]]:
+def follow(model: Control, frames: list[WireFrame]) -> Iterator[tuple[float, Control]]:
     """Feeds a model with what came in; after each acknowledgement, its time."""
     model.clock_ns = 1.0  # captures tell whole ns
     acked = following = 0

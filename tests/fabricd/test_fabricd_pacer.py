@@ -9,7 +9,7 @@ import pytest
 
 from hardware.config import Hardware
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
-from tests.parts.wire_view import ACK, CNP, Seen, of_rank, watched
+from tests.parts.wire_view import ACK, CNP, WireFrame, of_rank, watched
 
 LINE, MTU = 100e9, 4096
 BITS = (frame_bytes() + 24) * 8
@@ -26,7 +26,7 @@ def hardware(control: str = "dcqcn paper", pfc: bool = False, **values: float) -
     )  # fmt: skip
 
 
-def starts(frames: Sequence[Seen], qp: int | None = None) -> list[int]:
+def starts(frames: Sequence[WireFrame], qp: int | None = None) -> list[int]:
     return [fr.time_ns for fr in frames if fr.out and fr.opcode != ACK and (qp is None or fr.dst_qp == qp)]
 
 

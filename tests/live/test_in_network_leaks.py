@@ -56,9 +56,9 @@ class Rank:
         if dies and job.when == "before it calls":
             raise Killed
         if dies and job.when == "while the group opens":
-            self.device._queue(wire.GROUP, self.kind.encode(), job.number, 1, len(job.ranks), 0, *ARGS, 0, 0, 0,
+            self.device.session.queue(wire.GROUP, self.kind.encode(), job.number, 1, len(job.ranks), 0, *ARGS, 0, 0, 0,
                                data=b"".join(r.to_bytes(4, "little") for r in job.ranks))  # fmt: skip
-            self.device._flush()
+            self.device.session.flush()
             raise Killed
         group = self.device.group(self.kind, job.number, job.ranks, ARGS)
         if not group.refused:
@@ -74,7 +74,7 @@ class Rank:
                 raise Killed
             group.post(self.region, 0, self.region, 8192, 2000)
             if last and job.when == "in it":
-                self.device._flush()
+                self.device.session.flush()
                 raise Killed
             records = self.device.wait()
             if any(r.kind == wire.GROUP_FAILED for r in records):
@@ -119,11 +119,11 @@ def play(lab: Lab, planned: list[Job], kind: str) -> int:
                         rank.take_part(job)
                 device.close()
             except Killed:
-                device._socket.close()
+                device.session.close()
             done.append(rank.done)
         except BaseException as error:
             errors.append(error)
-            device._socket.close()
+            device.session.close()
 
     threads = [threading.Thread(target=live, args=(number,), daemon=True) for number in range(RANKS)]
     for thread in threads:

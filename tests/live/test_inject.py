@@ -79,7 +79,7 @@ def _bites_and_heals(f: FaultyFabric, c: Case) -> None:
         ids = f.inject(c.fault)
         faulty = f.measure(c.flows)
     assert f.hits(ids) > 0, "it never struck"
-    assert c.seen(untouched, faulty), (untouched.figures(), faulty.figures())
+    assert c.symptom(untouched, faulty), (untouched.figures(), faulty.figures())
     f.heal(ids)
     assert [x["fault"] for x in f.fabricd.request("faults")["faults"]] == needed
     if c.cc != "none" or c.spines > 1:

@@ -14,16 +14,7 @@ from testbed.base.progress import Progress
 from testbed.experiment import loads
 from testbed.run.run import run
 from testbed.run.sweep import FILE, run_sweep
-
-INCAST = """
-name: little
-fabric:
-  topology: {star: {hosts: 3}}
-  switch: {buffer: 2MB, ecn: {kmin: 50KB, kmax: 50KB}}
-transport: {cc: dcqcn}
-workload:
-  - load: {pattern: burst, to: 0, size: 1MB, flows: 1}
-"""
+from tests.parts.incast_experiment import INCAST
 
 
 def test_a_sweep_has_a_point_for_each_combination(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What tests share: fabrics, fakes, models, checks."""
+"""Code that several tests share: fabrics, fakes, models, checks."""

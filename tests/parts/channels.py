@@ -1,4 +1,4 @@
-"""What frames wait for on their way, from the flow tables: channels, and who waits for whom."""
+"""The graph of channels that frames wait for, from the flow tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topologies.fabric import Fabric
 
 
 def hop(flows: list[Flow], address: int, dscp: int) -> tuple[int, int]:
-    """Port and DSCP by which a data frame leaves a switch: the flow of the highest priority that matches decides."""
+    """Port and DSCP with which a data frame leaves a switch, by the matching flow of the highest priority."""
     found = []
     for flow in flows:
         match = dict(flow.match)

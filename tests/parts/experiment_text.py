@@ -1,4 +1,4 @@
-"""An experiment file that is right, and what is said of one that is not."""
+"""A valid experiment file, and the errors of an invalid one."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A fabric of fabricd and Open vSwitch alone, and workers that are sockets in the test's own hands.
+"""A fabric of fabricd and Open vSwitch alone; the test itself is at the other end of the worker sockets.
 
 No hosts, containers or controller: bridges with one static flow per switch and destination.  Needs root and an
-installed Open vSwitch.  Everything made lives in a network namespace that goes with the tests' process.
+installed Open vSwitch.  Everything is in a network namespace that disappears with the tests' process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sealed_memfd(nbytes: int, seals: int = fcntl.F_SEAL_SHRINK) -> int:
 
 
 class RawWorker:
-    """A worker's end of its socket.  Nothing is checked or batched: what a test says goes out as it is."""
+    """A worker's end of its socket.  Nothing is checked or batched: the test's messages are sent as they are."""
 
     def __init__(self, path: Path, *, hello: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -145,7 +145,7 @@ def as_they_answer(workers: Sequence[RawWorker]) -> Iterator[int]:
 
 
 def as_they_end(workers: Sequence[RawWorker]) -> list[Record]:
-    """The one record that each waits for.  Each leaves when it has it, so that the clock need not wait for it."""
+    """The record that each worker waits for.  It then leaves, so that the clock need not wait for it."""
     records: dict[int, Record] = {}
     for i in as_they_answer(workers):
         (records[i],) = workers[i].end_wait()
@@ -189,7 +189,7 @@ class Pair:
     parked: bool = False
 
     def park(self) -> None:
-        """From now on b waits, so that the clock goes on while a acts."""
+        """Lets b wait, so that the clock goes on while a acts."""
         if not self.parked:
             self.parked = True
             self.b.begin_wait(10_000, PARKED_UNTIL_PS)

@@ -1,7 +1,7 @@
 """A second implementation of the worker protocol: a fabric in one Python thread, for property tests of schedules.
 
-It knows no packets.  A message takes a random time; its source is read and its target written at random moments within
-that time, out of spite: a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of
+It has no packets.  A message takes a random time; its source is read and its target written at random moments within
+that time, so that a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of
 a queue pair stay in order.  The clock is virtual: it moves only while every worker waits.  Whatever the protocol
 forbids ends the whole run, and `error` says why; so does an immediate or a send that finds no receive posted.
 """

@@ -1,4 +1,4 @@
-"""A lab without a machine: real worker processes that play a script, and a fabricd that says what it is told to."""
+"""A lab without a machine: real worker processes that run a script, and a fake fabricd."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeProcess:
 
 
 class FakeFabricd:
-    """Answers requests and remembers them; says the events that `say` is given, until `gone`."""
+    """Answers requests and records them; sends the events that are passed to `say`, until `gone`."""
 
     def __init__(self) -> None:
         self.process = FakeProcess()
@@ -62,7 +62,7 @@ class FakeFabricd:
         self._ours.sendall(json.dumps(event).encode() + b"\n")
 
     def pulse(self) -> None:
-        """Who is waited for is what `answers["waits"]` says."""
+        """For whom it waits is in `answers["waits"]`."""
         answer = self.answers.get("waits", [])
         if isinstance(answer, Exception):
             raise answer

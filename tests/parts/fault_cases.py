@@ -1,4 +1,4 @@
-"""Every fault of the catalogue as it is injected, and how it must show."""
+"""Every fault of the catalogue as it is injected, and its symptom."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from tests.parts.faulty_fabric import FLOWS, Outcome
 
-Seen = Callable[[Outcome, Outcome], bool]  # (untouched, faulty) -> whether the fault shows
+Symptom = Callable[[Outcome, Outcome], bool]  # (untouched, faulty) -> whether the fault shows
 
 
-def slower(by_ns: float) -> Seen:
+def slower(by_ns: float) -> Symptom:
     return lambda was, now: all(
         b is not None and b >= a + by_ns for a, b in zip(was.times, now.times, strict=True) if a
     )
 
 
-def dropped(reason: str, at_least: int = 1) -> Seen:
+def dropped(reason: str, at_least: int = 1) -> Symptom:
     return lambda was, now: now.reasons[reason] >= at_least and not was.reasons[reason]
 
 
@@ -25,11 +25,11 @@ def failed(was: Outcome, now: Outcome) -> bool:
     return None in now.times and None not in was.times
 
 
-def both(*seen: Seen) -> Seen:
-    return lambda was, now: all(one(was, now) for one in seen)
+def both(*symptoms: Symptom) -> Symptom:
+    return lambda was, now: all(one(was, now) for one in symptoms)
 
 
-def more(count: str) -> Seen:
+def more(count: str) -> Symptom:
     return lambda was, now: now.counts[count] > was.counts[count]
 
 
@@ -37,7 +37,7 @@ def without_drops(was: Outcome, now: Outcome) -> bool:
     return not now.drops
 
 
-def at_port(port: str, count: str, how: Callable[[int, int], bool]) -> Seen:
+def at_port(port: str, count: str, how: Callable[[int, int], bool]) -> Symptom:
     return lambda was, now: how(was.ports[port][count], now.ports[port][count])
 
 
@@ -46,17 +46,17 @@ class Case:
     """A fault as written, and how it must show. `flows`: others than usual."""
 
     fault: dict[str, Any]
-    seen: Seen
+    symptom: Symptom
     flows: tuple[tuple[int, int, int, float], ...] = tuple(FLOWS)
     spines: int = 1
     cc: str = "none"
     before: dict[str, Any] | None = None  # another fault that it needs to show, there from the beginning
 
 
-def case(seen: Seen, fault: str, on: str, **parameters: Any) -> Case:
+def case(symptom: Symptom, fault: str, on: str, **parameters: Any) -> Case:
     settings = {key: parameters.pop(key) for key in ("flows", "spines", "cc", "before") if key in parameters}
     written = {"fault": fault, "on": on, **{k.rstrip("_"): v for k, v in parameters.items()}}
-    return Case(written, seen, **settings)
+    return Case(written, symptom, **settings)
 
 
 TO_0 = "cable:h0-leaf0"

@@ -1,4 +1,4 @@
-"""A live fabric, with controller, whose NICs send a fixed set of flows by themselves: what faults do to them, and undo.
+"""A live fabric with controller, whose NICs send a fixed set of flows by themselves, to show faults and their healing.
 
 The same flows on an untouched fabric always give the same times and the same counts, so a fabric where every fault has
 been healed must give them again.
@@ -54,7 +54,7 @@ class Outcome:
         return found
 
     def figures(self) -> tuple[Any, ...]:
-        """All of it but what a fault may leave behind on purpose: events."""
+        """All figures except events, which a fault may leave behind on purpose."""
         return self.times, dict(+self.counts), dict(+self.drops), {k: dict(+v) for k, v in self.ports.items() if +v}
 
 

@@ -1,4 +1,4 @@
-"""What runs up between the rooms of fabricd: includes, and calls from one object file into another (nm)."""
+"""Arrows between rooms: C's includes and calls between object files (nm), and which of them run up or in circles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A switch's flow tables carried out in Python, and all the ways that a packet can take through a fabric."""
+"""Evaluates switches' flow tables in Python, and finds all paths that a packet can take through a fabric."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _run(flows: Sequence[Flow], flow: Flow, packet: dict[str, int | IPv4Address]
 
 
 def walk(fabric: Fabric, tables: Tables, source: str, destination: IPv4Address) -> dict[str, set[int]]:
-    """Every way of a packet from the NIC `source`: end -> the numbers of switches passed on the way there.
+    """Every path of a packet from the NIC `source`: end -> the numbers of switches on the paths to it.
 
     An end is a NIC's name, or "drop SWITCH".  Fails on a loop.
     """

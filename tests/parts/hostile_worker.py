@@ -16,7 +16,7 @@ BIG = 2**64 - 1
 
 
 def raw(op: int, body: bytes = b"", *, length: int | None = None) -> bytes:
-    """A command whose header says whatever it is told to."""
+    """A command with any header."""
     return struct.pack("<HHI", op, 8 + len(body) if length is None else length, 0) + body
 
 
@@ -30,7 +30,7 @@ def sessions(f: BareFabric) -> dict[int, str]:
 
 @contextlib.contextmanager
 def beside_honest_ones() -> Iterator[BareFabric]:
-    """Ranks 1 and 2 are connected and go on while the test has its way with ranks 0 and 3."""
+    """Ranks 1 and 2 are connected and work on while the test attacks as ranks 0 and 3."""
     with bare_fabric("star", {"hosts": 4}) as f:
         before = descriptors(f.pid)
         pair = f.pair(1, 2)

@@ -1,4 +1,4 @@
-"""Which Python file imports which, read from the sources: in functions and under TYPE_CHECKING, too."""
+"""Which Python file imports which, from the sources, with imports in functions and under TYPE_CHECKING."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""An incast, frame by frame: N senders, one switch, one receiver.  What fabricd is held against.
+"""An independent model of an incast, frame by frame, to compare fabricd with: N senders, one switch, one receiver.
 
 Written from the papers alone and without fabricd: a host sends its packets by rate and window over its own cable, the
 switch forwards them into one queue (first in, first out) that marks and stamps when a frame leaves it, the receiver
 acknowledges every packet that asks for it, and answers marks with notifications if the control wants them.  Nothing is
-lost and nobody pauses: buffers have no end.
+lost and nobody pauses: buffers are infinite.
 
 A control is a subclass of Control (reference_controls.py); all times are in ns, rates in bit/s, sizes in bytes.
 """

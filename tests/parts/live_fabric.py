@@ -87,7 +87,7 @@ class LiveFabric:
         self.switch.run(*command)
 
     def flows(self, switch: str) -> str:
-        """The flow table as ovs-ofctl prints it, sorted, without what changes from one moment to the next."""
+        """The flow table as ovs-ofctl prints it, sorted, without counters and ages."""
         text = self.switch.run("ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", self.bridge(switch))
         return "".join(sorted(text.splitlines(keepends=True)))
 

@@ -1,4 +1,4 @@
-"""What is on this machine of a fabric, looked up without the code under test; and things of strangers beside it."""
+"""Finds what a fabric has on this machine, without the code under test; and makes things that are not a fabric's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def traces(fabric_id: str) -> list[str]:
 
 
 def marked(fabric_id: str) -> list[int]:
-    """Pids of processes that say in their environment that they are the fabric's, except zombies."""
+    """Pids of processes that have the fabric's mark in their environment, except zombies."""
     pids = []
     for name in os.listdir("/proc"):
         try:
@@ -105,7 +105,7 @@ def addresses() -> str:
 
 @contextmanager
 def strangers() -> Iterator[Callable[[], None]]:
-    """Somebody else's bridge, link, network namespace and process; gives a function that checks that all are there."""
+    """A bridge, link, network namespace and process of others; yields a check that all are still there."""
     name = f"rbm{secrets.token_hex(3)}"
     shared().run("ovs-vsctl", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev")
     run("ip", "link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")

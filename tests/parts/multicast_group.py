@@ -1,4 +1,4 @@
-"""Raw workers in a multicast group on a star, and the controller's part in the test's own hands."""
+"""Raw workers in a multicast group on a star; the test itself plays the controller."""
 
 from __future__ import annotations
 

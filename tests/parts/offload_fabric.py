@@ -1,4 +1,4 @@
-"""A live fabric whose workers are threads of the test: each has a device, and does what the test says."""
+"""A live fabric whose workers are threads of the test, each with a device."""
 
 from __future__ import annotations
 

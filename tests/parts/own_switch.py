@@ -1,7 +1,7 @@
 """Open vSwitches for tests, each in a network namespace of its own; they die with the tests' process.
 
-`own_switch` lends one with nothing in it, and takes it back clean: starting one for each test would cost more than
-most tests do. `shared` is one for tests that give what they make names of their own.
+`own_switch` lends an empty one and clears it afterwards: starting one for each test would take longer than most tests
+do. `shared` is one for tests whose devices have unique names.
 """
 
 from __future__ import annotations

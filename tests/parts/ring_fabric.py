@@ -1,4 +1,4 @@
-"""Rings of NICs on a bare fabric: ranks that are sockets in the test's hands, and what numpy says must come out."""
+"""Rings of NICs on a bare fabric: the test plays the ranks, and numpy gives the expected results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stored(dtype: str) -> str:
 
 
 def together(members: Sequence[Rank], commands: Sequence[Sequence[bytes]], records: int = 1) -> list[list[Record]]:
-    """Everybody says its commands and waits for so many records, then for the others, so that the clock can go on."""
+    """All ranks send their commands and wait for so many records, then for the others, so that the clock can go on."""
     tag = next(_numbers)
     heard: dict[int, list[Record]] = {}
     for m, said in zip(members, commands, strict=True):
@@ -91,7 +91,7 @@ class Ring:
         )  # fmt: skip
 
     def run(self, count: int, collective: int = ALL_REDUCE, op: str = "sum", args: Sequence[int] = ()) -> list[float]:
-        """Everybody posts at once; returns when each is done, in ns from its call."""
+        """All ranks post at once; returns when each is done, in ns from its call."""
         (began,) = {m.time_ps for m in self.members}
         said = [[self.request(m, count, collective, op, args)] for m in self.members]
         took = []

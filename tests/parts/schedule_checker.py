@@ -1,4 +1,4 @@
-"""Two ways to look at a schedule without a fabric: is it safe whatever the timing, and does it compute what it should.
+"""Two checks of a schedule without a fabric: is it safe whatever the timing, and does it compute the right result?
 
 `races` is exact: it orders all steps of all ranks by what must have happened before what, and finds two accesses to the
 same memory, one of them a write, that nothing orders.  `execute` carries a schedule out on numpy, with messages that
@@ -210,7 +210,7 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
 
 
 def check_result(name: str, shape: Shape, vectors: list[NDArray[Any]], ends: list[dict[int, NDArray[Any]]]) -> None:
-    """What collective `name` must leave behind, said a second time."""
+    """Checks the result of collective `name` against a second definition."""
     total = np.sum(vectors, axis=0) if not shape.counts else None
     chunks = [slice(*c) for c in chunks_of(shape.count, shape.ranks)]
     for i, end in enumerate(ends):

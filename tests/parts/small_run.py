@@ -1,4 +1,4 @@
-"""A small experiment, and workers that do their part of it in a lab without a machine."""
+"""A small experiment, and scripts of its workers for the fake lab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a write takes, from the documented model alone: see test_fabricd_timing."""
+"""Times of writes from the documented model alone: see test_fabricd_timing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Model:
         return [(min(mtu, nbytes - at), RETH if at == 0 else 0) for at in range(0, nbytes, mtu)]
 
     def long_sent(self, nbytes: int, rate_bps: float | None = None) -> int:
-        """A write of many packets that nothing but the cables' rate holds up."""
+        """A write of many packets that is limited only by the cables' rate."""
         rate = rate_bps or self.h.cable_rate_bps
         packets = self.packets(nbytes)
         on_first_cable = sum(wire_ps(rate, *p) for p in packets)

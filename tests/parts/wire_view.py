@@ -1,4 +1,4 @@
-"""What a test sees from outside: the frames at a NIC's port and the sampled rates, to compare models with."""
+"""Frames captured at a NIC's port and sampled rates, to compare models with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WireFrame:
     """A RoCE frame as it left (first bit) or came in (last bit)."""
 
     time_ns: int
@@ -46,7 +46,7 @@ class Seen:
     hops: list[Hop] = field(default_factory=list)
 
 
-def frames(path: Path) -> list[Seen]:
+def frames(path: Path) -> list[WireFrame]:
     data, at, found = path.read_bytes(), 0, []
     while at < len(data):
         kind, total = struct.unpack_from("<II", data, at)
@@ -60,7 +60,7 @@ def frames(path: Path) -> list[Seen]:
     return found
 
 
-def _frame(time_ns: int, out: bool, frame: bytes) -> Seen:
+def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
     length = int.from_bytes(frame[IP + 2 : IP + 4])
     bth, behind = frame[IP + 28 :], frame[IP + length :]
     more: dict[str, Any] = {}
@@ -71,7 +71,7 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> Seen:
             Hop(t * 256e-12, tx, queue, mbps * 1e6)
             for t, tx, queue, mbps in (struct.unpack_from(">4I", behind, 16 + 16 * i) for i in range(hops))
         ]}  # fmt: skip
-    return Seen(
+    return WireFrame(
         time_ns, out, bth[0], int.from_bytes(bth[9:12]), frame[IP + 1] >> 2, frame[IP + 1] & 3, frame[IP + 8],
         int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0, **more,
     )  # fmt: skip

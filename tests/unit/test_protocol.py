@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hardware import protocol
+from hardware import wire as tables
 from hardware.build import SOURCES
 from hardware.tables import entries
 from workloads.verbs import wire
@@ -21,27 +22,26 @@ def test_the_page_is_as_the_sources() -> None:
     assert page.count("written by python -m hardware.protocol") == len(protocol.TABLES)
 
 
-def test_the_client_speaks_the_commands() -> None:
-    commands = {name: (int(n), int(size), more) for n, name, _, size, more, _ in entries(protocol.COMMANDS)}
-    assert [number for number, _, _ in commands.values()] == list(range(1, 15))
-    for name, (number, size, more) in commands.items():
-        assert getattr(wire, name) == number
-        if more == "false" and number in wire.BODY:
-            assert wire.BODY[number].size == size, name
+def test_the_client_is_as_the_sources() -> None:
+    client = tables.CLIENT.read_text()
+    assert tables.written(client) == client, "python -m hardware.protocol writes it anew"
+    commands = {name: (int(number), int(size)) for number, name, _, size, _, _ in entries(tables.COMMANDS)}
+    assert {getattr(wire, name): (number, wire.BODY[number].size) for name, (number, _) in commands.items()} == {
+        number: (number, size) for number, size in commands.values()
+    }
 
 
-def test_the_client_understands_what_it_is_told() -> None:
-    replies = {name: (int(n), int(size)) for n, name, size, _, _ in entries(protocol.REPLIES)}
-    bodies = {"WELCOME": wire.WELCOME_BODY, "REGION": wire.REGION_BODY, "RECORDS": wire.RECORDS_BODY}
-    assert replies.keys() == {*bodies, "ERROR"}
-    for name, (number, size) in replies.items():
-        assert getattr(wire, name) == number
-        assert size == (bodies[name].size if name in bodies else 0), name
-    assert {int(n): words for n, _, words in entries(protocol.STATUSES)} == wire.STATUS
+def test_words_that_do_not_describe_a_body_are_no_layout() -> None:
+    words = "u32 tag (u64 of old), u16 flags (1: last), u16 0, 2 x u64 arguments, then what else there is, u8 each"
+    assert tables.layout(words, 24) == ("<IHH2Q", ["tag", "flags", "0", "arguments"])
+    for size in (23, 26):
+        with pytest.raises(ValueError, match=f"{size} bytes, of which the words describe 2[45]"):
+            tables.layout(words, size)
+    assert tables.choices("u8 kind, u8 order (0 up, 1 down)", "order") == {"up": 0, "down": 1}
 
 
 def test_the_client_knows_the_records_and_what_stands_behind_them() -> None:
-    known = entries(protocol.RECORDS)
+    known = entries(tables.RECORDS)
     assert [int(n) for n, *_ in known] == list(range(1, wire.GROUP_FAILED + 1))
     for number, name, _, behind in known:
         assert getattr(wire, name) == int(number)

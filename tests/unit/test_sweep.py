@@ -11,17 +11,9 @@ from results.summary import jain, labels, percentile, summarize
 from testbed.base.errors import InputError
 from testbed.experiment import load, loads
 from testbed.run.sweep import points
+from tests.parts.incast_experiment import INCAST
 from workloads.traffic import burst, fixed, poisson, sizes_named
 
-INCAST = """
-name: little
-fabric:
-  topology: {star: {hosts: 3}}
-  switch: {buffer: 2MB, ecn: {kmin: 50KB, kmax: 50KB}}
-transport: {cc: dcqcn}
-workload:
-  - load: {pattern: burst, to: 0, size: 1MB, flows: 1}
-"""
 STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*/*.yaml"))
 
 

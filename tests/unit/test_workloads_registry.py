@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from workloads import reference
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES, OPS
 from workloads.parts.part import Part
-from workloads.registry import ALGORITHMS, COLLECTIVES, UnknownCollective, algorithms, any_of, choices, find
+from workloads.registry import ALGORITHMS, COLLECTIVES, UnknownCollective, algorithms, any_of, choices, find, heeding
 
 
 @pytest.mark.parametrize("entry", ALGORITHMS.values(), ids=str)
@@ -42,3 +45,26 @@ def test_a_name_that_is_none_says_what_there_is() -> None:
         find("reduce", "ring")
     with pytest.raises(UnknownCollective, match="nothing|no algorithms to choose from"):
         any_of("ping_pong", AUTO)
+
+
+def test_who_heeds_a_key_is_said_as_shortly_as_it_can_be() -> None:
+    assert heeding("skew") == "all_to_all_v, m2n, n2m"
+    assert heeding("cutoff") == "multicast" and heeding("chains") == "all_gather by multicast"
+    assert heeding("optimizer") == "optimizer_step" and heeding("nothing") == ""
+
+
+LOADED = "import sys; had = set(sys.modules); {}; print(*{{m.partition('.')[0] for m in set(sys.modules) - had}})"
+
+
+def foreign(statements: str) -> set[str]:
+    """What a fresh Python loads for these, beside Python's own."""
+    ran = subprocess.run([sys.executable, "-c", LOADED.format(statements)], capture_output=True, text=True, check=True)
+    return set(ran.stdout.split()) - sys.stdlib_module_names
+
+
+def test_a_worker_needs_no_more_than_its_container_has() -> None:
+    """Where an image is the root file system, of the sources there is only workloads/."""
+    assert foreign("import workloads.verbs") == {"workloads"}
+    parts = "import workloads.worker, workloads.registry as r; [e.load() for e in r.ALGORITHMS.values()]"
+    own = {"workloads", "numpy", "ml_dtypes"}
+    assert {name for name in foreign(parts) - own if not name.startswith("_")} == set()

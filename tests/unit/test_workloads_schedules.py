@@ -165,7 +165,7 @@ def test_a_failed_operation_names_status_and_peer(step: Line) -> None:
 
 def test_a_worker_that_dies_ends_the_others_with_a_reason() -> None:
     with fabric(2) as fake:
-        dying = threading.Thread(target=lambda: Device(fake.path(0))._socket.close())  # greeted once both are there
+        dying = threading.Thread(target=lambda: Device(fake.path(0)).session.close())  # greeted once both are there
         dying.start()
         with pytest.raises(FabricError, match="left without BYE"), Device(fake.path(1)) as device:
             device.sync(0, 2)
@@ -196,7 +196,7 @@ def test_last_words_are_read_although_ours_were_not(tmp_path: Path) -> None:
 
 
 def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workloads.verbs.device.PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("workloads.verbs.session.PROGRESS_EVERY_S", 0.0)
     with fabric(2) as fake:
         lines, errors = run(fake, plan(2, collective("all_reduce", [64 * MIB])))
     assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})

@@ -1,6 +1,7 @@
 """The bytes on the worker socket: packed commands out, checked packets in (docs/fabricd-protocol.md).
 
-Nothing here has state or does I/O, so that a client and a test server can share the layout and still disagree.
+Numbers and layouts are fabricd's own (hardware/wire.py).  Nothing here has state or does I/O, so that a client and a
+test server can share the layout and still disagree.
 """
 
 from __future__ import annotations
@@ -9,54 +10,116 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-MAGIC = 0x31574252
-VERSION = 3
+COMMAND = Struct("<HHI")  # op, length, 0
+PACKET = Struct("<HHI")  # kind, 0, total length
+RECORD = Struct("<HHIQQIIQ")  # kind, length, status, wr_id, time ps, qp, imm, bytes
+
 MAX_PACKET = 65536  # of commands to fabricd
 MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
 U32 = 2**32 - 1
-
-HELLO, REGISTER, CONNECT, POST_SEND, POST_RECV, COMPUTE, SPEND, WAIT, SYNC, PROGRESS, BYE = range(1, 12)
-GROUP, POST_OFFLOAD, LEAVE = range(12, 15)
-WELCOME, REGION, RECORDS, ERROR = range(1, 5)
-SENT, RECEIVED, RECEIVED_IMM, COMPUTED, CONNECTED, SYNCED, GROUPED, OFFLOADED, GROUP_FAILED = range(1, 10)
-WRITE, WRITE_IMM, SEND = range(3)
-
 SIGNALED = 1
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
-
-# Offloads: what NICs and accelerators do by themselves
 GROUP_ARGS = 8
-ELEMENTS = {
-    **{"float32": 0, "float16": 1, "bfloat16": 2, "int32": 3},
-    **{"int8": 4, "uint8": 5, "float8_e4m3fn": 6, "float8_e5m2": 7},
-}
-REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "prod": 3, "avg": 4}
 
-COMMAND = Struct("<HHI")  # op, length, 0
+# tables: written by `python -m hardware.protocol`
+MAGIC = 0x31574252
+VERSION = 3
+
+HELLO = 1
+REGISTER = 2
+CONNECT = 3
+POST_SEND = 4
+POST_RECV = 5
+COMPUTE = 6
+SPEND = 7
+WAIT = 8
+SYNC = 9
+PROGRESS = 10
+BYE = 11
+GROUP = 12
+POST_OFFLOAD = 13
+LEAVE = 14
+
 BODY = {
-    HELLO: Struct("<II"),  # magic, version
-    REGISTER: Struct("<QII"),  # length, cookie, 0
-    CONNECT: Struct("<IIIHH"),  # peer, tag, cookie, private length, flags; private data follows
-    POST_SEND: Struct("<IBBHQIIQQQII"),  # qp, opcode, flags, 0, wr_id, lkey, rkey, local, remote, length, imm, 0
-    POST_RECV: Struct("<IIQQQ"),  # qp, lkey, wr_id, offset, length
-    COMPUTE: Struct("<QQ"),  # wr_id, ps
-    SPEND: Struct("<Q"),  # ps
-    WAIT: Struct("<IIQ"),  # records, 0, until ps
-    SYNC: Struct("<II"),  # tag, participants
-    PROGRESS: Struct(""),
-    BYE: Struct(""),
-    GROUP: Struct("<16sIIII8Q"),  # kind, tag, cookie, members, 0, arguments; the members' ranks (u32) follow
-    # group, collective, reduction, element, flags, wr_id, in_key, out_key, in, out, count, arguments
+    # magic 0x31574252, version 3
+    HELLO: Struct("<II"),
+    # length, cookie, 0
+    REGISTER: Struct("<QII"),
+    # peer rank, tag, cookie, private length, flags
+    CONNECT: Struct("<IIIHH"),
+    # qp, opcode, flags, 0, wr_id, lkey, rkey, local offset, remote offset, length, imm, 0
+    POST_SEND: Struct("<IBBHQIIQQQII"),
+    # qp, lkey, wr_id, offset, length
+    POST_RECV: Struct("<IIQQQ"),
+    # wr_id, duration ps
+    COMPUTE: Struct("<QQ"),
+    # duration ps
+    SPEND: Struct("<Q"),
+    # records, 0, until ps
+    WAIT: Struct("<IIQ"),
+    # tag, participants
+    SYNC: Struct("<II"),
+    # nothing
+    PROGRESS: Struct("<"),
+    # nothing
+    BYE: Struct("<"),
+    # name of the kind, tag, cookie, members, 0, arguments of the kind
+    GROUP: Struct("<16sIIII8Q"),
+    # group, collective, reduction, element, flags, wr_id, key of the input, key of the output, input offset, output
+    # offset, elements, arguments
     POST_OFFLOAD: Struct("<IBBBBQIIQQQ4Q"),
-    LEAVE: Struct("<II"),  # group, 0
+    # group, 0
+    LEAVE: Struct("<II"),
 }
-PACKET = Struct("<HHI")  # kind, 0, total length
-WELCOME_BODY = Struct("<IIIIQII")  # version, rank, ranks, flags, time ps, mtu, 0
-REGION_BODY = Struct("<II")  # cookie, key
-RECORDS_BODY = Struct("<QIIQQ")  # time ps, count, more, host ps, sent bytes
-RECORD = Struct("<HHIQQIIQ")  # kind, length, status, wr_id, time ps, qp, imm, bytes
 
+WELCOME = 1
+REGION = 2
+RECORDS = 3
+ERROR = 4
+
+# version, rank, ranks, flags, time ps, mtu, 0
+WELCOME_BODY = Struct("<IIIIQII")
+# cookie, key
+REGION_BODY = Struct("<II")
+# time ps, count, more, host ps, sent bytes
+RECORDS_BODY = Struct("<QIIQQ")
+
+SENT = 1
+RECEIVED = 2
+RECEIVED_IMM = 3
+COMPUTED = 4
+CONNECTED = 5
+SYNCED = 6
+GROUPED = 7
+OFFLOADED = 8
+GROUP_FAILED = 9
+
+RECORD_KINDS = frozenset((SENT, RECEIVED, RECEIVED_IMM, COMPUTED, CONNECTED, SYNCED, GROUPED, OFFLOADED, GROUP_FAILED))
+WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED))
+"""Records behind which something stands."""
+
+WRITE = 0
+WRITE_IMM = 1
+SEND = 2
+
+REDUCTIONS = {
+    "sum": 0,
+    "min": 1,
+    "max": 2,
+    "prod": 3,
+    "avg": 4,
+}
+ELEMENTS = {
+    "float32": 0,
+    "float16": 1,
+    "bfloat16": 2,
+    "int32": 3,
+    "int8": 4,
+    "uint8": 5,
+    "float8_e4m3fn": 6,
+    "float8_e5m2": 7,
+}
 STATUS = {
     0: "success",
     5: "flushed",
@@ -64,6 +127,7 @@ STATUS = {
     12: "transport retries exceeded",
     13: "receiver-not-ready retries exceeded",
 }
+# end of the tables
 
 
 class Malformed(ValueError):
@@ -112,11 +176,11 @@ def records(body: memoryview, count: int) -> Iterator[Record]:
         private = length - RECORD.size
         if private < 0 or length % 8 or at + length > len(body):
             raise Malformed(f"a record of {length} bytes")
-        if kind in (CONNECTED, GROUPED, GROUP_FAILED):
+        if kind in WITH_DATA:
             if not private - 8 < nbytes <= private:
                 raise Malformed(f"{nbytes} bytes behind a record, in {private}")
             data = bytes(body[at + RECORD.size : at + RECORD.size + nbytes])
-        elif private or not SENT <= kind <= GROUP_FAILED:
+        elif private or kind not in RECORD_KINDS:
             raise Malformed(f"a record of kind {kind} and {length} bytes")
         else:
             data = b""

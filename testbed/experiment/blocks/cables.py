@@ -1,7 +1,7 @@
-"""Which rate and delay each cable of a fabric has: those of its kind, those that the topology gives it, and overrides.
+"""Rate and delay of each cable of a fabric.
 
-The later of these wins: `fabric.cable` (every cable), `fabric.host_cable` (those that end at hosts), what a custom
-topology says of a cable or its class, and `fabric.cables`, in the order in which it stands.
+The last of these that applies wins: `fabric.cable` (every cable), `fabric.host_cable` (those that end at hosts), a
+custom topology's values of a cable or its class, and the entries of `fabric.cables` in their order.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MAX_TIME = 10.0**13
 
 
 class OwnCable(Model):
-    """What some cables have instead of what the others have; null: as those."""
+    """Rate and delay of some cables; null: as all others."""
 
     rate: Rate | None = Field(default=None, gt=0, le=MAX_RATE, description="bit rate (null: as `fabric.cable`)")
     delay: Time | None = Field(default=None, le=MAX_TIME, description="propagation delay (null: as `fabric.cable`)")
 
 
 class Override(Model):
-    """What the cables of one target have instead."""
+    """Rate and delay of the cables of one target."""
 
     rate: Rate | None = Field(default=None, gt=0, le=MAX_RATE, description="bit rate (null: as without)")
     delay: Time | None = Field(default=None, le=MAX_TIME, description="propagation delay (null: as without)")
@@ -41,7 +41,7 @@ class Override(Model):
 
 
 def laid(fabric: Fabric, host_cable: OwnCable, overrides: Mapping[str, Override]) -> Fabric:
-    """The fabric with every cable's own rate and delay.  Raises TopologyError whose key is the override at fault."""
+    """The fabric with every cable's own rate and delay.  Raises TopologyError whose key is the wrong override."""
     own: dict[str, Cable] = {}
     if host_cable.rate is not None or host_cable.delay is not None:
         for cable in fabric.cables:
@@ -60,7 +60,7 @@ def laid(fabric: Fabric, host_cable: OwnCable, overrides: Mapping[str, Override]
 
 
 def _named(fabric: Fabric, text: str) -> list[Cable]:
-    """The cables outside of NICs that a target names."""
+    """The cables that a target names, except links inside NICs."""
     match targets.resolve(fabric, text):
         case CableTarget(cable):
             found = [cable]

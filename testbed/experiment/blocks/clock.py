@@ -12,7 +12,7 @@ from testbed.base.types import Model, mistake
 
 
 class Clock(Model):
-    """`virtual`, `real` or `{real: {dilation: N, fifo: BOOL}}`; `dilation` None: found out when the fabric comes up.
+    """`virtual`, `real` or `{real: {dilation: N, fifo: BOOL}}`; `dilation` None: chosen when the fabric comes up.
 
     `fifo`: fabricd asks for real-time scheduling (SCHED_FIFO), and goes on without where it is not allowed.
     """

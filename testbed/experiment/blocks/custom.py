@@ -1,6 +1,6 @@
 """`topology: {custom: ..}` as it is written: nodes and cables in place, or in a file beside the experiment.
 
-What comes from a file is written out in the run's folder, so that a run can be repeated without it.
+A network from a file is written out in the run's folder, so that the run can be repeated without the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Found = tuple[Place, str, str]
 
 
 class Node(Model):
-    """A node; with nothing to say but its kind that alone is written."""
+    """A node; written as its kind alone, if there is nothing more."""
 
     kind: Literal["host", "switch"] = Field(description="what it is")
     forwards: bool = Field(
@@ -47,7 +47,7 @@ class Node(Model):
 
 
 class CustomCable(Model):
-    """A cable; with nothing of its own only the two nodes are written."""
+    """A cable; written as its two nodes alone, if there is nothing more."""
 
     between: str = Field(description="`A-B`, two nodes")
     rate: Rate | None = Field(default=None, gt=0, le=MAX_RATE, description="bit rate (null: its class's)")
@@ -77,7 +77,7 @@ class CustomCable(Model):
 
 
 def _mapping_of(model: type[Model]) -> dict[str, Any]:
-    """JSON schema of a model that may also be written shorter."""
+    """JSON schema of a model that also has a short form."""
     quantities: dict[Any, dict[str, Any]] = {Rate: {"x-quantity": "rate"}, Time: {"x-quantity": "time"}}
     properties = {}
     for name, field in model.model_fields.items():

@@ -1,8 +1,8 @@
-"""The names an experiment may use, asked of the layers that own them (and imported only then)."""
+"""The names that an experiment may use, from the packages that own them (imported only when needed)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.base.types import mistake, unknown
@@ -102,7 +102,7 @@ def algorithms(collective: str) -> list[str]:
 
 
 def choices(collective: str) -> list[str]:
-    """What may stand as the algorithm of a known collective: `auto`, too, where there is something to choose from."""
+    """Allowed algorithms of a known collective; with `auto` if there are several."""
     from workloads.base.vocabulary import AUTO
     from workloads.registry import choices
 
@@ -110,21 +110,21 @@ def choices(collective: str) -> list[str]:
 
 
 def entry(collective: str, algorithm: str) -> Algorithm:
-    """What is known of a known collective and algorithm, or of what all have in common that `auto` chooses from."""
+    """The registry's entry of a collective and algorithm; for `auto` what its candidates have in common."""
     from workloads.registry import any_of
 
     return any_of(collective, algorithm)
 
 
 def extra(name: str, algorithm: str) -> tuple[str, ...]:
-    """The keys of a step that not every collective heeds, and this one does."""
+    """The optional keys of a step that this collective uses."""
     from workloads.registry import extra
 
     return extra(name, algorithm)
 
 
 def misshapen(entry: Algorithm, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
-    """What keeps these ranks (None: all) from carrying out an algorithm that needs a grid, and what would not."""
+    """Why these ranks (None: all) cannot carry out an algorithm that needs a grid, and a hint."""
     from testbed.experiment.blocks.layout import group
     from topologies.grid import NoGrid
 
@@ -136,10 +136,21 @@ def misshapen(entry: Algorithm, ranks: list[int] | None, fabric: Fabric) -> tupl
 
 
 def extras() -> list[str]:
-    """The keys of a collective step that only some algorithms heed."""
+    """The keys of a collective step that only some algorithms use."""
     from workloads.registry import ALGORITHMS
 
     return list(dict.fromkeys(key for entry in ALGORITHMS.values() for key in entry.extra))
+
+
+def heeded(key: str) -> Callable[[dict[str, Any]], None]:
+    """For `json_schema_extra`: what is said of a key begins with who heeds it."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        from workloads.registry import heeding
+
+        schema["description"] = f"{heeding(key)}: {schema['description']}"
+
+    return extend
 
 
 def every_algorithm() -> list[str]:
@@ -161,7 +172,7 @@ def dtypes() -> list[str]:
 
 
 def most_pieces() -> int:
-    """That a vector may be cut into."""
+    """Into how many pieces a vector may be cut."""
     from workloads.base.vocabulary import MOST_PIECES
 
     return MOST_PIECES
@@ -181,7 +192,7 @@ def smartnic_profiles() -> list[str | None]:
 
 
 def smartnic(value: dict[str, Any]) -> dict[str, Any]:
-    """A NIC's mapping with what its kind's profile has; raises what a validator raises."""
+    """A NIC's mapping, filled up from its profile; raises what a validator raises."""
     from hardware.smartnic import KINDS, PROFILES, of_kind
 
     kind, part = value.get("kind", "plain"), {"on_path": "engine", "off_path": "complex"}

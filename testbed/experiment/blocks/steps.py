@@ -47,28 +47,40 @@ class CollectiveStep(Model):
         default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
     )
     senders: int | None = Field(
-        default=None, ge=1, description="m2n, n2m: how many of the ranks send, the first ones (null: half)"
+        default=None,
+        ge=1,
+        description="how many of the ranks send, the first ones (null: half)",
+        json_schema_extra=known.heeded("senders"),
     )
     skew: float | None = Field(
         default=None,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="all_to_all_v, m2n, n2m: how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
+        description="how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
+        json_schema_extra=known.heeded("skew"),
     )
 
     density: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False,
-        description="omnireduce, omniccl: share of a rank's blocks that are not zero (1)",
+        description="share of a rank's blocks that are not zero (1)",
+        json_schema_extra=known.heeded("density"),
     )  # fmt: skip
     overlap: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False,
-        description="omnireduce, omniccl: share of those blocks that is the same at all ranks (0)",
+        description="share of those blocks that is the same at all ranks (0)",
+        json_schema_extra=known.heeded("overlap"),
     )  # fmt: skip
     block: int | None = Field(
-        default=None, ge=1, le=1 << 20, description="omnireduce, omniccl: elements of a block (256)"
+        default=None, ge=1, le=1 << 20, description="elements of a block (256)", json_schema_extra=known.heeded("block")
     )
-    fusion: int | None = Field(default=None, ge=1, le=32, description="omnireduce: blocks in a message, at most (4)")
+    fusion: int | None = Field(
+        default=None,
+        ge=1,
+        le=32,
+        description="blocks in a message, at most (4)",
+        json_schema_extra=known.heeded("fusion"),
+    )
     slots: int | None = Field(
         default=None, ge=1, le=65535,
         description="omnireduce: messages under way at a time, for each rank (256); "
@@ -79,7 +91,8 @@ class CollectiveStep(Model):
         default=None,
         ge=1,
         le=1 << 16,
-        description="omniccl: blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
+        description="blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
+        json_schema_extra=known.heeded("spot"),
     )
     aggregators: int | None = Field(
         default=None, ge=1,
@@ -88,23 +101,29 @@ class CollectiveStep(Model):
     )  # fmt: skip
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None,
-        description="in_network, in_network_best_effort: contribute again after this long without a result "
+        description="contribute again after this long without a result "
         "(null: slots x the time of a frame + round trip)",
+        json_schema_extra=known.heeded("timeout"),
     )
     chains: int | None = Field(
-        default=None, ge=1, description="all_gather by multicast: how many ranks send at a time (null: all)"
+        default=None,
+        ge=1,
+        description="how many ranks send at a time (null: all)",
+        json_schema_extra=known.heeded("chains"),
     )
     cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
         default=None,
-        description="multicast: data this much overdue is fetched from the ring neighbour (20us)",
+        description="data this much overdue is fetched from the ring neighbour (20us)",
+        json_schema_extra=known.heeded("cutoff"),
     )
 
     compression: Literal["bfp"] | None = Field(
         default=None,
-        description="direct_reduce: block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
+        description="block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
+        json_schema_extra=known.heeded("compression"),
     )
     optimizer: Literal["sgd", "adam"] | None = Field(
-        default=None, description="optimizer_step: SGD with momentum 0.9, or Adam (sgd)"
+        default=None, description="SGD with momentum 0.9, or Adam (sgd)", json_schema_extra=known.heeded("optimizer")
     )
 
     @model_validator(mode="before")

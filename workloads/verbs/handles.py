@@ -1,0 +1,136 @@
+"""What a device hands out: registered memory, queue pairs, groups.  Posts go out with the device's next wait."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from workloads.verbs import wire
+from workloads.verbs.session import Session
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Region:
+    """Memory shared with the NIC; `key` serves as lkey and rkey."""
+
+    def __init__(self, memory: mmap.mmap, key: int) -> None:
+        self._memory = memory
+        self.key = key
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def view(self, dtype: str, offset_bytes: int = 0, count: int = -1) -> NDArray[Any]:
+        """A numpy view of `count` elements (-1: all that fit) from byte `offset_bytes` on, without a copy."""
+        import numpy as np
+
+        if count < 0:
+            count = (len(self) - offset_bytes) // np.dtype(dtype).itemsize
+        return np.frombuffer(self._memory, dtype, count, offset_bytes)
+
+
+class Peer(NamedTuple):
+    """One side's call of a connection: both ranks give the same `tag`, each hands the other up to 256 private bytes."""
+
+    rank: int
+    tag: int
+    private: bytes = b""
+    network_only: bool = False  # True: never the scale-up domain
+
+
+class QueuePair:
+    """A reliable connection to one peer.  Posts go out with the device's next wait."""
+
+    def __init__(self, session: Session, number: int, peer: int, private: bytes, scale_up: bool) -> None:
+        self._post = session.queue
+        self.number = number
+        self.peer = peer
+        self.private = private  # what the peer handed over
+        self.scale_up = scale_up
+
+    def write(
+        self,
+        source: Region,
+        offset: int,
+        length: int,
+        rkey: int,
+        target: int,
+        *,
+        wr_id: int = 0,
+        signaled: bool = True,
+        imm: int | None = None,
+    ) -> None:
+        """RDMA write of `length` bytes to byte `target` of the peer's region `rkey`.
+
+        With `imm` it also completes a receive at the peer (RECEIVED_IMM).
+        """
+        opcode = wire.WRITE if imm is None else wire.WRITE_IMM
+        self._send(opcode, source, offset, length, rkey, target, wr_id, signaled, imm or 0)
+
+    def send(self, source: Region, offset: int, length: int, *, wr_id: int = 0, signaled: bool = True) -> None:
+        """Send `length` bytes into the peer's next posted receive."""
+        self._send(wire.SEND, source, offset, length, 0, 0, wr_id, signaled, 0)
+
+    def recv(self, target: Region, offset: int = 0, length: int = 0, *, wr_id: int = 0) -> None:
+        """Post a receive: for a send, or for the immediate of one write (its length may then be 0)."""
+        self._post(wire.POST_RECV, self.number, target.key, wr_id, offset, length)
+
+    def _send(
+        self,
+        opcode: int,
+        source: Region,
+        offset: int,
+        length: int,
+        rkey: int,
+        target: int,
+        wr_id: int,
+        signaled: bool,
+        imm: int,
+    ) -> None:
+        flags = wire.SIGNALED if signaled else 0
+        self._post(
+            wire.POST_SEND,
+            *(self.number, opcode, flags, 0, wr_id, source.key, rkey, offset, target, length, imm, 0),
+        )
+
+
+class Group:
+    """Ranks whose collectives are offloaded.  `refused` says why it is not open ("": it is)."""
+
+    def __init__(self, session: Session, number: int, granted: int, refused: str, left: Callable[[int], None]) -> None:
+        self._left = left
+        self._post = session.queue
+        self.number = number
+        self.granted = granted  # what the kind gets, such as slots
+        self.refused = refused
+
+    def post(
+        self,
+        source: Region,
+        offset: int,
+        target: Region,
+        target_offset: int,
+        count: int,
+        *,
+        collective: int = 0,
+        reduction: str | None = None,
+        dtype: str = "int32",
+        flags: int = 0,
+        wr_id: int = 0,
+        args: Sequence[int] = (),
+    ) -> None:
+        """Start a collective of `count` elements; an OFFLOADED record tells its end, GROUP_FAILED that it has none."""
+        given = (*args, 0, 0, 0, 0)[:4]
+        self._post(
+            wire.POST_OFFLOAD,
+            *(self.number, collective, wire.REDUCTIONS[reduction or "sum"], wire.ELEMENTS[dtype], flags),
+            *(wr_id, source.key, target.key, offset, target_offset, count, *given),
+        )
+
+    def leave(self) -> None:
+        """Give it up, with what it may still have to say; the group ends when all have left."""
+        self._post(wire.LEAVE, self.number, 0)
+        self._left(self.number)

@@ -1,0 +1,97 @@
+"""A worker's session with fabricd: commands gather and go out in one packet, answers come back, errors end it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from array import array
+from collections.abc import Iterable
+
+from workloads.verbs import wire
+
+DEFAULT_SOCKET = "/run/railbed/worker.sock"
+PROGRESS_EVERY_S = 0.25  # a worker that says nothing while it runs tries fabricd's patience
+_LARGEST_ANSWER = 1 << 20
+
+
+class FabricError(Exception):
+    """The fabric ended this worker's session; the text says why."""
+
+
+class Session:
+    """Every method may raise FabricError: the session is over."""
+
+    def __init__(self, path: str | None) -> None:
+        """Connects to the worker socket at `path` (default: $RAILBED_SOCKET, else /run/railbed/worker.sock).
+
+        Raises OSError when nobody listens.
+        """
+        self.unanswered = False  # something was said since the last answer that the owner took
+        self._out = bytearray()
+        self._in = bytearray(_LARGEST_ANSWER)
+        self._last_sent_s = 0.0
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.connect(path or os.environ.get("RAILBED_SOCKET", DEFAULT_SOCKET))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Without BYE before, the fabric counts this worker as lost."""
+        self._socket.close()
+
+    def progress(self) -> None:
+        """Now and then a sign of life."""
+        if time.monotonic() - self._last_sent_s >= PROGRESS_EVERY_S:
+            self._send(wire.command(wire.PROGRESS))
+
+    def queue(self, op: int, *body: int | bytes, data: bytes = b"") -> None:
+        """Collects a command.  Packets are at most 64 KiB: a full one goes out at once."""
+        command = wire.command(op, *body, data=data)
+        if len(self._out) + len(command) > wire.MAX_PACKET:
+            self.flush()
+        self._out += command
+        self.unanswered = True
+
+    def flush(self, fds: Iterable[int] = ()) -> None:
+        if self._out:
+            out, self._out = self._out, bytearray()
+            self._send(out, fds)
+
+    def _send(self, data: bytes | bytearray, fds: Iterable[int] = ()) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+        try:
+            self._socket.sendmsg([data], rights)
+        except (BrokenPipeError, ConnectionError):  # fabricd has closed; what it said is still there to be read
+            while True:
+                self._receive()
+        self._last_sent_s = time.monotonic()
+
+    def _receive(self) -> tuple[int, memoryview]:
+        """Kind and body of the next packet (valid until the one after).  Raises FabricError when it is the last."""
+        try:
+            n, _, flags, _ = self._socket.recvmsg_into([self._in])
+        except ConnectionError:  # said once, when fabricd closed before it read all of ours; its last words come after
+            n, _, flags, _ = self._socket.recvmsg_into([self._in])
+        if n == 0:
+            raise FabricError("fabricd closed the session without a word")
+        try:
+            if flags & socket.MSG_TRUNC:
+                raise wire.Malformed(f"a packet over {len(self._in)} bytes")
+            kind, body = wire.packet(memoryview(self._in)[:n])
+        except wire.Malformed as e:
+            raise FabricError(f"fabricd sent {e}") from None
+        if kind == wire.ERROR:
+            raise FabricError(bytes(body).decode("utf-8", "replace").rstrip("\0"))
+        return kind, body
+
+    def answer(self, expected: int, size: int | None) -> memoryview:
+        """The body of the next packet, which must be of kind `expected` and of `size` bytes (None: any)."""
+        kind, body = self._receive()
+        if kind != expected or (size is not None and len(body) != size):
+            raise FabricError(
+                f"fabricd sent a packet of kind {kind} with {len(body)} bytes where kind {expected} was due"
+            )
+        return body
