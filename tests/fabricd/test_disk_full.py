@@ -20,8 +20,6 @@ from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
 from workloads.verbs import wire
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
-
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:

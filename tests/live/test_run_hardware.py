@@ -36,8 +36,6 @@ workload:
 """
 LONG = EXPERIMENT.replace("iterations: 2", "iterations: 100000")
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
-
 
 class BareLab:
     """fabricd and worker processes, nothing around them."""
