@@ -49,7 +49,7 @@ class Tenant:
         try:
             fabricd.subscribe(acts=AGENT)
             self._lay_aside(injections)
-            self.began_ns = fabricd.workers_again()
+            self.began_ns = fabricd.next_job()
             self.before = fabricd.request("counters")
         except BaseException as error:
             self.leave([], None)

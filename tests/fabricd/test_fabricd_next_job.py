@@ -1,4 +1,4 @@
-"""One job after the other on a fabric that stays up: `workers_again` (hardware/fabricd/control/again.c)."""
+"""One job after the other on a fabric that stays up: `next_job` (hardware/fabricd/control/next_job.c)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_job_gives_the_same_figures_each_time_and_counters_go_on() -> None:
         first = job(f)
         sent = f.nic(0)["tx_vport_rdma_unicast_packets"]
         for times in (2, 3):
-            assert f.fabricd.workers_again() == f.fabricd.request("status")["time_ns"] > 0
+            assert f.fabricd.next_job() == f.fabricd.request("status")["time_ns"] > 0
             assert f.counters()["qps"] == []
             assert job(f) == first
             assert f.nic(0)["tx_vport_rdma_unicast_packets"] == times * sent
@@ -46,7 +46,7 @@ def test_random_draws_begin_again() -> None:
     with bare_fabric("star", {"hosts": 3}) as f:
         runs = []
         for _ in range(2):
-            f.fabricd.workers_again()
+            f.fabricd.next_job()
             loss = {"ports": ["h0:1"], "effect": "drop", "select": {"share": 0.05}, "match": {"classes": [3]}}
             f.fabricd.request("inject", fault="loss", primitive="frames", **loss)
             before = f.nic(0)["retransmitted"]
@@ -68,7 +68,7 @@ def test_a_fault_whose_time_comes_between_jobs_is_on_in_the_next() -> None:
             return [x["fault"] for x in f.fabricd.request("faults")["faults"] if not x["on"]]
 
         plain = job(f)
-        f.fabricd.workers_again()
+        f.fabricd.next_job()
         pair = f.pair(0, 1, BYTES)
         began = f.fabricd.request("status")["time_ns"]
         for k in range(100):  # the workers leave while frames are on their way
@@ -80,7 +80,7 @@ def test_a_fault_whose_time_comes_between_jobs_is_on_in_the_next() -> None:
         assert off()
         inject("now", 0, "h0-sw0")
         assert "now" not in off()
-        f.fabricd.workers_again()
+        f.fabricd.next_job()
         assert job(f)["came"] > 10 * plain["came"]
         assert off() == []
 
@@ -88,7 +88,7 @@ def test_a_fault_whose_time_comes_between_jobs_is_on_in_the_next() -> None:
 def test_the_clock_stands_still_between_jobs() -> None:
     with bare_fabric("star", {"hosts": 2}) as f:
         job(f)
-        began = f.fabricd.workers_again()
+        began = f.fabricd.next_job()
         f.fabricd.request("cable", cable="h0-sw0", up=False, at_ns=began + 5)
         expected = {"time_ns": began, "running": False, "idle": False}
         assert f.fabricd.request("status").items() >= expected.items()
@@ -98,12 +98,12 @@ def test_refused_while_somebody_is_there_or_something_under_way() -> None:
     with bare_fabric("star", {"hosts": 2}) as f:
         pair = f.pair(0, 1)
         with pytest.raises(FabricdError, match="a rank has a session still"):
-            f.fabricd.request("workers_again")
+            f.fabricd.request("next_job")
         assert timed_write(pair, 8)[1].status == 0  # the sessions are as they were
         pair.done()
         f.fabricd.request("quiesce")
         assert f.worker(0, hello=False).reason() == "rank has a session already, or had one"
-        f.fabricd.workers_again()
+        f.fabricd.next_job()
         f.worker(0)
 
 
@@ -111,7 +111,7 @@ def test_after_workers_that_died_at_work_the_next_job_is_as_on_a_new_fabric() ->
     """Requests, receives, rendezvous and records are left behind by both; and what was in flight is over."""
     with bare_fabric("star", {"hosts": 3}) as f:
         first = job(f)
-        f.fabricd.workers_again()
+        f.fabricd.next_job()
         pair = f.pair(0, 1, 1 << 20)
         third = f.worker(2)
         third.begin_wait(1, wire.FOREVER, wire.command(wire.SYNC, 3, 3))
@@ -119,7 +119,7 @@ def test_after_workers_that_died_at_work_the_next_job_is_as_on_a_new_fabric() ->
         pair.b.send(post_recv(pair.qp_b, pair.key_b), wire.command(wire.CONNECT, 2, 9, 9, 0, 0))
         for worker in (pair.a, pair.b, third):
             worker.socket.close()
-        f.fabricd.workers_again()
+        f.fabricd.next_job()
         assert job(f) == first
 
 
@@ -141,7 +141,7 @@ def test_with_the_real_clock_nothing_old_is_taken_for_new() -> None:
 
 def again(f: BareFabric) -> bool:
     try:
-        f.fabricd.request("workers_again")
+        f.fabricd.request("next_job")
     except FabricdError:
         return False
     return True
@@ -170,7 +170,7 @@ def test_a_worker_cannot_ask_for_it() -> None:
     with bare_fabric("star", {"hosts": 2}) as f:
         pair = f.pair(0, 1)
         pair.done()
-        f.fabricd.workers_again()
+        f.fabricd.next_job()
         f.start(0)
         late: RawWorker = f.worker(0)
         late.send(pair.write(8))

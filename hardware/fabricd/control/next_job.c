@@ -1,17 +1,17 @@
-/* Workers once more: a fabric's next job
+/* A fabric's next job
  *
  * Theory of Operation
  *
- * A rank's socket takes one session.  When all workers of a job have gone, every
- * rank is made what it was when the fabric came up: its regions are unmapped, its
- * queue pairs, completions and rendezvous forgotten.  Then the next job's workers
- * may connect.  Counters go on; watermarks and lateness begin anew.
+ * A rank's socket takes one session.  When all workers of a job have gone, `next_job`
+ * puts every rank back to where it was when the fabric came up: its regions are
+ * unmapped, its queue pairs, completions and rendezvous forgotten.  Then the next job's
+ * workers may connect.  Counters go on; watermarks and lateness begin anew.
  *
- * A job is to give the figures that it gives on a new fabric.  So the numbers of
- * queue pairs, offloaded jobs and frames, on which paths and random draws depend,
- * begin again from the first.  Unless something is still under way, which can only
- * be with the real clock: then they go on, so that no old packet is taken for a
- * new one, and generated flows keep their queue pairs.
+ * A job must give the figures that it gives on a new fabric.  Paths and random draws
+ * depend on the numbers of queue pairs, offloaded jobs and frames, so these begin again
+ * from the first.  They do not if something is still under way, which can only be with
+ * the real clock: then they go on, so that no old packet is taken for a new one, and
+ * generated flows keep their queue pairs.
  *
  * The virtual clock stands still until the next `start`.
  */
@@ -133,9 +133,9 @@ static void watermarks_clear(struct fabric *f)
 			if (!p->classes_used)
 				p->scheduled = 0;
 			for (unsigned c = 0; c < CLASSES; c++) {
-				p->lane[c].queue_max = p->queue[c].bytes;
-				p->lane[c].in.max_bytes = p->lane[c].in.bytes;
-				p->lane[c].in.headroom_max = p->lane[c].in.headroom;
+				p->tc[c].queue_max = p->queue[c].bytes;
+				p->tc[c].in.max_bytes = p->tc[c].in.bytes;
+				p->tc[c].in.headroom_max = p->tc[c].in.headroom;
 			}
 		}
 	}
@@ -148,21 +148,21 @@ static void watermarks_clear(struct fabric *f)
 	f->clock.lateness_max = 0;
 }
 
-/* workers_again() - Every rank may connect once more
+/* next_job() - Every rank may connect once more
  * Return: NULL, or why not; then nothing has changed
  */
-const char *workers_again(struct fabric *f)
+const char *next_job(struct fabric *f)
 {
 	bool virtual = f->clock.mode == CLOCK_VIRTUAL, stands = virtual && !f->clock.started;
 	bool anew = stands || fabric_idle(f);
 
 	for (uint32_t i = 0; i < f->nic_count; i++)
 		if (f->workers[i].fd >= 0)
-			return "workers_again: a rank has a session still";
+			return "next_job: a rank has a session still";
 	if (f->groups && !stands)
-		return "workers_again: offloads have not ended yet";
+		return "next_job: offloads have not ended yet";
 	if (virtual && !anew)
-		return "workers_again: something is under way still: quiesce first";
+		return "next_job: something is under way still: quiesce first";
 	event_forget(f, of_before, &stands);
 	offload_free(f);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
@@ -183,7 +183,7 @@ const char *workers_again(struct fabric *f)
 	f->stalled_reported = false;
 	if (virtual)
 		f->clock.started = false;
-	faults_again(f);
+	faults_next_job(f);
 	clock_workers_changed(f);
 	return NULL;
 }
