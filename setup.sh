@@ -198,7 +198,7 @@ unit_tests() {
     fi
     make_venv
     (build_fabricd) || say "going on without fabricd"
-    .venv/bin/python -m pytest -n "$(processes)" --dist worksteal "$@" tests/unit # they share no fabrics
+    .venv/bin/python -m pytest -n "$(processes)" "$@" tests/unit
 }
 
 verb=${1:-help}
@@ -220,7 +220,7 @@ case "$verb" in
         build_ryu
         build_fabricd --sanitize
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
-        as_root_if_there .venv/bin/python -m pytest -n "$(processes)" --dist loadfile "$@" || exit
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes)" "$@" || exit
         exit "$linted"
         ;;
     explore)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import networkx as nx
 
-from topologies.fabric import OWN_PORTS, Cable, Fabric, Switch
+from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
 
 WIRE_OVERHEAD = 24  # FCS, preamble and gap
 PAUSE_WIRE = 64 + 20

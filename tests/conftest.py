@@ -6,8 +6,9 @@ missing.
 What hypothesis draws is the same in every run, so that the suite does not hang on luck. `./setup.sh explore` draws
 afresh (RAILBED_EXPLORE=1); what it finds becomes an @example of its test.
 
-Fabrics do not meet, so files of tests run beside each other (pytest -n 2 --dist loadfile), each in one process for the
-sake of the fabrics that its tests share. Files that look at the machine itself take turns.
+Fabrics do not meet, so files of tests run beside each other (pytest -n 2), each in one process for the sake of the
+fabrics that its tests share. Files that look at the machine itself take turns. Unit tests share nothing: they come last
+and one by one, so that all processes end together.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
 HERE = Path(__file__).parent
 MACHINE = {"test_doctor", "test_image", "test_lab", "test_net", "test_ownership"}
-PROGRAMS = {
-    "unit": (),
-    "fabricd": ("ovs-vswitchd", "ovs-vsctl"),
+PROGRAMS = {  # in the order in which they run
     "live": ("ovs-vswitchd", "ovs-vsctl", "runc", "mnexec"),
+    "fabricd": ("ovs-vswitchd", "ovs-vsctl"),
+    "unit": (),
 }
 
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, print_blob=True)
@@ -56,6 +61,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(folder)
         if lacks[folder]:
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacks[folder])}"))
+    items.sort(key=lambda item: list(PROGRAMS).index(item.path.relative_to(HERE).parts[0]))
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Spread(LoadScopeScheduling):
+        """Tests of a scope run in one process, scopes in the order in which they are collected."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0])
+            if file.parent.name == "unit":
+                return nodeid
+            return "machine" if file.stem in MACHINE else str(file)
+
+    config.option.loadscopereorder = False
+    return Spread(config, log)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 
 from testbed.plan.hardware import hardware_of
-from topologies.fabric import OWN_PORTS
+from topologies.graph.fabric import OWN_PORTS
 from workloads.times.messages import Costs, Link, Path, flow_ns
 
 if TYPE_CHECKING:

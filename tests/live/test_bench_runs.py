@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,6 @@ from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 def test_a_real_bench_gives_the_figures_of_the_closed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"bench ping_pong --algorithm write,send -b 8 -e 64K -f 8192 --json --out {tmp_path / 'run'}"
     with pytest.raises(SystemExit) as ended:
@@ -38,10 +32,6 @@ def test_a_real_bench_gives_the_figures_of_the_closed_form(tmp_path: Path, capsy
         assert time_us * 1e3 == pytest.approx(formula, rel=0.002)
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 def test_a_real_ring_takes_the_host_time_and_the_bytes_that_its_hops_need(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

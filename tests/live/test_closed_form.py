@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,11 +15,6 @@ from workloads.times.rings import ring_all_reduce_ns
 MIB = 1 << 20
 PARAMETERS = {"rate_bps": 400e9, "delay_ns": 500.0, "latency_ns": 500.0}
 COSTS = Costs(reduce_bps=800e9)
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 
 def flow(source: int, target: int, size: int) -> str:

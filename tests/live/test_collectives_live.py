@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,6 @@ from testbed.run.run import run
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import ALGORITHMS
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
 FAULTS = """

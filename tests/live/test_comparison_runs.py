@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
-import pytest
-
-from results.comparison import collect
-from results.comparison_plots import COMPARISONS
-from results.drawing import save
+from results.pictures.comparison import collect
+from results.pictures.comparison_plots import COMPARISONS
+from results.pictures.drawing import save
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 def test_a_real_sweep_over_algorithm_and_topology_is_drawn(tmp_path: Path) -> None:
     from testbed.base.progress import Progress
     from testbed.experiment import loads

@@ -28,8 +28,6 @@ from testbed.fabric.lab import Lab
 from tests.parts.machine import ROOT, TESTBED, traces, wait_until
 from workloads.verbs import wire
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
-
 RAIL = """
 name: rail
 fabric: {topology: {rail: {servers: 2, gpus: 2, spines: 1}}}

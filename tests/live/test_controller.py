@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -17,7 +16,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from controllers.routes import routes
+from controllers.routing.routes import routes
 from hardware.build import build as build_fabricd
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
@@ -34,10 +33,6 @@ from tests.parts.live_fabric import (
 )
 from tests.parts.own_switch import own_switch, shared
 from topologies import Fabric, build
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ovs-vsctl") is None, reason="needs root and Open vSwitch"
-)
 
 RAIL = build("rail", {"servers": 2, "gpus": 2, "spines": 2})
 PODS = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 1, "pods": 2, "cores": 2})

@@ -17,9 +17,6 @@ from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed
 from tests.parts.live_fabric import ROOT
-from tests.parts.machine import usable
-
-live = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 
 EXPERIMENTS = ROOT / "experiments" / "control"
 SMALL = """
@@ -77,7 +74,6 @@ def test_a_group_is_hashed_in_proportion_to_its_ports_weights(weights: dict[int,
     assert direct in flows
 
 
-@live
 def test_weights_move_the_load_and_ryu_gives_the_same_figures(tmp_path: Path, ryu: None) -> None:
     hashes, shares = [], []
     for k, control in enumerate(({"library": "os-ken"}, {"library": "ryu"}, {"apps": []})):
@@ -92,7 +88,6 @@ def test_weights_move_the_load_and_ryu_gives_the_same_figures(tmp_path: Path, ry
     assert shares[2] == pytest.approx(0.5, abs=0.08)
 
 
-@live
 def test_a_drained_spine_carries_nothing_more_and_what_is_on_its_way_arrives(tmp_path: Path) -> None:
     drained = running.run(study("drain.yaml"), tmp_path / "drained")
     usual = running.run(study("drain.yaml", apps=[]), tmp_path / "usual")
@@ -106,7 +101,6 @@ def test_a_drained_spine_carries_nothing_more_and_what_is_on_its_way_arrives(tmp
     assert sent["drained"] < sent["usual"] / 2
 
 
-@live
 def test_plain_openflow_beside_the_controllers_is_in_before_the_first_frame(tmp_path: Path) -> None:
     experiment = loads(
         SMALL.replace("mine.py", str(EXPERIMENTS / "block.py")).replace("from: 0, to: 2", "from: 0, to: 1")
@@ -118,7 +112,6 @@ def test_plain_openflow_beside_the_controllers_is_in_before_the_first_frame(tmp_
     assert set(drops.reason) == {"forwarding"} and set(drops.node) == {"leaf0"}
 
 
-@live
 @pytest.mark.parametrize(
     ("body", "line", "what"),
     [
@@ -147,7 +140,6 @@ def test_what_is_no_application_is_refused_before_anything_is_made(tmp_path: Pat
         mine(tmp_path, "class\n")
 
 
-@live
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -25,8 +25,6 @@ from testbed.containers.image import ImageError, _Unpacker, unpack
 from testbed.machine.directories import remove_tree
 from tests.parts.machine import ROOT, TESTBED, cli, fabrics_begun_by, traces
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
 Entry = tuple[str, str | None]  # name, and contents; None: a directory
 
 
@@ -300,7 +298,6 @@ def machine_image(path: Path) -> Path:
     return docker(path, [out_file.getvalue()], ["FROM_IMAGE=yes"])
 
 
-@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="needs TAP")
 def test_workers_run_in_an_image(tmp_path: Path) -> None:
     machine_image(tmp_path / "i.tar")
     data = tmp_path / "data"
@@ -321,7 +318,6 @@ def test_workers_run_in_an_image(tmp_path: Path) -> None:
     assert traces(fabric_id) == []
 
 
-@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="needs TAP")
 def test_a_bad_image_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "i.tar").write_text("nonsense")
     (tmp_path / "e.yaml").write_text("name: i\nfabric: {topology: {star: {hosts: 2}}}\nworkers: {image: i.tar}\n")

@@ -16,9 +16,8 @@ from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import Process
 from testbed.machine.teardown import in_control_groups
-from tests.parts.machine import ROOT, assert_nothing_left, usable
+from tests.parts.machine import ROOT, assert_nothing_left
 
-pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 EXPERIMENT = "name: live\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}}\n"
 
 

@@ -13,9 +13,7 @@ from results import load
 from testbed.experiment import loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed, RunResult
-from tests.parts.machine import usable
 
-pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 EXPERIMENT = """
 name: faulty
 fabric: {topology: {star: {hosts: 3}}}

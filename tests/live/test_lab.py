@@ -35,9 +35,6 @@ from tests.parts.machine import (
     wait_until,
 )
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
-
-
 PARTS = ("fabricd", "controller", "holder", "ovsdb-server", "ovs-vswitchd")
 
 

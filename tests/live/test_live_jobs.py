@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -21,8 +20,6 @@ from testbed.machine import ownership
 from testbed.machine.teardown import control_group_paths
 from testbed.run.job import run_on
 from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, traces, wait_until
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 
 # Random draws (loss, marks), offloads with slots and trees of the controller's, a cut that it routes around, samples.
 FABRIC = """

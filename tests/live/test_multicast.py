@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,6 @@ from workloads.times.expected import closed_form_ns
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 from workloads.times.multicast import Paths, all_gather_over_ns, broadcast_over_ns
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 STAR = "{star: {hosts: %d}}"
 CLOS = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}"

@@ -22,8 +22,6 @@ from testbed.plan.dilation import automatic
 from tests.parts.machine import RAIL_REAL, ROOT, TESTBED, addresses, cli, run, traces, wait_until
 from topologies import Fabric, build
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
-
 REAL = RAIL_REAL.replace("1us", "2us")
 # One way over one switch: two cables, the switch, and a short frame twice on the wire.
 _RTT_MS = 2 * (2 * 2000 + 500 + 2 * (98 + 24) * 8 / 40) * 1000 / 1e6

@@ -24,8 +24,6 @@ from testbed.machine.ownership import Journal, Record
 from testbed.machine.processes import Process
 from tests.parts.machine import marked, run, strangers, traces, wait_until
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
-
 
 @contextmanager
 def running(*command: str, **more: object) -> Iterator[subprocess.Popen[bytes]]:

@@ -19,7 +19,7 @@ from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
 from results import load
-from results.columns import COLUMNS
+from results.frames.columns import COLUMNS
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed, RunResult
@@ -35,8 +35,6 @@ workload:
   - {flows: [{from: 1, to: 0, size: 1MB}]}
 """
 LONG = EXPERIMENT.replace("iterations: 2", "iterations: 100000")
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and TAP")
 
 
 class BareLab:

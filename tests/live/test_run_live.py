@@ -18,7 +18,7 @@ from testbed.experiment import Experiment, loads
 from testbed.fabric.lab import Lab
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed, RunResult
-from tests.parts.machine import ROOT, assert_nothing_left, usable
+from tests.parts.machine import ROOT, assert_nothing_left
 
 EXPERIMENT = """
 name: live
@@ -31,9 +31,6 @@ capture: ["nic:0"]
 """
 LONG = EXPERIMENT.replace("iterations: 2", "iterations: 100000")
 RANK_3 = b"RAILBED_RANK=3"
-
-
-pytestmark = pytest.mark.skipif(not usable(), reason="needs root, TAP, runc and Open vSwitch")
 
 
 class Live:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
-
-import pytest
 
 from testbed.experiment import loads
 from testbed.run.run import run
@@ -17,10 +13,6 @@ from workloads.registry import ALGORITHMS
 SMALL = [name for name, width in DTYPES.items() if width == 1]
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 def test_by_every_algorithm(tmp_path: Path) -> None:
     """All-reduces, and one that only moves, of odd sizes; nobody falls back."""
 

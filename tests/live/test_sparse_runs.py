@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,6 @@ from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 
 MIB = 1 << 20
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("runc") or not shutil.which("ovs-vsctl"),
-    reason="needs root, runc and Open vSwitch",
-)
 
 
 def ran(folder: Path, hosts: int, steps: list[str], more: str = "") -> tuple[Path, dict[str, Any]]:

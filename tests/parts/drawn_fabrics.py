@@ -10,7 +10,7 @@ from tests.parts.custom_networks import networks
 from topologies import Fabric, build
 
 small = st.integers(1, 5)
-sizes = st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda dims: prod(dims) <= 200)
+sizes = st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda dims: prod(dims) <= 130)
 
 
 @st.composite

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import time
@@ -127,13 +126,6 @@ def strangers() -> Iterator[Callable[[], None]]:
         subprocess.run(["ip", "netns", "delete", name], check=False)
         subprocess.run(["ip", "link", "delete", f"{name}a"], check=False)
         shared().run("ovs-vsctl", "--if-exists", "del-br", name)
-
-
-def usable() -> bool:
-    """Whether whole fabrics, with containers, can be on this machine."""
-    if os.geteuid() != 0 or not Path("/dev/net/tun").exists() or not shutil.which("runc"):
-        return False
-    return bool(shutil.which("ovs-vswitchd"))
 
 
 def assert_nothing_left(fabric_id: str) -> None:

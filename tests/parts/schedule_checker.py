@@ -159,21 +159,27 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
     rng = random.Random(seed)
     ranks = [_Rank(schedule(shape, i), vectors[i].copy(), _output(shape, i)) for i in range(shape.ranks)]
     under_way: dict[tuple[int, int, int], deque[tuple[int, int, NDArray[Any] | None]]] = {}
+    ready: list[Any] = [(me, lane) for me, rank in enumerate(ranks) for lane in range(len(rank.program))]
+    waiting: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # lanes, for a message from there to here
 
-    def advance(me: int, lane: int) -> bool:
+    def advance(me: int, lane: int) -> None:
         rank = ranks[me]
         steps = rank.program[lane].steps
         if rank.at[lane] == len(steps):
-            return False
+            return
         step = steps[rank.at[lane]]
         vector = rank.memory[VECTOR]
         if isinstance(step, Send):
             early = vector[step.start : step.stop].copy() if rng.random() < 0.5 else None
-            under_way.setdefault((me, step.peer, step.channel), deque()).append((step.start, step.stop, early))
+            queue = under_way.setdefault((me, step.peer, step.channel), deque())
+            queue.append((step.start, step.stop, early))
+            if len(queue) == 1:
+                ready.append((me, step.peer, step.channel))
         elif isinstance(step, Recv):
             key = (step.peer, step.channel)
             if not rank.arrived.get(key):
-                return False
+                waiting.setdefault((step.peer, me, step.channel), []).append((me, lane))
+                return
             rank.arrived[key] -= 1
             place = rank.own[key].popleft()
             if step.reduce:
@@ -182,7 +188,7 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
         else:
             rank.memory[OUTPUT][step.to : step.to + step.stop - step.start] = vector[step.start : step.stop]
         rank.at[lane] += 1
-        return True
+        ready.append((me, lane))
 
     def deliver(key: tuple[int, int, int]) -> None:
         start, stop, data = under_way[key].popleft()
@@ -192,19 +198,18 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
         place = ranks[target].places[source, channel].popleft()
         ranks[target].memory[place.region][place.element : place.element + stop - start] = data
         ranks[target].arrived[source, channel] = ranks[target].arrived.get((source, channel), 0) + 1
+        if under_way[key]:
+            ready.append(key)
+        ready.extend(waiting.pop(key, ()))
 
-    while True:
-        choices: list[Any] = [(me, lane) for me, rank in enumerate(ranks) for lane in range(len(rank.program))]
-        choices += [key for key, queue in under_way.items() if queue]
-        rng.shuffle(choices)
-        for choice in choices:
-            if len(choice) == 3:
-                deliver(choice)
-                break
-            if advance(*choice):
-                break
+    while ready:
+        k = rng.randrange(len(ready))
+        ready[k], ready[-1] = ready[-1], ready[k]
+        choice = ready.pop()
+        if len(choice) == 3:
+            deliver(choice)
         else:
-            break
+            advance(*choice)
     assert all(at == len(lane.steps) for r in ranks for at, lane in zip(r.at, r.program, strict=True)), "stuck"
     return [rank.memory for rank in ranks]
 

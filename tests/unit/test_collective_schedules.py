@@ -186,7 +186,7 @@ def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entr
     for ranks in (2, 3, 16):
         dims = [ranks // 2, 2] if ranks % 2 == 0 else [1, ranks]
         shape = shape_of(entry, ranks, MOST_PIECES * 7, 1, {"chunk": 7, "dims": dims}, 1)
-        for index in range(ranks):
+        for index in {0, 1, ranks // 2, ranks - 1}:
             wanted, _ = places(schedule_of(entry)(shape, index))
             assert max((len(found) for found in wanted.values()), default=0) <= 16384
 

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from controllers.bridge import Bridge, Change
 from controllers.flows import PRIORITY, ROUTE, Flow, Output
-from controllers.ports import DownPorts
+from controllers.flows.bridge import Bridge, Change
+from controllers.routing.ports import DownPorts
 
 Key = tuple[int, tuple[tuple[str, object], ...]]
 
@@ -92,7 +92,7 @@ class SlowSwitch(RuleBasedStateMachine):
 
 
 TestSlowSwitch = SlowSwitch.TestCase
-TestSlowSwitch.settings = settings(deadline=None, max_examples=200, stateful_step_count=30)
+TestSlowSwitch.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)
 
 
 def test_a_port_is_down_while_either_witness_says_so() -> None:
