@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topologies.fabric import OWN_PORTS, Cable, Fabric, Switch
+from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
 
 WIRE_OVERHEAD = 24  # FCS, preamble and gap
 PAUSE_WIRE = 64 + 20

@@ -158,7 +158,7 @@ class Fabricd:
             if self._pulsed is not None:
                 raise FabricdSilent(f"fabricd does not answer: {why}")
 
-    def workers_again(self, deadline_s: float = 20.0) -> float:
+    def next_job(self, deadline_s: float = 20.0) -> float:
         """Lets every rank's worker connect once more, after the end of a job; returns the emulated time (ns).
 
         With the virtual clock, time then stands still until `start`.  Raises FabricdError if the job's workers are
@@ -170,7 +170,7 @@ class Fabricd:
         deadline = time.monotonic() + deadline_s
         while True:
             try:
-                return float(self.request("workers_again")["time_ns"])
+                return float(self.request("next_job")["time_ns"])
             except FabricdSilent:
                 raise
             except FabricdError:  # it may not have seen yet that they are gone

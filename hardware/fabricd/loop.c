@@ -84,10 +84,10 @@ ON(fetched, struct frame, port_enqueue(f, tx_of(x)->port, x))
 ON(hand_over, struct frame, ovs_hand_over(f, x))
 ON(port_idle, struct port, port_became_idle(f, x))
 ON(pause_ends, struct port, pfc_end(f, x, e->t))
-ON(pause_again, struct port, pfc_again(f, x))
+ON(pause_refresh, struct port, pfc_refresh(f, x))
 ON(arrives, struct frame, port_arrive(f, &f->nodes[event_node(e)]->ports[event_port(e) - 1], x, (uint32_t)e->b))
 ON(forward, struct frame, switch_forward(f, &f->nodes[event_node(e)]->ports[event_other(e) - 1], x))
-ON(no_way, struct frame, switch_no_way(f, x))
+ON(forwarding_drop, struct frame, switch_forwarding_drop(f, x))
 ON(deliver, struct frame, nic_receive(f, (struct nic *)x->to->node, x, true))
 ON(watchdog, struct port, watchdog_look(f, x, (unsigned)e->b))
 ON(timer, struct qp, qp_timer(f, x))
@@ -167,11 +167,11 @@ static const struct event_type {
 	[EV_HAND_OVER] = {hand_over, NULL, no_room},
 	[EV_PORT_FREE] = {port_idle, NULL, NULL},
 	[EV_PAUSE_END] = {pause_ends, NULL, NULL},
-	[EV_PAUSE_AGAIN] = {pause_again, NULL, NULL},
+	[EV_PAUSE_REFRESH] = {pause_refresh, NULL, NULL},
 	[EV_ARRIVE] = {arrives, NULL, NULL},
 	[EV_PAUSE_ARRIVE] = {arrives, NULL, NULL},
 	[EV_FORWARD] = {forward, NULL, NULL},
-	[EV_NO_WAY] = {no_way, NULL, NULL},
+	[EV_FORWARDING_DROP] = {forwarding_drop, NULL, NULL},
 	[EV_DELIVER] = {deliver, NULL, NULL},
 	[EV_WATCHDOG] = {watchdog, NULL, NULL},
 	[EV_QP_TIMER] = {timer, timer_due, NULL},
@@ -219,7 +219,7 @@ bool fabric_step(struct fabric *f)
 		if (first->t >= limit || must_wait(f, first))
 			break;
 		if (f->heap.n == f->heap.background && limit == PS_NEVER)
-			break; /* pauses that are said again, and nothing else */
+			break; /* XOFF that is sent again, and nothing else */
 		event_pop(&f->heap, &e);
 		if (real)
 			clock_late(f, (int64_t)((__int128)(real_limit - 1 - e.t) * f->clock.dilation / PS_PER_NS));

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/closer.h"
+#include "base/close_later.h"
 #include "config/config.h"
 #include "control/control.h"
 #include "engine/clock.h"
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 		fabric_free(f);
 		return 1;
 	}
-	if (!closer_start())
+	if (!close_later_start())
 		fputs("fabricd: no thread to close files in: a worker may hold up the fabric\n", stderr);
 	clock_workers_changed(f);
 	if (f->clock.mode == CLOCK_REAL)

@@ -2,13 +2,12 @@
  *
  * Theory of Operation
  *
- * Making devices needs privileges, running the fabric does not.  All that
- * hostile data can reach runs after this: without capabilities, but the one
- * to write captures into a folder that is not root's (the testbed asks for
- * those later); with no way to gain any; and without the system calls that
- * whoever had taken over this process would want next: other programs, other
- * processes' memory, mounts, namespaces, modules, and sockets that are not
- * local.
+ * Making devices needs privileges, running the fabric does not.  Hostile data is
+ * only read after this.  From here on fabricd has no capability but the one to write
+ * captures into a folder that is not root's (the testbed asks for those later), and
+ * cannot gain any.  System calls are refused that it does not need and that somebody
+ * who had taken it over would want: other programs, other processes' memory, mounts,
+ * namespaces, modules, and sockets that are not local.
  */
 #include <errno.h>
 #include <linux/audit.h>

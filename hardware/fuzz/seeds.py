@@ -100,7 +100,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
     {"op": "traffic_results", "fault": "i"},
     {"op": "heal", "fault": "a"},
     {"op": "ask_controller"},
-    {"op": "workers_again"},
+    {"op": "next_job"},
     {
         "op": "accelerator_program",
         "switch": "sw0",

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from testbed.plan.hardware import hardware_of
-from topologies.fabric import OWN_PORTS
+from topologies.graph.fabric import OWN_PORTS
 from workloads.times.messages import Costs, Link, Path, flow_ns
 
 if TYPE_CHECKING:

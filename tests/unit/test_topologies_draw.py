@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from topologies import Fabric, build
-from topologies.draw import as_svg, as_text
+from topologies.drawing import as_svg, as_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 WHOLE: list[tuple[str, dict[str, Any]]] = [

@@ -248,7 +248,7 @@ void accelerator_watermarks_clear(struct accelerator *a)
 /* accelerator_json() - What it has, and what it has done */
 json_t *accelerator_json(const struct accelerator *a)
 {
-	json_t *said = json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "switch", a->sw->n.name,
+	json_t *o = json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "switch", a->sw->n.name,
 				 "ip", (json_int_t)a->ip, "slots", (int)a->slots, "slots_free", (int)a->slots_free,
 				 "slots_used_max", (int)a->slots_used_max, "elements", (int)a->elements, "fan_in",
 				 (int)a->fan_in, "contributions", (json_int_t)a->contributions, "duplicates",
@@ -256,8 +256,8 @@ json_t *accelerator_json(const struct accelerator *a)
 				 (json_int_t)a->completed, "answered", (json_int_t)a->answered, "unknown",
 				 (json_int_t)a->unknown);
 
-	json_object_update_new(said, pool_json(a));
-	return said;
+	json_object_update_new(o, pool_json(a));
+	return o;
 }
 
 void accelerator_free(struct accelerator *a)

@@ -4,20 +4,22 @@
  *
  * Jobs without slots of their own share a pool of them (ATP: Lao et al., NSDI 2021,
  * sections 3.3 to 3.5).  A block of a job may use one slot of the pool, which its packets
- * name (offload/best_effort/slots.c says which).  If that is free, the first partial sum of the block takes it; others of
- * the block are added to it.  If another block has it, the partial sum goes on to the
- * next hop as it is, but for a flag that tells of it: the accelerator of the server's switch, then the job's parameter
- * server, a host.  So nobody ever waits for a slot.
+ * name (offload/best_effort/slots.c says which).  If that slot is free, the first partial
+ * sum of the block takes it, and others of the block are added to it.  If another block
+ * has it, the partial sum is not added up here: it goes on to the next hop with a flag
+ * that says so.  The next hop is the accelerator of the server's switch, and then the
+ * job's parameter server, a host.  So nobody ever waits for a slot.
  *
- * Every partial sum carries the bitmap of the ranks in it.  With the last of those below
- * this switch the sum goes on; the slot is kept, and tells duplicates, until the result
- * comes by on its way from the server to all.  A rank that has waited too long sends
- * again with a flag: then the slot gives up what it has, and the sum goes on with it.
+ * Every partial sum carries the bitmap of the ranks in it.  When the last of the ranks
+ * below this switch has contributed, the sum goes on.  The slot is kept, and recognizes
+ * duplicates, until the result comes by on its way from the server to all.  A rank that
+ * has waited too long sends again with a flag: then the slot gives up what it has, and
+ * the sum goes on with it.
  *
- * Slots whose result got lost, or that a late duplicate has taken, are found by who
- * needs them: a later block of the same job whose window tells that the result is there,
- * or any block when nothing has touched the slot for a job's timeout (there: `age`).
- * Those of a job that has ended are freed with its program.
+ * A slot may be left behind: its result got lost, or a late duplicate took it.  It is
+ * freed by whoever needs it.  That is a later block of the same job, whose window says
+ * that the result is there, or any block if nothing has touched the slot for the
+ * timeout of its job (`age`).  Slots of a job that has ended are freed with its program.
  *
  * A mark of congestion on any contribution stays with the sum, up to the result.
  */

@@ -1,8 +1,8 @@
-
-/* ns_json() - A time in nanoseconds: an integer where it is one */
+/* Numbers and emulated times as JSON has them. */
 #include "base/json.h"
 #include "base/units.h"
 
+/* ns_json() - A time in nanoseconds: an integer where it is one */
 json_t *ns_json(ps_t t)
 {
 	return t % PS_PER_NS ? json_real((double)t / PS_PER_NS) : json_integer(t / PS_PER_NS);

@@ -1,4 +1,4 @@
-/* How long somebody is waited for
+/* How long a silent process is waited for
  *
  * Theory of Operation
  *
@@ -7,14 +7,15 @@
  *
  *  - its connection is closed: the kernel says so at once (worker/worker.c, control/hold.c);
  *  - it is stopped: every look for STOPPED_NS finds it in state T;
- *  - patience has run out.  What counts against it is the time since its last
- *    word, less the time for which it was ready to run and got no CPU: the
- *    kernel keeps that for each thread (/proc/PID/task/TID/schedstat, second
- *    number).  So it counts when a process computes or sleeps, and does not when
- *    others keep it from running.  One look counts for LOOK_MAX_NS at most: if
- *    this process did not run itself, nobody else is to blame.
+ *  - patience has run out.
  *
- * Whoever judges reads the socket first: the word may be there already.
+ * What counts against patience is the time since the last word of the process, less
+ * the time for which it was ready to run and got no CPU.  The kernel keeps the latter
+ * for each thread (/proc/PID/task/TID/schedstat, second number).  So computing and
+ * sleeping count; waiting for a CPU does not.  One look counts for LOOK_MAX_NS at
+ * most: if fabricd itself did not run, that is not the other's fault.
+ *
+ * Before anything is concluded, the socket is read: the word may be there already.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,10 +1,9 @@
-
-
-/* wall_ns() - Of the monotonic clock */
+/* Wall time. */
 #include <time.h>
 
 #include "base/wall.h"
 
+/* wall_ns() - Of the monotonic clock */
 int64_t wall_ns(void)
 {
 	struct timespec ts;

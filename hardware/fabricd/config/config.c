@@ -1,7 +1,7 @@
 /* The configuration: JSON in, a fabric out.
  *
- * The testbed has validated what the user wrote; here it is checked once more,
- * so that no configuration can make the daemon misbehave.
+ * The testbed has validated what the user wrote.  Here it is checked once more,
+ * so that no configuration can crash the daemon.
  */
 #include <arpa/inet.h>
 #include <stdarg.h>
@@ -201,7 +201,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 		port_init(&n->port[i], &n->n, (uint16_t)(i + 1));
 		if (!load_port_params(f, &n->port[i], o))
 			return false;
-		n->tx[i] = (struct tx){.lender.ops = &nic_lender_ops, .nic = n, .port = &n->port[i]};
+		n->tx[i] = (struct tx){.buffer.ops = &nic_tx_buffer_ops, .nic = n, .port = &n->port[i]};
 	}
 	n->netdev = -1;
 	if (netdev) {

@@ -59,7 +59,7 @@ json_t *clock_waits_json(const struct fabric *f);
 json_t *controllers_json(const struct fabric *f);
 
 json_t *counters_json(struct fabric *f);
-const char *workers_again(struct fabric *f);
+const char *next_job(struct fabric *f);
 bool fabric_idle(const struct fabric *f);
 
 #endif

@@ -20,29 +20,29 @@
 #define COUNT(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
 
 /* What mlx5 and SONiC count for each priority; all zero ones are left out */
-static void lane_json(const struct fabric *f, const struct port *p, unsigned class, json_t *o)
+static void class_json(const struct fabric *f, const struct port *p, unsigned class, json_t *o)
 {
-	const struct lane *l = &p->lane[class];
-	ps_t paused = l->paused_total + (p->paused >> class & 1 ? f->clock.now - l->paused_since : 0);
+	const struct traffic_class *tc = &p->tc[class];
+	ps_t paused = tc->paused_total + (p->paused >> class & 1 ? f->clock.now - tc->paused_since : 0);
 	const struct {
 		const char *format;
 		uint64_t value;
 	} counts[] = {
-		{"tx_prio%u_packets", l->tx_frames},
-		{"tx_prio%u_bytes", l->tx_bytes},
-		{"rx_prio%u_packets", l->rx_frames},
-		{"rx_prio%u_bytes", l->rx_bytes},
-		{"tx_prio%u_pause", l->tx_pause},
-		{"rx_prio%u_pause", l->rx_pause},
-		{"rx_prio%u_pause_transition", l->pauses},
+		{"tx_prio%u_packets", tc->tx_frames},
+		{"tx_prio%u_bytes", tc->tx_bytes},
+		{"rx_prio%u_packets", tc->rx_frames},
+		{"rx_prio%u_bytes", tc->rx_bytes},
+		{"tx_prio%u_pause", tc->tx_pause},
+		{"rx_prio%u_pause", tc->rx_pause},
+		{"rx_prio%u_pause_transition", tc->pauses},
 		{"rx_prio%u_pause_duration", (uint64_t)(paused / PS_PER_US)},
-		{"ecn_marked_prio%u", l->marked},
-		{"drops_prio%u", l->drops},
-		{"drop_bytes_prio%u", l->drop_bytes},
-		{"queue_max_prio%u_bytes", l->queue_max},
-		{"ingress_max_prio%u_bytes", l->in.max_bytes},
-		{"headroom_max_prio%u_bytes", l->in.headroom_max},
-		{"pfcwd_storms_prio%u", l->storms},
+		{"ecn_marked_prio%u", tc->marked},
+		{"drops_prio%u", tc->drops},
+		{"drop_bytes_prio%u", tc->drop_bytes},
+		{"queue_max_prio%u_bytes", tc->queue_max},
+		{"ingress_max_prio%u_bytes", tc->in.max_bytes},
+		{"headroom_max_prio%u_bytes", tc->in.headroom_max},
+		{"pfcwd_storms_prio%u", tc->storms},
 	};
 
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -85,8 +85,8 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	}
 	json_object_set_new(o, "drops", lost);
 	for (unsigned c = 0; c < CLASSES; c++) {
-		lane_json(f, p, c, classes);
-		marked += p->lane[c].marked;
+		class_json(f, p, c, classes);
+		marked += p->tc[c].marked;
 	}
 	COUNT(o, "ecn_marked", marked);
 	json_object_set_new(o, "priorities", classes);

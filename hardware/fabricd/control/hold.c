@@ -1,20 +1,20 @@
-/* Standing still for an answer
+/* Holds: the virtual clock stands still for an answer
  *
  * Theory of Operation
  *
  * With the virtual clock, what the controller or the testbed is told at some
- * emulated time takes effect at that time, in every run: so time stands still
- * until whoever was told has answered (`settled`).  Each connection that was told
- * is a hold of its own; the first answer ends all holds of its event.
+ * emulated time takes effect at that time, in every run.  So time stands still
+ * until it has answered (`settled`).  Each connection that was told is a hold of
+ * its own; the first answer ends all holds of its event.
  *
  * A hold ends without an answer when its connection closes or its process is
  * judged dead (base/patience.c).  From then on that connection is not waited for,
- * until it says something.  What was not answered is counted: a run with such
+ * until it says something.  Events without an answer are counted: a run with such
  * events is not called exact.
  *
  * A controller that an injected fault keeps from running is not waited for.
  *
- * `ping` asks a controller for a sign of life, when nothing else does.
+ * `ping` asks a controller for a sign of life when it has nothing else to answer.
  */
 #include <stdlib.h>
 #include <string.h>

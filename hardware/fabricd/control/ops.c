@@ -102,11 +102,11 @@ static const char *start(struct fabric *f, struct control_conn *c, const json_t 
 	return NULL;
 }
 
-static const char *again(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+static const char *begin_next_job(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	(void)c;
 	(void)request;
-	const char *wrong = workers_again(f);
+	const char *wrong = next_job(f);
 	if (!wrong)
 		json_object_set_new(answer, "time_ns", ns_json(f->clock.mode == CLOCK_REAL ? clock_real_now(f) : f->clock.now));
 	return wrong;

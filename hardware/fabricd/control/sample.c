@@ -73,8 +73,8 @@ static void sample_port(struct sampler *s, ps_t t, const struct port *p)
 			continue;
 		if (p->queue[c].bytes != last->queue[c])
 			put(s, t, SAMPLE_QUEUE, c, p->index, last->queue[c] = p->queue[c].bytes);
-		if (p->lane[c].marked != last->marked[c])
-			put(s, t, SAMPLE_MARKED, c, p->index, (last->marked[c] = p->lane[c].marked) - last->first_marked[c]);
+		if (p->tc[c].marked != last->marked[c])
+			put(s, t, SAMPLE_MARKED, c, p->index, (last->marked[c] = p->tc[c].marked) - last->first_marked[c]);
 	}
 	last->used = p->classes_used;
 	if (p->tx_bytes != last->sent)
@@ -153,7 +153,7 @@ static void count_from_now(const struct fabric *f, struct sampler *s)
 			struct port_sample *first = &s->port[p->index];
 			first->sent = first->first_sent = p->tx_bytes;
 			for (unsigned c = 0; c < CLASSES; c++)
-				first->marked[c] = first->first_marked[c] = p->lane[c].marked;
+				first->marked[c] = first->first_marked[c] = p->tc[c].marked;
 		}
 	for (uint32_t k = 0; k < f->nic_count; k++)
 		s->cnps[k] = s->first_cnps[k] = f->nics[k].np_cnps;

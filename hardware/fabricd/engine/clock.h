@@ -1,4 +1,4 @@
-/* The clock: emulated time, and how far it may go (loop.c, control/hold.c).  What makes it go is loop.c. */
+/* The clock: emulated time, and how far it may go.  loop.c makes it go; control/hold.c makes it stand still. */
 #ifndef ENGINE_CLOCK_H
 #define ENGINE_CLOCK_H
 

@@ -1,9 +1,8 @@
 /* Events: a four-way heap ordered by (time, key, sequence number).
  *
- * The key says what the event is and where, so that two events of the same
- * time run in an order that follows from the fabric alone, and not from which
- * was entered first: entering depends on when Open vSwitch and the workers
- * happen to answer.
+ * The key says what the event is and where.  So events of the same time run in an
+ * order that follows from the fabric alone, and not from which was entered first:
+ * that depends on when Open vSwitch and the workers happen to answer.
  */
 #include <stdlib.h>
 
@@ -24,7 +23,7 @@ static bool before(const struct event *x, const struct event *y)
  * queue pair's timer runs */
 static bool background(enum event_kind kind)
 {
-	return kind == EV_PAUSE_AGAIN || kind == EV_PAUSE_END || kind == EV_WATCHDOG || kind == EV_FAULT;
+	return kind == EV_PAUSE_REFRESH || kind == EV_PAUSE_END || kind == EV_WATCHDOG || kind == EV_FAULT;
 }
 
 static void push(struct heap *h, const struct event *e)

@@ -28,11 +28,11 @@ enum event_kind {
 	EV_HAND_OVER, /* Open vSwitch gets a frame that has just left for a switch: a = frame */
 	EV_PORT_FREE, /* the last bit has left: a = port */
 	EV_PAUSE_END, /* a pause may have run out: a = port */
-	EV_PAUSE_AGAIN, /* a port that has sent XOFF says it again: a = port */
+	EV_PAUSE_REFRESH, /* a port that has sent XOFF sends it again: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
 	EV_PAUSE_ARRIVE, /* of a pause frame, likewise */
 	EV_FORWARD,   /* out of a switch's pipeline: a = frame */
-	EV_NO_WAY,    /* nothing came out of it for this one: a = frame */
+	EV_FORWARDING_DROP,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */

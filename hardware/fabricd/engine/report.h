@@ -1,6 +1,6 @@
 /* What the outside is told, and what it has to answer.
  *
- * Rooms below say what has happened without knowing who listens: control/ fills the table in.
+ * Rooms below report what has happened without knowing who listens: control/ fills the table in.
  */
 #ifndef ENGINE_REPORT_H
 #define ENGINE_REPORT_H

@@ -186,8 +186,8 @@ void fault_event(struct fabric *f, struct fault *x, bool on)
 	go(f, x, on);
 }
 
-/* faults_again() - There will be workers once more: what was missed between them and those before happens first */
-void faults_again(struct fabric *f)
+/* faults_next_job() - Workers of another job will come: first happens what was missed since those of the last one ended */
+void faults_next_job(struct fabric *f)
 {
 	for (struct fault *x = f->faults; x; x = x->next) {
 		if (x->missed)

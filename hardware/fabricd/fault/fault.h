@@ -35,7 +35,7 @@ struct frame_rule {
 	ps_t delay, jitter;
 	bool reorder;
 	uint8_t dscp;
-	/* which frames: those that match all that is said */
+	/* which frames: those that match all of these */
 	uint8_t classes;
 	bool by_opcode, by_qp, by_dscp, by_src, by_dst;
 	uint64_t opcodes[4];
@@ -86,7 +86,7 @@ extern const struct impairment fault_impairment;
 const char *fault_inject(struct fabric *f, const json_t *request);
 const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);
-void faults_again(struct fabric *f);
+void faults_next_job(struct fabric *f);
 json_t *acts_on(struct fabric *f);
 bool controller_made_to_hang(const struct fabric *f);
 json_t *faults_json(struct fabric *f);

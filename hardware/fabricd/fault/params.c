@@ -1,13 +1,14 @@
-/* Faults of parameters and of wiring
+/* Faults that override parameters, and faults that swap cables
  *
  * Theory of Operation
  *
- * Values are laid over the base of a thing, the faults in the order in which they
- * were switched on; the result is what is in force.  Whenever a fault goes on or
- * off, that is made anew, and the thing is told.  Wiring likewise: from the ends
- * that the cables were configured with, the swaps that are on exchange far ends
- * one after the other; a cable whose ends are others than before was unplugged,
- * and what was on it is lost.
+ * A fault's values are laid over the configured ones, those of several faults in the
+ * order in which they were switched on.  The result is what is in force.  Whenever a
+ * fault goes on or off, it is worked out anew, and the thing is told.
+ *
+ * Swaps likewise: from the ends that the cables were configured with, the swaps that are
+ * on exchange far ends one after the other.  A cable whose ends are then not what they
+ * were was unplugged, and the frames on it are lost.
  */
 #include <string.h>
 

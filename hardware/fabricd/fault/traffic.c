@@ -3,9 +3,9 @@
  * Theory of Operation
  *
  * A flow is one RDMA write from NIC to NIC over queue pairs of its own, in real
- * frames, under the NIC's congestion control.  What it carries is a fixed
- * pattern, and the receiver throws it away.  Flows of one pair of NICs use a
- * queue pair again that has nothing left to do.
+ * frames, under the NIC's congestion control.  It carries a fixed pattern, which the
+ * receiver throws away.  A flow takes a queue pair that an earlier flow between the same
+ * two NICs has finished with, if there is one.
  *
  * When the fault ends, flows that have not started never will; those under way
  * are sent to their end.

@@ -2,11 +2,11 @@
  *
  * Theory of Operation
  *
- * A cable is up or down, and has a rate and a delay: what was configured or set
- * over the control socket, with what faults lay over it.  When it goes down, or
- * is pulled out, what is on it is lost: each cut makes it another epoch, and what
- * comes in of an earlier one does not count (port.c).  The controller learns of
- * it control.reaction later.
+ * A cable is up or down, and has a rate and a delay.  These are configured, may be
+ * changed over the control socket, and faults may override them.  When a cable goes
+ * down or is unplugged, the frames on it are lost: each cut begins another epoch, and
+ * a frame of an earlier epoch that comes in is dropped (port.c).  The controller
+ * learns of a change control.reaction later.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,15 +21,15 @@ struct tx_source;
 
 struct frame;
 
-/* A buffer in which a frame has its place until it is on the wire, or dropped: of who sends it */
-struct lender {
-	const struct lender_ops *ops;
+/* A NIC's transmit buffer: a frame has its place there until it is on the wire, or dropped (nic/nic.c fills the table in) */
+struct tx_buffer {
+	const struct tx_buffer_ops *ops;
 };
 
-struct lender_ops {
-	bool (*passes)(struct fabric *f, struct frame *fr);  /* its turn at the port: may it go?  If not, it is held */
+struct tx_buffer_ops {
+	bool (*passes)(struct fabric *f, struct frame *fr);  /* the port would send it: may it go?  If not, it is deferred */
 	void (*on_wire)(struct fabric *f, struct frame *fr); /* it starts on the cable */
-	void (*back)(struct fabric *f, struct frame *fr);    /* its place is free again */
+	void (*freed)(struct fabric *f, struct frame *fr);   /* it gives its place up */
 };
 
 struct frame {
@@ -37,7 +37,7 @@ struct frame {
 	uint64_t id;	   /* in order of creation, kept by copies */
 	uint32_t len;	   /* without FCS and trailer */
 	uint8_t class;
-	struct lender *credit;	/* NIC transmit buffer that it occupies, or NULL */
+	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
 	uint64_t number;   /* likewise: which of its packets it is */

@@ -1,4 +1,4 @@
-/* What spoils frames and cables: fault/ fills the table in. */
+/* What faults do to frames and cables: fault/ fills the table in. */
 #ifndef LINK_IMPAIRMENT_H
 #define LINK_IMPAIRMENT_H
 

@@ -5,8 +5,8 @@
  * XOFF and XON are MAC control frames of 64 bytes.  They go out next after the
  * frame that is on its way, whatever waits and whatever is paused, and end at the
  * other end of the cable; no switch forwards them.  XOFF names classes and a time
- * in quanta of 512 bits: always the longest, said again when half of it is over
- * and the cause is not.  XON is a time of 0.
+ * in quanta of 512 bits: always the longest.  XOFF is sent again (refreshed) when half of it is
+ * over and the cause is not.  XON is a time of 0.
  *
  * A paused class is passed over by the scheduler until XON comes or the time is
  * over.  The pause takes effect with the last bit of its frame; a frame that has
@@ -42,13 +42,13 @@ ps_t pfc_time(const struct port *p, uint16_t quanta)
 	return (ps_t)((__int128)quanta * QUANTUM_BITS * PS_PER_S / p->cable->p.rate_bps);
 }
 
-static void again_later(struct fabric *f, struct port *p, ps_t t)
+static void refresh_later(struct fabric *f, struct port *p, ps_t t)
 {
-	p->again_at = t;
-	if (p->again_event)
+	p->refresh_at = t;
+	if (p->refresh_event)
 		return; /* an earlier one is due, and will see that it is too early */
-	p->again_event = true;
-	event_add(f, t, EV_PAUSE_AGAIN, p->node->index, p->number, 0, 0, p, 0);
+	p->refresh_event = true;
+	event_add(f, t, EV_PAUSE_REFRESH, p->node->index, p->number, 0, 0, p, 0);
 }
 
 /* pfc_say() - Send XOFF or XON for some classes
@@ -60,7 +60,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	uint8_t *d = fr->data;
 
 	if (xoff && !p->xoff && p->cable)
-		again_later(f, p, f->clock.now + pfc_time(p, QUANTA / 2));
+		refresh_later(f, p, f->clock.now + pfc_time(p, QUANTA / 2));
 	p->xoff = xoff ? p->xoff | classes : (uint8_t)(p->xoff & ~classes);
 	if (!p->cable || !p->cable->p.up) {
 		frame_release(f, fr);
@@ -80,7 +80,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	fr->pause = true;
 	for (unsigned c = 0; c < CLASSES; c++)
 		if (classes >> c & 1 && xoff)
-			p->lane[c].tx_pause++;
+			p->tc[c].tx_pause++;
 	if (p->control.tail)
 		p->control.tail->next = fr;
 	else
@@ -90,25 +90,25 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	port_kick(f, p);
 }
 
-/* pfc_again() - Half of the pause is over: say it again, if it still holds */
-void pfc_again(struct fabric *f, struct port *p)
+/* pfc_refresh() - Half of the pause is over: send XOFF again, if it is still wanted */
+void pfc_refresh(struct fabric *f, struct port *p)
 {
-	p->again_event = false;
+	p->refresh_event = false;
 	if (!p->xoff)
 		return;
-	if (f->clock.now >= p->again_at) {
-		p->again_at = f->clock.now + pfc_time(p, QUANTA / 2);
+	if (f->clock.now >= p->refresh_at) {
+		p->refresh_at = f->clock.now + pfc_time(p, QUANTA / 2);
 		pfc_say(f, p, p->xoff, true);
 	}
-	again_later(f, p, p->again_at);
+	refresh_later(f, p, p->refresh_at);
 }
 
 static void resume(struct fabric *f, struct port *p, unsigned class)
 {
-	struct lane *l = &p->lane[class];
+	struct traffic_class *tc = &p->tc[class];
 
 	p->paused &= (uint8_t)~(1u << class);
-	l->paused_total += f->clock.now - l->paused_since;
+	tc->paused_total += f->clock.now - tc->paused_since;
 	report_pause(f, p, class, false);
 }
 
@@ -119,8 +119,8 @@ void pfc_waits(struct fabric *f, struct port *p)
 	ps_t first = PS_NEVER;
 
 	for (unsigned c = 0; c < CLASSES; c++)
-		if (waiting >> c & 1 && p->lane[c].paused_until < first)
-			first = p->lane[c].paused_until;
+		if (waiting >> c & 1 && p->tc[c].paused_until < first)
+			first = p->tc[c].paused_until;
 	if (first >= p->pause_end_event)
 		return;
 	p->pause_end_event = first;
@@ -130,7 +130,7 @@ void pfc_waits(struct fabric *f, struct port *p)
 static void resume_ended(struct fabric *f, struct port *p)
 {
 	for (unsigned c = 0; c < CLASSES; c++)
-		if (p->paused >> c & 1 && p->lane[c].paused_until <= f->clock.now)
+		if (p->paused >> c & 1 && p->tc[c].paused_until <= f->clock.now)
 			resume(f, p, c);
 }
 
@@ -145,23 +145,23 @@ void pfc_end(struct fabric *f, struct port *p, ps_t t)
 
 static void paused(struct fabric *f, struct port *p, unsigned class, ps_t until)
 {
-	struct lane *l = &p->lane[class];
+	struct traffic_class *tc = &p->tc[class];
 	bool began = !(p->paused >> class & 1);
 
-	l->rx_pause++;
-	l->pause_seen = f->clock.now;
+	tc->rx_pause++;
+	tc->pause_seen = f->clock.now;
 	if (!p->p.pfc_rx || p->deaf >> class & 1)
 		return;
-	l->paused_until = until;
+	tc->paused_until = until;
 	if (began) {
 		p->paused |= (uint8_t)(1u << class);
-		l->paused_since = f->clock.now;
-		l->pauses++;
+		tc->paused_since = f->clock.now;
+		tc->pauses++;
 		report_pause(f, p, class, true);
 		if (p->node->ops->paused)
 			p->node->ops->paused(f, p, class);
-	} else if (p->node->ops->paused_again) {
-		p->node->ops->paused_again(f, p, class);
+	} else if (p->node->ops->pause_refreshed) {
+		p->node->ops->pause_refreshed(f, p, class);
 	}
 }
 

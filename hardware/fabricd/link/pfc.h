@@ -13,7 +13,7 @@ struct port;
 
 ps_t pfc_time(const struct port *p, uint16_t quanta);
 void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff);
-void pfc_again(struct fabric *f, struct port *p);
+void pfc_refresh(struct fabric *f, struct port *p);
 void pfc_receive(struct fabric *f, struct port *p, struct frame *fr);
 void pfc_waits(struct fabric *f, struct port *p);
 void pfc_end(struct fabric *f, struct port *p, ps_t t);

@@ -7,10 +7,11 @@
  * and arrives, last bit, a cable delay later: store and forward.  A port that
  * runs empty leaves no event behind; the next frame looks at busy_until.
  *
- * A switch's queues share its buffer (switch/buffer.c).  A NIC's queues are bounded by its transmit buffer (nic/nic.c), which is told as
- * soon as a frame leaves for the wire.
+ * A switch's queues share its buffer (switch/buffer.c).  A NIC's queues are bounded
+ * by its transmit buffer (nic/nic.c), which is told as soon as a frame starts on the
+ * cable.
  *
- * The scale-up port of a NIC is a port whose far end is picked frame by frame.
+ * The scale-up port of a NIC is a port whose far end is chosen for each frame.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,10 +60,10 @@ ps_t port_serialization(struct port *p, uint32_t len)
 	return p->ser_ps;
 }
 
-static void credit_back(struct fabric *f, struct frame *fr)
+static void leave_tx_buffer(struct fabric *f, struct frame *fr)
 {
-	if (fr->credit)
-		fr->credit->ops->back(f, fr);
+	if (fr->tx_buffer)
+		fr->tx_buffer->ops->freed(f, fr);
 }
 
 /* port_lost() - Count a frame as lost at a port and keep its headers */
@@ -71,8 +72,8 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 	struct dropped *last = p->last_drop[why];
 
 	p->drops[why]++;
-	p->lane[fr->class].drops++;
-	p->lane[fr->class].drop_bytes += fr->len + FCS_BYTES;
+	p->tc[fr->class].drops++;
+	p->tc[fr->class].drop_bytes += fr->len + FCS_BYTES;
 	if (!last) {
 		last = p->last_drop[why] = malloc(sizeof *last);
 		if (!last)
@@ -92,7 +93,7 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
 {
 	port_lost(f, p, fr, why);
-	credit_back(f, fr);
+	leave_tx_buffer(f, fr);
 	frame_release(f, fr);
 }
 
@@ -140,7 +141,7 @@ static struct frame *control_pop(struct port *p)
 }
 
 /* A frame comes in at @to when its last bit does */
-static void on_its_way(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
+static void propagate(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
 {
 	passage_leave(f, fr);
 	event_add(f, arrives, fr->pause ? EV_PAUSE_ARRIVE : EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
@@ -158,7 +159,7 @@ static void duplicate(struct fabric *f, struct port *p, struct port *to, const s
 	copy->to = fr->to;
 	copy->id = ++f->last_frame_id;
 	memcpy(copy->data, fr->data, fr->len);
-	on_its_way(f, p, to, copy, arrives);
+	propagate(f, p, to, copy, arrives);
 }
 
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
@@ -174,9 +175,9 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
 		capture_frame(f, p, fr->data, fr->len, true);
-	if (fr->credit)
-		fr->credit->ops->on_wire(f, fr);
-	credit_back(f, fr);
+	if (fr->tx_buffer)
+		fr->tx_buffer->ops->on_wire(f, fr);
+	leave_tx_buffer(f, fr);
 	if (fate.dropped) {
 		port_drop(f, to, fr, DROP_FAULT);
 		return;
@@ -188,15 +189,15 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 		p->arrives = arrives;
 	for (; fate.duplicates; fate.duplicates--)
 		duplicate(f, p, to, fr, arrives);
-	on_its_way(f, p, to, fr, arrives);
+	propagate(f, p, to, fr, arrives);
 }
 
-/* The next frame of a class that may send, or NULL: all that there were are held */
+/* The next frame of a class that may send, or NULL: all that there were are deferred */
 static struct frame *data_pop(struct fabric *f, struct port *p)
 {
 	while (p->classes_used & ~p->paused) {
 		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused)));
-		if (!fr->credit || fr->credit->ops->passes(f, fr))
+		if (!fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr))
 			return fr;
 	}
 	return NULL;
@@ -210,9 +211,9 @@ static void port_start(struct fabric *f, struct port *p)
 		transmit(f, p, control_pop(p));
 	} else if ((fr = data_pop(f, p))) {
 		unsigned class = fr->class;
-		struct lane *l = &p->lane[class];
-		l->tx_frames++;
-		l->tx_bytes += fr->len + FCS_BYTES;
+		struct traffic_class *tc = &p->tc[class];
+		tc->tx_frames++;
+		tc->tx_bytes += fr->len + FCS_BYTES;
 		if (p->node->schedule)
 			scheduler_sent(p, class, fr->len);
 		if (p->node->ops->leaving)
@@ -257,8 +258,8 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 	q->tail = fr;
 	q->frames++;
 	q->bytes += fr->len;
-	if (q->bytes > p->lane[fr->class].queue_max)
-		p->lane[fr->class].queue_max = q->bytes;
+	if (q->bytes > p->tc[fr->class].queue_max)
+		p->tc[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
 	if (p->paused >> fr->class & 1 && p->node->ops->paused)
 		p->node->ops->paused(f, p, fr->class);
@@ -300,8 +301,8 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 		return;
 	}
 	if (p->node->kind != NODE_SWITCH) { /* which knows the class that it puts the frame into */
-		p->lane[fr->class].rx_frames++;
-		p->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
+		p->tc[fr->class].rx_frames++;
+		p->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
 	}
 	p->node->ops->receive(f, p, fr);
 }
@@ -319,7 +320,7 @@ void port_cut(struct fabric *f, struct port *p)
 	for (unsigned c = 0; c < CLASSES; c++) {
 		port_flush_class(f, p, c, DROP_CABLE);
 		if (p->paused >> c & 1) {
-			p->lane[c].paused_total += f->clock.now - p->lane[c].paused_since;
+			p->tc[c].paused_total += f->clock.now - p->tc[c].paused_since;
 			report_pause(f, p, c, false);
 		}
 	}

@@ -55,7 +55,7 @@ struct node_ops {
 	void (*leaving)(struct fabric *f, struct port *out, struct frame *fr); /* it has left its queue for the cable */
 	void (*idle)(struct fabric *f, struct port *p); /* the last bit of a frame has left */
 	void (*paused)(struct fabric *f, struct port *p, unsigned class);	/* a class is paused, and may have frames */
-	void (*paused_again)(struct fabric *f, struct port *p, unsigned class); /* its pause was said again */
+	void (*pause_refreshed)(struct fabric *f, struct port *p, unsigned class); /* its XOFF was sent again */
 	void (*reconfigured)(struct fabric *f, struct port *p);
 	void (*passed)(struct fabric *f, struct passage *passage); /* no copy of a frame is left inside */
 };
@@ -88,8 +88,8 @@ struct priority_group {
 	bool xoff;
 };
 
-/* PFC and the counts of one class at one port */
-struct lane {
+/* PFC and the counts of one traffic class at one port */
+struct traffic_class {
 	struct priority_group in; /* switches */
 	ps_t paused_since, paused_until, paused_total;
 	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
@@ -112,7 +112,7 @@ struct port {
 	struct port_params base, p;
 	struct fifo queue[CLASSES];
 	struct fifo control;  /* pause frames: go first */
-	struct lane lane[CLASSES];
+	struct traffic_class tc[CLASSES]; /* by class */
 	uint64_t queued_bytes, queued_max;
 	uint8_t classes_used; /* bit per class with frames */
 	uint8_t paused;	      /* by the other end */
@@ -120,8 +120,8 @@ struct port {
 	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
 	uint8_t scheduled;    /* class whose turn it is */
 	ps_t pause_end_event; /* the earliest EV_PAUSE_END that is due, or PS_NEVER */
-	ps_t again_at;	      /* when XOFF is to be said again */
-	bool again_event;     /* EV_PAUSE_AGAIN is due, then or before */
+	ps_t refresh_at;	      /* when XOFF is to be sent again */
+	bool refresh_event;     /* EV_PAUSE_REFRESH is due, then or before */
 	bool free_event;      /* EV_PORT_FREE is due */
 	ps_t busy_until;
 	ps_t arrives; /* the last frame sent, at the far end */

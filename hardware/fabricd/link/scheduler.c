@@ -32,18 +32,18 @@ unsigned scheduler_pick(const struct fabric *f, struct port *p, uint8_t ready)
 	const uint8_t *weight = p->node->schedule->weight;
 	for (;;) {
 		unsigned c = p->scheduled;
-		if (ready >> c & 1 && p->lane[c].deficit >= (int64_t)p->queue[c].head->len)
+		if (ready >> c & 1 && p->tc[c].deficit >= (int64_t)p->queue[c].head->len)
 			return c;
 		c = p->scheduled = (uint8_t)((c + 1) % CLASSES);
 		if (ready >> c & 1)
-			p->lane[c].deficit += (int64_t)weight[c] * f->frame_room;
+			p->tc[c].deficit += (int64_t)weight[c] * f->frame_room;
 	}
 }
 
 /* scheduler_sent() - A frame of that class has left its queue */
 void scheduler_sent(struct port *p, unsigned class, uint32_t bytes)
 {
-	struct lane *l = &p->lane[class];
+	struct traffic_class *tc = &p->tc[class];
 
-	l->deficit = p->queue[class].head && l->deficit > (int64_t)bytes ? l->deficit - bytes : 0;
+	tc->deficit = p->queue[class].head && tc->deficit > (int64_t)bytes ? tc->deficit - bytes : 0;
 }

@@ -2,15 +2,15 @@
  *
  * Theory of Operation
  *
- * Queue pairs, and offloads, with something to send stand in a round (struct tx),
- * one for the cable and one for the scale-up domain.  While the transmit buffer has
- * room, the next of them hands over one packet: its payload is fetched over PCIe
- * (a serial link; its latency is paid by each packet, but packets overlap),
- * then it joins the port's queue.  On the scale-up domain payload comes from
- * the GPU's memory and costs nothing.
+ * Queue pairs and offloads that have something to send take turns (struct tx), in one
+ * round for the cable and one for the scale-up domain.  While the transmit buffer has
+ * room, the next of them builds one packet.  Its payload is fetched over PCIe (a serial
+ * link; each packet pays its latency, but packets overlap), then it joins the port's
+ * queue.  On the scale-up domain payload comes from the GPU's memory, without a fetch.
  *
- * What arrives is RoCEv2 for a queue pair of ours, or it is for the host's
- * kernel (real clock only: a TAP in the host's network namespace), or nobody's.
+ * A packet that comes in is RoCEv2 for a queue pair or an offload here, or it is for
+ * the host's kernel (real clock only: a TAP in the host's network namespace).  Any
+ * other is dropped.
  */
 #include <errno.h>
 #include <string.h>
@@ -119,7 +119,7 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		struct frame *fr = frame_new(f);
 		uint32_t payload = s->ops->build(f, s, fr);
 		fr->id = ++f->last_frame_id;
-		fr->credit = &tx->lender;
+		fr->tx_buffer = &tx->buffer;
 		tx->used_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
 		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
@@ -133,19 +133,19 @@ static bool passes(struct fabric *f, struct frame *fr)
 	return !fr->from || fr->from->ops->passes(f, fr);
 }
 
-/* A frame has left, or was dropped: its place in the transmit buffer is free, and it may be another's turn */
-static void back(struct fabric *f, struct frame *fr)
+/* A frame has left, or was dropped: its place in the transmit buffer is free for another's */
+static void freed(struct fabric *f, struct frame *fr)
 {
 	struct tx *tx = tx_of(fr);
 
-	fr->credit = NULL;
+	fr->tx_buffer = NULL;
 	tx->used_bytes -= fr->len;
 	if (fr->from)
 		fr->from->ops->gone(f, fr);
 	nic_tx_kick(f, tx);
 }
 
-const struct lender_ops nic_lender_ops = {.passes = passes, .on_wire = nic_on_wire, .back = back};
+const struct tx_buffer_ops nic_tx_buffer_ops = {.passes = passes, .on_wire = nic_on_wire, .freed = freed};
 
 /* A frame has crossed the scale-up domain: one at a time into each GPU */
 static void scale_up_arrive(struct fabric *f, struct nic *n, struct frame *fr)

@@ -1,8 +1,8 @@
 /* NICs: what sends from them, PCIe, buffers, the scale-up domain, the host's kernel
  *
  * Whatever has something to send is a `struct tx_source` and stands in a round, one for the cable and one for the
- * scale-up domain.  A packet that is fetched occupies the transmit buffer until it is on the wire: the NIC lends it to
- * the frame (link/frame.h).  What comes in whole and right goes to who knows its kind of packet (`nic_receivers`).
+ * scale-up domain.  A packet that is fetched occupies the transmit buffer until it is on the wire: the frame
+ * points to it (link/frame.h).  What comes in whole and right goes to who knows its kind of packet (`nic_receivers`).
  */
 #ifndef NIC_NIC_H
 #define NIC_NIC_H
@@ -31,7 +31,7 @@ struct tx_ops {
 	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe, or IN_NIC */
 	uint32_t (*build)(struct fabric *f, struct tx_source *s, struct frame *fr);
 	void (*none)(struct fabric *f, struct tx_source *s); /* has none for now */
-	/* Of a source that its frames name (`from`): a frame's turn at the port has come, may it go?  If not, it is held;
+	/* Of a source that its frames name (`from`): the port would send a frame, may it go?  If not, it is deferred;
 	 * it starts on the cable; it has left, or was dropped in the NIC */
 	bool (*passes)(struct fabric *f, struct frame *fr);
 	void (*on_wire)(struct fabric *f, struct frame *fr);
@@ -49,7 +49,7 @@ struct tx_source {
 
 /* One way out of a NIC: its cable, or the scale-up domain */
 struct tx {
-	struct lender lender; /* to the frames in its transmit buffer */
+	struct tx_buffer buffer; /* first: tx_of() */
 	struct nic *nic;
 	struct port *port;
 	uint64_t used_bytes; /* in the transmit buffer: being fetched or queued, not what the pacer holds */
@@ -88,7 +88,7 @@ struct nic {
 	struct worker *worker;
 	struct qp **qps;
 	uint32_t qp_count, qp_room;
-	uint32_t qp_first; /* numbers before the first one's that are taken (control/again.c) */
+	uint32_t qp_first; /* numbers before the first one's that are taken (control/next_job.c) */
 	int netdev;
 	char netdev_name[16];
 	bool netdev_paused;
@@ -105,7 +105,7 @@ struct nic {
 /* The transmit buffer that a frame occupies */
 static inline struct tx *tx_of(const struct frame *fr)
 {
-	return (struct tx *)fr->credit;
+	return (struct tx *)fr->tx_buffer;
 }
 
 /* Who takes the packets that have come in whole and right: transport/ and offload/ */
@@ -115,7 +115,7 @@ struct nic_receivers {
 };
 
 extern const struct node_ops nic_ops;
-extern const struct lender_ops nic_lender_ops;
+extern const struct tx_buffer_ops nic_tx_buffer_ops;
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
 void nic_tx_forget(struct tx *tx, const struct tx_source *s);

@@ -1,11 +1,11 @@
-/* What a NIC asks the other end of its cable to hold back
+/* The receive buffer of a NIC, and the pauses that it causes
  *
  * Theory of Operation
  *
- * What has come in and has not yet gone over PCIe stands in the receive buffer.
+ * What has come in and has not yet gone over PCIe occupies the receive buffer.
  * PCIe is a serial link, so how much that is follows from when it will be free;
- * there is no event for each frame.  From rx_xoff on, the NIC pauses the lossless
- * classes, and lets them go when it is down to rx_xon.  What finds no room is
+ * there is no event for each frame.  From rx_xoff on, the NIC pauses its lossless
+ * classes, until the buffer is down to rx_xon.  A frame that finds no room is
  * dropped.
  *
  * A pause storm is a NIC that pauses classes for no reason, without end.

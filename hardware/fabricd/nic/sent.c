@@ -1,11 +1,11 @@
-/* What a NIC has sent for its worker, as of a time
+/* What a NIC has sent for its worker by a given time
  *
  * Theory of Operation
  *
- * A running worker's own time may lie behind the clock, by what a post needs
- * to act at most (loop.c), and how far behind depends on wall time.  So that
- * what it is told does not, the last changes of the count are kept with their
- * times, one entry for all of one time.
+ * The time of a running worker may be earlier than the clock, at most by the cost of
+ * a post and the PCIe latency (loop.c).  By how much, depends on wall time, but what
+ * the worker is told must not.  So the last changes of the count are kept with their
+ * times, one entry for each time.
  */
 #include "base/units.h"
 #include "engine/fabric.h"

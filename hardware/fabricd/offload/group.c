@@ -3,17 +3,16 @@
  * Theory of Operation
  *
  * Every member calls with the same tag, kind, ranks and arguments.  When the last
- * has called, the kind may have to ask the controller (event `job`): it places
- * trees, installs flows and groups, programs accelerators over the control socket,
- * and answers with what it grants, or why not.  The clock stands still meanwhile;
- * what was granted holds `reaction` later, when all members are told.  A refusal is
- * told likewise: the workers then do it themselves.
+ * has called, some kinds ask the controller (job.c).  The clock stands still until it
+ * has answered.  All members are told `reaction` later, when what was granted is in
+ * force.  They are also told of a refusal: then the workers do the collective
+ * themselves.
  *
  * A job's number is given in emulated time, so it is the same in every run (calls
  * that come at one time are told apart by tag and first rank), and never again.
  *
  * Requests go by doorbell, as those of queue pairs do.  When a member's work cannot
- * be done any more (nothing answers), every member learns it by a record, once.
+ * be done any more (nothing answers), every member is told by a record, once.
  *
  * A group ends when its last member has left it or is lost.
  */
@@ -171,12 +170,12 @@ void offload_open(struct fabric *f, struct group *g)
 	if (wrong && wrong != g->reason)
 		snprintf(g->reason, sizeof g->reason, "%s", wrong);
 	g->state = wrong ? GROUP_REFUSED : GROUP_OPEN;
-	json_t *said = g->granted ? json_copy(g->granted) : json_object();
-	json_object_del(said, "parents"); /* as long as the list of ranks */
-	json_object_del(said, "hops");
-	json_object_update_new(said, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
+	json_t *event = g->granted ? json_copy(g->granted) : json_object();
+	json_object_del(event, "parents"); /* as long as the list of ranks */
+	json_object_del(event, "hops");
+	json_object_update_new(event, json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "ranks",
 					       (int)g->count, "refused", g->reason));
-	report_event(f, REPORT_GROUP, said);
+	report_event(f, REPORT_GROUP, event);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->member[i];
 		if (m->left || !m->called)

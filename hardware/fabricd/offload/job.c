@@ -1,7 +1,7 @@
-/* What the controller is asked about a group: a job
+/* Jobs: what the controller is asked about a group
  *
- * It places trees, installs flows and groups, programs accelerators over the control socket, and answers with what it
- * grants, or why not.
+ * The controller places trees, installs flows and OpenFlow groups, and programs accelerators over the control socket.  Then
+ * it answers with what it grants, or why it refuses.
  */
 #include <stdio.h>
 

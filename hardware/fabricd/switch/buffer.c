@@ -68,7 +68,7 @@ uint64_t buffer_threshold(const struct sw *s)
 
 static void xoff(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 {
-	struct priority_group *g = &in->lane[class].in;
+	struct priority_group *g = &in->tc[class].in;
 
 	if (g->xoff || !in->p.pfc_tx || !lossless(s, class))
 		return;
@@ -80,7 +80,7 @@ static void xoff(struct fabric *f, struct sw *s, struct port *in, unsigned class
 
 static void xon(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 {
-	struct priority_group *g = &in->lane[class].in;
+	struct priority_group *g = &in->tc[class].in;
 	uint64_t shared = shared_part(s, g, class);
 
 	if (!g->xoff)
@@ -97,7 +97,7 @@ static void xon(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 /* A frame crosses the threshold and finds no headroom: XOFF, unless the buffer could never hold it */
 static void refuse(struct fabric *f, struct sw *s, struct port *in, unsigned class, uint32_t bytes)
 {
-	struct priority_group *g = &in->lane[class].in;
+	struct priority_group *g = &in->tc[class].in;
 	uint64_t needs = bytes > s->p.reserve_bytes ? bytes - s->p.reserve_bytes : 1;
 
 	if (!in->p.pfc_tx || s->p.buffer_bytes < s->set_aside ||
@@ -116,7 +116,7 @@ static void look_at_refused(struct fabric *f, struct sw *s)
 {
 	for (uint16_t i = 0; i < s->n.port_count; i++)
 		for (unsigned c = 0; c < CLASSES; c++)
-			if (s->n.ports[i].lane[c].in.refused)
+			if (s->n.ports[i].tc[c].in.refused)
 				xon(f, s, &s->n.ports[i], c);
 }
 
@@ -130,7 +130,7 @@ void buffer_changed(struct fabric *f, struct sw *s)
 		struct port *p = &s->n.ports[i];
 		s->set_aside += classes * (s->p.reserve_bytes + p->p.headroom_bytes);
 		for (unsigned c = 0; c < CLASSES; c++)
-			s->shared += shared_part(s, &p->lane[c].in, c);
+			s->shared += shared_part(s, &p->tc[c].in, c);
 	}
 	for (uint16_t i = 0; i < s->n.port_count; i++)
 		for (unsigned c = 0; c < CLASSES; c++) {
@@ -148,7 +148,7 @@ void buffer_changed(struct fabric *f, struct sw *s)
 bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum drop *why)
 {
 	struct port *in = passage->in;
-	struct priority_group *g = &in->lane[passage->class].in;
+	struct priority_group *g = &in->tc[passage->class].in;
 	uint32_t bytes = passage->bytes;
 
 	if (!lossless(s, passage->class)) {
@@ -188,7 +188,7 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum 
 /* buffer_release() - The last copy of a frame is gone */
 void buffer_release(struct fabric *f, struct sw *s, struct passage *passage)
 {
-	struct priority_group *g = &passage->in->lane[passage->class].in;
+	struct priority_group *g = &passage->in->tc[passage->class].in;
 	uint64_t headroom = g->headroom < passage->bytes ? g->headroom : passage->bytes;
 	uint64_t before = shared_part(s, g, passage->class);
 

@@ -2,13 +2,12 @@
  *
  * Theory of Operation
  *
- * A paused queue waits for the group at the other end of its cable to shrink.
- * The frames of that group stand in queues of that switch; if one of those is
- * paused, too, it waits for the next group, and so on.  When that comes back to
- * the first queue, nothing in the circle can move until something from outside
- * takes frames away: a deadlock.
+ * A paused queue waits for the priority group at the other end of its cable to shrink.
+ * The frames of that group are in queues of that switch.  If one of those is paused,
+ * too, it waits for the next group, and so on.  If that comes back to the first queue,
+ * nothing in the circle can move until frames are taken away from outside: a deadlock.
  *
- * It is looked for when a pause is said again.  Only queues count that have been
+ * It is looked for when XOFF is sent again.  Only queues count that have been
  * paused for longer than one XOFF lasts, so that a jam which dissolves by itself
  * is none.
  */
@@ -39,9 +38,9 @@ struct walk {
 
 static bool stuck(const struct fabric *f, const struct port *p, unsigned class)
 {
-	const struct lane *l = &p->lane[class];
+	const struct traffic_class *tc = &p->tc[class];
 
-	return p->paused >> class & 1 && p->queue[class].head && f->clock.now - l->paused_since > pfc_time(p, 0xffff);
+	return p->paused >> class & 1 && p->queue[class].head && f->clock.now - tc->paused_since > pfc_time(p, 0xffff);
 }
 
 static bool holds_frame_of(const struct port *p, unsigned class, const struct port *in, unsigned in_class)
@@ -87,7 +86,7 @@ static bool leads_back(struct walk *w, struct port *p, unsigned class)
 	return false;
 }
 
-/* deadlock_look() - Is this queue, whose pause was said again, part of a circle?  Said once a switch */
+/* deadlock_look() - Is this queue, whose XOFF was sent again, part of a circle?  Reported once a switch */
 void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 {
 	struct walk w = {.f = f};

@@ -45,5 +45,5 @@ void ecn_dequeued(struct fabric *f, struct port *p, unsigned class, struct frame
 			return;
 	}
 	ip_set_tos(fr->data, tos | ECN_CE);
-	p->lane[class].marked++;
+	p->tc[class].marked++;
 }

@@ -150,7 +150,7 @@ static void settle(struct fabric *f, struct pending *p)
 	if (p->copies)
 		frame_release(f, p->frame);
 	else
-		event_add(f, p->deadline > f->clock.now ? p->deadline : f->clock.now, EV_NO_WAY, p->in->node->index,
+		event_add(f, p->deadline > f->clock.now ? p->deadline : f->clock.now, EV_FORWARDING_DROP, p->in->node->index,
 			  p->in->number, 0, p->frame->id, p->frame, 0);
 	p->in_use = false;
 	o->free_slot[o->free_count++] = p->slot;

@@ -2,16 +2,17 @@
  *
  * Theory of Operation
  *
- * A frame's last bit comes in at t_in, which is known as soon as it starts on
- * its cable.  So it goes into the ingress port's TAP then already, and Open
- * vSwitch decides by its OpenFlow tables where it leaves (ovs.c) while the clock
- * may still run a serialization, a cable delay and the switch's latency: the
- * longer that is, the more frames it gets at once.  (A rule that changes
- * meanwhile is met by the frames that start after the change.)  At t_in it takes
- * its place in the buffer, if there is one (buffer.c).  At t_in + latency it is
- * offered to the egress queue of each port where a copy came out, with one hop
- * less to live, in the class that its DSCP says by then: a rule may have changed
- * it.  A frame that comes out nowhere is a forwarding drop.
+ * t_in is when the last bit of a frame comes in.  It is known as soon as the frame
+ * starts on its cable, so the frame goes into the ingress port's TAP then already, and
+ * Open vSwitch decides by its OpenFlow tables where it leaves (ovs.c).  Meanwhile the
+ * clock may still run a serialization, a cable delay and the switch's latency: the
+ * longer that is, the more frames Open vSwitch gets at once.  (A rule that changes is
+ * met by the frames that start after the change.)
+ *
+ * At t_in the frame takes its place in the buffer, if there is one (buffer.c).  At
+ * t_in + latency each copy is offered to the egress queue of the port where it came out,
+ * its TTL one less, in the class of its DSCP, which a rule may have changed.  A frame
+ * that comes out nowhere is a forwarding drop.
  */
 #include "base/units.h"
 #include "engine/event.h"
@@ -43,8 +44,8 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 
 	s->frames_in++;
 	passage->class = fr->class = buffer_class(s, fr);
-	in->lane[fr->class].rx_frames++;
-	in->lane[fr->class].rx_bytes += fr->len + FCS_BYTES;
+	in->tc[fr->class].rx_frames++;
+	in->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
 	if (buffer_admit(f, s, passage, &why)) {
 		frame_release(f, fr);
 		return;
@@ -75,8 +76,8 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 		port_enqueue(f, out, fr);
 }
 
-/* switch_no_way() - A frame has gone through the pipeline, and no rule sends it anywhere */
-void switch_no_way(struct fabric *f, struct frame *fr)
+/* switch_forwarding_drop() - A frame has gone through the pipeline, and no rule sends it anywhere */
+void switch_forwarding_drop(struct fabric *f, struct frame *fr)
 {
 	struct port *in = fr->passage->in;
 
@@ -110,7 +111,7 @@ const struct node_ops switch_ops = {
 	.receive = receive,
 	.leaving = leaving,
 	.paused = watchdog_paused,
-	.paused_again = deadlock_look,
+	.pause_refreshed = deadlock_look,
 	.reconfigured = reconfigured,
 	.passed = passed,
 };

@@ -18,7 +18,7 @@ struct sw {
 	ps_t latency;
 	struct switch_params base, p;
 	uint64_t set_aside; /* of the buffer: reserves and headrooms of all groups in use */
-	uint32_t refusing;  /* groups that have refused a frame and not said XON since */
+	uint32_t refusing;  /* groups that have refused a frame and not sent XON since */
 	uint64_t shared;    /* of the rest: occupied */
 	uint64_t used, used_max;
 	uint64_t frames_in, forwarding_drops;
@@ -28,7 +28,7 @@ struct sw {
 
 extern const struct node_ops switch_ops;
 void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
-void switch_no_way(struct fabric *f, struct frame *fr);
+void switch_forwarding_drop(struct fabric *f, struct frame *fr);
 
 uint8_t buffer_class(const struct sw *s, const struct frame *fr);
 void buffer_changed(struct fabric *f, struct sw *s);

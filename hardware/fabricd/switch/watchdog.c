@@ -2,14 +2,14 @@
  *
  * Theory of Operation
  *
- * A queue that has frames and has been paused without a break for `detect` is
- * stormed.  With `drop`, the watchdog throws away what the queue holds and what
- * comes for it; otherwise the queue no longer heeds pauses.  It ends when no
- * XOFF has come for `restore`.
+ * There is a storm at a queue that has frames and has been paused without a break for
+ * `detect`.  With `drop`, the watchdog then drops what the queue holds and what comes
+ * for it; otherwise the queue ignores pauses.  The storm is over when no XOFF has come
+ * for `restore`.
  *
- * One event looks at a queue at a time: detect after it had frames and was
- * paused, again if another pause has begun since, and while the watchdog is on,
- * restore after the last XOFF.
+ * There is one event for a queue at a time: `detect` after it had frames and was
+ * paused, again if another pause has begun since, and during a storm `restore` after
+ * the last XOFF.
  */
 #include "base/units.h"
 #include "engine/event.h"
@@ -28,13 +28,13 @@ static void look_later(struct fabric *f, struct port *p, unsigned class, ps_t t)
 /* watchdog_paused() - A queue has frames and is paused */
 void watchdog_paused(struct fabric *f, struct port *p, unsigned class)
 {
-	struct lane *l = &p->lane[class];
+	struct traffic_class *tc = &p->tc[class];
 
-	if (!((struct sw *)p->node)->p.watchdog.on || l->watchdog_from != PS_NEVER ||
+	if (!((struct sw *)p->node)->p.watchdog.on || tc->watchdog_from != PS_NEVER ||
 	    !p->queue[class].head)
 		return;
-	l->watchdog_from = f->clock.now;
-	look_later(f, p, class, l->watchdog_from + ((struct sw *)p->node)->p.watchdog.detect);
+	tc->watchdog_from = f->clock.now;
+	look_later(f, p, class, tc->watchdog_from + ((struct sw *)p->node)->p.watchdog.detect);
 }
 
 static void say(struct fabric *f, const struct port *p, unsigned class, bool drop, bool on)
@@ -48,11 +48,11 @@ static void begin(struct fabric *f, struct port *p, unsigned class, const struct
 {
 	uint8_t bit = (uint8_t)(1u << class);
 
-	p->lane[class].storms++;
+	p->tc[class].storms++;
 	p->deaf |= bit;
 	if (p->paused & bit) {
 		p->paused &= (uint8_t)~bit;
-		p->lane[class].paused_total += f->clock.now - p->lane[class].paused_since;
+		p->tc[class].paused_total += f->clock.now - p->tc[class].paused_since;
 		report_pause(f, p, class, false);
 	}
 	if (w->drop) {
@@ -60,7 +60,7 @@ static void begin(struct fabric *f, struct port *p, unsigned class, const struct
 		port_flush_class(f, p, class, DROP_WATCHDOG);
 	}
 	say(f, p, class, w->drop, true);
-	look_later(f, p, class, p->lane[class].pause_seen + w->restore);
+	look_later(f, p, class, p->tc[class].pause_seen + w->restore);
 	port_kick(f, p);
 }
 
@@ -70,7 +70,7 @@ static void end(struct fabric *f, struct port *p, unsigned class)
 
 	p->deaf &= (uint8_t)~(1u << class);
 	p->dropping &= (uint8_t)~(1u << class);
-	p->lane[class].watchdog_from = PS_NEVER;
+	p->tc[class].watchdog_from = PS_NEVER;
 	say(f, p, class, drop, false);
 }
 
@@ -82,7 +82,7 @@ void watchdog_changed(struct fabric *f, struct sw *s)
 			struct port *p = &s->n.ports[i];
 			if (p->deaf >> c & 1)
 				end(f, p, c);
-			p->lane[c].watchdog_from = PS_NEVER;
+			p->tc[c].watchdog_from = PS_NEVER;
 			if (p->paused >> c & 1)
 				watchdog_paused(f, p, c);
 		}
@@ -92,20 +92,20 @@ void watchdog_changed(struct fabric *f, struct sw *s)
 void watchdog_look(struct fabric *f, struct port *p, unsigned class)
 {
 	const struct watchdog_params *w = &((struct sw *)p->node)->p.watchdog;
-	struct lane *l = &p->lane[class];
+	struct traffic_class *tc = &p->tc[class];
 
 	if (p->deaf >> class & 1) {
-		if (w->on && f->clock.now < l->pause_seen + w->restore)
-			look_later(f, p, class, l->pause_seen + w->restore);
+		if (w->on && f->clock.now < tc->pause_seen + w->restore)
+			look_later(f, p, class, tc->pause_seen + w->restore);
 		else
 			end(f, p, class);
 		return;
 	}
-	ps_t from = l->paused_since > l->watchdog_from ? l->paused_since : l->watchdog_from;
-	l->watchdog_from = PS_NEVER;
+	ps_t from = tc->paused_since > tc->watchdog_from ? tc->paused_since : tc->watchdog_from;
+	tc->watchdog_from = PS_NEVER;
 	if (!w->on || !(p->paused >> class & 1) || !p->queue[class].head)
 		return; /* the next pause, or frame, asks anew */
-	l->watchdog_from = from;
+	tc->watchdog_from = from;
 	if (f->clock.now < from + w->detect)
 		look_later(f, p, class, from + w->detect);
 	else

@@ -2,22 +2,25 @@
  *
  * Theory of Operation
  *
- * Pacing stands behind the fetch, at the cable: a change of rate takes effect with the
- * very next frame.  What has been fetched joins its port's queue.  When its turn comes and
- * its queue pair's rate does not allow it yet, or something older of that queue pair
- * waits, it is put aside (`pacer_queue`) and the next frame of the queue goes.  When the
- * queue pair's time comes (EV_QP_SEND), the oldest of what is held joins the queue
- * again (`due`), one at a time; a cut meanwhile puts it back.  A pause keeps the queue
- * as it is, so what is due waits there too.
+ * Pacing stands behind the fetch, at the cable: so a change of rate takes effect with the
+ * very next frame.  A frame that has been fetched joins its port's queue.  When the port
+ * would send it, the pacer may defer it: the rate of its queue pair does not allow it yet,
+ * or an older frame of that queue pair is deferred.  It then goes into `pacer_queue`, and
+ * the port takes its next frame.
+ *
+ * When the queue pair may send (EV_QP_SEND), its oldest deferred frame joins the port's
+ * queue again (`due`), one at a time; if the rate is cut meanwhile, it is deferred again.
+ * While its class is paused, it waits in the port's queue like any other frame.
  *
  * next_send is the start of the last frame plus its length at the rate.  When the
- * rate changes, what is left of that time changes by old rate / new rate.  Timers of a control are
- * not events (congestion.h), so whoever waits for a rate that may grow looks again when it does.
+ * rate changes, what is left of that time changes by old rate / new rate.  Timers of a
+ * control are not events (congestion.h), so who waits for a rate that may grow looks
+ * again when the control's timer runs out.
  *
- * What is held takes no room of the transmit buffer (tx.used_bytes), so that no slow
- * queue pair keeps another from being fetched for.  Its own share is bounded: a paced queue
- * pair has no more fetched than its rate carries in the time of a fetch, and at least
- * one packet.  Only a cut leaves it with more: what was in the buffer then.
+ * Deferred frames take no room of the transmit buffer (tx.used_bytes), so a slow queue
+ * pair does not stop the fetches of others.  A paced queue pair has no more fetched than
+ * its rate carries in the time of a fetch, and at least one packet.  Only after a cut it
+ * may have more: what was in the buffer then.
  */
 #include "base/units.h"
 #include "engine/event.h"
@@ -41,7 +44,7 @@ static bool may_go(const struct fabric *f, const struct qp *q)
 	return !paced(q) || f->clock.now >= q->next_send;
 }
 
-/* Look again when the oldest frame that is held may go, or its rate grows before that */
+/* Look again when the oldest frame that is deferred may go, or its rate grows before that */
 static void look_later(struct fabric *f, struct qp *q)
 {
 	ps_t t = q->next_send < q->cc_state.rate_timer ? q->next_send : q->cc_state.rate_timer;
@@ -55,7 +58,8 @@ static void look_later(struct fabric *f, struct qp *q)
 	event_add(f, t, EV_QP_SEND, q->nic->n.index, 0, 0, q->number, q, 0);
 }
 
-static void hold(struct qp *q, struct frame *fr)
+/* Put a frame aside */
+static void defer(struct qp *q, struct frame *fr)
 {
 	struct fifo *h = &q->pacer_queue;
 
@@ -91,7 +95,7 @@ static struct frame *take(struct qp *q)
 	return fr;
 }
 
-/* pacer_passes() - It is a frame's turn at a port: may it go?  If not, it is held from now on */
+/* pacer_passes() - A port would send a frame now: may it go?  If not, it is deferred */
 bool pacer_passes(struct fabric *f, struct frame *fr)
 {
 	struct qp *q = (struct qp *)fr->from;
@@ -99,13 +103,13 @@ bool pacer_passes(struct fabric *f, struct frame *fr)
 	cc_catch_up(f, q);
 	if ((q->due ? fr == q->due : !q->pacer_queue.head) && may_go(f, q))
 		return true;
-	hold(q, fr);
+	defer(q, fr);
 	look_later(f, q);
 	nic_tx_kick(f, q->tx);
 	return false;
 }
 
-/* pacer_kick() - The rate may be another: what is held may be due */
+/* pacer_kick() - The rate may be another: what is deferred may be due */
 void pacer_kick(struct fabric *f, struct qp *q)
 {
 	if (!q->pacer_queue.head || q->due)
@@ -186,7 +190,7 @@ void pacer_gone(struct fabric *f, struct frame *fr)
 		qp_ready(f, q);
 }
 
-/* pacer_flush() - What is held will be sent anew, or never */
+/* pacer_flush() - What is deferred will be sent anew, or never */
 void pacer_flush(struct fabric *f, struct qp *q)
 {
 	while (q->pacer_queue.head) {

@@ -1,9 +1,9 @@
 /* Queue pairs: reliable connections
  *
- * A queue pair takes requests (post.c), cuts them into packets of the path MTU and sends what is not acknowledged
- * (send.c), takes what its peer sends, in order (receive.c, reorder.c), and leaves the NIC when its congestion control
- * lets it (congestion.c, pacer.c).  Whose it is, it does not know: a worker, a generated flow and an engine in the NIC
- * are owners, each with a table of what they do with its packets.
+ * A queue pair takes requests (post.c), cuts them into packets of the path MTU and sends them until they are
+ * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, reorder.c).  Its congestion control says when
+ * packets may leave the NIC (congestion.c, pacer.c).  It has an owner: a worker, a generated flow or an engine in the NIC.
+ * The owner's table says where payload comes from and who is told.
  */
 #ifndef TRANSPORT_QP_H
 #define TRANSPORT_QP_H
@@ -121,8 +121,8 @@ struct qp {
 	ps_t next_send;	      /* not before, if it is paced */
 	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
 	struct fifo pacer_queue;     /* fetched, and not due */
-	struct frame *due;    /* one that was held and has joined the port's queue again, or NULL */
-	uint64_t fetched_bytes; /* in the NIC: being fetched, held or queued */
+	struct frame *due;    /* one that was deferred and has joined the port's queue again, or NULL */
+	uint64_t fetched_bytes; /* in the NIC: being fetched, deferred or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
 	uint64_t sent_bytes_acked;
 	struct repeat *repeat; /* selective repeat: what is to be sent again */

@@ -2,14 +2,15 @@
  *
  * Theory of Operation
  *
- * Packets are taken in order.  One ahead of the expected number means loss: one
- * NAK (sequence error) is sent, and no other until the expected packet has
- * come; with selective repeat it is kept until its turn (reorder.c).  One behind
- * is a duplicate: acknowledged again if it asks for it.  A message that needs a
- * receive request while none is posted is answered with an RNR NAK and not taken.
+ * Packets are taken in order.  A packet ahead of the expected number means loss.  It
+ * is answered by one NAK (sequence error), and no other is sent until the expected
+ * packet has come.  With selective repeat it is kept until then (reorder.c).  A packet
+ * behind the expected number is a duplicate, and acknowledged again if it asks for it.
+ * A message that needs a receive request while none is posted is answered with an RNR
+ * NAK and not taken.
  *
- * Payload is written to the worker's region when the packet arrives; that it is
- * there is said when the NIC's PCIe writes up to it are done.
+ * Payload is written to the worker's region when the packet arrives; the worker is
+ * told when the NIC's PCIe writes up to it are done.
  */
 #include <string.h>
 

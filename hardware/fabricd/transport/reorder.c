@@ -1,21 +1,21 @@
-/* Selective repeat: what came ahead of its turn, and what is to be sent again
+/* Selective repeat: packets that came ahead, and packets to be sent again
  *
  * Theory of Operation
  *
  * Receiver: a packet ahead of the expected one is kept, up to reorder_packets
- * ahead, and taken when its turn has come.  Each such packet is answered by a NAK
+ * ahead, until all before it are there.  Each such packet is answered by a NAK
  * (sequence error) that names the expected packet and, in the field of the
  * message number, the one that has come: the two numbers of IRN's NACK (Mittal et
  * al., SIGCOMM 2018, section 3.1).
  *
- * Sender: a bitmap of what has come.  With the first NAK recovery begins: what
- * lies below the highest packet known to have come and has not come itself is
- * sent again, then new packets follow.  When a packet has come that was sent
- * after one of those, and that one has not, it was lost again and is sent once
- * more (nothing overtakes on one path).  Recovery ends when everything is
- * acknowledged that had been sent when it began.  A timeout sends the first
- * packet that is not known to have come, and begins a new recovery.  So that the
- * receiver can keep what comes, no more than reorder_packets are under way.
+ * Sender: a bitmap says which packets have come.  The first NAK begins a recovery:
+ * packets that have not come, below the highest one that has, are sent again, and
+ * then new ones.  Nothing overtakes on one path.  So if a packet has come that was
+ * sent after one of those, and that one has not, it was lost again and is sent once
+ * more.  A recovery ends when everything is acknowledged that had been sent when it
+ * began.  A timeout sends the first packet that is not known to have come, and
+ * begins a new recovery.  No more than reorder_packets are under way, so that the
+ * receiver can keep all that come.
  */
 #include <stdlib.h>
 

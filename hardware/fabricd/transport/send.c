@@ -5,24 +5,24 @@
  * Packets of a queue pair are counted from 0 over all its requests; the PSN on
  * the wire is the low 24 bits.  `acked` <= `send` <= `next_packet`:
  *
- *	acked	first packet not acknowledged
- *	send	next packet to go out (goes back on loss: go-back-N)
- *	next	number that the next posted request starts with
+ *	acked		first packet not acknowledged
+ *	send		next packet to go out (goes back on loss: go-back-N)
+ *	next_packet	number that the next posted request starts with
  *
  * A NAK (sequence error) acknowledges what came before it and takes `send`
  * back to it.  When nothing is acknowledged for nic.timeout, `send` goes back
  * to `acked`, and the first packet asks for an acknowledgement, so that the
- * receiver says how far it is; after nic.retry such times in a row the queue pair fails.  An RNR
- * NAK does the same after a pause.  Every acknowledgement that moves `acked`
- * restarts the timer and forgets the retries.
+ * receiver says how far it is.  After nic.retry timeouts in a row the queue pair
+ * fails.  An RNR NAK does the same after a pause.  Every acknowledgement that moves
+ * `acked` restarts the timer and forgets the retries.
  *
  * With selective repeat (reorder.c), `send` never goes back; what was lost is sent
- * again in between.  Congestion control (congestion.h) may hold back the next packet by a
- * window; its rate counts later, at the cable (pacer.c).  Whoever may
- * send no more until it hears something asks for an acknowledgement.
+ * again in between.  The window of congestion control (congestion.h) may hold back the
+ * next packet; its rate counts later, at the cable (pacer.c).  A sender that may send
+ * nothing until it hears something asks for an acknowledgement.
  *
- * Packets of an engine (an owner inside the NIC) become available one by one, up to `made`,
- * and stand in the NIC's memory until they are acknowledged.
+ * Packets of an engine (an owner inside the NIC) become available one by one, up to
+ * `made`, and stay in the NIC's memory until they are acknowledged.
  */
 #include <string.h>
 

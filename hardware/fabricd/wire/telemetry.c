@@ -2,18 +2,20 @@
  *
  * Theory of Operation
  *
- * A data packet of a control that wants it carries a block behind its IP packet,
- * as Ethernet padding: the RoCE headers, their decoding and the ICRC are as ever.
+ * If its control wants it, a data packet carries a block behind its IP packet, as
+ * Ethernet padding: RoCE headers, their decoding and the ICRC stay as they are.
  *
  *	u8 'T', u8 room, u8 hops, u8 0, u16 seen, u16 marked, u64 sent (ps),
  *	room x { u32 time (256 ps), u32 bytes sent, u32 queue, u32 rate (Mb/s) }
  *
  * all big endian.  Each switch fills the next free hop when the frame starts on
- * the cable; bytes sent count preamble and gap, so that a full cable is at its rate.  The receiver sends the block of the packet that it acknowledges
- * back behind the acknowledgement, without room for more stamps, with the data
- * packets seen since the last one and how many of them were marked CE.  (HPCC's
- * own header has 42 bytes for five hops, in the UDP payload; this has 96, which
- * the wire carries and the buffers hold like everything else.)
+ * the cable; bytes sent count preamble and gap, so that a full cable is at its
+ * rate.  The receiver sends the block back behind the acknowledgement of the packet,
+ * without room for more hops.  It adds how many data packets it has seen since the
+ * last acknowledgement, and how many of them were marked CE.
+ *
+ * HPCC's own header has 42 bytes for five hops, in the UDP payload.  This block has
+ * 96; they take time on the wire and room in buffers like all other bytes.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* How far workers that run let the clock go. */
+/* How far running workers let the clock go. */
 #include "base/units.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"

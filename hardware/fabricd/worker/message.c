@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 
 #include "base/bytes.h"
-#include "base/closer.h"
+#include "base/close_later.h"
 #include "base/patience.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"

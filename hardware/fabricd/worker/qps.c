@@ -1,4 +1,4 @@
-/* A worker's queue pairs: what they carry lies in its memory, and what ends is a record. */
+/* A worker's queue pairs: payload is in its memory, and what has ended becomes a record. */
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"

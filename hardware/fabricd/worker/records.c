@@ -2,11 +2,11 @@
  *
  * Theory of Operation
  *
- * Records come in any order, many of them for times to come, and are fetched from
- * the front.  A worker decides how many there are, so no operation may go through
- * all of them: they stand in blocks, sorted within and from block to block.  To
- * put one in, its block is found by bisection, and only what is behind it there
- * moves; a full block is cut in two.  To know the n-th, blocks are counted.
+ * Records are added in any order, many of them with a later time, and are fetched from
+ * the front.  A worker decides how many there are, so no operation may go through all of
+ * them.  They are kept in blocks, sorted within a block and from block to block.  A new
+ * record's block is found by bisection, and only what is behind it in that block moves;
+ * a full block is cut in two.  The n-th record is found by counting blocks.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  *
  * Theory of Operation
  *
- * Ranks that name the same tag and number of participants meet; the last one to
+ * Ranks that name the same tag and number of participants meet.  The last one to
  * come lets all of them go on, at the latest of their times.  Any worker may have
- * SYNCS_MAX open with tags of its own choice, so they are found by a hash, and who
- * has come by a bit for each rank.
+ * SYNCS_MAX open with tags of its own choice; so they are found by a hash, and a bit
+ * for each rank says who has come.
  */
 #include <stdlib.h>
 

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/closer.h"
+#include "base/close_later.h"
 #include "base/patience.h"
 #include "base/units.h"
 #include "base/wall.h"
@@ -97,7 +97,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 {
 	bool refused = w->fd >= 0 || w->state != WORKER_ABSENT;
 
-	if (refused && closer_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
+	if (refused && close_later_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
 		watch_remove(f, w->listen_fd);
 		shutdown(w->listen_fd, SHUT_RDWR);
 		close_later(w->listen_fd);

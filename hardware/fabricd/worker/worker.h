@@ -70,7 +70,7 @@ struct worker {
 	uint32_t posts_under_way; /* that have not reached the NIC yet */
 	uint32_t syncing, connecting; /* not yet answered */
 	struct patience patience; /* with it while it runs */
-	bool hung; /* that was said */
+	bool hung; /* and reported as such */
 	bool asleep; /* should have been woken, but is frozen */
 	char reason[256];
 };

@@ -1,4 +1,4 @@
-/* Best-effort aggregation: what the rank's end and the server's end share. */
+/* Best-effort aggregation: what the rank's end and the server's end share (best_effort.c has the theory) */
 #ifndef BEST_EFFORT_H
 #define BEST_EFFORT_H
 

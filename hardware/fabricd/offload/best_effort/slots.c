@@ -2,12 +2,14 @@
  *
  * Theory of Operation
  *
- * A lane keeps its slot from block to block, the same on every accelerator, and no two
- * lanes of a job have one slot as long as there are enough: a hash of job and lane, with
- * another salt while another lane has what comes out.  So a job never meets itself.  A
- * lane whose slot another job has gets one that no lane of its own uses: the parameter
- * server says which with the sum of the block that has met it, and the lane's next block
- * goes there.  So jobs that share a pool come apart, without knowing of each other.
+ * A lane keeps its slot from block to block, the same on every accelerator.  A hash of
+ * job and lane gives it; if another lane of the job has that slot, the hash is repeated
+ * with another salt.  So no two lanes of a job have one slot, as long as there are enough.
+ *
+ * If another job has the slot, the lane gets one that no lane of its own job uses.  The
+ * parameter server says which, with the sum of the block that has met the other job; the
+ * lane's next block goes there.  So jobs that share a pool move apart without knowing of
+ * each other.
  *
  * Source: the code published with ATP (github.com/in-ATP/ATP): HashTable::HashNew_crc in
  * common/HashTable.cc (no slot twice), HashNew_predefine as server/ParameterServer.cc

@@ -2,8 +2,8 @@
  *
  * Theory of Operation
  *
- * A datagram is placed if it is a chunk of the operation that is armed, as it should
- * be, and not here yet.  One of an operation to come finds no place, and is dropped
+ * A datagram is placed into the vector if it is a chunk of the armed operation, of the
+ * right length and not here yet.  One of an operation that is not armed yet is dropped,
  * as by a queue without receives; one of an operation that has ended is late.
  */
 #include <string.h>

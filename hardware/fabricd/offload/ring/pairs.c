@@ -2,9 +2,9 @@
  *
  * Theory of Operation
  *
- * A worker cannot give a queue pair back, and a NIC has only so many; so what a ring
- * leaves behind stays, acknowledging what it has taken and nothing more, until the
- * next ring between the same two NICs takes it up where it stands.
+ * A worker cannot give a queue pair back, and a NIC has only so many.  So the queue pairs
+ * of a ring that has ended stay.  They acknowledge what they have taken and do nothing
+ * else, until the next ring between the same two NICs goes on with them.
  */
 #include <stdlib.h>
 

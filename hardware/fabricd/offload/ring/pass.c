@@ -135,7 +135,7 @@ void ring_post(struct fabric *f, struct member *m, const struct offload_wr *wr)
 
 static void say_done(struct ring_member *r, struct ring_pass *q)
 {
-	q->said = true;
+	q->reported = true;
 	r->visible = q->visible > r->visible ? q->visible : r->visible;
 	if (!q->last)
 		return;
@@ -149,13 +149,13 @@ static void say_done(struct ring_member *r, struct ring_pass *q)
 void ring_settle(struct ring_member *r)
 {
 	for (struct ring_pass *q = r->passes; q && q->admitted; q = q->next) {
-		if (q->said)
+		if (q->reported)
 			continue;
 		if (q->own_ready < q->own || q->worked < q->receives)
 			break;
 		say_done(r, q);
 	}
-	while (r->passes && r->passes->said && r->right->sent_max >= r->passes->base + r->passes->sends) {
+	while (r->passes && r->passes->reported && r->right->sent_max >= r->passes->base + r->passes->sends) {
 		struct ring_pass *q = r->passes;
 		r->passes = q->next;
 		free(q);

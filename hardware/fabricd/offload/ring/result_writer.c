@@ -2,10 +2,11 @@
  *
  * Theory of Operation
  *
- * Sums and gathered chunks are written over PCIe one packet behind the other, and wait
- * in the NIC's memory meanwhile, not in its receive buffer: no more than two of their
- * packets stand in PCIe's queue.  When too many wait, the adder makes no more sums that
- * are results; when the room is used up, packets are asked to come again.
+ * Sums and gathered chunks are written over PCIe one packet behind the other.  Meanwhile
+ * they are in the NIC's memory, not in its receive buffer: at most two of their packets
+ * are in PCIe's queue.  When too many wait, the adder makes no more sums that are
+ * results.  When their room is used up, packets that come in are answered with RNR and
+ * come again.
  */
 #include "base/units.h"
 #include "engine/fabric.h"

@@ -39,7 +39,7 @@ struct ring_pass {
 	uint64_t add_packet;
 	uint64_t own_ready, forwards_ready, worked;
 	ps_t visible;	    /* when the last result is in memory */
-	bool said;	    /* the worker has been told */
+	bool reported;	    /* to the worker */
 };
 
 /* Local packets that are being read over PCIe, or have been: when they are there */

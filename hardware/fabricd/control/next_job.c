@@ -1,0 +1,189 @@
+/* A fabric's next job
+ *
+ * Theory of Operation
+ *
+ * A rank's socket takes one session.  When all workers of a job have gone, `next_job`
+ * puts every rank back to where it was when the fabric came up: its regions are
+ * unmapped, its queue pairs, completions and rendezvous forgotten.  Then the next job's
+ * workers may connect.  Counters go on; watermarks and lateness begin anew.
+ *
+ * A job must give the figures that it gives on a new fabric.  Paths and random draws
+ * depend on the numbers of queue pairs, offloaded jobs and frames, so these begin again
+ * from the first.  They do not if something is still under way, which can only be with
+ * the real clock: then they go on, so that no old packet is taken for a new one, and
+ * generated flows keep their queue pairs.
+ *
+ * The virtual clock stands still until the next `start`.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "accelerator/accelerator.h"
+#include "base/units.h"
+#include "control/control.h"
+#include "engine/clock.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "fault/fault.h"
+#include "link/frame.h"
+#include "link/params.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "offload/offload.h"
+#include "switch/switch.h"
+#include "transport/qp.h"
+#include "transport/reorder.h"
+#include "worker/records.h"
+#include "worker/worker.h"
+
+/* Of a generated flow that is under way */
+static bool kept(const struct qp *q)
+{
+	return traffic_under_way(q) && q->state == QP_READY;
+}
+
+static void forget_source(struct frame *fr)
+{
+	if (fr->from && !kept((const struct qp *)fr->from))
+		fr->from = NULL;
+}
+
+/* Is it of the workers before, so that it must not happen any more? */
+static bool of_before(struct event *e, void *stands)
+{
+	switch (event_kind(e)) {
+	case EV_DOORBELL: post_free(e->a); return true;
+	case EV_QP_TIMER:
+	case EV_QP_SEND:
+	case EV_RECV_USABLE: return !kept(e->a);
+	case EV_WAKE: return true;
+	case EV_FETCHED: forget_source(e->a); return false;
+	case EV_GROUP:
+	case EV_GROUP_LEFT: return *(const bool *)stands; /* its group goes at once */
+	default: return false;
+	}
+}
+
+static void qp_forget(struct fabric *f, struct qp *q)
+{
+	if (q->tx)
+		nic_tx_forget(q->tx, &q->source);
+	reorder_drop(f, q);
+	qp_release(q);
+}
+
+/* One that stands before one that is kept: its number stays taken */
+static void qp_retire(struct fabric *f, struct qp *q)
+{
+	if (q->tx)
+		nic_tx_forget(q->tx, &q->source);
+	reorder_drop(f, q);
+	q->state = QP_ERROR;
+	q->timer = PS_NEVER;
+	q->sq.head = q->sq.tail;
+	q->rq.head = q->rq.tail;
+}
+
+static void qps_forget(struct fabric *f, struct nic *n, bool anew)
+{
+	uint32_t stay = n->qp_count, count = n->qp_count;
+
+	while (stay && !kept(n->qps[stay - 1]))
+		stay--;
+	for (uint32_t i = 0; i < count; i++) {
+		if (i >= stay)
+			qp_forget(f, n->qps[i]);
+		else if (!kept(n->qps[i]))
+			qp_retire(f, n->qps[i]);
+	}
+	n->qp_count = stay;
+	if (!stay)
+		n->qp_first = anew || n->qp_first > QP_NUMBERS / 2 ? 0 : n->qp_first + count;
+}
+
+static void queue_forget(struct port *p)
+{
+	for (unsigned c = 0; c < CLASSES; c++)
+		for (struct frame *fr = p->queue[c].head; fr; fr = fr->next)
+			forget_source(fr);
+}
+
+static void worker_forget(struct worker *w)
+{
+	regions_unmap(w);
+	w->state = WORKER_ABSENT;
+	w->expected = w->hung = w->asleep = false;
+	w->now = w->host = w->compute_free = 0;
+	w->wait_records = 0;
+	w->wait_until = w->wake_at = 0;
+	records_free(&w->records);
+	w->posts = w->posts_under_way = 0;
+	w->syncing = w->connecting = 0;
+	w->reason[0] = 0;
+}
+
+/* What was the most so far is now what there is */
+static void watermarks_clear(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->node_count; i++) {
+		const struct node *n = f->nodes[i];
+		for (uint16_t k = 0; k < n->port_count; k++) {
+			struct port *p = &n->ports[k];
+			p->queued_max = p->queued_bytes;
+			if (!p->classes_used)
+				p->scheduled = 0;
+			for (unsigned c = 0; c < CLASSES; c++) {
+				p->tc[c].queue_max = p->queue[c].bytes;
+				p->tc[c].in.max_bytes = p->tc[c].in.bytes;
+				p->tc[c].in.headroom_max = p->tc[c].in.headroom;
+			}
+		}
+	}
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		f->switches[i].used_max = f->switches[i].used;
+	for (uint32_t i = 0; i < f->accelerator_count; i++)
+		accelerator_watermarks_clear(&f->accelerators[i]);
+	memset(f->clock.lateness, 0, sizeof f->clock.lateness);
+	f->clock.lateness_count = 0;
+	f->clock.lateness_max = 0;
+}
+
+/* next_job() - Every rank may connect once more
+ * Return: NULL, or why not; then nothing has changed
+ */
+const char *next_job(struct fabric *f)
+{
+	bool virtual = f->clock.mode == CLOCK_VIRTUAL, stands = virtual && !f->clock.started;
+	bool anew = stands || fabric_idle(f);
+
+	for (uint32_t i = 0; i < f->nic_count; i++)
+		if (f->workers[i].fd >= 0)
+			return "next_job: a rank has a session still";
+	if (f->groups && !stands)
+		return "next_job: offloads have not ended yet";
+	if (virtual && !anew)
+		return "next_job: something is under way still: quiesce first";
+	event_forget(f, of_before, &stands);
+	offload_free(f);
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		struct nic *n = &f->nics[i];
+		queue_forget(&n->port[0]);
+		queue_forget(&n->port[1]);
+	}
+	for (uint32_t i = 0; i < f->nic_count; i++) {
+		qps_forget(f, &f->nics[i], anew);
+		worker_forget(f->nics[i].worker);
+	}
+	syncs_forget(f);
+	watermarks_clear(f);
+	if (anew) {
+		f->last_job = 0;
+		f->last_frame_id = 0;
+	}
+	f->stalled_reported = false;
+	if (virtual)
+		f->clock.started = false;
+	faults_next_job(f);
+	clock_workers_changed(f);
+	return NULL;
+}
