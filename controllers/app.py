@@ -8,30 +8,27 @@ happens in the application's one event loop.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar
 
-from controllers import faults, offload, openflow
-from controllers.apps import AppError, Applications, PortChanged, SwitchReady, as_controller
-from controllers.bridge import Bridge, Change
-from controllers.compat import App, event, handler, hub, ofp_event, ofproto
+from controllers.apps import Applications, PortChanged, SwitchReady, as_controller
 from controllers.fabricd import SUBSCRIBE, FabricdLink
-from controllers.faults import FaultError
-from controllers.flows import Flow
-from controllers.offload import Placement
-from controllers.ports import DownPorts
-from controllers.revalidation import NotPurged, purge
-from controllers.routes import Router
-from controllers.trees import Trees
-from topologies.fabric import Cable, Fabric
+from controllers.flows.bridge import Bridge, Change
+from controllers.flows.faults import FaultError
+from controllers.offload.jobs import Placement, Refused
+from controllers.openflow import messages
+from controllers.openflow.compat import App, event, handler, hub, ofp_event, ofproto
+from controllers.openflow.revalidation import NotPurged, purge
+from controllers.report import fail, fail_app, say
+from controllers.routing.ports import DownPorts
+from controllers.routing.routes import Router
+from controllers.wanted import Wanted
+from topologies.graph.fabric import Fabric
 
 CONFIG, MAIN, DEAD = handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER
 
@@ -64,25 +61,6 @@ class AppDone(event.EventBase):
         self.app = app
 
 
-def fail(what: str, where: str = "") -> None:
-    """Say on standard output what is wrong, and end.  `where` is a line of an application."""
-    say({"error": what} | ({"where": where} if where else {}))
-    os._exit(1)
-
-
-def fail_app(error: AppError) -> None:
-    """End because of an application."""
-    fail(error.what, error.where)
-
-
-def say(message: dict[str, Any]) -> None:
-    """One JSON line on standard output, for the program that started this one (which may have gone)."""
-    try:
-        print(json.dumps(message), flush=True)
-    except OSError:
-        sys.stdout = None
-
-
 def _on(events: Any, *states: str) -> Callable[[Callable[[Any, Any], None]], Any]:
     """Handle an event.  An exception ends the controller: better gone, and said so, than quietly wrong."""
 
@@ -111,7 +89,6 @@ class Controller(App):
         super().__init__(*args, **kwargs)
         self.log = logging.getLogger("railbed")
         self.fabric = settings.fabric
-        self.router = settings.router
         self.ovs = settings.ovs
         self.ports = DownPorts()
         self.bridges = {s.name: Bridge(s.name) for s in self.fabric.switches}
@@ -122,16 +99,13 @@ class Controller(App):
         self.link = FabricdLink(settings.fabricd, self._from_fabricd, self.log) if settings.fabricd else None
         self.subscribed = self.link is None
         self.announced = False
-        self.avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
-        self.jobs: dict[int, Placement] = {}  # of offloaded collectives, by number
         self.placed: dict[int, Placement] = {}  # what fabricd's events are to be answered with
-        self.trees = Trees(self.fabric)
-        self.faults: dict[str, Mapping[str, Any]] = {}  # forwarding faults that are on, by id
         self.apps = Applications(settings.apps, fail_app, lambda text: say({"note": text}))
         self.ready: set[str] = set()  # switches that the applications know to be ready
         self.busy: set[str] = set()  # applications that are at something
         self.apps_due = bool(self.apps)  # they may have something to do before it is settled
-        for name, flows in self._tables().items():
+        self.wanted = Wanted(self.fabric, settings.router, self.ports, self.apps)
+        for name, flows in self.wanted.without_faults().items():
             self.bridges[name].wanted = frozenset(flows)
 
     def start(self) -> Any:
@@ -153,7 +127,7 @@ class Controller(App):
             self.datapaths[name] = datapath
             self.bridges[name].connected()
             self.found[name] = []
-            datapath.send_msg(openflow.ask_flows(datapath))
+            datapath.send_msg(messages.ask_flows(datapath))
         elif self.datapaths.get(name) is datapath:
             self.log.warning("%s: connection lost; it keeps its flows", name)
             del self.datapaths[name]
@@ -181,7 +155,7 @@ class Controller(App):
     def error(self, ev: Any) -> None:
         if (name := self._name(ev.msg.datapath)) is None:
             return
-        what = f"{name} refused a message: {openflow.describe_error(ev.msg)}"
+        what = f"{name} refused a message: {messages.describe_error(ev.msg)}"
         self.bridges[name].refused = what
         self.log.error(what)
         if not self.announced:
@@ -192,7 +166,7 @@ class Controller(App):
     @_on(ofp_event.EventOFPPortDescStatsReply, CONFIG, MAIN)
     def ports_listed(self, ev: Any) -> None:
         if (name := self.names.get(ev.msg.datapath.id)) is not None:
-            down = {p.port_no for p in ev.msg.body if openflow.port_is_down(p)}
+            down = {p.port_no for p in ev.msg.body if messages.port_is_down(p)}
             self.ports.switch_lists(name, {number for number in down if self._is_port(name, number)})
             self._reroute(f"{name} connected")
 
@@ -200,7 +174,7 @@ class Controller(App):
     def port_status(self, ev: Any) -> None:
         name, port = self._name(ev.msg.datapath), ev.msg.desc.port_no
         if name is not None and self._is_port(name, port):
-            up = ev.msg.reason != ofproto.OFPPR_DELETE and not openflow.port_is_down(ev.msg.desc)
+            up = ev.msg.reason != ofproto.OFPPR_DELETE and not messages.port_is_down(ev.msg.desc)
             self.ports.switch_says((name, port), up)
             self._tell_apps([(name, port, up)])
             self._reroute(f"{name}:{port} {'up' if up else 'down'}, says the switch")
@@ -238,29 +212,28 @@ class Controller(App):
 
     def _act(self, message: Mapping[str, Any]) -> None:
         """A forwarding fault goes on or off."""
-        fault, on, before = message["fault"], message["on"], dict(self.faults)
+        fault, on, before = message["fault"], message["on"], dict(self.wanted.faults)
         if on:
-            self.faults[fault] = message["spec"]
+            self.wanted.faults[fault] = message["spec"]
         else:
-            self.faults.pop(fault, None)
+            self.wanted.faults.pop(fault, None)
         try:
             self._follow(f"fault {fault} {'on' if on else 'off'}")
         except (FaultError, KeyError, IndexError, TypeError) as error:
-            self.faults = before
+            self.wanted.faults = before
             self.log.error("fault %s cannot be put in: %r", fault, error)
 
     def _job(self, message: Mapping[str, Any]) -> None:
         """Ranks want a collective offloaded, or no longer."""
         number = message["job"]
         if message["event"] == "job_closed":
-            if self.jobs.pop(number, None) is not None:
+            if self.wanted.close(number):
                 self._follow(f"job {number} closed")
             return
         try:
-            placement = offload.place(self.fabric, self.trees, message)
-            self.jobs[number] = placement
+            placement = self.wanted.place(message)
             self._follow(f"job {number} ({message['kind']} of {len(message['ranks'])} ranks)")
-        except offload.Refused as refused:
+        except Refused as refused:
             self.log.info("job %s refused: %s", number, refused)
             placement = Placement(answer={"refused": str(refused)})
         if not message.get("granted"):
@@ -294,46 +267,14 @@ class Controller(App):
 
     def _reroute(self, why: str) -> None:
         """Make the routes fit the ports, and send what that changes."""
-        around = self.apps.avoid(self.ports.down)
-        avoid = frozenset(self.fabric.cable_at[port] for port in around)
-        if avoid == self.avoided:
-            return
-        self.avoided = avoid
-        self.trees = Trees(self.fabric, around)
-        self._follow(why)
-
-    def _tables(self) -> dict[str, list[Flow]]:
-        """Every switch's flows, by routes, jobs and applications; faults come on top."""
-        down = self.ports.down
-        around = self.apps.avoid(down)
-        tables = self.router.flows(around)
-        if drained := self._drained(around):
-            usual = self.router.flows(down)
-            tables |= {name: usual[name] for name in drained}
-        for placement in self.jobs.values():
-            for switch, flows in placement.flows.items():
-                tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
-        return self.apps.tables(tables, around)
-
-    def _drained(self, around: Set[tuple[str, int]]) -> list[str]:
-        """Switches that nobody sends to any more.  They keep their flows, for the frames that are on their way there.
-
-        No frame comes back to one: what it sends goes to switches that avoid it.
-        """
-        if around <= self.ports.down:
-            return []
-        ports = {
-            s.name: {(s.name, p) for p in range(1, s.ports + 1) if self._is_port(s.name, p)}
-            for s in self.fabric.switches
-        }
-        return [name for name, all_ports in ports.items() if all_ports <= around]
+        if self.wanted.reroute():
+            self._follow(why)
 
     def _follow(self, why: str) -> None:
         """Make the switches' flows what routes and faults say, and send what that changes.  Raises FaultError."""
         began = time.perf_counter()
         sent = [0, 0, 0]
-        tables = faults.apply(self.fabric, self._tables(), list(self.faults.values()))
-        for name, flows in tables.items():
+        for name, flows in self.wanted.tables().items():
             bridge = self.bridges[name]
             bridge.wanted = frozenset(flows)
             if change := bridge.change():
@@ -344,21 +285,13 @@ class Controller(App):
 
     def _send(self, name: str, change: Change) -> None:
         datapath = self.datapaths[name]
-        if change.fresh:
-            datapath.send_msg(openflow.delete_group(datapath, None))
-        for group in change.add_groups:
-            datapath.send_msg(openflow.add_group(datapath, group))
-        for flow in change.add:
-            datapath.send_msg(openflow.add(datapath, flow))
-        for cookie in change.delete:
-            datapath.send_msg(openflow.delete(datapath, cookie))
-        for number in change.delete_groups:
-            datapath.send_msg(openflow.delete_group(datapath, number))
+        for message in messages.of_change(datapath, change):
+            datapath.send_msg(message)
         self._send_barrier(name)
 
     def _send_barrier(self, name: str) -> None:
         datapath = self.datapaths[name]
-        barrier = openflow.barrier(datapath)
+        barrier = messages.barrier(datapath)
         datapath.set_xid(barrier)
         self.bridges[name].barrier_sent(barrier.xid)
         datapath.send_msg(barrier)

@@ -32,9 +32,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-from controllers.compat import app_manager, event, openflow_server
 from controllers.flows import Flow
-from topologies.fabric import Fabric
+from controllers.openflow.compat import app_manager, event, openflow_server
+from topologies.graph.fabric import Fabric
 
 Tables = dict[str, list[Flow]]
 PortName = tuple[str, int]

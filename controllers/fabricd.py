@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from controllers.compat import hub
-from controllers.offload import Placement
+from controllers.offload.jobs import Placement
+from controllers.openflow.compat import hub
 
 RETRY_S = 0.2
 SUBSCRIBE = 0  # the id of that request

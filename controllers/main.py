@@ -14,8 +14,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from controllers.routes import ROUTINGS, Router, RoutingError
-from topologies.fabric import Fabric
+from controllers.routing.routes import ROUTINGS, Router, RoutingError
+from topologies.graph.fabric import Fabric
 
 HOST = "127.0.0.1"
 
@@ -32,8 +32,9 @@ def main(argv: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
 
-    from controllers.app import Settings, fail, fail_app  # imports the OpenFlow library
+    from controllers.app import Settings  # imports the OpenFlow library
     from controllers.apps import AppError, find_apps
+    from controllers.report import fail, fail_app
 
     try:
         fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
@@ -63,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
 def serve(settings: Any, port: int) -> None:
     """Run the application and the user's; returns only if listening fails.  Raises AppError."""
     from controllers.apps import Railbed, blame, import_app
-    from controllers.compat import LIBRARY, app_manager, cfg, hub
+    from controllers.openflow.compat import LIBRARY, app_manager, cfg, hub
 
     arguments = ["--ofp-listen-host", HOST, "--ofp-tcp-listen-port", str(port)]
     cfg.CONF(args=arguments, project=LIBRARY, default_config_files=[])

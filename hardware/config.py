@@ -8,7 +8,7 @@ from typing import Any
 
 from hardware.devices import FENCE_TAP, Devices
 from hardware.patience import DEFAULT_S
-from topologies.fabric import EMBEDDED, Cable, Fabric, Nic, Switch
+from topologies.graph.fabric import EMBEDDED, Cable, Fabric, Nic, Switch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from topologies.fabric import Fabric, Switch
+from topologies.graph.fabric import Fabric, Switch
 
 FENCE_BRIDGE = "fence"
 FENCE_TAP = "fence-eth1"

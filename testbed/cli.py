@@ -81,7 +81,7 @@ class Verbs(click.Group):
             code = INTERRUPTED
             _show(UserError("interrupted"), as_json)
         except Exception as error:
-            from results.store import StoreError
+            from results.store.folder import StoreError
 
             if isinstance(error, StoreError):  # a run folder that is not whole
                 _show(InputError(error.what, error.where, error.hint), as_json)

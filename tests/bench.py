@@ -30,7 +30,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from results.environment import environment
+from results.store.environment import environment
 from testbed.base.progress import Progress
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab

@@ -16,9 +16,9 @@ from ruamel.yaml.error import YAMLError
 from testbed.base.errors import InputError
 from testbed.base.types import unknown
 from testbed.bench import sizes as notation
-from testbed.bench.presets import PRESETS
 from testbed.experiment.blocks.known import choices
-from topologies.ring_order import ring_order
+from topologies.kinds import KINDS
+from topologies.ranks.ring_order import ring_order
 from workloads import registry
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES, OPS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
 USUAL_BYTES = 32 << 20
+PRESETS = {kind.name: kind for kind in KINDS.values() if kind.preset}  # kinds whose parameters follow from -g
 RANKS = 8  # of a preset, if -g is not given
 _INLINE = "command line: --topology"
 _TYPES = {  # nccl-tests' names
@@ -177,9 +178,9 @@ def _loaded(options: Options, ranks: int) -> Experiment:
 
     topology, named = options.topology, {"name": f"bench-{options.collective}"}
     if topology in PRESETS:
-        params = PRESETS[topology].params(ranks)
+        params = PRESETS[topology].of_ranks(ranks)
         if params is None:
-            fit = [n for n in range(2, ranks + 9) if n != ranks and PRESETS[topology].params(n)]
+            fit = [n for n in range(2, ranks + 9) if n != ranks and PRESETS[topology].of_ranks(n)]
             near = sorted(sorted(fit, key=lambda n: abs(n - ranks))[:4])
             what = f"{ranks} ranks make no {topology}"
             raise InputError(what, "command line: -g", f"near are {', '.join(map(str, near))}; or name a file")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from results.metrics import rank_rows, result_rows
-from results.summary import labels
+from results.figures.summary import labels
+from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
 from testbed.plan import plan as planning
 from testbed.run.table import choice, elements

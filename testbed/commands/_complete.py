@@ -32,7 +32,7 @@ def _of(words: Callable[[], Iterable[tuple[str, str]]], files: str = "") -> Comp
 
 
 def _runs() -> Iterable[tuple[str, str]]:
-    from results.load import latest
+    from results.store.load import latest
 
     return ((folder.name, "") for folder in latest())
 

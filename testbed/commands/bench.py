@@ -71,7 +71,7 @@ from testbed.base.ranges import Whole
     default="star",
     show_default=True,
     metavar="FILE|PRESET",
-    help="YAML file with `fabric:`, {KIND: {..}}, or star, rail, clos, ring, torus for -g.",
+    help="YAML file with `fabric:`, {KIND: {..}}, or a kind that -g sizes, such as star, rail or clos.",
 )
 @click.option("--cc", metavar="NAME", help="Congestion control (default: none, or the file's).")
 @click.option("--seed", type=Whole(0), metavar="N", help="Seed.")

@@ -67,7 +67,7 @@ def command(
       testbed plot algorithms speedup --baseline ring
     """
     from results import StoreError
-    from results.drawing import PlotError, save
+    from results.pictures.drawing import PlotError, save
     from testbed.base.errors import InputError
 
     out = _checked(out) if out else None
@@ -85,7 +85,7 @@ def command(
 
 def _called(runs: tuple[str, ...]) -> str:
     """The name of a picture: that of its runs, so that no picture overwrites another; of a point, with its sweep's."""
-    from results.load import find
+    from results.store.load import find
 
     names = []
     for folder in (find(run).resolve() for run in runs):
@@ -109,7 +109,7 @@ def _checked(out: Path) -> Path:
 
 def _refuse_unused(kind: str, given: dict[str, object]) -> None:
     """Raises InputError for an option that this kind of picture does not use."""
-    from results.comparison_plots import COMPARISONS
+    from results.pictures.comparison_plots import COMPARISONS
     from testbed.base.errors import InputError
 
     takers = {
@@ -126,10 +126,10 @@ def _pictures(
     runs: tuple[str, ...], kind: str, figures: tuple[str, ...], baseline: str | None, over: str | None
 ) -> list[Figure]:
     from results import load
-    from results.comparison import collect
-    from results.comparison_plots import COMPARISONS
-    from results.plots import PLOTS
-    from results.sweeps import sweep
+    from results.pictures.comparison import collect
+    from results.pictures.comparison_plots import COMPARISONS
+    from results.pictures.plots import PLOTS
+    from results.store.sweeps import sweep
     from testbed.base.errors import InputError
 
     if kind in COMPARISONS:
@@ -150,9 +150,9 @@ def _pictures(
 
 
 def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:
-    from results import sweeps
-    from results.drawing import PlotError
-    from results.sweep_plot import sweep
+    from results.pictures.drawing import PlotError
+    from results.pictures.sweep_plot import sweep
+    from results.store import sweeps
     from testbed.base.errors import InputError
 
     swept = sweeps.sweep(folder)
@@ -173,7 +173,7 @@ def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:
 
 def _usual(known: list[str]) -> list[str]:
     """What is drawn if nothing is asked for: goodput, or the bus bandwidth of each algorithm."""
-    from results.drawing import PlotError
+    from results.pictures.drawing import PlotError
 
     usual = ["goodput_Gbps"] if "goodput_Gbps" in known else [k for k in known if k.startswith("busbw_GBps")][:MOST]
     if not usual and not known:

@@ -93,7 +93,7 @@ def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None
 
 
 def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
-    from results.sweeps import Sweep
+    from results.store.sweeps import Sweep
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
     from testbed.run.sweep import SweepEnded, run_sweep

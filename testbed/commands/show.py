@@ -15,7 +15,7 @@ FRAMES = ["ports", "priorities", "nics", "qps", "switches", "drops", "faults", "
 
 if TYPE_CHECKING:
     from results import Run
-    from results.sweeps import Sweep
+    from results.store.sweeps import Sweep
     from topologies import Fabric
 
 
@@ -44,7 +44,7 @@ def _load(run: str) -> Run:
 
 def _sweep(run: str) -> Sweep | None:
     from results import StoreError
-    from results.sweeps import sweep
+    from results.store.sweeps import sweep
     from testbed.base.errors import InputError
 
     try:
@@ -154,7 +154,7 @@ def show_topology(what: str, parameters: tuple[str, ...], svg: Path | None, as_j
       testbed show topology rail servers=4 gpus=2 --svg rail.svg
       testbed show topology torus dims=4,4
     """
-    from topologies.draw import as_svg, as_text
+    from topologies.drawing import as_svg, as_text
 
     fabric = _built(what, parameters)
     if svg is not None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controllers.revalidation import NotPurged, purge
+from controllers.openflow.revalidation import NotPurged, purge
 from testbed.base.errors import MachineError
 from testbed.doctor.findings import Lack, check
 from testbed.fabric.ovs import OpenVSwitch

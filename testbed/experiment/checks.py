@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
@@ -46,8 +46,10 @@ class Blocks(Protocol):
 def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     """All mistakes; `fabric` is the graph of `blocks.fabric`."""
     found: list[Found] = []
-    if blocks.fabric.scale_up and fabric.kind != "rail":
-        found.append((("fabric", "scale_up"), "only servers of a rail topology have a scale-up domain", "leave it out"))
+    if blocks.fabric.scale_up and fabric.kind not in known.with_scale_up():
+        having = " or ".join(sorted(known.with_scale_up()))
+        what = f"only servers of a {having} topology have a scale-up domain"
+        found.append((("fabric", "scale_up"), what, "leave it out"))
     routing = blocks.control.routing
     kinds = known.kinds_of_routing(routing)
     if kinds is not None and fabric.kind not in kinds:

@@ -24,8 +24,8 @@ from testbed.experiment.blocks.steps import Step
 from testbed.experiment.blocks.transport import Transport
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
-from topologies.fabric import EMBEDDED, Fabric, TopologyError
-from topologies.smartnic import capped
+from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError
+from topologies.graph.smartnic import capped
 
 
 class Measure(Model):

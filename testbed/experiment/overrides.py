@@ -72,7 +72,7 @@ def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str])
     fabric, control = written.get("fabric"), written.get("control")
     if not isinstance(fabric, dict):
         return
-    if new != "rail" and not any(key.startswith("fabric.scale_up") for key in said):
+    if new not in known.with_scale_up() and not any(key.startswith("fabric.scale_up") for key in said):
         fabric.pop("scale_up", None)
     if not any(key.startswith("fabric.cables") for key in said):
         fabric.pop("cables", None)

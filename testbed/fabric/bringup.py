@@ -185,10 +185,10 @@ class Bringup:
         self.controller = Controller(process, out, log)
         return self.controller
 
-    def look(self) -> None:
-        """Raises MachineError if a process of the fabric has ended, and what Controller.look raises."""
+    def check(self) -> None:
+        """Raises MachineError if a process of the fabric has ended, and what Controller.check raises."""
         if self.controller:
-            self.controller.look()
+            self.controller.check()
         for name, process in Record.read(self.dir).processes.items():
             if name in SWITCHES and not process.alive():
                 log = self.dir / ("ovs" if name.startswith("ovs") else "") / f"{name}.log"
@@ -288,13 +288,13 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     image = root_of(experiment.workers.image, directory, work.ids or 0)
     if work.kernel:
         work.plug_in(holder, experiment.fabric.nic.mtu)
-    work.ovs.finish(bridges, work.look)
-    controller.wait_listening(work.look)
+    work.ovs.finish(bridges, work.check)
+    controller.wait_listening(work.check)
     names = [work.names.bridge(s) for s in fabric.switches]
     commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
     # Not before: an idle ovs-vswitchd takes half a second to see what a new controller says; a new flow wakes it.
     commands.append(work.ovs.return_to_sender(FENCE_BRIDGE))
-    work.ovs.finish(commands, work.look)
+    work.ovs.finish(commands, work.check)
     state = {
         "name": experiment.name,
         "clock": clock,
@@ -302,7 +302,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
         "ids": work.ids,
         "bind": experiment.workers.bind,
         "image": None if image is None else {"rootfs": str(image.rootfs), "env": dict(image.env)},
-        "flows": controller.wait_programmed(work.look)["flows"],
+        "flows": controller.wait_programmed(work.check)["flows"],
     }
     (directory / f"{STATE}.new").write_text(json.dumps(state))
     os.rename(directory / f"{STATE}.new", directory / STATE)

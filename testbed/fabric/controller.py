@@ -22,10 +22,10 @@ from testbed.base.errors import MachineError, UserError
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
 _POLL_S = 0.005
-_LOOK_EVERY = 20  # of these
+_CHECK_EVERY = 20  # of these
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
-Look = Callable[[], object]
+Check = Callable[[], object]
 
 
 def controller_command(
@@ -47,41 +47,41 @@ class Controller:
     out: Path
     log: Path
 
-    def wait_listening(self, look: Look = lambda: None) -> None:
-        """Waits until it listens. Raises MachineError, and what `look` raises, which is called now and then."""
-        self._await(lambda: _listens(self.process.pid), "does not listen", look)
+    def wait_listening(self, check: Check = lambda: None) -> None:
+        """Waits until it listens. Raises MachineError, and what `check` raises, which is called now and then."""
+        self._await(lambda: _listens(self.process.pid), "does not listen", check)
 
-    def wait_programmed(self, look: Look = lambda: None) -> dict[str, Any]:
+    def wait_programmed(self, check: Check = lambda: None) -> dict[str, Any]:
         """Waits until all switches have their flows; returns the controller's message. Raises as `wait_listening`."""
-        self._await(lambda: "programmed" in self._said(), "has not programmed all switches", look)
-        return self._said()
+        self._await(lambda: "programmed" in self._message(), "has not programmed all switches", check)
+        return self._message()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raises MachineError (UserError for an error in an application) if it has ended or reported an error."""
-        if "error" in self._said() or self.process.poll() is not None:
+        if "error" in self._message() or self.process.poll() is not None:
             self._fail("ended")
 
-    def _await(self, condition: Callable[[], bool], complaint: str, look: Look) -> None:
+    def _await(self, condition: Callable[[], bool], complaint: str, check: Check) -> None:
         """Waits for the condition, as long as the controller lives, has reported no error and patience lasts."""
         patience = Patience(self.process.pid)
         for n in count(1):
             if condition():
                 return
-            self.look()
-            if n % _LOOK_EVERY == 0:
-                look()
+            self.check()
+            if n % _CHECK_EVERY == 0:
+                check()
             if patience.look() and not condition():
                 self._fail(complaint)
             time.sleep(_POLL_S)
 
     def _fail(self, complaint: str) -> NoReturn:
-        about = self._said()
+        about = self._message()
         if "where" in about:
             raise UserError(f"a controller application failed: {about['error']}", about["where"])
         said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
         raise MachineError(f"the controller {complaint}: {said}", where=str(self.log))
 
-    def _said(self) -> dict[str, Any]:
+    def _message(self) -> dict[str, Any]:
         return next(iter(controller_lines(self.out)), {})
 
 

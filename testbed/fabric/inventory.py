@@ -53,7 +53,7 @@ def row(record: Record) -> dict[str, Any]:
         "switches": len(fabric.get("switches", ())),
         "owner": record.owner.pid if record.owner else 0,
         "owner_name": _program(record),
-        "controller_alive": not record.here or bool(controller and controller.alive()),
+        "controller_alive": not record.in_our_namespace or bool(controller and controller.alive()),
         "age_s": _age(record.dir),
     }
 
@@ -67,7 +67,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _program(record: Record) -> str:
     with suppress(OSError):
-        if record.owner and record.here and record.owner.alive():
+        if record.owner and record.in_our_namespace and record.owner.alive():
             return Path(f"/proc/{record.owner.pid}/comm").read_text().strip()
     return ""
 

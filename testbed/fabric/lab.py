@@ -117,7 +117,7 @@ class Lab:
         record = ownership.find(fabric_id)
         if record.state == "dead":
             raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
-        if not record.here:
+        if not record.in_our_namespace:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
         try:
             state = json.loads((record.dir / STATE).read_text())
@@ -305,7 +305,7 @@ class Lab:
 
 def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Command and environment that run `argv` where a fabric's switches are. Raises UserError."""
-    if not record.here:
+    if not record.in_our_namespace:
         raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
     return [*inside(record), *argv], {**os.environ, **own_ovs(record.dir).env, MARK: record.mark}
 
@@ -324,7 +324,7 @@ def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
 def take_down(record: Record) -> Removed:
     """Takes down a persistent fabric, or what is left of a dead one. Raises UserError if another process owns it."""
     if record.state != "dead":
-        if not record.here:
+        if not record.in_our_namespace:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="take it down from there")
         if not record.standing:
             raise UserError(

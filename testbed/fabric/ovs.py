@@ -23,7 +23,7 @@ _PROTOCOLS = "OpenFlow13,OpenFlow15"
 _ARGS_BYTES = 500_000  # well below what one command line may have
 _HINT = "`testbed doctor` tells whether an Open vSwitch starts here"
 _START_S = 30.0
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 _MOST_FILES = 1 << 20
 _VSCTL = ("ovs-vsctl", "--timeout=120")
 _LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
@@ -108,12 +108,12 @@ class OpenVSwitch:
         """Starts making these bridges, fail-secure and without controller; `finish` waits and reports errors."""
         return [self._start([*_VSCTL, *args]) for args in _transactions(map(_create_args, bridges))]
 
-    def finish(self, commands: Iterable[subprocess.Popen[str]], look: Callable[[], object] = lambda: None) -> None:
-        """Waits for started transactions. Raises MachineError with what ovs-vsctl said, and what `look` raises.
+    def finish(self, commands: Iterable[subprocess.Popen[str]], check: Callable[[], object] = lambda: None) -> None:
+        """Waits for started transactions. Raises MachineError with what ovs-vsctl said, and what `check` raises.
 
-        ovs-vsctl retries forever if its server is gone. So `look` is called now and then, which may raise.
+        ovs-vsctl retries forever if its server is gone. So `check` is called now and then, which may raise.
         """
-        ended = [(_errors(command, look), command.returncode) for command in commands]
+        ended = [(_errors(command, check), command.returncode) for command in commands]
         for errors, code in ended:
             _raise_if_failed(code, errors, str(self.log))
 
@@ -176,14 +176,14 @@ def _transactions(commands: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         yield args
 
 
-def _errors(command: subprocess.Popen[str], look: Callable[[], object]) -> str:
+def _errors(command: subprocess.Popen[str], check: Callable[[], object]) -> str:
     """What a command says on stderr until it ends."""
     while True:
         try:
-            return command.communicate(timeout=_LOOK_S)[1]
+            return command.communicate(timeout=_CHECK_S)[1]
         except subprocess.TimeoutExpired:
             try:
-                look()
+                check()
             except BaseException:
                 command.kill()
                 raise

@@ -15,12 +15,12 @@ def why_dead(record: Record) -> str:
     if not record.standing:
         return f"the process whose it was ({pid}) has ended without taking it down"
     log = record.dir / "fabricd.log"
-    said = _last_line(log)
-    if not said:
+    last = _last_line(log)
+    if not last:
         return (
             f"its fabricd (process {pid}) has ended without a word in {log}: killed, or told to stop{_others(record)}"
         )
-    return f"its fabricd (process {pid}) has ended; its last word: {said}{_others(record)}"
+    return f"its fabricd (process {pid}) has ended; its last word: {last}{_others(record)}"
 
 
 def _last_line(log: Path) -> str:
@@ -34,4 +34,4 @@ def _last_line(log: Path) -> str:
 def _others(record: Record) -> str:
     """Who of the other parts has ended as well."""
     dead = [name for name in _PARTS if (process := record.processes.get(name)) and not process.alive()]
-    return f"; so {'has' if len(dead) == 1 else 'have'} {', '.join(dead)}" if dead and record.here else ""
+    return f"; so {'has' if len(dead) == 1 else 'have'} {', '.join(dead)}" if dead and record.in_our_namespace else ""

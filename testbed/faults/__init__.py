@@ -16,8 +16,8 @@ from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
 from testbed.faults import cable, congestion, forwarding, host, loss, offload, queue
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, resolve
-from topologies.fabric import Fabric, TopologyError
-from topologies.targets import CableTarget
+from topologies.graph.fabric import Fabric, TopologyError
+from topologies.graph.targets import CableTarget
 
 GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Frames": loss.FAULTS,

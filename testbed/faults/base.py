@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from testbed.base.types import Model
-from topologies import targets
-from topologies.fabric import Cable, Fabric, Nic
-from topologies.targets import (
+from topologies.graph import targets
+from topologies.graph.fabric import Cable, Fabric, Nic
+from topologies.graph.targets import (
     AllTarget,
     CableTarget,
     ControllerTarget,

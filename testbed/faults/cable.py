@@ -9,8 +9,8 @@ from pydantic import Field
 
 from testbed.base.types import Rate, Time
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, overlay
-from topologies.fabric import Cable
-from topologies.targets import CableTarget, NicTarget
+from topologies.graph.fabric import Cable
+from topologies.graph.targets import CableTarget, NicTarget
 
 CABLES = ("cable", "port", "nic", "switch", "all")
 

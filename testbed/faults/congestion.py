@@ -8,7 +8,7 @@ from pydantic import Field
 
 from testbed.base.types import Size, default
 from testbed.faults.base import CannotInject, Fault, Place, Primitive
-from topologies.targets import FlowTarget, NicTarget
+from topologies.graph.targets import FlowTarget, NicTarget
 from workloads.traffic import Arrival, burst, poisson, sizes_named
 
 

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from testbed.base.types import Rate, Size, Time
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, act
-from topologies.targets import PortTarget, SwitchTarget
+from topologies.graph.targets import PortTarget, SwitchTarget
 
 
 class FlowFault(Fault):
-    """`forwarding` is the kind in controllers/faults.py."""
+    """`forwarding` is the kind in controllers/flows/faults.py."""
 
     on: ClassVar[tuple[str, ...]] = ("switch",)
     forwarding: ClassVar[str]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hardware.client import FabricdError
-from results.metrics import nanoseconds, picoseconds
+from results.frames.metrics import nanoseconds, picoseconds
 from testbed.base.errors import UserError
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT

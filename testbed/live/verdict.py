@@ -1,11 +1,11 @@
-"""How far a fabric's figures can be trusted, from its counters (the rules are in results.fidelity)."""
+"""How far a fabric's figures can be trusted, from its counters (the rules are in results.figures.fidelity)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from results.fidelity import Fidelity, real_clock, smallest_hop_ns, virtual_clock
+from results.figures.fidelity import Fidelity, real_clock, smallest_hop_ns, virtual_clock
 from testbed.plan.hardware import hardware_of
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ class Record:
         if self.lock:
             return "alive" if is_locked(self.dir / self.lock) else "dead"
         # a journal from before there were locks
-        return "alive" if self.owner and (not self.here or self.owner.alive()) else "dead"
+        return "alive" if self.owner and (not self.in_our_namespace or self.owner.alive()) else "dead"
 
     @property
     def running(self) -> bool:
@@ -130,7 +130,7 @@ class Record:
         return any(is_locked(lock) for lock in self.dir.glob("*" + PROCESSES))
 
     @property
-    def here(self) -> bool:
+    def in_our_namespace(self) -> bool:
         """Whether its owner is in our pid namespace, so that its pids are valid here."""
         return self.machine == processes.machine()
 
@@ -268,12 +268,12 @@ def undo(record: Record) -> Removed:
         known = Record.read(record.dir).processes
         removed.processes += _kill(record, {p.pid for name, p in known.items() if name == "holder" or HOST in name})
         now = Record.read(record.dir)
-        if not now.here and now.state == "alive":
+        if not now.in_our_namespace and now.state == "alive":
             raise MachineError(
                 f"fabric {record.id} lives in another pid namespace: its processes cannot be reached from here",
                 hint=f"testbed down {record.id} there",
             )
-        if not now.here and not processes.wait_for(lambda: not now.running, _GONE_S):
+        if not now.in_our_namespace and not processes.wait_for(lambda: not now.running, _GONE_S):
             raise MachineError(
                 f"fabric {record.id} still has processes in another pid namespace, out of reach from here",
                 hint=f"testbed clean {record.id} there",

@@ -9,8 +9,8 @@ from testbed.experiment.blocks.layout import group
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import costs_of
 from topologies import Fabric
-from topologies.grid import NoGrid
-from topologies.hops import Hops
+from topologies.ranks.grid import NoGrid
+from topologies.ranks.hops import Hops
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.registry import choices

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
 from hardware.config import Complex, Hardware
-from topologies.fabric import Cable, Fabric
+from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
 

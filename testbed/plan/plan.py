@@ -77,7 +77,7 @@ def for_rank(plan: Plan, rank: int) -> Plan:
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
-    """The steps as results.metrics.result_rows takes them, with their bus bandwidth factors from the registry."""
+    """The steps as results.frames.metrics.result_rows takes them, with their factors of bus bandwidth."""
     return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
 
 

@@ -11,14 +11,22 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from results import series
-from results.environment import environment
-from results.fidelity import Fidelity, StealMeter, silent
-from results.load import event_row
-from results.metrics import Row, counter_rows, counter_totals, metrics_sha256, rank_rows, result_rows, with_slowdowns
-from results.report import report
-from results.series import PLACES, SAMPLES
-from results.store import RunFolder
+from results.figures.fidelity import Fidelity, StealMeter, silent
+from results.figures.report import report
+from results.frames import series
+from results.frames.metrics import (
+    Row,
+    counter_rows,
+    counter_totals,
+    metrics_sha256,
+    rank_rows,
+    result_rows,
+    with_slowdowns,
+)
+from results.frames.series import PLACES, SAMPLES
+from results.store.environment import environment
+from results.store.folder import RunFolder
+from results.store.load import event_row
 from testbed.base import yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.store import RUNS
+from results.store.folder import RUNS
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
 from testbed.live import jobs

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.fidelity import Fidelity
-from results.metrics import Row
+from results.figures.fidelity import Fidelity
+from results.frames.metrics import Row
 from testbed.base.errors import RUN_FAILED, Problem, UserError
 
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")

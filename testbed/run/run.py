@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardware.client import FabricdError
-from results.fidelity import Fidelity
-from results.store import RunFolder, StoreError
+from results.figures.fidelity import Fidelity
+from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.plan import plan as planning

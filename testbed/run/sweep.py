@@ -18,10 +18,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.environment import environment
-from results.store import RunFolder, StoreError
-from results.summary import labels, summarize
-from results.sweeps import POINTS, SWEEP, described
+from results.figures.summary import labels, summarize
+from results.store.environment import environment
+from results.store.folder import RunFolder, StoreError
+from results.store.sweeps import POINTS, SWEEP, described
 from testbed.base import yaml_writer
 from testbed.base.errors import InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress

@@ -14,15 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from results import Run
-from results.report import gigabytes
-from results.store import StoreError
-from results.values import full
+from results.figures.report import gigabytes
+from results.figures.values import full
+from results.store.folder import StoreError
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import COLLECTIVES
 
 if TYPE_CHECKING:
-    from results.sweeps import Sweep
+    from results.store.sweeps import Sweep
 
 MOST_FLOWS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}

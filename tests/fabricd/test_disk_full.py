@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hardware.client import FabricdError
-from results.store import RunFolder, StoreError
+from results.store.folder import RunFolder, StoreError
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed

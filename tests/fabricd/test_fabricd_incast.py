@@ -10,7 +10,7 @@ import pytest
 
 from hardware import cc
 from hardware.config import Hardware
-from results import series
+from results.frames import series
 from testbed.experiment import loads
 from testbed.run import run as running
 from tests.parts import reference_controls

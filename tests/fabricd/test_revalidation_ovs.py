@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controllers.revalidation import purge
+from controllers.openflow.revalidation import purge
 from tests.parts.own_switch import own_switch
 
 

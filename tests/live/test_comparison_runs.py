@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from results.comparison import collect
-from results.comparison_plots import COMPARISONS
-from results.drawing import save
+from results.pictures.comparison import collect
+from results.pictures.comparison_plots import COMPARISONS
+from results.pictures.drawing import save
 
 
 def test_a_real_sweep_over_algorithm_and_topology_is_drawn(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from controllers.routes import routes
+from controllers.routing.routes import routes
 from hardware.build import build as build_fabricd
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config

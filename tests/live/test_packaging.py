@@ -185,7 +185,7 @@ def test_installed_from_the_wheel_everything_is_there(archives, tmp_path):
     assert os.access(fabricd, os.X_OK)
     assert "usage: fabricd" in subprocess.run([fabricd], capture_output=True, text=True).stderr
     assert (site / "share" / "railbed" / "experiments" / "quickstart.yaml").exists()
-    columns = [sys.executable, "-c", "from results.columns import as_markdown; print(as_markdown())"]
+    columns = [sys.executable, "-c", "from results.frames.columns import as_markdown; print(as_markdown())"]
     said = subprocess.run(columns, capture_output=True, text=True, cwd=tmp_path, env=environment).stdout
     assert "| `np_cnp_sent` |" in said, "tables of fabricd's that Python reads are there, too"
     with zipfile.ZipFile(wheel) as archive:

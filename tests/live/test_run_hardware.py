@@ -19,7 +19,7 @@ from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
 from results import load
-from results.columns import COLUMNS
+from results.frames.columns import COLUMNS
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed, RunResult

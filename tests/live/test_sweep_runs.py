@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import results
-from results.drawing import save
-from results.plots import PLOTS
+from results.pictures.drawing import save
+from results.pictures.plots import PLOTS
 from testbed.base.progress import Progress
 from testbed.experiment import loads
 from testbed.run.run import run

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import networkx as nx
 
-from controllers.dateline import DSCP
 from controllers.flows import ROUTE, Flow, Output, SetDscp
-from controllers.routes import Router
-from topologies.fabric import Fabric
+from controllers.routing.dateline import DSCP
+from controllers.routing.routes import Router
+from topologies.graph.fabric import Fabric
 
 
 def hop(flows: list[Flow], address: int, dscp: int) -> tuple[int, int]:

@@ -22,13 +22,13 @@ from typing import Any
 import networkx as nx
 
 import topologies
-from controllers.revalidation import purge
+from controllers.openflow.revalidation import purge
 from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
 from tests.parts.own_switch import OwnSwitch, own_switch
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
 from workloads.verbs import wire
 from workloads.verbs.wire import Record
 

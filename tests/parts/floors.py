@@ -6,7 +6,7 @@ import re
 import subprocess
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,10 @@ class Arrow:
 
 def room(file: str) -> str:
     return file.rpartition("/")[0] or "."
+
+
+def package(file: str) -> str:
+    return file.partition("/")[0]
 
 
 def floors(sources: Path) -> dict[str, int]:
@@ -62,17 +66,18 @@ def calls(objects: Path, sources: Path) -> Iterator[Arrow]:
         yield from (Arrow(file, has[s], s) for s in symbols if s in has)
 
 
-def upward(arrows: Iterable[Arrow], floor: dict[str, int]) -> list[Arrow]:
-    """The arrows that run up, or to a room beside."""
-    between = (a for a in arrows if room(a.user) != room(a.used))
-    return sorted(a for a in between if floor[room(a.used)] >= floor[room(a.user)])
+def upward(arrows: Iterable[Arrow], floor: dict[str, int], of: Callable[[str], str] = room) -> list[Arrow]:
+    """The arrows that run up, or to a room beside; `of` gives a file's room."""
+    between = (a for a in arrows if of(a.user) != of(a.used))
+    return sorted(a for a in between if floor[of(a.used)] >= floor[of(a.user)])
 
 
-def circles(arrows: Iterable[Arrow]) -> list[set[str]]:
+def circles(arrows: Iterable[Arrow], of: Callable[[str], str] = room) -> list[set[str]]:
     """Rooms that reach each other, in sets of two or more."""
     graph: dict[str, set[str]] = defaultdict(set)
     for a in arrows:
-        graph[room(a.user)].add(room(a.used))
+        if of(a.user) != of(a.used):
+            graph[of(a.user)].add(of(a.used))
     reached = {name: _reached(name, graph) for name in list(graph)}
     found = {frozenset(o for o in reached[n] if n in reached.get(o, ())) for n in reached if n in reached[n]}
     return sorted((set(c) for c in found if len(c) > 1), key=sorted)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results import series
+from results.frames import series
 from tests.parts.fabricd_fixture import BareFabric
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
 
 @contextmanager
 def watched(f: BareFabric, port: str, period_ns: float = 1000) -> Iterator[dict[str, Any]]:
-    """Afterwards: `frames` at that port, and every series of results.series, sampled at that period."""
+    """Afterwards: `frames` at that port, and every series of results.frames.series, sampled at that period."""
     result: dict[str, Any] = {}
     capture, samples = f.directory / "seen.pcapng", f.directory / "samples"
     f.fabricd.request("capture", port=port, path=str(capture))

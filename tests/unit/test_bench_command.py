@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.summary import labels
+from results.figures.summary import labels
 from testbed.base.errors import InputError
-from testbed.bench.experiment import Options, everything, experiment
-from testbed.bench.presets import PRESETS
+from testbed.bench.experiment import PRESETS, Options, everything, experiment
 from testbed.bench.sizes import ladder, parse
 from testbed.bench.table import BenchRow, comparison, footer, number
 from tests.parts.command_line import Cli
@@ -239,7 +238,7 @@ def test_large_vectors_get_the_memory_that_they_need() -> None:
 
 @given(st.sampled_from(sorted(PRESETS)), st.integers(2, 250))
 def test_a_preset_has_the_ranks_that_were_asked_for(name: str, ranks: int) -> None:
-    params = PRESETS[name].params(ranks)
+    params = PRESETS[name].of_ranks(ranks)
     if params is None:
         assert name == "torus" and all(ranks % d for d in range(2, int(ranks**0.5) + 1))
         return

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.comparison import Data, collect
-from results.comparison_plots import COMPARISONS
-from results.drawing import PlotError, new_figure, save
-from results.plots import PLOTS
-from results.store import RunFolder
-from results.sweeps import SWEEP
-from results.values import size_label
+from results.figures.values import size_label
+from results.pictures.comparison import Data, collect
+from results.pictures.comparison_plots import COMPARISONS
+from results.pictures.drawing import PlotError, new_figure, save
+from results.pictures.plots import PLOTS
+from results.store.folder import RunFolder
+from results.store.sweeps import SWEEP
 from testbed.base.yaml_writer import dump
 from testbed.cli import cli
 from testbed.commands.plot import KINDS

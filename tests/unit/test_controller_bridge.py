@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from controllers.bridge import Bridge, Change
 from controllers.flows import PRIORITY, ROUTE, Flow, Output
-from controllers.ports import DownPorts
+from controllers.flows.bridge import Bridge, Change
+from controllers.routing.ports import DownPorts
 
 Key = tuple[int, tuple[tuple[str, object], ...]]
 

@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import sys
 import controllers.app
-from controllers.later import Later
+from controllers.openflow.later import Later
 
 late = ["os_ken.lib.packet", "os_ken.ofproto.ofproto_v1_0_parser", "rfc3986"]
 assert [type(sys.modules[name]) for name in late] == [Later] * 3
@@ -19,7 +19,7 @@ assert "importlib.metadata" not in sys.modules
 from importlib.metadata import version
 assert os_ken.__version__ == version("os-ken") and not hasattr(os_ken, "nothing")
 
-from controllers.compat import ofp_event
+from controllers.openflow.compat import ofp_event
 from os_ken.lib.packet import arp, packet
 from ryu.lib.packet.ethernet import ethernet
 from ryu.lib.packet.packet import Packet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import pytest
 
-from controllers.dateline import DSCP, DSCP_ACROSS
+from controllers.routing.dateline import DSCP, DSCP_ACROSS
 from tests.parts.channels import dependencies, ways
 from topologies import build
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from controllers.faults import apply
-from controllers.routes import Router
+from controllers.flows.faults import apply
+from controllers.routing.routes import Router
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.commands._options import injection

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.faults import CannotInject, Injection
 from topologies import Fabric, TopologyError, build
-from topologies.targets import resolve
+from topologies.graph.targets import resolve
 
 NODES = {"a": "host", "b": "host", "s": "switch", "t": "switch"}
 SITES = build("custom", {"nodes": NODES, "cables": ["a-s", "t-a", "b-s", "s-t"]})

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from results.drawing import MOST_SERIES, Across, PlotError, new_figure
-from results.plots import PLOTS
-from results.summary import figure_label
-from results.sweep_plot import sweep
-from results.values import amount, amounts, distinct, full
+from results.figures.summary import figure_label
+from results.figures.values import amount, amounts, distinct, full
+from results.pictures.drawing import MOST_SERIES, Across, PlotError, new_figure
+from results.pictures.plots import PLOTS
+from results.pictures.sweep_plot import sweep
 from testbed.base.units import RATE, SIZE, TIME
 
 QPS = [(1, 16, 0), (2, 16, 0)]
@@ -274,7 +274,7 @@ def test_figures_have_names_with_units(name: str, label: str) -> None:
 
 
 def test_pictures_of_real_runs_are_drawn_the_same_each_time(tmp_path: Path) -> None:
-    from results.drawing import save
+    from results.pictures.drawing import save
 
     for name in ("a.svg", "b.svg"):
         save(sweep("s", ["hosts"], points("hosts", 3, 9, 33), ["goodput_Gbps"]), tmp_path / name)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.arrow import MANY, arrow_array
+from results.frames.arrow import MANY, arrow_array
 
 KINDS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "string": (pa.string(), st.text(st.characters(exclude_categories=["Cs"]))),
@@ -39,7 +39,7 @@ def test_many_values_are_left_to_pyarrow() -> None:
 def test_a_frame_is_stored_without_pandas() -> None:
     script = """
 import sys, tempfile
-from results.store import RunFolder
+from results.store.folder import RunFolder
 with tempfile.TemporaryDirectory() as top:
     folder = RunFolder.create("x", top + "/run")
     folder.write_frame("ports", [{"node": "h0", "port": 1}])

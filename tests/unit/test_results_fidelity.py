@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from results.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
+from results.figures.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
 
 HOPS = 100_000
 LATE = {"what": "late copy", "switch": "leaf0", "port": 3, "time_ns": 5.0, "headers": "10.0.0.1 > 10.0.0.2"}

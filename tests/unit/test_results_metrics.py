@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.metrics import (
+from results.frames.metrics import (
     counter_rows,
     counter_totals,
     metrics_sha256,

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from results import StoreError, load
-from results.columns import COLUMNS, as_markdown, frame
-from results.load import event_row, latest
-from results.store import RUNS, RunFolder
+from results.frames.columns import COLUMNS, as_markdown, frame
+from results.store.folder import RUNS, RunFolder
+from results.store.load import event_row, latest
 from tests.parts.measurements import line, step
 
 
@@ -83,7 +83,8 @@ def test_the_default_is_named_after_time_and_experiment(tmp_path: Path, monkeypa
 
 def test_a_run_killed_at_any_moment_still_has_what_it_measured(tmp_path: Path) -> None:
     source = (
-        "import os, signal; from results.store import RunFolder; from tests.parts.measurements import line, step\n"
+        "import os, signal; from results.store.folder import RunFolder\n"
+        "from tests.parts.measurements import line, step\n"
         f"f = RunFolder.create('x', {str(tmp_path / 'run')!r})\n"
         "f.write_json('steps.json', {'ranks': 2, 'steps': [step(2)]})\n"
         "for r in (0, 1): f.append('measurements.jsonl', line(r, 0, 10))\n"
@@ -171,7 +172,7 @@ def test_an_event_keeps_all_that_it_said() -> None:
 
 def test_the_documentation_has_the_table_of_columns() -> None:
     page = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
-    assert as_markdown().strip() in page, "put what results.columns.as_markdown() returns into docs/results.md"
+    assert as_markdown().strip() in page, "put what results.frames.columns.as_markdown() returns into docs/results.md"
 
 
 def test_the_state_names_the_writer(tmp_path: Path) -> None:

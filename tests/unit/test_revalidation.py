@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controllers.revalidation import NotPurged, purge
-from results.fidelity import virtual_clock
+from controllers.openflow.revalidation import NotPurged, purge
+from results.figures.fidelity import virtual_clock
 from testbed.doctor import needs
 from testbed.doctor.findings import CHECKS
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topologies
-from topologies.ring_order import ring_order, snake
+from topologies.ranks.ring_order import ring_order, snake
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4))

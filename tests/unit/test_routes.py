@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers.flows import COOKIE_MAGIC, COOKIE_MAGIC_MASK, MEMBER, Flow, Hash
-from controllers.routes import ROUTINGS, Router, RoutingError, routes
+from controllers.routing.routes import ROUTINGS, Router, RoutingError, routes
 from tests.parts.custom_networks import networks
 from tests.parts.flow_tables import outputs, walk
 from topologies import Cable, Fabric, build
-from topologies.fabric import OWN_PORTS
+from topologies.graph.fabric import OWN_PORTS
 
 small = st.integers(1, 4)
 

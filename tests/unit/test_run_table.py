@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from results import Run, load
-from results.store import RunFolder
+from results.store.folder import RunFolder
 from testbed.base.yaml_writer import dump
 from testbed.commands.show import with_scale_up
 from testbed.experiment import loads

@@ -7,14 +7,14 @@ import json
 import networkx as nx
 import pytest
 
-from controllers.routes import Router
+from controllers.routing.routes import Router
 from tests.parts.channels import dependencies, hop
 from topologies import TopologyError, build, validate
-from topologies.draw import as_svg, as_text
-from topologies.fabric import End, Fabric
-from topologies.ring_order import ring_order
-from topologies.smartnic import with_complexes, without_complexes
-from topologies.targets import AllTarget, resolve
+from topologies.drawing import as_svg, as_text
+from topologies.graph.fabric import End, Fabric
+from topologies.graph.smartnic import with_complexes, without_complexes
+from topologies.graph.targets import AllTarget, resolve
+from topologies.ranks.ring_order import ring_order
 
 SHAPES = [
     ("star", {"hosts": 3}), ("rail", {"servers": 2, "gpus": 2}),

@@ -8,8 +8,8 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.plan.plan import choices, plan
 from topologies import build
-from topologies.grid import NoGrid, grid, servers_and_gpus
-from topologies.hops import Hops
+from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
+from topologies.ranks.hops import Hops
 
 RAIL, TORUS, STAR = "{rail: {servers: 4, gpus: 2}}", "{torus: {dims: [3, 3]}}", "{star: {hosts: 8}}"
 

@@ -36,7 +36,7 @@ MISTAKES = [
         "rial:",
         "fabric.topology.rial",
         "unknown topology 'rial'",
-        "did you mean 'rail'? known: rail, clos",
+        "did you mean 'rail'? known: clos, custom",
     ),
     ("servers: 4", "servers: 0", "servers: 0", "fabric.topology.rail.servers", "0 is out of range", "from 1"),
     ("servers: 4", "servers: 1000000", "servers: 1", "fabric.topology.rail.servers", "1000000 is out of range", "254"),

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 
 from tests.parts.drawn_fabrics import closes, directs, fabrics, rails, rings, several, stars, switched, toruses
-from topologies import KINDS, End, Fabric, TopologyError, address, build, validate
-from topologies.fabric import FORWARDS, OWN_PORTS
-from topologies.smartnic import with_complexes
-from topologies.torus import dimensions
+from topologies import KINDS, End, Fabric, TopologyError, build, validate
+from topologies.graph import address
+from topologies.graph.fabric import FORWARDS, OWN_PORTS
+from topologies.graph.smartnic import with_complexes
+from topologies.kinds import dimensions
 
 
 def names(fabric: Fabric, role: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topologies import TopologyError, build
-from topologies.targets import (
+from topologies.graph.targets import (
     AllTarget,
     CableTarget,
     ControllerTarget,

@@ -8,7 +8,8 @@ from ipaddress import IPv4Address
 import pytest
 
 import topologies
-from topologies import KINDS, Cable, End, Fabric, TopologyError, address, build, validate
+from topologies import KINDS, Cable, End, Fabric, TopologyError, build, validate
+from topologies.graph import address
 
 GOOD = build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 2})
 RAIL = build("rail", {"servers": 2, "gpus": 2})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from topologies.hops import Hops
+from topologies.ranks.hops import Hops
 from workloads.times.messages import Link, Path
 
 Pair = tuple[int, int]  # indices in the group: from, to

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pydantic import Field, model_validator
 
 from testbed.base.types import Model, Rate, Time, mistake
-from topologies import targets
-from topologies.fabric import Cable, Fabric, TopologyError
-from topologies.targets import AllTarget, CableTarget, NicTarget, PortTarget, SwitchTarget
+from topologies.graph import targets
+from topologies.graph.fabric import Cable, Fabric, TopologyError
+from topologies.graph.targets import AllTarget, CableTarget, NicTarget, PortTarget, SwitchTarget
 
 MAX_RATE = 10**14
 MAX_TIME = 10.0**13

@@ -18,7 +18,7 @@ from testbed.base.types import Model, Rate, Time, mistake, mistakes
 from testbed.base.units import format_rate, format_time
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, OwnCable
 from topologies import build
-from topologies.fabric import Fabric, TopologyError
+from topologies.graph.fabric import Fabric, TopologyError
 
 Place = tuple[str | int, ...]
 Found = tuple[Place, str, str]

@@ -21,8 +21,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from testbed.base.types import Dscp, Model, Rate, Size, Time, default, mistake, mistakes, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, Override, OwnCable
-from topologies.fabric import Fabric, TopologyError
-from topologies.smartnic import with_complexes
+from topologies.graph.fabric import Fabric, TopologyError
+from topologies.graph.smartnic import with_complexes
 
 
 class Topology(Model):
@@ -293,7 +293,8 @@ class FabricSpec(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _rail_has_scale_up(cls, value: Any) -> Any:
-        if isinstance(value, dict) and isinstance(topology := value.get("topology"), dict) and "rail" in topology:
+    def _has_scale_up(cls, value: Any) -> Any:
+        topology = value.get("topology") if isinstance(value, dict) else None
+        if isinstance(topology, dict) and known.with_scale_up() & topology.keys():
             return {"scale_up": {}, **value}
         return value

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.base.types import mistake, unknown
-from topologies.fabric import Fabric
+from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from topologies.params import Kind
+    from topologies.graph.kind import Kind
     from workloads.base.entry import Algorithm
 
 
@@ -24,6 +24,13 @@ def build(kind: str, params: Mapping[str, Any]) -> Fabric:
     from topologies import build
 
     return build(kind, params)
+
+
+def with_scale_up() -> frozenset[str]:
+    """The kinds of topology whose servers have a scale-up domain."""
+    from topologies.kinds import SCALE_UP
+
+    return SCALE_UP
 
 
 def topology_schema() -> dict[str, Any]:
@@ -76,14 +83,14 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
 
 
 def routings() -> list[str]:
-    from controllers.routes import ROUTINGS
+    from controllers.routing.routes import ROUTINGS
 
     return list(ROUTINGS)
 
 
 def kinds_of_routing(name: str) -> frozenset[str] | None:
     """The kinds of topology that a known routing works on; None: any."""
-    from controllers.routes import ROUTINGS
+    from controllers.routing.routes import ROUTINGS
 
     return ROUTINGS[name].kinds
 
@@ -126,7 +133,7 @@ def extra(name: str, algorithm: str) -> tuple[str, ...]:
 def misshapen(entry: Algorithm, ranks: list[int] | None, fabric: Fabric) -> tuple[str, str] | None:
     """Why these ranks (None: all) cannot carry out an algorithm that needs a grid, and a hint."""
     from testbed.experiment.blocks.layout import group
-    from topologies.grid import NoGrid
+    from topologies.ranks.grid import NoGrid
 
     try:
         group(entry, ranks, fabric)

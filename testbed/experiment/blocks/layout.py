@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from topologies import Fabric
-from topologies.grid import grid, servers_and_gpus
-from topologies.ring_order import ring_order
+from topologies.ranks.grid import grid, servers_and_gpus
+from topologies.ranks.ring_order import ring_order
 from workloads.base.entry import Algorithm
 
 

@@ -1,0 +1,29 @@
+"""What the controller says to the program that started it: JSON lines on standard output, and why it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from controllers.apps import AppError
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line (the program that started this one may have gone)."""
+    try:
+        print(json.dumps(message), flush=True)
+    except OSError:
+        sys.stdout = None
+
+
+def fail(what: str, where: str = "") -> None:
+    """Say what is wrong, and end.  `where` is a line of an application."""
+    say({"error": what} | ({"where": where} if where else {}))
+    os._exit(1)
+
+
+def fail_app(error: AppError) -> None:
+    """End because of an application."""
+    fail(error.what, error.where)

@@ -1,0 +1,78 @@
+"""What every switch should hold: routes around the ports that are down, jobs, applications; faults on top of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+from controllers.apps import Applications, PortName, Tables
+from controllers.flows import faults
+from controllers.offload import jobs
+from controllers.offload.jobs import Placement
+from controllers.offload.trees import Trees
+from controllers.routing.ports import DownPorts
+from controllers.routing.routes import Router
+from topologies.graph.fabric import Cable, Fabric
+
+
+class Wanted:
+    """The tables of one fabric's switches, as plain data."""
+
+    def __init__(self, fabric: Fabric, router: Router, ports: DownPorts, apps: Applications) -> None:
+        self.faults: dict[str, Mapping[str, Any]] = {}  # forwarding faults that are on, by id
+        self._fabric = fabric
+        self._router = router
+        self._ports = ports
+        self._apps = apps
+        self._avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
+        self._trees = Trees(fabric)
+        self._jobs: dict[int, Placement] = {}  # of offloaded collectives, by number
+
+    def reroute(self) -> bool:
+        """Make routes and trees fit the ports.  Returns whether they are other ones now."""
+        around = self._apps.avoid(self._ports.down)
+        avoid = frozenset(self._fabric.cable_at[port] for port in around)
+        if avoid == self._avoided:
+            return False
+        self._avoided = avoid
+        self._trees = Trees(self._fabric, around)
+        return True
+
+    def place(self, job: Mapping[str, Any]) -> Placement:
+        """Take in a job, as fabricd tells of it.  Raises Refused."""
+        placement = self._jobs[job["job"]] = jobs.place(self._fabric, self._trees, job)
+        return placement
+
+    def close(self, number: int) -> bool:
+        """Let a job go.  Returns whether there was one."""
+        return self._jobs.pop(number, None) is not None
+
+    def tables(self) -> Tables:
+        """Every switch's flows.  Raises FaultError."""
+        return faults.apply(self._fabric, self.without_faults(), list(self.faults.values()))
+
+    def without_faults(self) -> Tables:
+        """Every switch's flows, by routes, jobs and applications."""
+        down = self._ports.down
+        around = self._apps.avoid(down)
+        tables = self._router.flows(around)
+        if drained := self._drained(around):
+            usual = self._router.flows(down)
+            tables |= {name: usual[name] for name in drained}
+        for placement in self._jobs.values():
+            for switch, flows in placement.flows.items():
+                tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
+        return self._apps.tables(tables, around)
+
+    def _drained(self, around: Set[PortName]) -> list[str]:
+        """Switches that nobody sends to any more.  They keep their flows, for the frames that are on their way there.
+
+        No frame comes back to one: what it sends goes to switches that avoid it.
+        """
+        if around <= self._ports.down:
+            return []
+        ports = {
+            s.name: {port for p in range(1, s.ports + 1) if (port := (s.name, p)) in self._fabric.cable_at}
+            for s in self._fabric.switches
+        }
+        return [name for name, all_ports in ports.items() if all_ports <= around]

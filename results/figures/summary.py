@@ -1,0 +1,120 @@
+"""The few figures by which runs are compared: of each run one row, for sweeps and plots."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from results.figures.values import size_label
+
+
+def jain(rates: Sequence[float]) -> float:
+    """Jain's fairness index: 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe 1984)."""
+    squares = sum(r * r for r in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else math.nan
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Linear between the two nearest ranks; nan of nothing."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+_MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
+
+
+def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What to call each step of a resolved workload: its algorithm, and what tells it from others with that algorithm.
+
+    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`.
+    """
+    made = []
+    for step in workload:
+        if "collective" not in step:
+            made.append("write")
+            continue
+        alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
+        differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
+        told = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
+        made.append(str(step["algorithm"]) + (f"[{told}]" if told else ""))
+    return made
+
+
+def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for r in rows:
+        by_size[r["size_bytes"]].append(r["time_ns"])
+    busbw = [r["busbw_Bps"] for r in rows if r["busbw_Bps"]]
+    times = {f"time_us_{size}{suffix}": sum(of) / len(of) / 1000 for size, of in sorted(by_size.items())}
+    return {**times, f"busbw_GBps{suffix}": sum(busbw) / len(busbw) / 1e9 if busbw else math.nan}
+
+
+_FIGURES = {
+    "flows": "flows", "last_us": "last flow done (us)", "time_p50_us": "time of a flow, median (us)",
+    "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
+    "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
+    "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
+    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded",
+}  # fmt: skip
+
+
+def figure_label(name: str) -> str:
+    """What a figure of `summarize` is, with its unit."""
+    if name.startswith("time_us_"):
+        size, _, algorithm = name.removeprefix("time_us_").partition("_")
+        return f"time (us), {size_label(int(size)) if size.isdecimal() else size}" + (
+            f", {algorithm}" * bool(algorithm)
+        )
+    if name.startswith("busbw_GBps"):
+        return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
+    return _FIGURES.get(name, name)
+
+
+def summarize(
+    results: Iterable[Mapping[str, Any]], counters: Mapping[str, Any], names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Of a run's results (as `testbed run --json` gives them) and counters: one row; `names` are those of its steps.
+
+    Collectives: mean time by size over the iterations, and mean bus bandwidth, of each algorithm if there are several;
+    how many were to be offloaded and were not. Flows: when the last was done, goodput of all together, percentiles of
+    their times and slowdowns, fairness of their rates.
+    """
+    rows = list(results)
+    collectives = [r for r in rows if r.get("collective")]
+    flows = [r for r in rows if r.get("flow")]
+    row: dict[str, Any] = {}
+    if collectives:
+        by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for r in collectives:
+            by_name[names[r["step"]] if names else str(r.get("algorithm"))].append(r)
+        for name, of_it in by_name.items():
+            row |= _times(of_it, f"_{name}" if len(by_name) > 1 else "")
+        row["fallbacks"] = sum(bool(r.get("fallback")) for r in collectives)
+    if flows:
+        times = [r["time_ns"] for r in flows]
+        slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]
+        row |= {
+            "flows": len(flows),
+            "last_us": max(r["start_ns"] + r["time_ns"] for r in flows) / 1000
+            - min(r["start_ns"] for r in flows) / 1000,
+            "time_p50_us": percentile(times, 0.5) / 1000,
+            "time_p99_us": percentile(times, 0.99) / 1000,
+            "slowdown_p50": percentile(slowdowns, 0.5),
+            "slowdown_p99": percentile(slowdowns, 0.99),
+            "jain": jain([r["algbw_Bps"] for r in flows if r["algbw_Bps"]]),
+        }
+        row["goodput_Gbps"] = sum(r["size_bytes"] for r in flows) * 8 / (row["last_us"] * 1000)
+    drops = counters.get("drops", {})
+    return row | {
+        "drops": sum(drops.values()),
+        "ecn_marked": counters.get("ecn_marked", 0),
+        "pause_rx": counters.get("pause_rx", 0),
+        "retransmitted": counters.get("retransmitted", 0),
+    }

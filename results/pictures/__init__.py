@@ -1,0 +1,1 @@
+"""What was measured, drawn (matplotlib; nothing else here needs it)."""

@@ -1,0 +1,276 @@
+"""Pictures of one run: one function for each kind, in PLOTS."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from results.figures.summary import jain, percentile
+from results.figures.values import amount
+from results.pictures.drawing import COLOURS, PlotError, legend, log_axis, new_figure
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from results.store.load import Run
+
+MOST_LINES = 12
+MOST_QUEUES = 8
+MOST_PAUSED = 40
+WINDOWS = 200
+THRESHOLDS_WITHIN = 3.0
+"""Times the longest queue: up to there its picture has thresholds as lines."""
+FRAMES = 20
+"""That fit into a window in which rates are taken, at the least: one more or less is then a twentieth."""
+SIZES = ((0, 10e3), (10e3, 100e3), (100e3, 1e6), (1e6, 10e6), (10e6, math.inf))
+
+
+def _end_us(run: Run, data: pd.DataFrame) -> float:
+    ended = float(run.results["end_ns"].max()) if len(run.results) else 0.0
+    return max(ended, float(data["time_ns"].max())) / 1000
+
+
+def _emulated_time(axes: Axes, end_us: float) -> None:
+    axes.set_xlim(0, end_us * 1.01 or 1)
+    axes.set_xlabel("emulated time (us)")
+
+
+def queue(run: Run) -> Figure:
+    """Output queues over time: the ports with the longest ones, and where ECN begins and ends in them."""
+    depths = run.series("queue_depth")
+    depths = depths[depths["node"].isin(run.switches["switch"])]
+    if depths.empty:
+        raise PlotError("no queue of a switch ever had a frame in it when it was sampled")
+    longest = depths.groupby(["node", "port", "priority"])["bytes"].max().sort_values(ascending=False)
+    drawn = list(longest.index[:MOST_QUEUES])
+    some = f": the {len(drawn)} longest of {len(longest)}" if len(drawn) < len(longest) else ""
+    figure, (axes,) = new_figure(f"{run.name}: output queues of switches{some}")
+    end = _end_us(run, depths)
+    for k, (node, port, priority) in enumerate(drawn):
+        one = depths[(depths["node"] == node) & (depths["port"] == port) & (depths["priority"] == priority)]
+        times = [0.0, *(one["time_ns"] / 1000), end]
+        values = [0.0, *(one["bytes"] / 1000), one["bytes"].iloc[-1] / 1000]
+        axes.plot(times, values, drawstyle="steps-post", linewidth=1.2, color=COLOURS[k % len(COLOURS)],
+                  label=f"{node}:{port} class {priority}")  # fmt: skip
+    _ecn(axes, run, set(drawn), float(longest.max()) / 1000)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("queue (KB)")
+    _emulated_time(axes, end)
+    legend(figure)
+    return figure
+
+
+def _ecn(axes: Axes, run: Run, drawn: set[tuple[str, int, int]], highest: float) -> None:
+    """Thresholds of the queues that are drawn: lines, but for those so far above that the queues would lie flat."""
+    here = [m for m in run.thresholds.get("ecn", ()) if (m["node"], m["port"], m["priority"]) in drawn]
+    both = all(m["kmin_bytes"] == m["kmax_bytes"] for m in here)
+    above = []
+    for name, dashes in (("kmin", (6, 3)), ("kmax", (2, 2))):
+        called = "threshold" if both else name.capitalize()
+        for at in sorted({m[f"{name}_bytes"] / 1000 for m in here}):
+            if both and name == "kmax":
+                continue
+            if at <= THRESHOLDS_WITHIN * highest:
+                axes.axhline(at, color=COLOURS[7], linewidth=1, dashes=dashes, label=f"ECN {called} {at:g} KB")
+            else:
+                above.append(f"{called} {at:g} KB")
+    if above:
+        axes.set_title(f"above the picture: ECN {', '.join(above)}", fontsize=8, loc="right")
+
+
+def rate(run: Run) -> Figure:
+    """Every queue pair's sending rate over time, and the fairness among flows that are under way.
+
+    Queue pairs inside a scale-up domain are left out if others use the network: they are many times as fast.
+    """
+    import numpy as np
+
+    sent = run.series("qp_sent")
+    if sent.empty:
+        raise PlotError("no queue pair has sent anything")
+    window, why = _window_ns(run, float(sent["time_ns"].max()))
+    edges = np.arange(0, sent["time_ns"].max() + window, window)
+    pairs = list(sent.groupby(["rank", "qp", "peer"]))
+    inside = _scale_up(run)
+    network = [(who, one) for who, one in pairs if who[:2] not in inside]
+    left_out = len(pairs) - len(network) if network else 0
+    pairs = network or pairs
+    rates = {who: _rates(one, edges) * 8 / window for who, one in pairs}
+    most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
+    some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
+    flows = set(run.results["kind"]) != {"collective"}  # the hops of a collective do not compete: fairness says nothing
+    figure, (axes, *fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2 if flows else 1, 2.8)
+    for k, who in enumerate(sorted(most)):
+        rank, qp, peer = who
+        path = ", scale-up" if who[:2] in inside else ""
+        axes.plot(edges / 1000, [*rates[who], rates[who][-1]], drawstyle="steps-post", linewidth=1.1,
+                  color=COLOURS[k % len(COLOURS)], linestyle="-" if k < len(COLOURS) else "--",
+                  label=f"{rank} -> {peer} (QP {qp}{path})")  # fmt: skip
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("payload rate (Gb/s)")
+    axes.set_title(f"each step: the mean over {window / 1000:g} us, {why}", fontsize=8, loc="right")
+    if left_out:
+        axes.set_title(f"without {left_out} over the scale-up domains", fontsize=8, loc="left")
+    for below in fair:
+        index = _fairness([rates[who] for who in rates])
+        below.plot(edges / 1000, [*index, index[-1]], drawstyle="steps-post", color=COLOURS[7], linewidth=1.1)
+        below.set_ylabel("Jain's index of\nthose under way")
+        below.set_ylim(0, 1.05)
+    _emulated_time((axes, *fair)[-1], float(edges[-1]) / 1000)
+    legend(figure)
+    return figure
+
+
+def _scale_up(run: Run) -> set[tuple[int, int]]:
+    """Rank and number of the queue pairs that stay inside a server."""
+    inside = run.qps[run.qps["path"] == "scale_up"]
+    return set(zip(inside["rank"], inside["qp"], strict=True))
+
+
+def _window_ns(run: Run, end_ns: float) -> tuple[float, str]:
+    """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw.
+
+    Returns also why it is as long, for users who have asked for shorter samples.
+    """
+    if "measure" not in run.experiment:
+        raise PlotError("its experiment.yaml is missing: nobody knows how often it was sampled")
+    period, _ = amount(run.experiment["measure"]["sample"]) or (1.0, "ns")
+    frame_ns = run.experiment["fabric"]["nic"]["mtu"] * 8e9 / run.fastest_bps if run.fastest_bps else 0
+    for_frames, for_windows = math.ceil(FRAMES * frame_ns / period), math.ceil(end_ns / WINDOWS / period)
+    if max(for_frames, for_windows) <= 1:
+        return period, "as sampled"
+    why = f"in which a cable carries {FRAMES} frames" if for_frames >= for_windows else f"{WINDOWS} in all"
+    return period * max(for_frames, for_windows), why
+
+
+def _rates(sent: pd.DataFrame, edges: Any) -> Any:
+    """Bytes in each window: between two rows the count is that of the earlier one."""
+    import numpy as np
+
+    counts = np.concatenate(([0], sent["bytes"].to_numpy()))
+    return np.diff(counts[np.searchsorted(sent["time_ns"].to_numpy(), edges, side="right")])
+
+
+def _fairness(rates: list[Any]) -> list[float]:
+    """Jain's index in each window, of the pairs between their first and last byte: one that must wait counts, too."""
+    import numpy as np
+
+    under_way = []
+    for one in rates:
+        (some,) = np.nonzero(one)
+        under_way.append((some[0], some[-1]) if len(some) else (1, 0))
+    columns = range(len(rates[0]))
+    here = [[r[k] for r, (first, last) in zip(rates, under_way, strict=True) if first <= k <= last] for k in columns]
+    return [jain(column) if any(column) else math.nan for column in here]
+
+
+def pauses(run: Run) -> Figure:
+    """Pauses over time: which node paused which."""
+    edges = run.series("pauses")
+    if edges.empty:
+        raise PlotError("nobody was ever paused")
+    end_us = _end_us(run, edges)
+    rows = []
+    for (node, port, by, priority), one in edges.groupby(["node", "port", "by", "priority"], sort=False):
+        spans = _spans(one, end_us)
+        rows.append((f"{node}:{port} by {by}", int(str(priority)), spans))
+    longest = sorted(rows, key=lambda row: -sum(length for _, length in row[2]))[:MOST_PAUSED]
+    some = f": the {MOST_PAUSED} of {len(rows)} that waited longest" if len(longest) < len(rows) else ""
+    rows = sorted((row for row in rows if row in longest), key=lambda row: _natural(row[0]))
+    figure, (axes,) = new_figure(f"{run.name}: who was paused, by whom{some}", 1, 1.2 + 0.28 * len(rows), "x")
+    named: set[int] = set()
+    for k, (_, priority, spans) in enumerate(rows):
+        label = None if priority in named else f"class {priority}"
+        named.add(priority)
+        axes.broken_barh(spans, (k - 0.4, 0.8), color=COLOURS[priority % len(COLOURS)], label=label)
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    _emulated_time(axes, end_us)
+    legend(figure)
+    return figure
+
+
+def _spans(edges: pd.DataFrame, end_us: float) -> list[tuple[float, float]]:
+    """Begin and length of each pause, in us; one that has no end lasts until the run's."""
+    begun, spans = None, []
+    for time_ns, on in zip(edges["time_ns"], edges["on"], strict=True):
+        if on and begun is None:
+            begun = time_ns / 1000
+        elif not on and begun is not None:
+            spans.append((begun, time_ns / 1000 - begun))
+            begun = None
+    return [*spans, (begun, end_us - begun)] if begun is not None else spans
+
+
+def _natural(text: str) -> list[Any]:
+    """h2 before h10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def fct(run: Run) -> Figure:
+    """Slowdown of flows by size: median, 95th and 99th percentile."""
+    flows = run.results[run.results["kind"] == "flow"].dropna(subset=["slowdown"])
+    if flows.empty:
+        raise PlotError("this run has no flows")
+    figure, (axes,) = new_figure(f"{run.name}: slowdown of {len(flows)} flows by size")
+    labels, columns = [], []
+    for low, high in SIZES:
+        inside = flows[(flows["size_bytes"] >= low) & (flows["size_bytes"] < high)]
+        if len(inside):
+            labels.append(f"{_bin(low, high)}\n{len(inside)} flow{'s' * (len(inside) > 1)}")
+            columns.append([percentile(list(inside["slowdown"]), share) for share in (0.5, 0.95, 0.99)])
+    for k, column in enumerate(columns):
+        axes.plot([k, k], [column[0], column[2]], color="0.7", linewidth=1, zorder=1)
+    for k, name in enumerate(("median", "95th percentile", "99th percentile")):
+        axes.plot(range(len(columns)), [c[k] for c in columns], linestyle="", marker="os^"[k], markersize=9 - 1.5 * k,
+                  color=COLOURS[k], label=name)  # fmt: skip
+    low, high = min(c[0] for c in columns), max(c[2] for c in columns)
+    if high / min(low, 1) >= 30:
+        axes.set_ylim(min(low, 1) / 1.1, high * 1.3)
+        log_axis(axes)
+    else:
+        axes.set_ylim(0, high * 1.1)
+    axes.axhline(1, color=COLOURS[7], linewidth=0.8, linestyle="--", label="as fast as alone")
+    axes.set_xticks(range(len(columns)), labels, fontsize=8)
+    axes.set_xlim(-0.6, len(columns) - 0.4)
+    axes.grid(False, axis="x")
+    axes.set_ylabel("slowdown (time / time alone)")
+    axes.set_xlabel("payload of the flow")
+    legend(figure)
+    return figure
+
+
+def _bin(low: float, high: float) -> str:
+    if high == math.inf:
+        return f"{_bytes(low)} and more"
+    return f"{_bytes(low)} to {_bytes(high)}" if low else f"below {_bytes(high)}"
+
+
+def _bytes(n: float) -> str:
+    return f"{n / 1e6:g} MB" if n >= 1e6 else f"{n / 1e3:g} KB"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A kind of picture of a run."""
+
+    name: str
+    summary: str
+    draw: Callable[[Any], Any]
+    sampled: bool  # needs measure.sample
+
+
+PLOTS = {
+    p.name: p
+    for p in (
+        Plot("queue", "output queues of switches over time", queue, True),
+        Plot("rate", "rate of every queue pair over time, and fairness", rate, True),
+        Plot("pauses", "who was paused by whom, and when", pauses, True),
+        Plot("fct", "slowdown of flows by size", fct, False),
+    )
+}

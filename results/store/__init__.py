@@ -1,0 +1,1 @@
+"""Folders of runs and sweeps: written, found again, read back."""

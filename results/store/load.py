@@ -1,0 +1,275 @@
+"""Reads a run folder back, whole or not: `results.load(run)` gives a `Run` with pandas frames."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.frames.columns import frame
+from results.frames.metrics import counter_rows, rank_rows, result_rows
+from results.store.folder import RUNS, StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Run:
+    """A run on disk. Its frames have the columns of results.frames.columns; they are read when first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
+        return self._json("state.json")
+
+    @cached_property
+    def experiment(self) -> dict[str, Any]:
+        """The experiment as resolved, every default written out."""
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        path = self.path / "experiment.yaml"
+        if not path.exists():
+            return {}
+        try:
+            return dict(YAML(typ="safe").load(path))
+        except (YAMLError, UnicodeDecodeError, TypeError, ValueError):
+            raise damaged(path) from None
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, kernel, seed, git commit."""
+        return self._json("environment.json")
+
+    @cached_property
+    def fidelity(self) -> dict[str, Any]:
+        """`verdict`, `reasons`, `advice`; empty if the run did not get that far."""
+        return self._json("fidelity.json")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What `testbed run --json` printed; `run` is where the folder is now."""
+        summary = self._json("summary.json")
+        return {**summary, "run": str(self.path)} if summary else {}
+
+    @cached_property
+    def steps(self) -> list[dict[str, Any]]:
+        """What each step of the workload is, as results.frames.metrics.result_rows takes it."""
+        return list(self._json("steps.json").get("steps", []))
+
+    @property
+    def name(self) -> str:
+        """What the experiment is called."""
+        return str(self.experiment.get("name", self.path.name))
+
+    @cached_property
+    def thresholds(self) -> dict[str, Any]:
+        """`ecn`: where marking begins and ends, by port and class; of runs with time series."""
+        return self._json("thresholds.json")
+
+    @cached_property
+    def fastest_bps(self) -> float:
+        """Rate of the fastest cable; 0 if no counters were kept."""
+        return max((link["rate_bps"] for link in self._json("counters.json").get("links", ())), default=0)
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """One row per finished operation."""
+        return self._frame("results")
+
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        """One row per operation and rank."""
+        return self._frame("ranks")
+
+    @cached_property
+    def ports(self) -> pd.DataFrame:
+        """One row per port."""
+        return self._frame("ports")
+
+    @cached_property
+    def nics(self) -> pd.DataFrame:
+        """One row per NIC."""
+        return self._frame("nics")
+
+    @cached_property
+    def qps(self) -> pd.DataFrame:
+        """One row per queue pair."""
+        return self._frame("qps")
+
+    @cached_property
+    def switches(self) -> pd.DataFrame:
+        """One row per switch."""
+        return self._frame("switches")
+
+    @cached_property
+    def accelerators(self) -> pd.DataFrame:
+        """One row per accelerator of a switch."""
+        return self._frame("accelerators")
+
+    @cached_property
+    def drops(self) -> pd.DataFrame:
+        """One row per node, port and reason of dropped frames."""
+        return self._frame("drops")
+
+    @cached_property
+    def priorities(self) -> pd.DataFrame:
+        """One row per port and priority."""
+        return self._frame("priorities")
+
+    @cached_property
+    def faults(self) -> pd.DataFrame:
+        """One row per injected fault."""
+        return self._frame("faults")
+
+    def series(self, name: str) -> pd.DataFrame:
+        """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
+        import pandas as pd
+
+        from results.frames.series import SERIES
+
+        path = self.path / "metrics" / f"{name}.parquet"
+        if name not in SERIES:
+            raise StoreError(f"there is no series called {name!r}", str(self.path), f"there are {', '.join(SERIES)}")
+        if not path.exists():
+            raise StoreError("this run was not sampled", str(self.path), "say measure: {sample: 10us}")
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError):  # pyarrow's own errors are among them
+            raise damaged(path) from None
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """The event log."""
+        return self._frame("events")
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a frame as plain data; None where a value is missing.
+
+        Of a run that was killed before its frames were stored, what the lines and counters so far give.
+        """
+        import pyarrow.parquet as pq
+
+        path = self.path / "metrics" / f"{name}.parquet"
+        if path.exists():
+            try:
+                return list(pq.read_table(path).to_pylist())
+            except (OSError, ValueError):  # pyarrow's own errors are among them
+                raise damaged(path) from None
+        if name == "events":
+            return [event_row(e) for e in self._lines("events.jsonl")]
+        if name in ("results", "ranks"):
+            ranks = rank_rows(self._lines("measurements.jsonl"))
+            return ranks if name == "ranks" else result_rows(ranks, self.steps)
+        return counter_rows(self._json("counters.json"))[name]
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        return frame(name, self.rows(name))
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        return read_object(path) if path.exists() else {}
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        """The complete lines of a file; a killed run may leave half a line at the end."""
+        path = self.path / name
+        if not path.exists():
+            return []
+        text = path.read_text()
+        try:
+            return [dict(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except (ValueError, TypeError):
+            raise damaged(path) from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises StoreError if there is none."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        raise damaged(path) from None
+
+
+def damaged(path: Path) -> StoreError:
+    """A file of a run folder that is not as it was written."""
+    return StoreError("this file is damaged", str(path), "the run's other files can still be read")
+
+
+def event_row(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the event log as a row of the frame `events`."""
+    own = ("time_ns", "wall_s", "event", "rank", "port")
+    detail = {k: v for k, v in event.items() if k not in (*own, "switch")}
+    return {
+        **{k: event.get(k) for k in own},
+        "node": event.get("switch"),
+        "detail": json.dumps(detail) if detail else None,
+    }
+
+
+def load(run: str | Path) -> Run:
+    """The run in the folder `run`, or of that name under results/runs (see `find`).
+
+    Raises StoreError if there is no run. A failed or killed run loads too: see `Run.state`.
+    """
+    return Run(find(run))
+
+
+def find(run: str | Path) -> Path:
+    """The folder that `load` reads: `run`, one of that name under results/runs, or the latest TIMESTAMP-`run` there.
+
+    Raises StoreError.
+    """
+    if not str(run):
+        raise StoreError("the name of the run is empty", "", _known())
+    path = Path(run)
+    for candidate in (path, RUNS / path):
+        if (candidate / "state.json").exists():
+            return candidate
+    if path.exists():
+        raise StoreError("this is no run folder: it has no state.json", str(run))
+    for candidate in latest():
+        if short_name(candidate) == str(path):
+            return candidate
+    raise StoreError("there is no such run", str(run), _known(str(path)))
+
+
+def latest() -> list[Path]:
+    """The folders under results/runs, the run that began last first."""
+    return sorted((p.parent for p in RUNS.glob("*/state.json")), key=_began, reverse=True)
+
+
+def _began(folder: Path) -> tuple[float, str]:
+    state = folder / "state.json"
+    try:
+        return float(json.loads(state.read_text())["began"]), folder.name
+    except (OSError, ValueError, KeyError, TypeError):
+        return state.stat().st_mtime, folder.name
+
+
+_STAMP = re.compile(r"\d{8}-\d{6}-")
+
+
+def short_name(folder: Path) -> str:
+    """A run's name without the time stamp that the store puts in front, and the number of one in the same second."""
+    if not _STAMP.match(folder.name):
+        return folder.name
+    first = re.sub(r"-\d+$", "", folder.name)
+    same = first != folder.name and (folder.parent / first / "state.json").exists()
+    return _STAMP.sub("", first if same else folder.name, count=1)
+
+
+def _known(asked: str = "") -> str:
+    """What there is: what resembles the name asked for, and the latest."""
+    runs = latest()
+    if not runs:
+        return f"there is none in {RUNS}"
+    alike = get_close_matches(asked, [*dict.fromkeys(n for r in runs for n in (r.name, short_name(r)))], 1)
+    meant = f"did you mean {alike[0]}? " if alike else ""
+    return f"{meant}the latest here is {RUNS / runs[0].name}"

@@ -1,0 +1,75 @@
+"""What a kind of topology says of itself: its parameters, how it is built, and what ranks and routes may make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Self
+
+from topologies.graph.fabric import Fabric, TopologyError
+from topologies.graph.params import Parameter, near
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of topology: a frozen dataclass whose fields are its parameters, and `build`.
+
+    What else it says of itself has a default that suits a network without a shape of its own.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one line for help texts
+    preset: ClassVar[str] = ""  # what `of_ranks` makes, for help texts; "": nothing
+    scale_up: ClassVar[bool] = False  # its servers have a scale-up domain
+    dimension_order: ClassVar[bool] = False
+    """Its switches are the places of the grid, too, and every dimension is a circle: frames take one after the other,
+    each the shorter way round."""
+
+    def build(self) -> Fabric:
+        """The fabric, not yet validated.  Raises TopologyError where the parameters together go too far."""
+        raise NotImplementedError
+
+    @classmethod
+    def grid(cls, params: Mapping[str, Any]) -> tuple[int, ...]:
+        """The dimensions of the grid whose places the ranks count row by row; (): they have no coordinates."""
+        return ()
+
+    @classmethod
+    def of_ranks(cls, ranks: int) -> dict[str, Any] | None:
+        """Parameters for so many ranks; None where no such fabric has so many, or nothing speaks for any shape."""
+        return None
+
+    @classmethod
+    def in_words(cls, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters as a line of text has room for: without what is false."""
+        return {key: value for key, value in params.items() if value is not False}
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        return tuple(
+            Parameter(
+                name=f.name,
+                required=f.default is MISSING,
+                default=None if f.default is MISSING else f.default,
+                **f.metadata,
+            )
+            for f in fields(cls)
+        )
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any]) -> Self:
+        """This kind with these parameters.  Raises TopologyError for unknown, missing and wrong ones."""
+        known = {p.name: p for p in cls.parameters()}
+        for name in params:
+            if name not in known:
+                raise TopologyError(str(name), f"{cls.name} has no such parameter", near(str(name), list(known)))
+        for p in known.values():
+            if p.required and p.name not in params:
+                bounds = f", {p.least} to {p.most}" if p.most else ""
+                raise TopologyError(p.name, f"{cls.name} needs it", f"{p.doc}: {p.type}{bounds}")
+        return cls(**{name: known[name].parse(value) for name, value in params.items()})
+
+
+def near_root(ranks: int) -> int:
+    """The largest divisor that is not above the square root: `ranks` as a rectangle that is as square as can be."""
+    return next(d for d in range(int(ranks**0.5), 0, -1) if ranks % d == 0)

@@ -1,0 +1,52 @@
+"""Groups of ranks that are grids: sub-grids of a torus, or servers times GPUs.
+
+Ranks count the places of such a fabric row by row, so that the sorted ranks of a sub-grid do so, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+from topologies.graph.fabric import Fabric
+from topologies.kinds import dimensions
+
+
+class NoGrid(ValueError):
+    """A group without the shape that is asked for: `what` says why, `hint` what would have it."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what} ({hint})")
+        self.what = what
+        self.hint = hint
+
+
+def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions of the grid that `ranks` are, those of one place left out.  Raises NoGrid."""
+    dims = dimensions(fabric)
+    if not dims:
+        raise NoGrid(f"the ranks of a {fabric.kind} have no coordinates", "a torus, ring or rail has")
+    return tuple(n for n in _lengths(dims, ranks) if n > 1)
+
+
+def servers_and_gpus(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, int]:
+    """How many servers, and how many GPUs in the scale-up domain of each, `ranks` are.  Raises NoGrid."""
+    if not fabric.scale_up:
+        raise NoGrid("there is no scale-up domain", "a rail topology with `scale_up` has one per server")
+    servers, gpus = _lengths(dimensions(fabric), ranks)
+    if gpus == 1:
+        raise NoGrid("no two of these ranks share a scale-up domain", "name at least two GPUs of each server")
+    return servers, gpus
+
+
+def _lengths(dims: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """How many places a group has along each dimension, if it is all that these places make up."""
+    strides = [prod(dims[k + 1 :]) for k in range(len(dims))]
+    places = [sorted({rank // stride % n for rank in ranks}) for n, stride in zip(dims, strides, strict=True)]
+    whole = {sum(x * stride for x, stride in zip(at, strides, strict=True)) for at in product(*places)}
+    if whole != set(ranks):
+        size = " x ".join(str(len(p)) for p in places)
+        missing = sorted(whole - set(ranks))
+        raise NoGrid(f"these ranks are no grid: {size} would have rank {missing[0]}, too", "whole rows and columns")
+    return [len(p) for p in places]

@@ -1,0 +1,83 @@
+"""Which cables messages between ranks take on a healthy fabric.
+
+As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one is drawn
+here from the two ranks: not the one that ECMP's hash will find, but as uneven, so that as many ways meet by chance.
+The bridges of off-path SmartNICs are left out: they are on every way alike.  Those of NICs with several ports are
+not, and none but the two ends' lies on a way, unless it forwards.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+
+from topologies.graph.fabric import OWN_PORTS, Fabric
+from topologies.graph.smartnic import without_complexes
+from topologies.kinds import DIMENSION_ORDER, dimensions
+
+Hop = tuple[str, str]  # from, to
+
+
+class Hops:
+    """The ways between the ranks of a fabric."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric = without_complexes(fabric)
+        self._ends = {s.name for s in fabric.switches if s.role == OWN_PORTS}
+        self._neighbours: dict[str, list[str]] = {}
+        for cable in fabric.cables:
+            self._neighbours.setdefault(cable.a.node, []).append(cable.b.node)
+            self._neighbours.setdefault(cable.b.node, []).append(cable.a.node)
+        self._distances: dict[str, dict[str, int]] = {}
+        self._domain = {fabric.nic_by_name[name].rank: k for k, d in enumerate(fabric.scale_up) for name in d}
+        self._known: dict[tuple[int, int], list[Hop]] = {}
+
+    def in_scale_up(self, a: int, b: int) -> bool:
+        """Whether two ranks share a scale-up domain."""
+        return self._domain.get(a, -1) == self._domain.get(b, -2)
+
+    def between(self, a: int, b: int) -> list[Hop]:
+        """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last."""
+        if (a, b) not in self._known:
+            nics = self.fabric.nics
+            walk = self._grid if self.fabric.kind in DIMENSION_ORDER else self._shortest
+            self._known[a, b] = list(walk(nics[a].name, nics[b].name))
+        return self._known[a, b]
+
+    def _shortest(self, a: str, b: str) -> Iterator[Hop]:
+        distance = self._distance_to(b)
+        draw = random.Random(f"{a} {b}")
+        while a != b:
+            nearer = [n for n in self._neighbours[a] if distance.get(n, -1) == distance[a] - 1]
+            there = nearer[0] if len(nearer) == 1 else draw.choice(nearer)
+            yield a, there
+            a = there
+
+    def _distance_to(self, b: str) -> dict[str, int]:
+        if b not in self._distances:
+            distance, queue = {b: 0}, deque([b])
+            while queue:
+                node = queue.popleft()
+                for n in self._neighbours[node]:
+                    if n in distance:
+                        continue
+                    if node not in self._ends or n in self.fabric.nic_by_name or node in self._neighbours[b]:
+                        distance[n] = distance[node] + 1
+                        queue.append(n)
+            self._distances[b] = distance
+        return self._distances[b]
+
+    def _grid(self, a: str, b: str) -> Iterator[Hop]:
+        """The lowest dimension first, each the shorter way round (upwards, where both are as long)."""
+        switches = self.fabric.switch_by_name
+        at, end = switches[self._neighbours[a][0]], switches[self._neighbours[b][0]]
+        by_place = {s.place: s for s in self.fabric.switches}
+        yield a, at.name
+        for dim, n in enumerate(dimensions(self.fabric)):
+            while at.place[dim] != end.place[dim]:
+                step = 1 if (end.place[dim] - at.place[dim]) % n <= n // 2 else -1
+                place = (*at.place[:dim], (at.place[dim] + step) % n, *at.place[dim + 1 :])
+                yield at.name, by_place[place].name
+                at = by_place[place]
+        yield at.name, b
