@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pkgutil import iter_modules
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from topologies import Fabric, build
+from topologies import KINDS, Fabric, build, drawing, kinds
 from topologies.drawing import as_svg, as_text
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -55,6 +57,15 @@ LONG: list[tuple[str, dict[str, Any], str]] = [
     ("ring", {"nodes": 1024}, "985 more nodes"),
     ("star", {"hosts": 254}, "215 more"),
 ]
+
+
+def modules(path: Iterable[str]) -> set[str]:
+    return {file.name for file in iter_modules(path) if not file.ispkg}
+
+
+def test_a_drawing_is_found_by_the_name_of_its_kind() -> None:
+    assert set(KINDS) == modules(kinds.__path__)
+    assert modules(drawing.__path__) - {"network"} <= set(KINDS)
 
 
 def case(value: object) -> str | None:
