@@ -215,10 +215,14 @@ case "$verb" in
         fi
         fuzzers
         set_up
-        linted=0
-        lint || linted=1
+        said=$(mktemp)
+        lint >"$said" 2>&1 & # pip and mypy use one core each
         build_ryu
         build_fabricd --sanitize
+        linted=0
+        wait $! || linted=1
+        cat "$said"
+        rm -f "$said"
         [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
         as_root_if_there .venv/bin/python -m pytest -n "$(processes)" "$@" || exit
         exit "$linted"

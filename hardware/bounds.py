@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import networkx as nx
-
 from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
 
 WIRE_OVERHEAD = 24  # FCS, preamble and gap
@@ -61,6 +59,8 @@ def dctcp_threshold(rate_bps: float) -> int:
 
 def most_switches(fabric: Fabric) -> int:
     """Switches on the longest of the shortest paths between two NICs."""
+    import networkx as nx  # slow to import
+
     lengths = dict(nx.all_pairs_shortest_path_length(fabric.graph))
     nics = [n.name for n in fabric.nics]
     return max((lengths[a][b] - 1 for a in nics for b in nics if a != b and b in lengths[a]), default=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
-
 from hardware.config import Hardware
 from topologies import Fabric
 
@@ -26,6 +24,8 @@ def automatic(fabric: Fabric, hardware: Hardware) -> int:
 
 def _hops(fabric: Fabric) -> float:
     """Switches on the way from a NIC to the others, on average (from one NIC in each place, all are alike)."""
+    import networkx as nx  # slow to import
+
     first = fabric.nics[0].name
     lengths = nx.single_source_shortest_path_length(fabric.graph, first)
     hops = [lengths[n.name] - 1 for n in fabric.nics[1:] if n.name in lengths]

@@ -6,8 +6,6 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
-
 from testbed.plan.hardware import hardware_of
 from topologies.graph.fabric import OWN_PORTS
 from workloads.times.messages import Costs, Link, Path, flow_ns
@@ -46,6 +44,8 @@ class Ideal:
 
     def _shortest(self, source: int, target: int) -> Path:
         """The fastest of the shortest paths; none leads through other hosts' NICs, unless these forward."""
+        import networkx as nx  # slow to import
+
         fabric, hardware = self._fabric, self._hardware
         source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
         own = {bridge.name for name in (source_nic, target_nic) if (bridge := fabric.bridge_of(name)) is not None}

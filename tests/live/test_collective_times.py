@@ -23,10 +23,10 @@ ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and e.layout not in ("g
 @pytest.mark.parametrize(
     ("topology", "ranks"),
     [
-        ("{star: {hosts: 8}}", (3, 7, 8)),
-        ("{rail: {servers: 4, gpus: 2, spines: 1}}", (3, 8)),
-        ("{clos: {leaves: 3, spines: 1, hosts_per_leaf: 2}}", (5, 6)),
-        ("{torus: {dims: [3, 2]}}", (5, 6)),
+        ("{star: {hosts: 8}}", (3, 8)),
+        ("{rail: {servers: 4, gpus: 2, spines: 1}}", (8,)),
+        ("{clos: {leaves: 3, spines: 1, hosts_per_leaf: 2}}", (5,)),
+        ("{torus: {dims: [3, 2]}}", (6,)),
         ("{ring: {nodes: 7}}", (7,)),
     ],
 )
@@ -43,8 +43,8 @@ def test_every_algorithm(tmp_path: Path, topology: str, ranks: tuple[int, ...]) 
 def test_large_vectors_whole_and_in_pieces(tmp_path: Path) -> None:
     """Where trains are many packets, and the time of many pieces is that of some."""
     entries = [e for e in ANYWHERE if "chunk" in e.extra]
-    workload = [times_table.step(e, 8, ["4MiB"], chunk="128KiB") for e in entries]
-    workload += [times_table.step(e, 7, ["4MiB"]) for e in entries[:4]]
+    workload = [times_table.step(e, 8, ["2MiB"], chunk="64KiB") for e in entries]
+    workload += [times_table.step(e, 7, ["2MiB"]) for e in entries[:4]]
     workload += [times_table.step(ALGORITHMS["broadcast", "chain"], 4, ["4MiB"], chunk="8KiB")]  # 512 of them
     found = times_table.rows(STAR, workload, tmp_path / "run")
     assert [str(row) for row in found if abs(row.off) > times_table.LIMIT] == []

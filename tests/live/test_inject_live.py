@@ -1,4 +1,4 @@
-"""Faults on a live fabric by the commands: each command is a process of its own, and the faults outlive it."""
+"""Faults on a live fabric by the commands. Where a fault is to outlive its command, that is a process of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import Process
 from testbed.machine.teardown import in_control_groups
-from tests.parts.machine import ROOT, assert_nothing_left
+from tests.parts.machine import ROOT, assert_nothing_left, here
 
 EXPERIMENT = "name: live\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}}\n"
 
@@ -32,19 +32,19 @@ class Live:
         self.id: str = about["id"]
         self.ip: dict[str, str] = {rank: nic["ip"] for rank, nic in about["ranks"].items()}
 
-    def ok(self, *words: str) -> str:
-        done = command(*words, "--fabric", self.id)
+    def ok(self, *words: str, by: Callable[..., subprocess.CompletedProcess[str]] = here) -> str:
+        done = by(*words, "--fabric", self.id)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     def refused(self, *words: str) -> str:
-        done = command(*words, "--fabric", self.id)
+        done = here(*words, "--fabric", self.id)
         assert done.returncode == 2, (done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done.stderr
 
     def faults(self) -> dict[str, dict[str, Any]]:
-        done = command("show", "faults", self.id, "--json")
+        done = here("show", "faults", self.id, "--json")
         return {fault["id"]: fault for fault in json.loads(done.stdout)}
 
     def pings(self) -> bool:
@@ -75,12 +75,12 @@ def healed(live: Live) -> Iterator[None]:
 
 def test_a_fault_stays_until_it_is_healed(live: Live) -> None:
     assert live.pings()
-    name = live.ok("inject", "loss", "--on", "nic:1", "--rate", "1.0")
+    name = live.ok("inject", "loss", "--on", "nic:1", "--rate", "1.0", by=command)
     assert not live.pings()
     fault = live.faults()[name]
     assert (fault["fault"], fault["on"], fault["state"], fault["rate"]) == ("loss", "nic:1", "on", 1.0)
     assert fault["hits"] >= 2
-    assert live.ok("heal", name) == f"healed: {name}"
+    assert live.ok("heal", name, by=command) == f"healed: {name}"
     assert live.pings()
 
 
@@ -100,10 +100,10 @@ def test_the_controller_is_killed_and_started_again(live: Live) -> None:
         return ownership.find(live.id).processes["controller"]
 
     before = controller()
-    name = live.ok("inject", "controller_dead", "--on", "controller")
+    name = live.ok("inject", "controller_dead", "--on", "controller", by=command)
     assert not before.alive()
     assert live.pings()
-    live.ok("heal", name)
+    live.ok("heal", name, by=command)
     assert controller() != before
     assert controller().alive()
     assert live.pings()

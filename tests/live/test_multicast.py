@@ -58,8 +58,9 @@ def by_multicast(result: RunResult) -> bool:
 @pytest.mark.parametrize("ranks", [2, 3, 7, 16])
 def test_every_size_type_and_number_of_ranks(ranks: int, tmp_path: Path) -> None:
     sizes = ["8B", "24B", "1000B", "4096B", "8200B", "100008B", "1MiB"]
-    steps = [step(c, sizes=sizes, dtype=dtype) for c in COLLECTIVES for dtype in ("float32", "bfloat16", "int64")]
-    chains = [step(sizes=sizes, chains=k) for k in {1, (ranks + 1) // 2}]
+    steps = [step(c, sizes=sizes) for c in COLLECTIVES]
+    steps += [step(c, sizes=sizes[:5], dtype=dtype) for c in COLLECTIVES for dtype in ("bfloat16", "int64")]
+    chains = [step(sizes=sizes[:6], chains=k) for k in {1, (ranks + 1) // 2}]
     result = run(tmp_path, STAR % ranks, *steps, *chains, step(sizes=["4B"], dtype="int32"))
     assert by_multicast(result)
     assert result.fidelity.verdict == "exact"
@@ -132,7 +133,7 @@ def on_clos(a: int, b: int) -> Way:
     ("topology", "ranks", "ways"), [(STAR % 2, 2, on_a_star), (STAR % 8, 8, on_a_star), (CLOS, 16, on_clos)]
 )
 def test_takes_what_arithmetic_says(topology: str, ranks: int, ways: Paths, tmp_path: Path) -> None:
-    sizes = [4, 4096, 64 << 10, 1 << 20, *([16 << 20] if ranks < 16 else [])]
+    sizes = [4, 4096, 64 << 10, 1 << 20, *([4 << 20] if ranks < 16 else [])]
     names = [f"{size}B" for size in sizes]
     result = run(tmp_path, topology, *(step(c, sizes=names) for c in COLLECTIVES))
     rows = iter(result.results)

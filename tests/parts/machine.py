@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -9,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from testbed.cli import cli as commands
 from tests.parts.own_switch import shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +43,25 @@ def cli(*args: str, code: int = 0, **more: object) -> str:
     done = subprocess.run([*TESTBED, *args], capture_output=True, text=True, cwd=ROOT, timeout=300, **more)  # type: ignore[call-overload]
     assert done.returncode == code, f"{args}: code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return str(done.stdout)
+
+
+def here(*args: str) -> subprocess.CompletedProcess[str]:
+    """The command line in this process: to start is most of what a small command takes."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            commands.main(list(args))
+        except SystemExit as ended:
+            assert isinstance(ended.code, int)
+            return subprocess.CompletedProcess(args, ended.code, out.getvalue(), err.getvalue())
+    raise AssertionError(f"{args} did not end")
+
+
+def told(*args: str, code: int = 0) -> str:
+    """As `cli`, in this process."""
+    done = here(*args)
+    assert done.returncode == code, f"{args}: code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_S) -> None:

@@ -70,6 +70,12 @@ def test_help_imports_nothing_heavy():
     assert len(modules) < 200  # click alone takes about 100; `./setup.sh bench` has the time
 
 
+def test_what_commands_on_a_live_fabric_share_imports_no_graphs_and_no_tables():
+    code = "import sys, testbed.fabric.lab, testbed.inject.live; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert not {name.partition(".")[0] for name in done.stdout.split()} & (HEAVY - {"pydantic", "rich"})
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_has_help_with_examples(name):
     result = CliRunner().invoke(cli, [name, "--help"])
