@@ -1,8 +1,8 @@
-"""The OpenFlow application: keeps every switch of one fabric at the flows that its routes say.
+"""The OpenFlow application: keeps the flows of every switch of one fabric as its routes have them.
 
 Proactive: a switch gets all its flows when it connects, nothing is ever learnt
-from frames.  Ports that go down, by fabricd's or the switch's account, change the
-routes; only the difference is sent.  Runs on os-ken and on ryu; all of this
+from frames.  When fabricd or a switch reports a port that went down, the routes
+change, and only the difference is sent.  Runs on os-ken and on ryu; all of this
 happens in the application's one event loop.
 """
 
@@ -35,7 +35,7 @@ CONFIG, MAIN, DEAD = handler.CONFIG_DISPATCHER, handler.MAIN_DISPATCHER, handler
 
 @dataclass(frozen=True)
 class Settings:
-    """What the controller is started with.  A switch's datapath id is `dpid_base` | its own in the fabric."""
+    """The controller's settings.  A switch's datapath id is `dpid_base` | its own in the fabric."""
 
     fabric: Fabric
     router: Router
@@ -54,7 +54,7 @@ class FromFabricd(event.EventBase):
 
 
 class AppDone(event.EventBase):
-    """An application has handled all that it had."""
+    """An application has handled all its events."""
 
     def __init__(self, app: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class AppDone(event.EventBase):
 
 
 def _on(events: Any, *states: str) -> Callable[[Callable[[Any, Any], None]], Any]:
-    """Handle an event.  An exception ends the controller: better gone, and said so, than quietly wrong."""
+    """Handle an event.  An exception ends the controller, with a message: that is better than wrong flows."""
 
     def decorate(function: Callable[[Any, Any], None]) -> Any:
         @wraps(function)
@@ -256,7 +256,7 @@ class Controller(App):
         self._settle()
 
     def _apps_have_settled(self) -> bool:
-        """Whether no application has anything left to do; asks them if that is not known."""
+        """Whether no application has anything left to do; asks them if this is not known."""
         if self.apps_due and not self.busy:
             self.apps_due = False
             self.busy = self.apps.turns(self.send_event, lambda name: self.send_event(self.name, AppDone(name)))
@@ -266,12 +266,12 @@ class Controller(App):
     # Flows follow
 
     def _reroute(self, why: str) -> None:
-        """Make the routes fit the ports, and send what that changes."""
+        """Work out the routes for the ports that are up, and send the difference."""
         if self.wanted.reroute():
             self._follow(why)
 
     def _follow(self, why: str) -> None:
-        """Make the switches' flows what routes and faults say, and send what that changes.  Raises FaultError."""
+        """Work out the switches' flows from routes and faults, and send the difference.  Raises FaultError."""
         began = time.perf_counter()
         sent = [0, 0, 0]
         for name, flows in self.wanted.tables().items():
@@ -315,7 +315,7 @@ class Controller(App):
         self.unsettled.clear()
 
     def _purge(self) -> str:
-        """Have the switches forget what they decided before; returns why that is not sure, if it is not."""
+        """Has the switches empty their caches; returns why that is not certain, if it is not."""
         try:
             purge(self.ovs)
         except NotPurged as error:

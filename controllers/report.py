@@ -1,4 +1,4 @@
-"""What the controller says to the program that started it: JSON lines on standard output, and why it ends."""
+"""Reports of the controller to the program that started it: JSON lines on standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controllers.apps import AppError
 
 
 def say(message: dict[str, Any]) -> None:
-    """One line (the program that started this one may have gone)."""
+    """Prints one line; the reader may have gone."""
     try:
         print(json.dumps(message), flush=True)
     except OSError:
@@ -19,7 +19,7 @@ def say(message: dict[str, Any]) -> None:
 
 
 def fail(what: str, where: str = "") -> None:
-    """Say what is wrong, and end.  `where` is a line of an application."""
+    """Report an error, and end.  `where` is a line of an application."""
     say({"error": what} | ({"where": where} if where else {}))
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""What every switch should hold: routes around the ports that are down, jobs, applications; faults on top of it all."""
+"""The flows that every switch should have: routes, jobs, applications, and on top of them faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Wanted:
         self._jobs: dict[int, Placement] = {}  # of offloaded collectives, by number
 
     def reroute(self) -> bool:
-        """Make routes and trees fit the ports.  Returns whether they are other ones now."""
+        """Works out routes and trees for the ports that are up.  Returns whether they have changed."""
         around = self._apps.avoid(self._ports.down)
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
@@ -39,12 +39,12 @@ class Wanted:
         return True
 
     def place(self, job: Mapping[str, Any]) -> Placement:
-        """Take in a job, as fabricd tells of it.  Raises Refused."""
+        """Add a job that fabricd has announced.  Raises Refused."""
         placement = self._jobs[job["job"]] = jobs.place(self._fabric, self._trees, job)
         return placement
 
     def close(self, number: int) -> bool:
-        """Let a job go.  Returns whether there was one."""
+        """Remove a job.  Returns whether there was one."""
         return self._jobs.pop(number, None) is not None
 
     def tables(self) -> Tables:
@@ -65,9 +65,9 @@ class Wanted:
         return self._apps.tables(tables, around)
 
     def _drained(self, around: Set[PortName]) -> list[str]:
-        """Switches that nobody sends to any more.  They keep their flows, for the frames that are on their way there.
+        """Switches that no route leads to any more.  They keep their flows, for frames that are on their way there.
 
-        No frame comes back to one: what it sends goes to switches that avoid it.
+        No frame comes back to one: it sends to switches that avoid it.
         """
         if around <= self._ports.down:
             return []

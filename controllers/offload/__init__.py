@@ -1,1 +1,1 @@
-"""What the network does for ranks: trees over switches, and what is placed on them."""
+"""Offloaded collectives: trees over switches, and the jobs that are placed on them."""

@@ -1,1 +1,1 @@
-"""Switches as they are spoken to: the OpenFlow library, flows as its messages, Open vSwitch's cache."""
+"""The connection to switches: the OpenFlow library, flows as its messages, Open vSwitch's cache."""

@@ -1,1 +1,1 @@
-"""Where frames may go: routes over the cables that are up, as flows of every switch."""
+"""Routes over the cables that are up, as flows of every switch."""

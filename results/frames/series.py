@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardware.tables import entries
+
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 SAMPLES = "samples.bin"
 PLACES = "samples.json"
 _RECORD = [("t", "<i8"), ("kind", "<u2"), ("cls", "<u2"), ("index", "<u4"), ("value", "<i8")]
-_QUEUE, _BUFFER, _RATE, _SENT, _IN_FLIGHT, _PAUSE, _MARKED, _CNPS, _QP, _PORT_SENT = range(1, 11)
+_KINDS = {name: int(number) for number, name, _ in entries("control/samples.def")}
 
 SERIES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "queue_depth": (
@@ -69,21 +71,21 @@ def read(samples: Path, places: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     records["t"] -= round(places.get("began_ns", 0) * 1000)
     ports = places["ports"]
     qps = {int(r["index"]): (int(r["cls"]), int(r["value"]) & 0xFFFFFFFF, int(r["value"]) >> 32)
-           for r in records[records["kind"] == _QP]}  # fmt: skip
+           for r in records[records["kind"] == _KINDS["QP"]]}  # fmt: skip
 
-    def of(kind: int) -> Any:
-        return records[records["kind"] == kind]
+    def of(kind: str) -> Any:
+        return records[records["kind"] == _KINDS[kind]]
 
     frames = {
-        "queue_depth": _at_ports(of(_QUEUE), ports, "bytes"),
-        "buffer_use": _at_nodes(of(_BUFFER), places["switches"], "bytes"),
-        "port_sent": _at_ports(of(_PORT_SENT), ports, "bytes", by_priority=False),
-        "qp_rate": _of_qps(of(_RATE), qps, "rate_bps"),
-        "qp_sent": _of_qps(of(_SENT), qps, "bytes"),
-        "qp_in_flight": _of_qps(of(_IN_FLIGHT), qps, "bytes"),
-        "pauses": _pauses(of(_PAUSE), ports),
-        "marks": _at_ports(of(_MARKED), ports, "frames"),
-        "cnps": _at_nodes(of(_CNPS), places["nics"], "frames"),
+        "queue_depth": _at_ports(of("QUEUE"), ports, "bytes"),
+        "buffer_use": _at_nodes(of("BUFFER"), places["switches"], "bytes"),
+        "port_sent": _at_ports(of("PORT_SENT"), ports, "bytes", by_priority=False),
+        "qp_rate": _of_qps(of("RATE"), qps, "rate_bps"),
+        "qp_sent": _of_qps(of("SENT"), qps, "bytes"),
+        "qp_in_flight": _of_qps(of("IN_FLIGHT"), qps, "bytes"),
+        "pauses": _pauses(of("PAUSE"), ports),
+        "marks": _at_ports(of("MARKED"), ports, "frames"),
+        "cnps": _at_nodes(of("CNPS"), places["nics"], "frames"),
     }
     assert all(list(frames[name].columns) == [c for c, _ in columns] for name, (_, columns) in SERIES.items())
     return frames

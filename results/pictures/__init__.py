@@ -1,1 +1,1 @@
-"""What was measured, drawn (matplotlib; nothing else here needs it)."""
+"""Pictures of what was measured (matplotlib; nothing else here needs it)."""

@@ -1,4 +1,4 @@
-"""Reads a run folder back, whole or not: `results.load(run)` gives a `Run` with pandas frames."""
+"""Reads a run folder, complete or not: `results.load(run)` gives a `Run` with pandas frames."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Run:
 
     @cached_property
     def steps(self) -> list[dict[str, Any]]:
-        """What each step of the workload is, as results.frames.metrics.result_rows takes it."""
+        """The steps of the workload, as results.frames.metrics.result_rows takes it."""
         return list(self._json("steps.json").get("steps", []))
 
     @property
     def name(self) -> str:
-        """What the experiment is called."""
+        """The experiment's name."""
         return str(self.experiment.get("name", self.path.name))
 
     @cached_property
@@ -153,7 +153,7 @@ class Run:
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a frame as plain data; None where a value is missing.
 
-        Of a run that was killed before its frames were stored, what the lines and counters so far give.
+        If a run was killed before its frames were stored, they are made from its lines and counters.
         """
         import pyarrow.parquet as pq
 
@@ -198,7 +198,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def damaged(path: Path) -> StoreError:
-    """A file of a run folder that is not as it was written."""
+    """The error for a damaged file of a run folder."""
     return StoreError("this file is damaged", str(path), "the run's other files can still be read")
 
 
@@ -266,7 +266,7 @@ def short_name(folder: Path) -> str:
 
 
 def _known(asked: str = "") -> str:
-    """What there is: what resembles the name asked for, and the latest."""
+    """The runs that resemble the name asked for, and the latest."""
     runs = latest()
     if not runs:
         return f"there is none in {RUNS}"

@@ -10,7 +10,10 @@ import pytest
 from hardware import protocol
 from hardware import wire as tables
 from hardware.build import SOURCES
+from hardware.cc import CONTROLS
 from hardware.tables import entries
+from testbed.faults import CATALOGUE
+from testbed.faults.base import FrameFault
 from workloads.verbs import wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,3 +69,18 @@ def test_nothing_is_reported_by_another_name() -> None:
     text = "".join(c.read_text() for c in SOURCES.rglob("*.c"))
     assert {kind for kind in names if f"REPORT_{kind}" not in text} == set()
     assert not re.search(r'"event", "\w', text)
+
+
+def named(files: str, table: str) -> set[str]:
+    """The names of the entries of a table that fills itself (base/registry.h)."""
+    texts = [c.read_text() for c in SOURCES.glob(files)]
+    return {m[1] for text in texts for m in re.finditer(rf'struct {table} \w+ = {{\s*\.name = "(\w+)"', text)}
+
+
+def test_what_python_asks_for_by_name_is_there() -> None:
+    assert named("**/*.c", "cc_algorithm") == set(CONTROLS)
+    effects = {name for name, _ in entries(protocol.EFFECTS, "EFFECT")}
+    assert {fault.effect for fault in CATALOGUE.values() if issubclass(fault, FrameFault)} == effects
+    asked = re.compile(r'(?:\.group\(|^    kind = )"(\w+)"', re.MULTILINE)
+    kinds = {name for f in (ROOT / "workloads").rglob("*.py") for name in asked.findall(f.read_text())}
+    assert named("offload/*/*.c", "offload_ops") == kinds

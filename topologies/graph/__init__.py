@@ -1,1 +1,1 @@
-"""What every fabric is made of, whatever its kind: nodes, cables, addresses, parameters, and how they are checked."""
+"""The parts of a fabric of any kind: nodes, cables, addresses, parameters, and their checks."""

@@ -1,4 +1,4 @@
-"""What a kind of topology says of itself: its parameters, how it is built, and what ranks and routes may make of it."""
+"""A kind of topology: its parameters, how it is built, and its properties for ranks and routes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topologies.graph.params import Parameter, near
 class Kind:
     """A kind of topology: a frozen dataclass whose fields are its parameters, and `build`.
 
-    What else it says of itself has a default that suits a network without a shape of its own.
+    Its other properties have defaults that suit a network of no particular shape.
     """
 
     name: ClassVar[str]
@@ -41,7 +41,7 @@ class Kind:
 
     @classmethod
     def in_words(cls, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters as a line of text has room for: without what is false."""
+        """The parameters for a line of text: false ones are left out."""
         return {key: value for key, value in params.items() if value is not False}
 
     @classmethod

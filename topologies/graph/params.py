@@ -93,7 +93,7 @@ def unknown(key: str, what: str, name: str, known: list[str]) -> TopologyError:
 
 
 def near(name: str, known: list[str]) -> str:
-    """A hint: what is meant, perhaps, and what there is."""
+    """A hint: the nearest known name, and all of them."""
     close = get_close_matches(name, known, n=1)
     return (f"did you mean {close[0]}? " if close else "") + "known: " + ", ".join(known)
 

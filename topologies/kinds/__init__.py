@@ -48,5 +48,5 @@ def dimensions(fabric: Fabric) -> tuple[int, ...]:
 
 
 def in_words(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a line of text has room for: without what is false, of a custom network how much of what it has."""
+    """Parameters for a line of text: false ones are left out; of a custom network the numbers of its parts."""
     return KINDS.get(kind, Kind).in_words(params)

@@ -77,7 +77,7 @@ class Custom(Kind):
 
     @classmethod
     def in_words(cls, params: Mapping[str, Any]) -> dict[str, Any]:
-        """How much of what it has."""
+        """The numbers of its parts."""
         kinds = [told["kind"] if isinstance(told, Mapping) else told for told in params["nodes"].values()]
         return {"hosts": kinds.count("host"), "switches": kinds.count("switch"), "cables": len(params["cables"])}
 

@@ -34,8 +34,9 @@
 #define FILE_BUFFER_BYTES (1 << 20)
 
 enum record_of {
-	SAMPLE_QUEUE = 1, SAMPLE_BUFFER, SAMPLE_RATE, SAMPLE_SENT, SAMPLE_IN_FLIGHT, SAMPLE_PAUSE, SAMPLE_MARKED, SAMPLE_CNPS,
-	SAMPLE_QP, SAMPLE_PORT_SENT,
+#define SAMPLE(number, name, what) SAMPLE_##name = number,
+#include "control/samples.def"
+#undef SAMPLE
 };
 
 struct sampler {

@@ -1,1 +1,1 @@
-"""What drawings of all kinds share: an SVG canvas, lines of text, rows whose middle is left out."""
+"""Tools for drawings of all kinds: an SVG canvas, lines of text, rows whose middle is left out."""
