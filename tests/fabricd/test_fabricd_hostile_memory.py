@@ -225,7 +225,7 @@ def test_a_socket_that_lingers_holds_nobody_up(how: Callable[[BareFabric, int], 
         how(f, fd)
         close_whoever_is_last(fd)
         for _ in range(3):
-            f.fabricd.request("status", timeout=10)
+            f.fabricd.request("status", timeout=60)
             took, record = timed_write(pair, 4096)
             assert (took, record.status) == (MODEL.sent(4096, RETH), 0)
         pair.done()

@@ -311,7 +311,7 @@ def controller_holds(f: BareFabric) -> Fabricd:
 def port_events(control: Fabricd, count: int = 2) -> list[dict[str, Any]]:
     """What is said of the two ends of a cable between switches, or of more."""
     found: list[dict[str, Any]] = []
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while len(found) < count:
         assert time.monotonic() < end, f"{count} port events"
         found += [e for e in control.events(0.1) if e["event"] == "port"]

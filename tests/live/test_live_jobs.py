@@ -19,7 +19,7 @@ from testbed.live import jobs
 from testbed.machine import ownership
 from testbed.machine.teardown import control_group_paths
 from testbed.run.job import run_on
-from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, traces, wait_until
+from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, told, traces, wait_until
 
 # Random draws (loss, marks), offloads with slots and trees of the controller's, a cut that it routes around, samples.
 FABRIC = """
@@ -106,13 +106,13 @@ def test_a_job_gives_the_figures_of_a_plain_run_each_time(
 def test_what_stands_there_stays_and_is_no_part_of_the_figures(
     run: Callable[..., dict[str, Any]], virtual: str
 ) -> None:
-    fault = cli("inject", "straggler", "--on", "nic:1", "--factor", "2", "--fabric", virtual).strip()
+    fault = told("inject", "straggler", "--on", "nic:1", "--factor", "2", "--fabric", virtual).strip()
     try:
         first, second = run(JOB), run(JOB)
         assert first["metrics_sha256"] == second["metrics_sha256"]
         assert left_on(virtual) == [fault]
     finally:
-        cli("heal", "all", "--fabric", virtual)
+        told("heal", "all", "--fabric", virtual)
 
 
 def test_what_the_file_says_of_the_fabric_must_be_as_it_is(run: Callable[..., dict[str, Any]], virtual: str) -> None:
@@ -189,7 +189,7 @@ def test_a_job_in_the_background_repeats_and_is_stopped(
                            "--out", str(tmp_path / "endless")))  # fmt: skip
     refused = json.loads(cli("job", "start", str(tmp_path / "job.yaml"), "--json", "--fabric", virtual, code=1))
     assert refused["error"]["what"] == f"job {begun['job']} (endless) runs on fabric {virtual}"
-    assert json.loads(cli("status", virtual, "--json"))["job"]["job"] == begun["job"]
+    assert json.loads(told("status", virtual, "--json"))["job"]["job"] == begun["job"]
     stopped = json.loads(cli("job", "stop", "--fabric", virtual, "--json"))["job"]
     assert (stopped["job"], stopped["state"]) == (begun["job"], jobs.STOPPED)
     assert left_on(virtual) == []
@@ -200,7 +200,7 @@ def at(fabric_id: str, folder: Path) -> list[str]:
 
 
 def status(fabric_id: str, job: str) -> dict[str, Any]:
-    found = [j for j in json.loads(cli("job", "status", "--fabric", fabric_id, "--json"))["jobs"] if j["job"] == job]
+    found = [j for j in json.loads(told("job", "status", "--fabric", fabric_id, "--json"))["jobs"] if j["job"] == job]
     return dict(found[0])
 
 
@@ -225,7 +225,7 @@ def test_up_puts_faults_in_and_says_what_it_leaves(real: tuple[str, str]) -> Non
     assert "  fault u1: loss on cable:h0-sw0\n" in printed
     assert "  fault left to a run: worker_killed on nic:1: " in printed
     assert re.search(rf"testbed run \S+ --fabric {fabric_id}   its workload, which has not run", printed)
-    assert [f["id"] for f in json.loads(cli("status", fabric_id, "--json"))["faults"]] == ["u1"]
+    assert [f["id"] for f in json.loads(told("status", fabric_id, "--json"))["faults"]] == ["u1"]
 
 
 def test_with_the_real_clock_a_job_runs_beside_what_is_there(real: tuple[str, str], tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_with_the_real_clock_a_job_runs_beside_what_is_there(real: tuple[str, st
 
 
 def test_each_part_is_found_by_what_inspect_says(real: tuple[str, str]) -> None:
-    said = json.loads(cli("inspect", real[0], "--json"))
+    said = json.loads(told("inspect", real[0], "--json"))
     first = said["ranks"][0]
     assert (first["host"], first["interface"], first["ip"], first["port"]) == ("h0", "h0-eth0", "10.0.0.1", ["sw0:1"])
     links = subprocess.check_output(["nsenter", f"--net={first['netns']}", "ip", "link", "show", "h0-eth0"], text=True)
@@ -254,22 +254,22 @@ def test_each_part_is_found_by_what_inspect_says(real: tuple[str, str]) -> None:
     for line in said["type"]:
         printed = subprocess.check_output([*TESTBED, *line.split()[1:]], text=True, cwd=ROOT)
         assert printed
-    assert "switches programmed" in cli("logs", real[0], "--part", "controller")
+    assert "switches programmed" in told("logs", real[0], "--part", "controller")
 
 
 def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:
     """A controller that is stopped does not answer; a fabric whose fabricd was killed says so."""
     record = ownership.find(real[0])
-    healthy = json.loads(cli("status", real[0], "--json"))
+    healthy = json.loads(told("status", real[0], "--json"))
     assert healthy["controller"] | {"heard_s": 0} == {
         "library": "os-ken", "pid": record.processes["controller"].pid, "alive": True, "answers": True, "heard_s": 0,
         "connected": 1, "switches": 1,
     }  # fmt: skip
     record.processes["controller"].signal(signal.SIGSTOP)
-    assert "does not answer" in cli("status", real[0])
+    assert "does not answer" in told("status", real[0])
     record.processes["fabricd"].signal(signal.SIGKILL)
     wait_until(lambda: ownership.find(real[0]).state == "dead", "its end")
-    printed = cli("status", real[0])
+    printed = told("status", real[0])
     assert f"its fabricd (process {record.processes['fabricd'].pid}) has ended" in printed
     with pytest.raises(UserError, match="has ended"):
         Lab.attach(real[0])

@@ -109,7 +109,7 @@ class Bench:
 
     def _disturb(self, out: Path, disturb: Callable[[BareLab], None]) -> None:
         lines = out.with_name(f"{out.name}.partial") / "measurements.jsonl"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (lines.exists() and lines.stat().st_size) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert self.lab is not None

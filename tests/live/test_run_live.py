@@ -67,7 +67,7 @@ class Live:
 
     def _disturb(self, disturb: Callable[[Lab], object]) -> None:
         lines = self.out.with_name("run.partial") / "measurements.jsonl"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (lines.exists() and lines.stat().st_size) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert self.lab is not None
@@ -159,7 +159,7 @@ def test_an_interrupted_command_leaves_nothing_but_what_was_measured(tmp_path: P
     before = set(os.listdir("/run/railbed")) if Path("/run/railbed").exists() else set()
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     lines = tmp_path / "run.partial" / "measurements.jsonl"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (lines.exists() and lines.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.01)
     ours = [

@@ -34,10 +34,10 @@ def test_every_number_of_workers_size_and_density(tmp_path: Path) -> None:
         steps.append(
             f"algorithm: omnireduce, sizes: [4B, 1020B, 4100B, 1MiB], density: {density}, ranks: {list(range(n))}"
         )
-    steps += [f"algorithm: omnireduce, sizes: [4MiB], density: {d}, op: avg" for d in (1, 0.1, 0.01, 0)]
+    steps += [f"algorithm: omnireduce, sizes: [2MiB], density: {d}, op: avg" for d in (1, 0.01)]
     _, summary = ran(tmp_path, 8, steps)
     assert summary["fidelity"]["verdict"] == "exact" and summary["counters"]["drops"] == {}
-    assert len(summary["results"]) == 7 * 4 + 4
+    assert len(summary["results"]) == 7 * 4 + 2
 
 
 @pytest.mark.parametrize("density", [1, 0.1, 0.01])

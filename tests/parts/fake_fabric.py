@@ -98,7 +98,7 @@ class FakeFabric(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.join(timeout=30)
+        self.join(timeout=60)
         assert not self.is_alive(), "the fake fabric hangs: a worker neither waits nor leaves"
 
     # The loop

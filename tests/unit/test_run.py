@@ -77,7 +77,7 @@ def emit(*events: dict[str, Any], when: Callable[[FakeLab], bool] = lambda lab: 
 
     def prepare(lab: FakeLab) -> None:
         def say() -> None:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not when(lab) and time.monotonic() < deadline:
                 time.sleep(0.005)
             for event in events:
