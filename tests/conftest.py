@@ -40,8 +40,9 @@ settings.register_profile("fixed", derandomize=True, database=None, deadline=Non
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("explore" if os.environ.get("RAILBED_EXPLORE") else "fixed")
 
-# A shell starts background jobs with SIGINT ignored, which a child inherits; a handler of our own it does not.
+# A shell starts background jobs with SIGINT ignored, nohup with SIGHUP, which a child inherits; a handler it does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def missing(folder: str) -> list[str]:
