@@ -112,10 +112,12 @@ def fabricd_config(
     clock: Mapping[str, Any],
     seed: int = 1,
     patience_s: float = DEFAULT_S,
+    fast_path: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The configuration of one fabric's fabricd.
 
     `clock` is {"mode": "virtual"} or {"mode": "real", "dilation": N}; with the real clock every NIC gets a netdev.
+    `fast_path` is {"sample": N, "ovs": folder of Open vSwitch's sockets}; None sends every frame through Open vSwitch.
     `patience_s` is for workers, the controller and Open vSwitch (hardware.patience).
     """
     real, devices = clock["mode"] == "real", Devices(fabric)
@@ -146,9 +148,11 @@ def fabricd_config(
         "patience_ms": patience_s * 1000,
         "control": {"reaction_ns": hardware.reaction_ns},
         "fence_tap": FENCE_TAP,
+        **({"fast_path": dict(fast_path)} if fast_path else {}),
         "switches": [
             {
                 "name": s.name,
+                "bridge": devices.bridge(s),
                 "latency_ns": hardware.latency_ns(s),
                 "buffer_bytes": hardware.switch_buffer_bytes,
                 "taps": [devices.tap(s, port) for port in range(1, s.bridge_ports + 1)],

@@ -237,6 +237,7 @@ static void dispatch(struct fabric *f, const struct epoll_event *ev)
 	case WATCH_TAP: ovs_readable(f, object); break;
 	case WATCH_FENCE: ovs_fence_readable(f); break;
 	case WATCH_NETDEV: nic_netdev_readable(f, object); break;
+	case WATCH_READER: ((struct reader *)object)->readable(f, object); break;
 	case WATCH_WORKER_LISTEN: worker_accept(f, object); break;
 	case WATCH_WORKER: worker_readable(f, object); break;
 	case WATCH_CONTROL_LISTEN: control_accept(f); break;
@@ -348,6 +349,7 @@ void fabric_run(struct fabric *f)
 {
 	while (!f->stop) {
 		bool ran = fabric_step(f);
+		ovs_stepped(f);
 		if (ran && f->heap.n && f->heap.ev[0].t < clock_limit(f) && !must_wait(f, &f->heap.ev[0])) {
 			watch_dispatch(f, 0); /* a long burst: look up now and then */
 			continue;

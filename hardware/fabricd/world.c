@@ -7,6 +7,7 @@
 #include "control/sample.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "fast_path/flow_cache.h"
 #include "fault/fault.h"
 #include "link/cable.h"
 #include "link/capture.h"
@@ -74,6 +75,7 @@ void fabric_free(struct fabric *f)
 		accelerator_free(&f->accelerators[i]);
 	}
 	ovs_close(f);
+	flow_cache_free(f);
 	control_close(f);
 	frames_close(f);
 	while (f->changes) {

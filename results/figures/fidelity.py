@@ -68,6 +68,7 @@ def virtual_clock(counters: Mapping[str, Any]) -> Fidelity:
             "see logs/controller.log",
         )
     _rules(verdict, counters)
+    _fast_path(verdict, counters)
     _losses(verdict, counters)
     return verdict
 
@@ -130,6 +131,22 @@ def _rules(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
             f"Open vSwitch did not confirm {times} time(s) that it had forgotten old rules: frames may have met them "
             "for a while that depends on the machine",
             "see logs/controller.log and logs/ovs-vswitchd.log",
+        )
+
+
+def _fast_path(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
+    if changed := counters.get("tables_changed", 0):
+        verdict.worsen(
+            "doubtful",
+            f"flow tables were changed {changed} time(s) while the clock waited for nobody: at which emulated time "
+            "depends on the machine",
+            "let the controller change them: it does when a port or a fault changes, with the clock standing still",
+        )
+    if stale := counters.get("fast_stale", 0):
+        verdict.worsen(
+            "doubtful",
+            f"{stale} time(s) Open vSwitch did with a frame what the fast path no longer knew: others went the old way",
+            "run it again without control.fast_path",
         )
 
 

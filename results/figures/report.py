@@ -19,10 +19,14 @@ def report(
     results: Sequence[Mapping[str, Any]],
     tables: Mapping[str, Sequence[Mapping[str, Any]]],
     events: Sequence[Mapping[str, Any]],
+    hops: Mapping[str, Any],
     environment: Mapping[str, Any],
     metrics_sha256: str,
 ) -> str:
-    """The whole report. `results` and `tables` (ports, nics, qps, switches, drops) are rows of the frames."""
+    """The whole report. `results` and `tables` (ports, nics, qps, switches, drops) are rows of the frames.
+
+    `hops` has how many times a frame passed a switch (frame_hops), and how many of those by the fast path (fast_hops).
+    """
     parts = [f"# {name}", ""]
     if error:
         parts += [f"**The run failed**: {error['what']}", ""]
@@ -35,6 +39,7 @@ def report(
     parts += _results(results)
     parts += _drops(tables["drops"])
     parts += _busiest(tables["ports"])
+    parts += _hops(hops)
     parts += _events(events)
     parts += _environment(environment, metrics_sha256)
     return "\n".join(parts)
@@ -104,6 +109,14 @@ def _busiest(ports: Sequence[Mapping[str, Any]], most: int = 10) -> list[str]:
         for p in sending
     )
     return ["## Busiest ports", "", *_table(head, rows, len(sending))]
+
+
+def _hops(hops: Mapping[str, Any]) -> list[str]:
+    if not (passed := hops.get("frame_hops")):
+        return []
+    fast = hops.get("fast_hops")
+    how = "all" if fast is None else f"{fast} times by the fast path, the rest"
+    return [f"Frames passed switches {passed} times: {how} through Open vSwitch.", ""]
 
 
 def _events(events: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -51,6 +51,7 @@ ABOUT: dict[str, str] = {
     "qps": "one row per queue pair",
     "switches": "one row per switch",
     "accelerators": "one row per accelerator of a switch",
+    "flows": "one row per OpenFlow rule that was in a switch at the end",
     "drops": "one row per node, port and reason for which frames were dropped",
     "events": "one row per entry of the event log, in the order in which they were seen",
 }
@@ -197,6 +198,17 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
             reclaimed="best effort: slots taken back from jobs that had ended",
             passed="best effort: passed on to the server",
         ),
+    ),
+    "flows": (
+        Column("switch", TEXT, "", "name of the switch"),
+        *_counters("", table="flow table", priority="the rule of the highest priority that matches is taken"),
+        Column("match", TEXT, "", "as ovs-ofctl writes it; empty: any frame"),
+        *_counters("frames", packets="frames that met it"),
+        *_counters("bytes", bytes="of them, without FCS"),
+        *_counters(
+            "frames", fast_packets="of those, by the fast path ([fast path](fast-path.md)): depends on the machine"
+        ),
+        Column("actions", TEXT, "", "what it does with them"),
     ),
     "drops": (
         _NODE,

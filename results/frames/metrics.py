@@ -20,6 +20,8 @@ _PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
 
 # The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
 COUNTER_TABLES = ("ports", "nics", "qps", "switches", "accelerators", "drops", "faults")
+FLOWS = "flows"
+"""Beside them: what flow tables have counted, which is no part of what two runs must agree in."""
 
 
 def picoseconds(ns: float) -> int:
@@ -178,8 +180,8 @@ def _mean_known(values: list[int | None]) -> float | None:
 
 
 def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:
-    """fabricd's counters as rows of the frames of COUNTER_TABLES, and of `priorities`, which are ports' by class."""
-    tables = {name: [dict(row) for row in counters.get(name, [])] for name in COUNTER_TABLES}
+    """fabricd's counters as rows of frames: COUNTER_TABLES, FLOWS, and `priorities`, which are ports' by class."""
+    tables = {name: [dict(row) for row in counters.get(name, [])] for name in (*COUNTER_TABLES, FLOWS)}
     tables["priorities"] = [row for port in tables["ports"] for row in _priority_rows(port)]
     for port in tables["ports"]:
         port["drops"] = sum(port.get("drops", {}).values())

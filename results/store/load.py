@@ -120,6 +120,11 @@ class Run:
         return self._frame("drops")
 
     @cached_property
+    def flows(self) -> pd.DataFrame:
+        """One row per OpenFlow rule."""
+        return self._frame("flows")
+
+    @cached_property
     def priorities(self) -> pd.DataFrame:
         """One row per port and priority."""
         return self._frame("priorities")

@@ -11,7 +11,7 @@ import click
 from testbed.commands import _fabric, _views
 from testbed.commands._complete import FILE, RUN, RUN_OR_FABRIC
 
-FRAMES = ["ports", "priorities", "nics", "qps", "switches", "drops", "faults", "events"]
+FRAMES = ["ports", "priorities", "nics", "qps", "switches", "flows", "drops", "faults", "events"]
 
 if TYPE_CHECKING:
     from results import Run
@@ -115,6 +115,37 @@ def show_counters(run: str | None, frame: str, fabric: str | None, as_json: bool
         if frame == "ports" and _load(run).experiment.get("fabric", {}).get("scale_up"):
             rows = with_scale_up(rows, {row["switch"] for row in of.rows("switches")})
         show(counters(frame, rows), wide=True)
+
+
+@command.command("flows")
+@click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
+@_fabric.option
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
+def show_flows(run: str | None, fabric: str | None, as_json: bool) -> None:
+    """Show the OpenFlow rules of a live fabric's switches, or of a stored RUN's, with what each has counted.
+
+    `fast_packets` are those that did not go through Open vSwitch, because it was known what it does with them.
+
+    \b
+    Examples:
+      testbed show flows
+      testbed show flows quickstart
+    """
+    from testbed.fabric.lab import Lab
+    from testbed.run.table import counters, show
+
+    if fabric or run is None or _views.is_fabric(run):
+        lab = Lab.attach(_fabric.one_of(run, fabric))
+        try:
+            rows = lab.flows()
+        finally:
+            lab.close()
+    else:
+        rows = _load(run).rows("flows")
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        show(counters("flows", rows, whole=True), wide=True)
 
 
 def with_scale_up(rows: list[dict[str, Any]], switches: set[str]) -> list[dict[str, Any]]:

@@ -263,7 +263,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     work.enter(holder)
     database = work.start_database()
     controller = work.start_controller(experiment.control.model_dump())
-    hardware = hardware_of(experiment)
+    hardware, fast = hardware_of(experiment), experiment.control.fast_path
     clock: dict[str, Any] = {"mode": experiment.clock.mode}
     if work.kernel:
         clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
@@ -274,6 +274,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
         clock=clock,
         seed=experiment.seed,
         patience_s=experiment.patience / 1e9,
+        fast_path={"sample": fast.sample, "ovs": str(work.ovs.dir)} if fast else None,
     )
     config["worker_memory_bytes"] = experiment.workers.memory
     config["ovs_pid"] = work.start_switch(database)

@@ -161,6 +161,17 @@ class Lab:
         found = self.record.processes.items()
         return {name.removeprefix(HOST): process for name, process in found if name.startswith(HOST)}
 
+    def flows(self) -> list[dict[str, Any]]:
+        """The rules in the switches' flow tables, with what each has counted. Raises MachineError."""
+        from testbed.fabric.flow_tables import flows
+
+        bridges = {switch.name: self.names.bridge(switch) for switch in self.fabric.switches}
+        return flows(self.ovs, bridges, self.fabricd.request("flows")["flows"])
+
+    def counters(self) -> dict[str, Any]:
+        """All of fabricd's counters, and `flows`. Raises FabricdError, MachineError."""
+        return {**self.fabricd.request("counters"), "flows": self.flows()}
+
     @property
     def ovs(self) -> OpenVSwitch:
         """The fabric's own Open vSwitch."""

@@ -50,7 +50,7 @@ class Tenant:
             fabricd.subscribe(acts=AGENT)
             self._lay_aside(injections)
             self.began_ns = fabricd.next_job()
-            self.before = fabricd.request("counters")
+            self.before = self.lab.counters()
         except BaseException as error:
             self.leave([], None)
             if isinstance(error, FabricdError):

@@ -56,10 +56,11 @@ _KEYS = {
     "drops": ("node", "port", "reason"),
     "switches": ("switch",),
     "accelerators": ("switch",),
+    "flows": ("switch", "table", "priority", "match"),
 }
 _STATES = {
     *("port", "rank", "qp", "peer", "peer_qp", "rate_bps", "window_bytes", "udp_src_port", "engine_used_bytes"),
-    *("buffer_bytes", "buffer_used_bytes"),
+    *("table", "priority", "buffer_bytes", "buffer_used_bytes"),
     *("ip", "slots", "slots_free", "elements", "fan_in", "shared_slots", "shared_used"),
 }
 

@@ -244,7 +244,7 @@ class Attempt:
         self.progress.stage("reading the counters")
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("quiesce")
-        self.counters = self._counted(lab.fabricd.request("counters"))
+        self.counters = self._counted(lab.counters())
         for path in captures:
             lab.fabricd.request("capture_stop", path=path)
         if self.experiment.measure.sample is not None:
@@ -310,6 +310,7 @@ class Attempt:
             results=result.results,
             tables=tables,
             events=self._events,
+            hops=self.counters.get("fidelity", {}),
             environment=self.environment,
             metrics_sha256=result.metrics_sha256,
         )

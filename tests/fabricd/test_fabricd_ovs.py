@@ -10,9 +10,17 @@ import pytest
 
 from hardware.config import Hardware
 from hardware.devices import Devices
+from tests.parts import fabricd_fixture
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric, wait_until
 from tests.parts.timing_model import RETH, Model, one, timed_write
 from workloads.verbs import wire
+
+
+@pytest.fixture(params=[1024, 0], ids=["fast", "slow"], autouse=True)
+def _path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the fast path and without."""
+    monkeypatch.setattr(fabricd_fixture, "SAMPLE", request.param)
+
 
 OVS_H = Path(__file__).parents[2] / "hardware/fabricd/switch/ovs.h"
 

@@ -97,7 +97,7 @@ def test_a_job_gives_the_figures_of_a_plain_run_each_time(
         assert said["results"] == plain["results"]
         assert said["counters"] == plain["counters"]
         assert said["metrics_sha256"] == plain["metrics_sha256"]
-        assert said["fidelity"]["verdict"] == "exact"
+        assert said["fidelity"]["verdict"] == "exact", said["fidelity"]
         for series in (tmp_path / "plain" / "metrics").glob("*_*.parquet"):  # queue_depth, port_sent ..
             assert series.read_bytes() == (Path(said["run"]) / "metrics" / series.name).read_bytes()
     assert left_on(virtual) == []

@@ -71,6 +71,9 @@ class BareLab:
     def controller_messages(self) -> list[dict[str, Any]]:
         return []
 
+    def counters(self) -> dict[str, Any]:
+        return self.fabricd.request("counters")
+
     def down(self) -> None:
         self.fabricd.stop()
         for process in (*self.workers.values(), self.controller):

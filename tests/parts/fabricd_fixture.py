@@ -33,6 +33,8 @@ from workloads.verbs import wire
 from workloads.verbs.wire import Record
 
 DEADLINE_S = 60.0
+SAMPLE = 0
+"""Of the fast path, which is off; tests for which it may matter switch it on, too."""
 SIZED = 1 << 20
 PARKED_UNTIL_PS = 10**15
 DEFAULTS = Hardware()
@@ -290,22 +292,30 @@ def bare_fabric(
     clock: Mapping[str, Any] | None = None,
     binary: Path | None = None,
     patience_s: float = 60.0,
+    sample: int | None = None,
     change: Callable[[dict[str, Any]], None] = lambda config: None,
 ) -> Iterator[BareFabric]:
     """Brings a fabric up and takes it down whatever happens; fails if fabricd ends badly or has leaked.
 
+    `sample` is the fast path's: one frame in so many of a flow goes through Open vSwitch; 0: all do; None: SAMPLE.
     `change` may edit fabricd's configuration.
     """
     fabric = topologies.build(kind, params)
-    config = fabricd_config(
-        fabric, hardware, fabric_id="test", clock=clock or {"mode": "virtual"}, patience_s=patience_s
-    )
-    change(config)
+    sample = SAMPLE if sample is None else sample
     with (
         tempfile.TemporaryDirectory(prefix="rbe-") as folder,
         open(Path(folder) / "log", "w+b") as log,
         own_switch() as switch,
     ):
+        config = fabricd_config(
+            fabric,
+            hardware,
+            fabric_id="test",
+            clock=clock or {"mode": "virtual"},
+            patience_s=patience_s,
+            fast_path={"sample": sample, "ovs": str(switch.ovs.dir)} if sample else None,
+        )
+        change(config)
         before = ["setpriv", "--pdeathsig", "KILL", *switch.inside]
         fabricd = Fabricd.start(config, Path(folder), binary=binary or fabricd_binary(), log=log, before=before)
         try:

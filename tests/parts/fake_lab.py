@@ -129,6 +129,9 @@ class FakeLab:
     def controller_messages(self) -> list[dict[str, Any]]:
         return []
 
+    def counters(self) -> dict[str, Any]:
+        return self.fabricd.request("counters")
+
     def down(self) -> None:
         self.downs += 1
         for worker in self.workers.values():

@@ -22,6 +22,9 @@ LATE = {"what": "late copy", "switch": "leaf0", "port": 3, "time_ns": 5.0, "head
         ({"flagged": 101}, "invalid", "101 of 100000"),
         ({"controller_timeouts": 1}, "doubtful", "controller"),
         ({"rules_unconfirmed": 1}, "doubtful", "forgotten old rules"),
+        ({"tables_changed": 1}, "doubtful", "changed 1 time(s)"),
+        ({"fast_stale": 2}, "doubtful", "2 time(s) Open vSwitch"),
+        ({"tables_changed": 0, "fast_stale": 0, "fast_hops": 9, "fast_checked": 3}, "exact", ""),
         ({"unmodelled_losses": 1}, "doubtful", "lost in Open vSwitch"),
         ({"unmodelled_losses": 101}, "invalid", "lost in Open vSwitch"),
         ({"forwarding_drops": 5}, "exact", ""),  # a missing flow is the experiment's, not the emulation's

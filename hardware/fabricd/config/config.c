@@ -18,6 +18,7 @@
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
+#include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/port.h"
@@ -120,6 +121,8 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	char error[256];
 
 	if (!name_of(f, o, "name", s->n.name, sizeof s->n.name))
+		return false;
+	if (f->flow_cache && !name_of(f, o, "bridge", f->flow_cache->bridge[s - f->switches], BRIDGE_BYTES))
 		return false;
 	s->latency = time_of(f, o, "latency_ns", REQUIRED);
 	s->base = switch_plain;
@@ -344,6 +347,15 @@ static bool load_links(struct fabric *f, const json_t *config)
 	return true;
 }
 
+static void load_fast_path(struct fabric *f, const json_t *o)
+{
+	const char *folder = json_string_value(json_object_get(o, "ovs"));
+	uint32_t sample = o ? (uint32_t)number(f, o, "sample", 1, 1e9, 1) : 0;
+
+	if (folder && sample)
+		f->flow_cache = flow_cache_new(folder, sample, f->switch_count);
+}
+
 /* config_load() - Build the fabric
  * Return: false, with f->error set, if it cannot be
  */
@@ -370,6 +382,7 @@ bool config_load(struct fabric *f, json_t *config)
 	for (uint32_t k = 0; k < f->nic_count; k++)
 		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
 
+	load_fast_path(f, json_object_get(config, "fast_path"));
 	if (!load_nodes(f, config) || !load_links(f, config))
 		return false;
 	for (uint32_t k = 0; k < f->node_count; k++)

@@ -8,6 +8,7 @@
 #include "control/control.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
+#include "fast_path/flow_cache.h"
 #include "fault/fault.h"
 #include "link/params.h"
 #include "link/port.h"
@@ -171,6 +172,13 @@ static json_t *fidelity_json(const struct fabric *f)
 	COUNT(o, "frame_hops", f->ovs->hops);
 	COUNT(o, "forwarding_wall_ns", f->ovs->last_ns - f->ovs->first_ns);
 	COUNT(o, "forwarding_drops", forwarding);
+	if (f->flow_cache) {
+		const struct flow_cache *fast = f->flow_cache;
+		COUNT(o, "fast_hops", fast->hits);
+		COUNT(o, "fast_checked", fast->checked);
+		COUNT(o, "fast_stale", fast->stale);
+		COUNT(o, "tables_changed", fast->changed);
+	}
 	COUNT(o, "flagged", f->ovs->flagged);
 	json_object_set(o, "flagged_examples", f->ovs->flagged_examples);
 	COUNT(o, "controller_timeouts", c->controller_timeouts);

@@ -11,6 +11,7 @@
 #include "engine/clock.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "fast_path/flow_cache.h"
 #include "fault/fault.h"
 #include "link/cable.h"
 #include "link/capture.h"
@@ -123,6 +124,14 @@ static const char *counters(struct fabric *f, struct control_conn *c, const json
 	return NULL;
 }
 
+static const char *flows(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)request;
+	json_object_set_new(answer, "flows", rules_json(f));
+	return NULL;
+}
+
 static const char *cable(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	const char *name = json_string_value(json_object_get(request, "cable"));
@@ -224,6 +233,8 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 	(void)answer;
 	if (!json_is_integer(event))
 		return "settled: event: the id of an event is needed";
+	if (f->flow_cache)
+		flow_cache_settled(f); /* while the clock stands still */
 	bool waited = clock_answered(f, (uint64_t)json_integer_value(event));
 	const char *unconfirmed = json_string_value(json_object_get(request, "unconfirmed"));
 	if (unconfirmed) { /* old rules may still meet frames */

@@ -47,6 +47,8 @@ struct fabric {
 	uint64_t last_frame_id;
 	struct capture *captures;
 	bool stamps; /* some control asks switches for telemetry */
+	/* fast_path/ */
+	struct flow_cache *flow_cache; /* NULL: every frame goes through Open vSwitch */
 	/* switch/ */
 	struct sw *switches;
 	uint32_t switch_count;

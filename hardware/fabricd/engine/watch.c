@@ -8,7 +8,7 @@
 #include "engine/watch.h"
 
 /* pointers to the objects are aligned to 8: the kind rides in the low bits */
-_Static_assert(WATCH_CONTROL < 8, "kinds of watches must fit in three bits");
+_Static_assert(WATCH_READER < 8, "kinds of watches must fit in three bits");
 
 static uint64_t tag(enum watch what, void *object)
 {

@@ -39,6 +39,7 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "engine/watch.h"
+#include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "switch/ovs.h"
@@ -107,6 +108,8 @@ void ovs_close(struct fabric *f)
 		return;
 	if (f->ovs->fence_tap >= 0)
 		close(f->ovs->fence_tap);
+	for (uint32_t i = 0; i < PENDING_MAX; i++)
+		free(f->ovs->slot[i].decision);
 	json_decref(f->ovs->flagged_examples);
 	free(f->ovs);
 	f->ovs = NULL;
@@ -132,10 +135,21 @@ static void flag(struct fabric *f, const struct port *p, const char *what, const
 					p->number, "time_ns", ns_json(f->clock.now), "headers", text));
 }
 
+/* The fast path learns what has become of a frame, or finds out that it knew otherwise */
+static void learn(struct fabric *f, struct pending *p)
+{
+	struct flow *flow = p->flow;
+
+	p->flow = NULL;
+	if (flow && p->epoch == f->flow_cache->epoch)
+		flow_cache_decided(f, flow, p->decision);
+}
+
 static void settle(struct fabric *f, struct pending *p)
 {
 	struct ovs *o = f->ovs;
 
+	learn(f, p);
 	if (p->prev)
 		p->prev->next = p->next;
 	else
@@ -192,6 +206,14 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 	p->in_use = true;
 	p->multicast = fr->data[0] & 1;
 	p->copies = 0;
+	p->flow = f->flow_cache ? flow_cache_learns(f, in, fr) : NULL;
+	if (p->flow) {
+		p->epoch = f->flow_cache->epoch;
+		if (!p->decision && !(p->decision = malloc(sizeof *p->decision)))
+			abort();
+		p->decision->copies = 0;
+		p->decision->strange = false;
+	}
 	in->tap_pending++;
 	in->tap_pending_bytes += truesize(fr->len);
 	if (!o->head)
@@ -242,6 +264,8 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);
 		p->copies++;
+		if (p->flow)
+			decision_add(f, p->decision, p->frame, out->number, fr);
 		if (!p->multicast)
 			settle(f, p);
 		return;
@@ -324,6 +348,24 @@ void ovs_fence_readable(struct fabric *f)
 			if (p->number <= o->fence_upto)
 				settle(f, p);
 		}
+	}
+}
+
+/* ovs_spared() - A frame goes through a switch by the fast path */
+void ovs_spared(struct fabric *f)
+{
+	if (!f->ovs->hops++)
+		f->ovs->first_ns = wall_ns();
+}
+
+/* ovs_stepped() - A burst of events is over: frames may have gone by the fast path */
+void ovs_stepped(struct fabric *f)
+{
+	struct ovs *o = f->ovs;
+
+	if (f->flow_cache && o->timed != f->flow_cache->hits) {
+		o->timed = f->flow_cache->hits;
+		o->last_ns = wall_ns();
 	}
 }
 

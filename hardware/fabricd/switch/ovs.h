@@ -20,6 +20,9 @@ struct pending {
 	uint16_t slot;
 	bool in_use, multicast; /* multicast: may come back more than once */
 	uint16_t copies;
+	struct flow *flow; /* what becomes of it is noted for the fast path, or NULL */
+	uint64_t epoch;	   /* of the cache, then */
+	struct decision *decision;
 };
 
 #define PENDING_MAX 2048
@@ -37,6 +40,7 @@ struct ovs {
 	struct patience patience; /* with the fence under way */
 	int64_t settled_ns;	  /* wall time when one was settled last, or the first of them handed over */
 	uint64_t fences, flagged, hops, write_errors;
+	uint64_t timed; /* of the hops, until last_ns */
 	uint64_t unconfirmed; /* times that the controller was not sure that its rules are in force */
 	int64_t first_ns, last_ns; /* wall time of the first hand-over, and of the last look at what came out */
 	json_t *flagged_examples;
@@ -49,6 +53,8 @@ void ovs_readable(struct fabric *f, struct port *out);
 void ovs_fence_readable(struct fabric *f);
 void ovs_fence_start(struct fabric *f);
 bool ovs_room(const struct fabric *f, const struct port *in);
+void ovs_spared(struct fabric *f);
+void ovs_stepped(struct fabric *f);
 void ovs_tick(struct fabric *f);
 void ovs_close(struct fabric *f);
 

@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "switch/ovs.h"
@@ -29,6 +30,10 @@ static void announce(struct fabric *f, struct port *in, struct frame *fr, ps_t t
 {
 	fr->passage = passage_new(f, in, t_in, fr->len);
 	fr->refs = 2;
+	if (f->flow_cache && flow_cache_forward(f, in, fr, t_in + ((struct sw *)in->node)->latency)) {
+		ovs_spared(f);
+		return;
+	}
 	if (ovs_room(f, in))
 		ovs_hand_over(f, fr);
 	else

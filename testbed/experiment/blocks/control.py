@@ -25,6 +25,15 @@ def _application(directory: str | Path, name: str) -> str:
     return str(path)
 
 
+class FastPath(Model):
+    sample: int = Field(
+        default=1024,
+        ge=1,
+        le=10**9,
+        description="one frame in so many of a flow goes through Open vSwitch all the same",
+    )
+
+
 class Control(Model):
     routing: str = Field(
         default="ecmp", description="how the controller finds paths", json_schema_extra=names(known.routings)
@@ -41,6 +50,16 @@ class Control(Model):
     apps: list[str] = Field(
         default=[], description="files with applications of your own, written to Ryu's API (docs/controller-apps.md)"
     )
+
+    fast_path: FastPath | None = Field(
+        default=None,
+        description="what Open vSwitch has decided for a flow is not asked again (null, off: for every frame)",
+    )
+
+    @field_validator("fast_path", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return None if value in ("off", False) else value
 
     @field_validator("apps")
     @classmethod

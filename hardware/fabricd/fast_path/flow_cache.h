@@ -1,0 +1,108 @@
+/* The fast path: what Open vSwitch has decided for a flow is not asked again (flow_cache.c, trace.c, tables_watch.c). */
+#ifndef FAST_PATH_FLOW_CACHE_H
+#define FAST_PATH_FLOW_CACHE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+#include "engine/fabric.h"
+#include "fast_path/flow_key.h"
+
+struct fabric;
+struct frame;
+struct port;
+struct node;
+
+#define BRIDGE_BYTES 16
+#define FLOW_COPIES_MAX 64
+#define RETRY_NS 100000000 /* wall time until Open vSwitch is asked to talk again */
+
+/* One copy: where it leaves, and its headers if they are others */
+struct flow_copy {
+	uint16_t port;
+	bool rewritten;
+	struct flow_key headers;
+};
+
+/* What a frame turned into; copies by their ports */
+struct decision {
+	uint16_t copies;
+	bool strange; /* more copies than FLOW_COPIES_MAX, or one that no rewriting of headers explains */
+	struct flow_copy copy[FLOW_COPIES_MAX];
+};
+
+enum flow_state {
+	FLOW_NEW,	/* nothing is known of it */
+	FLOW_ASKED,	/* Open vSwitch is asked whether the headers alone decide */
+	FLOW_CACHED,
+	FLOW_UNCACHED,	/* they do not: every frame goes through Open vSwitch */
+};
+
+struct flow {
+	struct flow *next; /* with the same hash */
+	struct flow_key key;
+	enum flow_state state;
+	uint32_t number;
+	struct node *sw;
+	uint16_t in_port;
+	uint32_t left;	/* frames until one goes through Open vSwitch again */
+	bool due;	/* that is the next one */
+	uint16_t copies;
+	struct flow_copy *copy;
+	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
+	struct rule **rules;	 /* that it meets, in order */
+	uint32_t rule_count;
+};
+
+/* An OpenFlow rule that a cached flow meets, as Open vSwitch writes it: what went by the cache counts for it */
+struct rule {
+	struct rule *next; /* with the same hash */
+	const struct node *sw;
+	uint64_t packets, bytes;
+	char text[];
+};
+
+struct flow_cache {
+	uint32_t sample; /* one frame in so many of a flow goes through Open vSwitch all the same */
+	struct flow **bucket;
+	uint32_t count, last_number;
+	uint64_t epoch; /* goes up when anything is forgotten */
+	uint32_t purges; /* of Open vSwitch's own cache, not yet answered: what comes out may follow old rules */
+	uint64_t hits, checked, stale, forgotten;
+	uint64_t changed; /* times that tables were changed while the clock waited for nobody */
+	char folder[108]; /* of Open vSwitch's sockets */
+	char (*bridge)[BRIDGE_BYTES]; /* of each switch, by its index */
+	struct rule **rules; /* by hash */
+	struct trace *trace;
+	struct tables_watch *watches; /* one for each switch, or NULL */
+};
+
+struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t switches);
+bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_t t);
+struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const struct frame *fr);
+void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d);
+struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies);
+void flow_cache_changed(struct fabric *f, const struct node *sw);
+void flow_cache_forget(struct fabric *f, const struct node *sw);
+void flow_cache_settled(struct fabric *f);
+void flow_cache_count(struct flow_cache *c);
+void flow_cache_free(struct fabric *f);
+
+void rules_met(struct flow_cache *c, struct flow *flow, const char *text);
+void rules_count(struct flow *flow);
+void rules_free(struct flow_cache *c);
+json_t *rules_json(struct fabric *f);
+
+void decision_add(struct fabric *f, struct decision *d, const struct frame *before, uint16_t port, const struct frame *after);
+
+int local_connect(const char *folder, const char *name, const char *suffix);
+bool trace_ask(struct fabric *f, const struct flow *flow);
+void trace_free(struct fabric *f);
+bool trace_purge(struct fabric *f);
+bool tables_watched(struct fabric *f, struct node *sw);
+void tables_settled(struct fabric *f);
+void tables_unwatch(struct fabric *f);
+
+#endif

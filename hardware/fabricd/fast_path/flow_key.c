@@ -1,0 +1,135 @@
+/* What OpenFlow can match on in a frame, and rewriting it
+ *
+ * Theory of Operation
+ *
+ * Two frames with the same key are the same to every rule that looks at headers.
+ * What has fields that are not in the key (fragments, IP options, TCP flags, other
+ * protocols) has no key.
+ *
+ * A rule may have changed headers.  To do the same to another frame, the fields of
+ * the key are written over its own; lengths, the packet's identification and the
+ * payload stay.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "fast_path/flow_key.h"
+#include "wire/ethernet.h"
+#include "wire/ip.h"
+
+#define VLAN_BYTES 4
+#define MACS_BYTES 12
+#define TYPE_IPV4 0x0800
+#define TYPE_VLAN 0x8100
+#define IHL_5 0x45
+#define PROTO_UDP 17
+#define UDP_BYTES 8
+#define FRAGMENT 0x3fff /* offset and "more" */
+
+/* flow_key_of() - The key of a frame that came in at a port
+ * Return: false if it has none
+ */
+bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len)
+{
+	struct view v = view_of(data, len);
+	const uint8_t *macs = view_take(&v, MACS_BYTES);
+	uint16_t type = get_be16(&v);
+
+	memset(key, 0, sizeof *key);
+	key->port = port;
+	if (type == TYPE_VLAN) {
+		key->vlan = get_be16(&v) | FLOW_TAGGED;
+		type = get_be16(&v);
+	}
+	uint8_t first = get_u8(&v);
+	key->tos = get_u8(&v);
+	view_take(&v, 4); /* length, identification */
+	uint16_t fragment = get_be16(&v);
+	key->ttl = get_u8(&v);
+	uint8_t protocol = get_u8(&v);
+	get_be16(&v);
+	key->src = get_be32(&v);
+	key->dst = get_be32(&v);
+	key->sport = get_be16(&v);
+	key->dport = get_be16(&v);
+	view_take(&v, UDP_BYTES - 4);
+	if (v.bad || type != TYPE_IPV4 || first != IHL_5 || fragment & FRAGMENT || protocol != PROTO_UDP)
+		return false;
+	memcpy(key->mac, macs, sizeof key->mac);
+	return true;
+}
+
+uint64_t flow_key_hash(const struct flow_key *key)
+{
+	uint64_t words[sizeof *key / 8], hash = 0x9e3779b97f4a7c15;
+
+	memcpy(words, key, sizeof words);
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		hash = (hash ^ words[i]) * 0xff51afd7ed558ccd;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+/* flow_key_same_headers() - Are they equal but for the port? */
+bool flow_key_same_headers(const struct flow_key *a, const struct flow_key *b)
+{
+	return !memcmp(a->mac, b->mac, sizeof *a - offsetof(struct flow_key, mac));
+}
+
+static uint16_t ip_checksum(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < IPV4_BYTES; i += 2)
+		sum += i == 10 ? 0 : (uint32_t)(ip[i] << 8 | ip[i + 1]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~((sum & 0xffff) + (sum >> 16));
+}
+
+/* flow_key_rewrite() - Give a frame that has a key the headers of another key
+ * @data:	Has room for FLOW_GROWS more bytes
+ *
+ * Return: its new length, or 0 if it has a UDP checksum, which would change: nothing is done then
+ */
+size_t flow_key_rewrite(const struct flow_key *to, uint8_t *data, size_t len)
+{
+	size_t had = data[MACS_BYTES] == 0x08 && data[MACS_BYTES + 1] == 0 ? 0 : VLAN_BYTES;
+	size_t has = to->vlan ? VLAN_BYTES : 0;
+	uint8_t *ip = data + ETH_BYTES + had;
+
+	if (ip[IPV4_BYTES + 6] | ip[IPV4_BYTES + 7])
+		return 0;
+	memmove(data + ETH_BYTES + has, ip, len - ETH_BYTES - had);
+	memcpy(data, to->mac, sizeof to->mac);
+	uint8_t *p = data + MACS_BYTES;
+	if (to->vlan)
+		p = put_be16(put_be16(p, TYPE_VLAN), to->vlan & (uint16_t)~FLOW_TAGGED);
+	ip = put_be16(p, TYPE_IPV4);
+	ip[1] = to->tos;
+	ip[8] = to->ttl;
+	put_be32(put_be32(ip + 12, to->src), to->dst);
+	put_be16(put_be16(ip + IPV4_BYTES, to->sport), to->dport);
+	put_be16(ip + 10, ip_checksum(ip));
+	return len + has - had;
+}
+
+/* flow_key_print() - As ovs-ofctl(8) writes a flow
+ * Return: its length, as of snprintf()
+ */
+int flow_key_print(const struct flow_key *k, uint32_t in_port, char *text, size_t room)
+{
+	const uint8_t *m = k->mac;
+	char vlan[24] = "";
+
+	if (k->vlan)
+		snprintf(vlan, sizeof vlan, "vlan_tci=0x%04x,", k->vlan);
+	return snprintf(text, room,
+			"in_port=%u,dl_dst=%02x:%02x:%02x:%02x:%02x:%02x,dl_src=%02x:%02x:%02x:%02x:%02x:%02x,%sudp,"
+			"nw_src=%u.%u.%u.%u,nw_dst=%u.%u.%u.%u,nw_tos=%u,nw_ecn=%u,nw_ttl=%u,udp_src=%u,udp_dst=%u",
+			in_port, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11], vlan,
+			k->src >> 24, k->src >> 16 & 255, k->src >> 8 & 255, k->src & 255, k->dst >> 24,
+			k->dst >> 16 & 255, k->dst >> 8 & 255, k->dst & 255, k->tos & 0xfc, k->tos & 3, k->ttl,
+			k->sport, k->dport);
+}

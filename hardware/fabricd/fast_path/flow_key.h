@@ -1,0 +1,29 @@
+/* What OpenFlow can match on in a frame, and rewriting it (flow_key.c). */
+#ifndef FAST_PATH_FLOW_KEY_H
+#define FAST_PATH_FLOW_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FLOW_TAGGED 0x1000
+#define FLOW_GROWS 4 /* bytes that a rewrite may add: a VLAN tag */
+
+/* Of a whole IPv4 packet with UDP, with or without one VLAN tag; nothing else has a key */
+struct flow_key {
+	uint32_t port; /* where it came in: number over all ports of the fabric */
+	uint8_t mac[12];
+	uint32_t src, dst;
+	uint16_t sport, dport;
+	uint16_t vlan; /* the tag, FLOW_TAGGED if there is one, as Open vSwitch has it */
+	uint8_t tos, ttl;
+};
+_Static_assert(sizeof(struct flow_key) == 32, "no holes: keys are compared as bytes");
+
+bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len);
+uint64_t flow_key_hash(const struct flow_key *key);
+bool flow_key_same_headers(const struct flow_key *a, const struct flow_key *b);
+size_t flow_key_rewrite(const struct flow_key *to, uint8_t *data, size_t len);
+int flow_key_print(const struct flow_key *key, uint32_t in_port, char *text, size_t room);
+
+#endif
