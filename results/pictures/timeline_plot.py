@@ -127,18 +127,16 @@ def _bars(axes: Axes, step: StepTime, lanes: Mapping[tuple[int, str], float]) ->
         if moving > begun:
             waits[top].append((begun, moving))
     named: set[str] = set()
-    inner = {"linewidth": 0.25, "edgecolor": "white", "zorder": 3, "rasterized": many}
+    inner: dict[str, Any] = {"linewidth": 0.25, "edgecolor": "white", "zorder": 3, "rasterized": many}
     for kind, look in looks.items():
         for (of, top), spans in bars.items():
             if of == kind:
                 label = None if kind in named else kind
                 named.add(kind)
                 axes.broken_barh(_drawn(step, spans), (top + 0.06, 0.88), label=label, **look, **inner)
-    label: str | None = "waits for a send"
-    for top, spans in waits.items():
-        axes.broken_barh(_drawn(step, spans), (top + 0.44, 0.12), color=_WAITS, linewidth=0, zorder=2, label=label,
-                         rasterized=many)  # fmt: skip
-        label = None
+    for k, (top, spans) in enumerate(waits.items()):
+        axes.broken_barh(_drawn(step, spans), (top + 0.44, 0.12), color=_WAITS, linewidth=0, zorder=2,
+                         label=None if k else "waits for a send", rasterized=many)  # fmt: skip
 
 
 def _kind(row: Row) -> str:
