@@ -433,3 +433,20 @@ def test_two_runs_are_alike() -> None:
             return took, counters["nics"], counters["qps"]
 
     assert once() == once()
+
+
+@pytest.mark.parametrize("passed_ns", [0, 400])
+def test_a_group_opens_a_reaction_after_the_last_call_whatever_the_clock_has_passed_meanwhile(passed_ns: int) -> None:
+    """While a worker runs, the clock goes on until its next post would reach the NIC: past the time of its call."""
+    members = array("I", [0, 1]).tobytes()
+    call = wire.command(wire.GROUP, b"ring", 7, 3, 2, 0, 4096, wire.ELEMENTS["float32"], *[0] * 6, data=members)
+    with ranks(3, hardware=Hardware(nic=ENGINE, reaction_ns=1000)) as (_, (running, waiting, other)):
+        waiting.begin_wait(1, wire.FOREVER, call)
+        other.wait(1, passed_ns * 1000)
+        assert (running.time_ps, other.time_ps) == (0, passed_ns * 1000)
+        other.begin_wait(1)
+        running.begin_wait(1, wire.FOREVER, call)
+        for w in (running, waiting):
+            (opened,) = w.end_wait()
+            assert (opened.kind, opened.time_ps, bytes(opened.private)) == (wire.GROUPED, 1_000_000, b"")
+            w.send(wire.command(wire.LEAVE, opened.qp, 0))
