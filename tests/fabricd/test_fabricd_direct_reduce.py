@@ -24,6 +24,7 @@ from tests.parts.ring_fabric import (
     REDUCE_SCATTER,
     Rank,
     Ring,
+    a_moment_passes,
     chunks_of,
     draw,
     fill,
@@ -287,7 +288,7 @@ def test_little_memory_means_small_parts(memory: int) -> None:
         check(ring, 500_000, ALL_REDUCE, "sum", 1)
         assert Ring(members, "float32", 1 << 21).refused.startswith("the engine of rank 0's NIC has")
         ring.leave()
-        together(members, [[]] * 4, 0)
+        a_moment_passes(members)
         assert f.nic(0)["engine_used_bytes"] == 0
         assert not Ring(members, "float32", 1 << 21).refused
 
@@ -300,7 +301,7 @@ def test_rings_leave_nothing_behind() -> None:
             ring = Ring(members if i % 3 else members[::-1], dtype, 1 << 16)
             check(ring, 1000 + i, (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)[i % 3], "sum", i)
             ring.leave()
-        together(members, [[]] * 4, 0)
+        a_moment_passes(members)
         assert [f.nic(i)["engine_used_bytes"] for i in range(4)] == [0] * 4
         assert len(f.counters()["qps"]) == 4 * 4, "two a rank in each direction of the ring"
 
