@@ -45,7 +45,7 @@ def test_parameters_are_megatrons_equation() -> None:
 
 
 def test_flops_are_megatrons_equation() -> None:
-    """Narayanan et al. (SC21), equation 3, without the fourth pass of recomputation: 72 instead of 96, 12 instead of 16."""
+    """Narayanan et al. (2021), equation 3, without recomputation, which is a fourth pass: 72 for 96, 12 for 16."""
     b, s, layers, h, vocab = 16, 2048, 24, 2048, 51200
     model = replace(gpt(layers, h, 16), vocab=vocab)
     equation = 72 * b * s * layers * h**2 * (1 + s / (6 * h) + vocab / (12 * layers * h))

@@ -1,7 +1,8 @@
 """A rank's tasks as they are written down: computations one after the other, and whatever runs beside them.
 
 Computations stand on the stream `compute`.  `wait` says what the next one waits for; `done` names what has to have
-ended before something may start that needs all computed so far.  Computations with nothing between them become one task.
+ended before something may start that needs all computed so far.  Computations with nothing between them become one
+task.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Program:
         stream: str = "",
         after: tuple[str, ...] | None = None,
     ) -> str:
-        """On the group's own stream, unless another is named; behind all that was computed, unless `after` says less."""
+        """On the group's own stream, unless another is named; behind all computed so far, unless `after` says less."""
         waits = self.done() if after is None else after
         task = Collective(
             id=self._new(name),
