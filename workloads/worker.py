@@ -29,6 +29,7 @@ _TAGS_PER_STEP = 1 << 16
 _TAGS_PER_PART = 1 << 12  # of a step that uses several algorithms
 
 Emit = Callable[[dict[str, Any]], None]
+Plan = Mapping[str, Any]
 
 
 class _Step:
@@ -64,7 +65,7 @@ class _Step:
         return max(self.plan["sizes"], default=0) if not self.flows else 0
 
 
-def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
+def run(plan: Plan, device: Device, emit: Emit) -> None:
     """Runs the plan's steps as rank `device.rank`.  Raises FabricError when the fabric fails."""
     rank = device.rank
     if plan["rank"] != rank:
@@ -182,21 +183,30 @@ def _emit(line: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
+    """Runs the plan as the rank whose socket that is (None: $RAILBED_SOCKET); returns the exit code."""
+    try:
+        with Device(socket, wake_ns=plan["costs"].get("wake_ns") or 0.0) as device:
+            run(plan, device, emit)
+    except CompletionError as e:
+        emit({"kind": "error", "what": str(e), "status": e.status, "peer": e.peer})
+    except (FabricError, OSError, ValueError, KeyError) as e:
+        emit({"kind": "error", "what": f"{type(e).__name__}: {e}", "status": None, "peer": None})
+    else:
+        emit({"kind": "done"})
+        return 0
+    return 1
+
+
 def main() -> int:
     """Reads the plan, runs it, and returns the exit code."""
     try:
         with open(os.environ.get("RAILBED_PLAN", DEFAULT_PLAN), encoding="utf-8") as file:
             plan = json.load(file)
-        with Device(wake_ns=plan["costs"].get("wake_ns") or 0.0) as device:
-            run(plan, device, _emit)
-    except CompletionError as e:
-        _emit({"kind": "error", "what": str(e), "status": e.status, "peer": e.peer})
-    except (FabricError, OSError, ValueError, KeyError) as e:
+    except (OSError, ValueError) as e:
         _emit({"kind": "error", "what": f"{type(e).__name__}: {e}", "status": None, "peer": None})
-    else:
-        _emit({"kind": "done"})
-        return 0
-    return 1
+        return 1
+    return serve(plan, None, _emit)
 
 
 if __name__ == "__main__":

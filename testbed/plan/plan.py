@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,12 @@ def for_rank(plan: Plan, rank: int) -> Plan:
     """The plan of one endpoint's worker."""
     costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
     return {**plan, "rank": rank, "costs": costs}
+
+
+def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
+    """The plan of endpoints that share a process; workloads/together.py reads it."""
+    own = [{key: for_rank(plan, rank)[key] for key in ("rank", "costs")} for rank in ranks]
+    return {**for_rank(plan, ranks[0]), "together": own}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:

@@ -1,0 +1,277 @@
+"""Is a graph of tasks one that can be carried out?  Who does what with whom, and who waits for whom.
+
+`Links` has both, for all that walk over a graph.  A task is a node here: (rank, number in the rank's list).  Whatever
+is wrong is said with the rank and the task's id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from workloads.base.vocabulary import DTYPES, OPS
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task, words
+
+Node = tuple[int, int]  # rank, number of the task in its list
+Members = tuple[int, ...]
+Groups = Mapping[str, Sequence[Members]]
+Tasks = Mapping[int, Sequence[Task]]
+
+
+class BadGraph(ValueError):
+    """A graph that cannot be carried out: `rank` and `task` (its id) say where, if it is one task's fault."""
+
+    def __init__(self, what: str, rank: int | None = None, task: str | None = None) -> None:
+        where = "" if rank is None else f"rank {rank}, task {task!r}: " if task is not None else f"rank {rank}: "
+        super().__init__(where + what)
+        self.what, self.rank, self.task = what, rank, task
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One collective that its members do together: the `number`-th of theirs."""
+
+    group: str
+    members: Members
+    number: int
+    nodes: Mapping[int, Node] = field(hash=False, compare=False)  # rank -> its task
+
+    @property
+    def name(self) -> str:
+        """The same at all members, and no other's."""
+        return f"{self.group}[{','.join(map(str, self.members))}]#{self.number}"
+
+
+@dataclass(frozen=True)
+class Links:
+    """What follows from a graph: what each task waits for, and with whom it is done."""
+
+    before: Mapping[Node, tuple[Node, ...]]  # of the same rank: they must have ended before a task starts
+    instances: Mapping[Node, Instance]  # of each collective
+    sends: Mapping[Node, Node]  # of each Recv
+    order: tuple[Node, ...]  # all tasks, each behind whatever its end waits for
+
+
+def links(groups: Groups, tasks: Tasks) -> Links:
+    """Checks a graph, and says what follows from it.  Raises BadGraph."""
+    _check_groups(groups)
+    before: dict[Node, tuple[Node, ...]] = {}
+    for rank, its in tasks.items():
+        if rank < 0:
+            raise BadGraph(f"there is no rank {rank}")
+        before |= _check_rank(rank, its, groups)
+    instances = dict(_instances(groups, tasks))
+    sends = _messages(tasks)
+    return Links(before, instances, sends, _order(tasks, before, instances, sends))
+
+
+def _check_groups(groups: Groups) -> None:
+    for name, tuples in groups.items():
+        seen: set[int] = set()
+        for members in tuples:
+            if not members:
+                raise BadGraph(f"group {name!r}: a tuple of no ranks")
+            for rank in members:
+                if rank < 0:
+                    raise BadGraph(f"group {name!r}: there is no rank {rank}")
+                if rank in seen:
+                    raise BadGraph(
+                        f"group {name!r}: rank {rank} stands in it twice; groups of one name share no rank "
+                        "(give groups that overlap names of their own)"
+                    )
+                seen.add(rank)
+
+
+def _check_rank(rank: int, tasks: Sequence[Task], groups: Groups) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+    """What each task of a rank waits for there."""
+    numbers: dict[str, int] = {}
+    for number, task in enumerate(tasks):
+        if not task.id:
+            raise BadGraph(f"task {number} has an empty id", rank)
+        if task.id in numbers:
+            raise BadGraph("another task of this rank has the same id", rank, task.id)
+        if not task.stream:
+            raise BadGraph("its stream has an empty name", rank, task.id)
+        numbers[task.id] = number
+        _check_task(rank, task, groups)
+    last: dict[str, int] = {}
+    for number, task in enumerate(tasks):
+        waits = [last[task.stream]] if task.stream in last else []
+        last[task.stream] = number
+        for name in task.after:
+            if name == task.id:
+                raise BadGraph("it waits for itself", rank, task.id)
+            if name not in numbers:
+                raise BadGraph(f"it waits for {name!r}, which this rank has no task of", rank, task.id)
+            waits.append(numbers[name])
+        yield (rank, number), tuple((rank, other) for other in dict.fromkeys(waits))
+
+
+def _check_task(rank: int, task: Task, groups: Groups) -> None:
+    def bad(what: str) -> BadGraph:
+        return BadGraph(what, rank, task.id)
+
+    match task:
+        case Compute():
+            if not 0 <= task.duration_ns < float("inf"):
+                raise bad(f"a duration of {task.duration_ns} ns")
+        case Collective():
+            if task.group not in groups:
+                raise bad(f"there is no group {task.group!r} (there is {', '.join(groups) or 'none'})")
+            if not any(rank in members for members in groups[task.group]):
+                raise bad(f"rank {rank} is not in group {task.group!r}")
+            if task.size_bytes < 0:
+                raise bad(f"a size of {task.size_bytes} bytes")
+            if task.dtype not in DTYPES:
+                raise bad(f"there is no element type {task.dtype!r} (there is {', '.join(DTYPES)})")
+            if task.op is not None and task.op not in OPS:
+                raise bad(f"there is no reduction {task.op!r} (there is {', '.join(OPS)})")
+        case Send() | Recv():
+            if task.size_bytes < 0:
+                raise bad(f"a size of {task.size_bytes} bytes")
+            if task.peer == rank:
+                raise bad("a message of a rank to itself")
+            if task.peer < 0:
+                raise bad(f"there is no rank {task.peer}")
+            if task.group and task.group not in groups:
+                raise bad(f"there is no group {task.group!r} (there is {', '.join(groups) or 'none'})")
+        case _:
+            raise bad(f"{type(task).__name__} is no kind of task")
+
+
+def _instances(groups: Groups, tasks: Tasks) -> Iterator[tuple[Node, Instance]]:
+    """Every collective with those of the other members: matched by their order in the lists."""
+    issued: dict[tuple[str, int], list[int]] = {}  # (group, rank) -> numbers of its collectives
+    for rank, its in tasks.items():
+        for number, task in enumerate(its):
+            if isinstance(task, Collective):
+                issued.setdefault((task.group, rank), []).append(number)
+    for group, tuples in groups.items():
+        for members in tuples:
+            lists = {rank: issued.get((group, rank), []) for rank in members}
+            most = max(members, key=lambda rank: len(lists[rank]))
+            for k, number in enumerate(lists[most]):
+                first = tasks[most][number]
+                assert isinstance(first, Collective)
+                nodes: dict[int, Node] = {}
+                for rank in members:
+                    if k >= len(lists[rank]):
+                        raise BadGraph(
+                            f"{words(first)}: rank {rank} of that group has no {_ordinal(k)} collective on it to match",
+                            most,
+                            first.id,
+                        )
+                    _same(most, first, rank, tasks[rank][lists[rank][k]], k)
+                    nodes[rank] = (rank, lists[rank][k])
+                instance = Instance(group, tuple(members), k, nodes)
+                for node in nodes.values():
+                    yield node, instance
+
+
+def _same(rank: int, task: Collective, other_rank: int, other: Task, k: int) -> None:
+    assert isinstance(other, Collective)
+    for key in ("collective", "size_bytes", "algorithm", "dtype", "op"):
+        ours, theirs = getattr(task, key), getattr(other, key)
+        if ours != theirs:
+            raise BadGraph(
+                f"the {_ordinal(k)} collective on group {task.group!r} has {key} {ours!r} here, and {theirs!r} at rank "
+                f"{other_rank} (task {other.id!r}): members of a group do the same, in the same order",
+                rank,
+                task.id,
+            )
+
+
+def _ordinal(k: int) -> str:
+    n = k + 1
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"
+
+
+def _messages(tasks: Tasks) -> dict[Node, Node]:
+    """Every Recv with its Send: by sender, receiver and tag, in order."""
+    sent: dict[tuple[int, int, str], deque[Node]] = {}
+    for rank, its in tasks.items():
+        for number, task in enumerate(its):
+            if isinstance(task, Send):
+                sent.setdefault((rank, task.peer, task.tag), deque()).append((rank, number))
+    matched: dict[Node, Node] = {}
+    for rank, its in tasks.items():
+        for number, task in enumerate(its):
+            if not isinstance(task, Recv):
+                continue
+            waiting = sent.get((task.peer, rank, task.tag))
+            if not waiting:
+                raise BadGraph(f"{words(task)}, which sends no such message", rank, task.id)
+            matched[rank, number] = waiting.popleft()
+            send = tasks[task.peer][matched[rank, number][1]]
+            assert isinstance(send, Send)
+            if send.size_bytes != task.size_bytes:
+                raise BadGraph(
+                    f"{words(task)}: {task.size_bytes} bytes here, {send.size_bytes} in its task {send.id!r}",
+                    rank,
+                    task.id,
+                )
+    for waiting in sent.values():
+        for rank, number in waiting:
+            raise BadGraph(f"{words(tasks[rank][number])}, which does not receive it", rank, tasks[rank][number].id)
+    return matched
+
+
+def _order(
+    tasks: Tasks,
+    before: Mapping[Node, tuple[Node, ...]],
+    instances: Mapping[Node, Instance],
+    sends: Mapping[Node, Node],
+) -> tuple[Node, ...]:
+    """All tasks, each behind those that its end waits for.  Raises BadGraph if some wait in a circle.
+
+    A collective ends when all its members have started it: so its tasks stand side by side, behind what each of them
+    waits for.
+    """
+    first = {node: min(i.nodes.values()) for node, i in instances.items()}  # one node stands for all of an instance
+
+    def stands_for(node: Node) -> Node:
+        return first.get(node, node)
+
+    waits: dict[Node, set[Node]] = {}
+    for node, others in before.items():
+        its = waits.setdefault(stands_for(node), set())
+        its.update(stands_for(other) for other in others)
+    for receive, send in sends.items():
+        waits[receive].add(send)
+    followers: dict[Node, list[Node]] = {}
+    for node, its in waits.items():
+        for other in its:
+            followers.setdefault(other, []).append(node)
+    left = {node: len(its) for node, its in waits.items()}
+    ready = deque(sorted(node for node, many in left.items() if not many))
+    order: list[Node] = []
+    while ready:
+        node = ready.popleft()
+        order.extend(instances[node].nodes.values() if node in instances else [node])
+        for follower in followers.get(node, ()):
+            left[follower] -= 1
+            if not left[follower]:
+                ready.append(follower)
+    if len(order) < len(before):
+        raise _circle(tasks, waits, {node for node, many in left.items() if many})
+    return tuple(order)
+
+
+def _circle(tasks: Tasks, waits: Mapping[Node, set[Node]], stuck: set[Node]) -> BadGraph:
+    """Names tasks that wait for each other."""
+    at = min(stuck)
+    path: list[Node] = []
+    while at not in path:
+        path.append(at)
+        at = min(other for other in waits[at] if other in stuck)
+    circle = path[path.index(at) :]
+    said = [f"task {tasks[r][n].id!r} of rank {r} ({words(tasks[r][n])})" for r, n in circle]
+    shown = said if len(said) <= 6 else [*said[:5], f"{len(said) - 5} more"]
+    rank, number = circle[0]
+    return BadGraph(
+        "tasks wait for each other in a circle: " + ", which waits for ".join([*shown, said[0]]),
+        rank,
+        tasks[rank][number].id,
+    )

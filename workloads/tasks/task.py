@@ -1,0 +1,85 @@
+"""What a rank does, as data: computations, collectives, messages, each on a stream.
+
+Tasks of one stream of a rank run one after the other, in the order of the rank's list.  A task starts when the task
+before it on its stream and those that it names in `after` have ended.  Streams run side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAIN = "main"
+"""The stream of whoever names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all tasks have.  `id` is unique among the tasks of its rank."""
+
+    id: str
+    stream: str = MAIN
+    after: tuple[str, ...] = ()  # ids of tasks of the same rank
+    kind: str = ""  # what it is for ("forward", "gradients"): tables and pictures group by it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute(Task):
+    """The rank's accelerator is busy for so long, on this task's stream."""
+
+    duration_ns: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective(Task):
+    """Done with all ranks of its group.
+
+    The k-th collective of a group in a rank's list is the k-th in the list of each of its members, on whatever streams.
+    `size_bytes` is what nccl-tests calls size (the registry says what that is for each collective).
+    """
+
+    collective: str
+    group: str
+    size_bytes: int
+    algorithm: str | None = None  # None: what the group says, else the fastest by closed form
+    dtype: str = "float32"
+    op: str | None = None  # None: sum, where something is reduced
+
+
+@dataclass(frozen=True, kw_only=True)
+class Send(Task):
+    """A message to `peer`: it ends when the message has arrived and is acknowledged.
+
+    It does not wait for the peer's Recv: every message has memory of its own at its receiver.
+    """
+
+    peer: int
+    size_bytes: int
+    tag: str = ""
+    group: str = ""  # whose traffic class it has, and what the timeline counts it to; "": none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recv(Task):
+    """A message from `peer`, sent with the same tag; messages of one tag match in order.
+
+    It ends when it has started and the message is there.
+    """
+
+    peer: int
+    size_bytes: int
+    tag: str = ""
+    group: str = ""
+
+
+def words(task: Task) -> str:
+    """What a task does, for a message to a person."""
+    match task:
+        case Compute():
+            return "compute"
+        case Collective():
+            return f"{task.collective} of group {task.group!r}"
+        case Send():
+            return f"send to rank {task.peer}" + (f" with tag {task.tag!r}" if task.tag else "")
+        case Recv():
+            return f"receive from rank {task.peer}" + (f" with tag {task.tag!r}" if task.tag else "")
+    return "task"
