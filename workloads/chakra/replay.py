@@ -3,7 +3,8 @@
 As the usual feeder has it, a rank does one computation on its CPU, one on its GPU and one communication at a time, and
 any number of receives.  So each of these is a stream; a receive shares one only with receives that it waits for anyway.
 The order on a stream is fixed beforehand: no node before one that it waits for, of the others by recorded start, then
-by id.  Metadata and invalid nodes take no time, and whoever waits for them waits for what they wait for.
+by id.  Metadata and invalid nodes take no time, and whoever waits for them waits for what they wait for.  So do
+collectives of one rank.  Those of no bytes are barriers.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class _Rank:
             behind = 0
             for other in self.waits[node.id]:
                 behind |= receives[other]
-            if node.type_name in PASSED or node.type_name in self.how.skip or str(node.type) in self.how.skip:
+            if self._passes(node):
                 for_whom[node.id], receives[node.id] = tuple(through), behind
                 continue
             stream = ""
@@ -158,6 +159,12 @@ class _Rank:
             self._names[node.id] = task.id
             self.by_task[task.id] = node
             yield task
+
+    def _passes(self, node: Node) -> bool:
+        """Whether nothing is done for it; a collective of one rank is over at once."""
+        if node.type_name in PASSED or node.type_name in self.how.skip or str(node.type) in self.how.skip:
+            return True
+        return node.type_name == "comm_coll" and len(self._group(node)[1]) == 1
 
     def _order(self) -> list[Node]:
         """No node before one that it waits for; of those that could be next by recorded start, then by id."""
@@ -255,8 +262,8 @@ class _Rank:
         collective = COLLECTIVES[number]
         group, members = self._group(node)
         whole = size * len(members) if collective in OF_A_PART else size
-        if collective == "barrier":
-            whole = 0
+        if not whole or collective == "barrier":  # of no bytes it is one
+            collective, whole = "barrier", 0
         dtype = next((d for d in ELEMENTS if whole % (DTYPES[d] * len(members)) == 0), ELEMENTS[-1])
         return Collective(**common, stream="comm", collective=collective, group=group, size_bytes=whole, dtype=dtype)
 
