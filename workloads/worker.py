@@ -21,6 +21,7 @@ from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context, HostCosts
 from workloads.parts.part import Part
+from workloads.tasks.runner import run_tasks
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -38,11 +39,13 @@ class _Step:
         self.number = number
         self.plan = plan
         self.flows: list[flows.Flow] = []
+        self.tasks = False
         if plan["kind"] == "flows":
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)
         else:
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
+            self.tasks = plan["kind"] == "tasks"
             self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
             self.ranks = [*self.ranks, *self.helpers]
 
@@ -61,7 +64,7 @@ class _Step:
         return self.number * _TAGS_PER_STEP
 
     def largest_bytes(self) -> int:
-        return max(self.plan["sizes"], default=0) if not self.flows else 0
+        return max(self.plan.get("sizes", ()), default=0)
 
 
 def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
@@ -84,6 +87,8 @@ def run(plan: Mapping[str, Any], device: Device, emit: Emit) -> None:
             continue
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
+        elif step.tasks:
+            run_tasks(context, step.plan, step.number, step.tag, len(step.ranks), registry.find, emit)
         else:
             _run_collective(context, step, emit)
     device.sync(0, everyone)  # nobody leaves while another may still have something to send again
