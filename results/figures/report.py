@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.timeline import steps
+
 MOST_ROWS = 200  # of a table; the frames have all
 
 _INVALID = "**These figures are invalid: do not use them.** "
@@ -23,7 +25,7 @@ def report(
     environment: Mapping[str, Any],
     metrics_sha256: str,
 ) -> str:
-    """The whole report. `results` and `tables` (ports, nics, qps, switches, drops) are rows of the frames.
+    """The whole report. `results` and `tables` (ports, nics, qps, switches, drops, timeline) are rows of the frames.
 
     `hops` has how many times a frame passed a switch (frame_hops), and how many of those by the fast path (fast_hops).
     """
@@ -37,6 +39,7 @@ def report(
     if fidelity["verdict"] == "invalid":
         parts += [_INVALID + "; ".join(fidelity["reasons"]), ""]
     parts += _results(results)
+    parts += _steps(tables.get("timeline", ()))
     parts += _drops(tables["drops"])
     parts += _busiest(tables["ports"])
     parts += _hops(hops)
@@ -81,6 +84,26 @@ def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
         for r in results
     )
     return _table(head, rows, len(results))
+
+
+def _steps(timeline: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the time of each step of tasks went; means over the ranks."""
+    found = [one.row() for one in steps(timeline)]
+    if not found:
+        return []
+    times = ("time_ns", "compute_ns", "exposed_ns", "bubble_ns")
+    head = ("step", "iteration", "time (us)", "compute (us)", "exposed (us)", "bubble (us)", "overlap (%)", "straggler")
+    rows = (
+        (
+            row["step"],
+            row["iteration"],
+            *(f"{row[key] / 1e3:.3f}" for key in times),
+            "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}",
+            "-" if row["straggler"] is None else f"rank {row['straggler']}",
+        )
+        for row in found
+    )
+    return ["## Steps", "", *_table(head, rows, len(found))]
 
 
 def gigabytes(rate: float | None) -> str:

@@ -134,6 +134,11 @@ class Run:
         """One row per injected fault."""
         return self._frame("faults")
 
+    @cached_property
+    def timeline(self) -> pd.DataFrame:
+        """One row per task of a rank; none if the workload has no tasks."""
+        return self._frame("timeline")
+
     def series(self, name: str) -> pd.DataFrame:
         """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
         import pandas as pd
@@ -168,6 +173,8 @@ class Run:
                 return list(pq.read_table(path).to_pylist())
             except (OSError, ValueError):  # pyarrow's own errors are among them
                 raise damaged(path) from None
+        if name == "timeline":
+            return []
         if name == "events":
             return [event_row(e) for e in self._lines("events.jsonl")]
         if name in ("results", "ranks"):

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands._complete import RUN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS = ("queue", "rate", "pauses", "fct", "sweep", "speedup", "heat", "times", "host", "sent")
+    from results import Run
+
+KINDS = ("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep", "speedup", "heat", "times", "host", "sent")
 _PICTURES = (".svg", ".png")
 MOST_NAMES = 3
 """Runs that a picture is named after."""
@@ -34,7 +37,10 @@ class Plots(click.Command):
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .svg or .png (default: RUN-KIND.svg)."
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File, .svg or .png (default: RUN-KIND.svg); trace: .json.",
 )
 @click.option(
     "--figure",
@@ -45,6 +51,7 @@ class Plots(click.Command):
 )
 @click.option("--baseline", metavar="ALGORITHM", help="speedup, heat: what the others are compared with (the first).")
 @click.option("--over", metavar="KEY", help="speedup .. sent: size, ranks, or a swept key, such as rate.")
+@click.option("--iteration", type=Whole(0), metavar="N", help="timeline: which iteration of a step (the last).")
 def command(
     runs: tuple[str, ...],
     kind: str,
@@ -52,10 +59,12 @@ def command(
     figures: tuple[str, ...],
     baseline: str | None,
     over: str | None,
+    iteration: int | None,
 ) -> None:
     """Draw RUN, a run folder: queue, rate and pauses over time (of runs with `measure: {sample: ..}`), slowdowns of
-    flows by size (fct), or the figures of a sweep. Of one or several runs and sweeps: algorithms compared by their
-    speedup over a baseline, by the same as a heat map, by times, host time and bytes sent.
+    flows by size (fct), the timeline of tasks by rank and stream, or the figures of a sweep. Of one or several runs and
+    sweeps: algorithms compared by their speedup over a baseline, by the same as a heat map, by times, host time and
+    bytes sent. `trace` writes the timeline as a file that ui.perfetto.dev opens.
 
     \b
     Examples:
@@ -70,11 +79,16 @@ def command(
     from results.pictures.drawing import PlotError, save
     from testbed.base.errors import InputError
 
-    out = _checked(out) if out else None
-    _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over})
+    endings = (".json",) if kind == "trace" else _PICTURES
+    out = _checked(out, endings) if out else None
+    _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over, "--iteration": iteration})
     try:
-        out = out or Path(f"{_called(runs)}-{kind}.svg")
-        pictures = _pictures(runs, kind, figures, baseline, over)
+        out = out or Path(f"{_called(runs)}-{kind}{endings[0]}")
+        if kind == "trace":
+            _write_trace(runs, out)
+            return
+        of_steps = kind == "timeline"
+        pictures = _timeline(runs, iteration) if of_steps else _pictures(runs, kind, figures, baseline, over)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
     except PlotError as error:
@@ -94,14 +108,15 @@ def _called(runs: tuple[str, ...]) -> str:
     return "-".join(names[:MOST_NAMES]) + (f"-and-{len(names) - MOST_NAMES}-more" if len(names) > MOST_NAMES else "")
 
 
-def _checked(out: Path) -> Path:
+def _checked(out: Path, endings: tuple[str, ...] = _PICTURES) -> Path:
     """Where the picture goes, before anything is drawn."""
     from testbed.base.errors import InputError
 
     if out == Path():
         raise InputError("the name of the picture is empty", "command line: --out", "such as --out rate.png")
-    if out.suffix.lower() not in _PICTURES:
-        raise InputError(f"{out}: pictures are .svg or .png", "command line: --out")
+    if out.suffix.lower() not in endings:
+        what = "a trace is .json" if endings == (".json",) else "pictures are .svg or .png"
+        raise InputError(f"{out}: {what}", "command line: --out")
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {str(out.parent)!r}", "command line: --out")
     return out
@@ -116,37 +131,77 @@ def _refuse_unused(kind: str, given: dict[str, object]) -> None:
         "--figure": ["sweep"],
         "--baseline": [c.name for c in COMPARISONS.values() if c.baseline],
         "--over": list(COMPARISONS),
+        "--iteration": ["timeline"],
     }
     for option, kinds in takers.items():
-        if given[option] and kind not in kinds:
+        if given[option] not in (None, ()) and kind not in kinds:
             raise InputError(f"{kind} takes no {option}", "command line", f"it goes with {', '.join(kinds)}")
 
 
 def _pictures(
     runs: tuple[str, ...], kind: str, figures: tuple[str, ...], baseline: str | None, over: str | None
 ) -> list[Figure]:
-    from results import load
     from results.pictures.comparison import collect
     from results.pictures.comparison_plots import COMPARISONS
     from results.pictures.plots import PLOTS
-    from results.store.sweeps import sweep
-    from testbed.base.errors import InputError
 
     if kind in COMPARISONS:
         data = collect(runs)
         for why in data.left_out:
             click.echo(f"left out: {why}", err=True)
         return COMPARISONS[kind].draw(data, baseline, over)
+    if kind == "sweep":
+        return _sweep(_one(kind, runs), figures)
+    picture: Figure = PLOTS[kind].draw(_run(kind, runs))
+    return [picture]
+
+
+def _one(kind: str, runs: tuple[str, ...]) -> str:
+    from results.pictures.comparison_plots import COMPARISONS
+    from testbed.base.errors import InputError
+
     if len(runs) > 1:
         raise InputError(f"{kind} draws one run", "command line", f"several go with {', '.join(COMPARISONS)}")
-    if kind == "sweep":
-        return _sweep(runs[0], figures)
-    if (swept := sweep(runs[0])) is not None:
+    return runs[0]
+
+
+def _run(kind: str, runs: tuple[str, ...]) -> Run:
+    """The one run to draw, which is no sweep."""
+    from results import load
+    from results.store.sweeps import sweep
+    from testbed.base.errors import InputError
+
+    run = _one(kind, runs)
+    if (swept := sweep(run)) is not None:
         points = [p["run"] for p in swept.points if "run" in p]
         hint = f"draw one of its points, such as {swept.path / points[0]}" if points else ""
-        raise InputError(f"{kind} draws one run, and this is a sweep", runs[0], hint)
-    picture: Figure = PLOTS[kind].draw(load(runs[0]))
-    return [picture]
+        raise InputError(f"{kind} draws one run, and this is a sweep", run, hint)
+    return load(run)
+
+
+def _timeline(runs: tuple[str, ...], iteration: int | None) -> list[Figure]:
+    """A picture for each step of the workload that has tasks."""
+    from results.figures.timeline import steps
+    from results.pictures.timeline_plot import chosen, timeline
+
+    run = _run("timeline", runs)
+    return [timeline(step, run.name) for step in chosen(steps(run.rows("timeline")), iteration)]
+
+
+def _write_trace(runs: tuple[str, ...], out: Path) -> None:
+    import json
+
+    from results.figures.trace_events import trace
+    from results.pictures.drawing import PlotError
+
+    run = _run("trace", runs)
+    rows = run.rows("timeline")
+    if not rows:
+        raise PlotError("this run has no timeline: its workload has no tasks")
+    clock = run.experiment.get("clock", "virtual")
+    document = trace(rows, run.name, clock if isinstance(clock, str) else "real")
+    out.write_text(json.dumps(document, separators=(",", ":")) + "\n")
+    click.echo(str(out))
 
 
 def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from results import Run
 from results.figures.report import gigabytes
+from results.figures.timeline import steps
 from results.figures.values import full
 from results.store.folder import StoreError
 from topologies import in_words
@@ -49,6 +50,7 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
         step, rows = run.steps[index], list(group)
         parts.append(Text("#"))
         parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
+    parts += _steps(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
 
 
@@ -193,6 +195,30 @@ def _flows(rows: Rows) -> Iterator[RenderableType]:
     yield table
     if len(rows) > MOST_FLOWS:
         yield Text(f"# and {len(rows) - MOST_FLOWS} more: `testbed show run` with --json lists them all", style="dim")
+
+
+def _steps(run: Run) -> Iterator[RenderableType]:
+    """One line for each iteration of each step that has tasks; its times are means over the ranks."""
+    found = steps(run.rows("timeline"))
+    if not found:
+        return
+    yield Text("#")
+    yield Text("# steps of tasks, times of a rank (mean over ranks)", style="bold")
+    table = _grid(
+        ("step", "", 5), ("iter", "", 4), ("ranks", "", 5), ("time", "(us)", 9), ("compute", "(us)", 9),
+        ("exposed", "(us)", 9), ("bubble", "(us)", 9), ("overlap", "(%)", 7), ("util", "(%)", 6),
+        ("straggler", "(rank)", 9), ("tokens", "(1/s)", 9),
+    )  # fmt: skip
+    for one in found:
+        row = one.row(run.steps[one.step].get("tokens") if one.step < len(run.steps) else None)
+        table.add_row(
+            str(row["step"]), str(row["iteration"]), str(row["ranks"]),
+            *(microseconds(row[f"{key}_ns"]) for key in ("time", "compute", "exposed", "bubble")),
+            "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}", f"{100 * row['utilisation']:.1f}",
+            "-" if row["straggler"] is None else f"{row['straggler']} x{row['straggles']:.2f}",
+            "-" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:.4g}",
+        )  # fmt: skip
+    yield table
 
 
 def _footer(

@@ -75,7 +75,7 @@ def drawn(kind: str, data: Data, baseline: str | None, over: str | None) -> Any:
 
 
 def test_every_kind_of_picture_has_a_name_on_the_command_line() -> None:
-    assert (*PLOTS, "sweep", *COMPARISONS) == KINDS
+    assert (*PLOTS, "timeline", "trace", "sweep", *COMPARISONS) == KINDS
 
 
 def test_means_are_taken_over_the_iterations(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Schedules of pipelines, buckets and prefetching against the closed forms, by the longest path."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.parts.training_steps import GPU, SMALL, constant, graph_of
+from workloads.steps.plan.parallel import Parallel
+from workloads.steps.plan.schedules import BACKWARD, FORWARD, SCHEDULES, WEIGHTS, schedule
+from workloads.steps.plan.training import Training
+from workloads.tasks.oracle import oracle, step_ns
+from workloads.tasks.task import Collective, Task
+
+TF, TB, TC = 100_000.0, 200_000.0, 8_660.0
+
+
+def _took(t: Training, forward: float, backward: float, weights: float = 0.0, message: float = 0.0) -> float:
+    """`forward`, ..: of a stage (of a chunk, where it has several)."""
+    its = constant(forward / t.layers, backward / t.layers, weights / t.layers)
+    return step_ns(oracle(graph_of(t, its), lambda rank, task: message))
+
+
+def _step(name: str, p: int, m: int, chunks: int = 1) -> Training:
+    return Training(model=SMALL, gpu=GPU, parallel=Parallel(pipeline=p), count=m, schedule=name, chunks=chunks)
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+@pytest.mark.parametrize("m", [8, 16])
+def test_gpipe_takes_its_closed_form(p: int, m: int) -> None:
+    form = (m + p - 1) * (TF + TB) + 2 * (p - 1) * TC
+    assert _took(_step("gpipe", p, m), TF, TB, message=TC) == pytest.approx(form, rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+@pytest.mark.parametrize("m", [8, 16])
+def test_bubbles_without_messages(p: int, m: int) -> None:
+    """(p - 1) / m of the ideal time, a chunk's share of it when interleaved, a third for ZB-H1 with equal passes."""
+    ideal = m * (TF + TB)
+    assert _took(_step("1f1b", p, m), TF, TB) / ideal - 1 == pytest.approx((p - 1) / m, rel=1e-9)
+    if p < 8:
+        took = _took(_step("interleaved", p, m, 2), TF / 2, TB / 2)
+        assert took / ideal - 1 == pytest.approx((p - 1) / (2 * m), rel=1e-9)
+    took = _took(_step("zero_bubble", p, m), TF, TF, TF)
+    assert took / (3 * m * TF) - 1 == pytest.approx((p - 1) / (3 * m), rel=1e-9)
+
+
+@pytest.mark.parametrize(("tf", "tb", "tw"), [(10, 11, 9), (10, 12, 10), (10, 14, 7)])
+def test_zb_h1s_bubble_with_unequal_passes(tf: float, tb: float, tw: float) -> None:
+    """Qi et al., table 2: (p - 1)(TF + TB - TW)."""
+    for p, m in ((2, 2), (4, 4), (4, 9), (8, 16)):
+        bubble = _took(_step("zero_bubble", p, m), tf, tb, tw) - m * (tf + tb + tw)
+        assert bubble == pytest.approx((p - 1) * (tf + tb - tw), abs=0.1)
+
+
+def test_1f1b_exposes_more_messages_than_gpipe() -> None:
+    """With p = 4, m = 8: 3351.96 us by GPipe, 3438.6 by 1F1B."""
+    assert _took(_step("gpipe", 4, 8), TF, TB, message=TC) == pytest.approx(3_351_960, abs=1)
+    assert _took(_step("1f1b", 4, 8), TF, TB, message=TC) == pytest.approx(3_438_600, rel=1e-4)
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(1, 6), st.integers(1, 5), st.integers(2, 3))
+def test_every_micro_batch_passes_once_and_in_order(name: str, p: int, groups: int, chunks: int) -> None:
+    chunks = chunks if name == "interleaved" else 1
+    m = p * groups
+    for stage in range(p):
+        passes = schedule(name, p, m, stage, chunks)
+        kinds = [FORWARD, BACKWARD, *([WEIGHTS] if name == "zero_bubble" else [])]
+        assert sorted(passes) == sorted((k, j, c) for k in kinds for j in range(m) for c in range(chunks))
+        at = {step: k for k, step in enumerate(passes)}
+        for j in range(m):
+            for c in range(chunks):
+                order = [at[k, j, c] for k in kinds]
+                assert order == sorted(order)
+
+
+# Gradients and parameters
+
+
+def _alone(compute_ns: float, **took: float):  # type: ignore[no-untyped-def]
+    return lambda rank, task: took.get(task.collective, 0.0) if isinstance(task, Collective) else 0.0
+
+
+def test_ddp_takes_its_computation_and_the_last_bucket() -> None:
+    """A bucket for each layer, shorter than a layer's backward pass."""
+    elements = SMALL.layer_parameters
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), bucket_bytes=4 * elements)
+    times = oracle(graph_of(t, constant(50_000, 100_000)), _alone(0, all_reduce=61_300.0))
+    assert step_ns(times) == pytest.approx(SMALL.layers * 150_000 + 61_300)
+
+
+def test_ddp_waits_for_its_buckets_when_they_are_longer() -> None:
+    """They follow each other then, from the first layer's gradients on."""
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), bucket_bytes=4 * SMALL.layer_parameters)
+    times = oracle(graph_of(t, constant(50_000, 100_000)), _alone(0, all_reduce=300_000.0))
+    assert step_ns(times) == pytest.approx(SMALL.layers * 50_000 + 100_000 + SMALL.layers * 300_000)
+
+
+@pytest.mark.parametrize("gather", [20_000.0, 50_000.0, 90_000.0])
+@pytest.mark.parametrize("shard", ["fsdp", "zero3"])
+def test_sharded_parameters_take_their_closed_form(gather: float, shard: str) -> None:
+    """FSDP's forward pass: AG1 + sum of max(Ci, AGi+1) + CL.  Without prefetching: every gather is waited for."""
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), shard=shard)
+    compute, layers = 50_000.0, SMALL.layers
+    times = oracle(graph_of(t, constant(compute, 2 * compute)), _alone(0, all_gather=gather, reduce_scatter=1.0))
+    forward = max(end for (rank, name), (_, end) in times.items() if rank == 0 and name.startswith("f0"))
+    form = layers * (gather + compute)
+    if shard == "fsdp":
+        form = gather + (layers - 1) * max(compute, gather) + compute
+    assert forward == pytest.approx(form, rel=0.01)
+
+
+def _named(graph_tasks: tuple[Task, ...], collective: str) -> list[Collective]:
+    return [x for x in graph_tasks if isinstance(x, Collective) and x.collective == collective]
+
+
+def test_zero1_gathers_what_it_has_scattered() -> None:
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), shard="zero1", bucket_bytes=1 << 16, count=3)
+    tasks = graph_of(t).tasks[0]
+    scattered, gathered = _named(tasks, "reduce_scatter"), _named(tasks, "all_gather")
+    assert sorted(x.size_bytes for x in scattered) == sorted(x.size_bytes for x in gathered)
+    assert sum(x.size_bytes for x in scattered) == 4 * SMALL.parameters
+
+
+def test_zero2_scatters_in_every_micro_batch() -> None:
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), shard="zero2", bucket_bytes=1 << 16, count=3)
+    tasks = graph_of(t).tasks[0]
+    assert sum(x.size_bytes for x in _named(tasks, "reduce_scatter")) == 3 * 4 * SMALL.parameters
+    assert sum(x.size_bytes for x in _named(tasks, "all_gather")) == 4 * SMALL.parameters

@@ -1,0 +1,277 @@
+"""The graph of a training step: each rank's passes through its layers, and everything that goes between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from workloads.steps.gradients import GRADIENTS, PARAMETERS, Buckets
+from workloads.steps.layers import RECOMPUTED, Layers
+from workloads.steps.plan import schedules, units
+from workloads.steps.plan.parallel import Layout, Place
+from workloads.steps.plan.schedules import Pass
+from workloads.steps.plan.training import Training
+from workloads.steps.program import Program
+from workloads.steps.roofline import Times, optimizer_ns, times
+from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.task import Task
+
+ACTIVATIONS, ACTIVATION_GRADIENTS, OPTIMIZER = "activations", "activation_gradients", "optimizer"
+
+Groups = Mapping[str, tuple[tuple[int, ...], ...]]
+
+
+def step_graph(
+    training: Training, layout: Layout, settings: Mapping[str, Settings] | None = None, own: Times | None = None
+) -> Graph:
+    """The tasks of all ranks.  `own`: times of a layer's parts, instead of those of the roofline."""
+    groups = step_groups(training, layout)
+    t = own or times(training)
+    tasks = {rank: _Rank(training, layout, groups, t, place).tasks() for place, rank in layout.ranks.items()}
+    used = {name: its for name, its in (settings or {}).items() if name in groups}
+    return Graph(groups, dict(sorted(tasks.items())), used)
+
+
+def step_groups(training: Training, layout: Layout) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Name -> groups of ranks that do something together in this step."""
+    groups = layout.groups()
+    if training.model.tied and training.model.vocab and layout.parallel.pipeline > 1:
+        groups["embedding"] = layout.ends()
+    return groups
+
+
+class _Rank:
+    """The tasks of one rank."""
+
+    def __init__(self, training: Training, layout: Layout, groups: Groups, t: Times, at: Place) -> None:
+        p = training.parallel
+        self._t, self._stage = training, at.pipeline
+        self._program = Program(layout.ranks[at])
+        self._groups = {name: g for name, its in groups.items() for g in its if self._program.rank in g}
+        self._layers = Layers(training, t, self._program, self._groups)
+        self._passes = schedules.schedule(training.schedule, p.pipeline, training.count, at.pipeline, training.chunks)
+        self._last_of_weights = schedules.WEIGHTS if training.schedule == "zero_bubble" else schedules.BACKWARD
+        self._buckets = {"data": Buckets(training, self._program, "data", p.copies)}
+        if p.expert > 1:
+            self._buckets["expert_data"] = Buckets(training, self._program, "expert_data", p.expert_copies)
+        self._reduced: list[str] = []
+        self._uses = list(self._all_uses()) if training.gathers else []
+        self._used = 0  # how many uses of parameters have begun
+        self._gathers: dict[int, list[str]] = {}
+
+    def tasks(self) -> tuple[Task, ...]:
+        do = {schedules.FORWARD: self._forward, schedules.BACKWARD: self._backward, schedules.WEIGHTS: self._weights}
+        for step in self._passes:
+            do[step.kind](step)
+        self._finish()
+        return self._program.finished()
+
+    # Passes
+
+    def _forward(self, step: Pass) -> None:
+        name, layers = f"f{step.micro_batch}", self._layers
+        if not self._is_first(step):
+            self._receive(step, ACTIVATIONS, -1)
+        for unit, number in self._chunk(step):
+            self._use(f"{name}.{self._named(unit, step, number)}")
+            if unit.name == "embedding":
+                layers.embed(name)
+            elif unit.name == "head":
+                layers.predict(name)
+            else:
+                layers.forward(f"{name}.{self._named(unit, step, number)}")
+        if not self._is_last(step):
+            self._send(step, ACTIVATIONS, 1)
+
+    def _backward(self, step: Pass) -> None:
+        name, layers = f"b{step.micro_batch}", self._layers
+        if not self._is_last(step):
+            self._receive(step, ACTIVATION_GRADIENTS, 1)
+        for unit, number in reversed(list(self._chunk(step))):
+            its = f"{name}.{self._named(unit, step, number)}"
+            self._use(its)
+            if unit.name == "embedding":
+                layers.embed_backward(name)
+                self._gradients(step, its, unit)
+            elif unit.name == "head":
+                layers.predict_backward(name)
+                self._gradients(step, its, unit)
+            else:
+                if self._t.recompute == "full":
+                    layers.forward(f"r{its[1:]}", RECOMPUTED)
+                layers.backward_mlp(its)
+                self._gradients(step, its, units.feed_forward(self._t), part=True)
+                layers.backward_attention(its)
+                self._gradients(step, its, units.attention(self._t), part=True)
+                self._gradients(step, its, unit, whole=True)
+        if not self._is_first(step):
+            self._send(step, ACTIVATION_GRADIENTS, -1)
+        self._end_of(step, schedules.BACKWARD)
+
+    def _weights(self, step: Pass) -> None:
+        """The gradients of weights by themselves.  An embedding has no other, they came with the backward pass."""
+        name, layers = f"w{step.micro_batch}", self._layers
+        for unit, number in reversed(list(self._chunk(step))):
+            its = f"{name}.{self._named(unit, step, number)}"
+            if unit.name == "head":
+                layers.predict_weights(name)
+                self._gradients(step, its, unit)
+            elif unit.name == "embedding":
+                self._gradients(step, its, unit)
+            else:
+                layers.weights_mlp(its)
+                self._gradients(step, its, units.feed_forward(self._t), part=True)
+                layers.weights_attention(its)
+                self._gradients(step, its, units.attention(self._t), part=True)
+                self._gradients(step, its, unit, whole=True)
+        self._end_of(step, schedules.WEIGHTS)
+
+    def _chunk(self, step: Pass) -> Iterator[tuple[units.Unit, int]]:
+        """The units that a pass goes through, forward, with their layers' numbers in the model."""
+        if self._t.model.vocab and self._is_first(step):
+            yield units.embedding(self._t), 0
+        first = self._virtual(step) * self._t.layers
+        for number in range(first, first + self._t.layers):
+            yield units.layer(self._t), number
+        if self._t.model.vocab and self._is_last(step):
+            yield units.head(self._t), 0
+
+    def _named(self, unit: units.Unit, step: Pass, number: int) -> str:
+        return f"l{number}" if unit.name == "layer" else unit.name
+
+    # Neighbours in the pipeline
+
+    def _virtual(self, step: Pass) -> int:
+        return step.chunk * self._t.parallel.pipeline + self._stage
+
+    def _is_first(self, step: Pass) -> bool:
+        return self._virtual(step) == 0
+
+    def _is_last(self, step: Pass) -> bool:
+        return self._virtual(step) == self._t.parallel.pipeline * self._t.chunks - 1
+
+    def _send(self, step: Pass, kind: str, by: int) -> None:
+        name = f"{kind}{step.micro_batch}.{self._virtual(step) + by}"
+        after = self._program.done()
+        self._program.send(name, kind, self._neighbour(by), self._boundary, "pipeline", f"send_{kind}", after)
+
+    def _receive(self, step: Pass, kind: str, by: int) -> None:
+        name = f"{kind}{step.micro_batch}.{self._virtual(step)}"
+        stream = f"receive_{kind}"
+        self._program.wait(
+            self._program.receive(name, kind, self._neighbour(by), self._boundary, "pipeline", stream)
+        )  # fmt: skip
+
+    def _neighbour(self, by: int) -> int:
+        pipe = self._groups["pipeline"]
+        return pipe[(self._stage + by) % len(pipe)]
+
+    @property
+    def _boundary(self) -> int:
+        """Bytes of a micro-batch between two stages."""
+        return self._t.routed * self._t.model.hidden * self._t.model.width
+
+    # Sharded parameters
+
+    def _all_uses(self) -> Iterator[units.Unit]:
+        """The units in the order in which passes need their parameters."""
+        for step in self._passes:
+            if step.kind != schedules.WEIGHTS:
+                chunk = [unit for unit, _ in self._chunk(step)]
+                yield from chunk if step.kind == schedules.FORWARD else reversed(chunk)
+
+    def _use(self, name: str) -> None:
+        """Parameters are needed from here on.  FSDP asks for the next ones, too, before it computes with these."""
+        if not self._t.gathers:
+            return
+        at, behind = self._used, self._program.computed()
+        self._used += 1
+        if at not in self._gathers:
+            self._ask(at, name, behind)
+        if self._t.shard == "fsdp" and self._used < len(self._uses):
+            self._ask(self._used, f"{name}.next", behind)
+        self._program.wait(*self._gathers.pop(at))
+
+    def _ask(self, use: int, name: str, after: tuple[str, ...]) -> None:
+        self._gathers[use] = [
+            self._program.collective(
+                f"parameters.{name}.{group}", PARAMETERS, "all_gather", group, size, self._t.model.dtype,
+                stream=f"{group}_gather", after=after,
+            )
+            for group, size in self._shares(self._uses[use])
+        ]  # fmt: skip
+
+    def _shares(self, unit: units.Unit) -> Iterator[tuple[str, int]]:
+        """Groups over which a unit is sharded, and its bytes, padded so that all have as much."""
+        parts = {"data": unit.dense, self._expert_group: unit.expert}
+        if self._expert_group == "data":
+            parts["data"] = unit.dense + unit.expert
+        for group, elements in parts.items():
+            copies = self._buckets[group].copies
+            if copies > 1 and elements:
+                yield group, -(-elements // copies) * copies * self._t.model.width
+
+    @property
+    def _expert_group(self) -> str:
+        return "expert_data" if "expert_data" in self._buckets else "data"
+
+    # Gradients
+
+    def _gradients(self, step: Pass, name: str, unit: units.Unit, *, part: bool = False, whole: bool = False) -> None:
+        """A unit's gradients are there.  Of a layer, each half (`part`), and then all of it (`whole`)."""
+        if step.kind != self._last_of_weights:
+            return
+        if self._t.gathers:
+            if not part:
+                for group, size in self._shares(unit):
+                    asked = f"gradients.{name}.{group}"
+                    dtype = self._t.model.dtype
+                    self._reduced.append(
+                        self._program.collective(asked, GRADIENTS, "reduce_scatter", group, size, dtype)
+                    )  # fmt: skip
+            return
+        if not whole and (self._t.reduces_always or step.micro_batch == self._t.count - 1):
+            self._buckets["data"].add(unit.dense)
+            self._buckets[self._expert_group].add(unit.expert)
+
+    def _end_of(self, step: Pass, kind: str) -> None:
+        """ZeRO-2 has no room for gradients of the next micro-batch beside these."""
+        if kind == self._last_of_weights and self._t.shard == "zero2":
+            for buckets in self._buckets.values():
+                buckets.flush()
+
+    # The end of the step
+
+    def _finish(self) -> None:
+        t, program = self._t, self._program
+        dense, expert = units.stage_parameters(t, self._stage)
+        for buckets in self._buckets.values():
+            buckets.flush()
+            self._reduced += buckets.asked
+        if "embedding" in self._groups:
+            self._reduced.append(self._tied())
+        if t.optimizer_in:
+            return
+        program.wait(*self._reduced)
+        parts = {"data": dense, self._expert_group: expert}
+        if self._expert_group == "data":
+            parts["data"] = dense + expert
+        own = 0
+        for group, elements in parts.items():
+            own += -(-elements // (self._buckets[group].copies if t.shard != "none" else 1))
+        program.compute(OPTIMIZER, "optimizer", optimizer_ns(t, own))
+        if t.shard in ("zero1", "zero2"):
+            after = program.done()
+            for group, elements in parts.items():
+                self._buckets[group].gather(elements, after)
+
+    def _tied(self) -> str:
+        """The first and the last stage have a copy each of one table: their gradients are added up."""
+        t = self._t
+        elements = -(-t.model.vocab * t.model.hidden // t.parallel.tensor)
+        if t.reduces_always:
+            elements = -(-elements // t.parallel.copies)
+        after = tuple(dict.fromkeys((*self._reduced, *self._program.done())))
+        size = elements * t.model.width
+        return self._program.collective(
+            "gradients.embedding", GRADIENTS, "all_reduce", "embedding", size, t.model.dtype, after=after
+        )

@@ -1,0 +1,108 @@
+"""A plan of parallelism: how many ranks each dimension has, where each rank stands, and who forms groups.
+
+The dimensions are Megatron's: tensor, context, data, pipeline; their product is the number of ranks.  Expert
+parallelism takes neighbours of the data dimension, sequence parallelism the ranks of the tensor dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+DIMENSIONS = ("tensor", "context", "data", "pipeline")
+"""From the inside: neighbours of the first are the nearest ranks, where nothing else is said (Megatron's order)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """How many ranks each dimension has."""
+
+    tensor: int = 1
+    context: int = 1
+    data: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    sequence: bool = False
+
+    @property
+    def ranks(self) -> int:
+        return prod(getattr(self, name) for name in DIMENSIONS)
+
+    @property
+    def copies(self) -> int:
+        """Ranks with the same parameters, whose gradients are added up."""
+        return self.data * self.context
+
+    @property
+    def expert_copies(self) -> int:
+        """Ranks with the same experts."""
+        return self.copies // self.expert
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank stands in a plan."""
+
+    tensor: int
+    context: int
+    data: int
+    pipeline: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which rank stands where: `ranks[place]`."""
+
+    parallel: Parallel
+    ranks: dict[Place, int]
+
+    def groups(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Name -> its groups of ranks; those of one rank are left out."""
+        p = self.parallel
+        groups = {
+            "tensor": self._along("tensor"),
+            "context": self._along("context"),
+            "pipeline": self._along("pipeline"),
+            "data": self._along("data", "context"),
+            "expert": self._experts(),
+            "expert_data": self._expert_copies() if p.expert > 1 else (),
+        }
+        return {name: its for name, its in groups.items() if its and len(its[0]) > 1}
+
+    def ends(self) -> tuple[tuple[int, ...], ...]:
+        """The first and the last stage of each pipeline."""
+        return tuple((ranks[0], ranks[-1]) for ranks in self._along("pipeline")) if self.parallel.pipeline > 1 else ()
+
+    def _along(self, *names: str) -> tuple[tuple[int, ...], ...]:
+        """Ranks that differ in these dimensions alone; the first one varies slowest."""
+        others = [name for name in reversed(DIMENSIONS) if name not in names]
+        return tuple(
+            tuple(self.ranks[Place(**{**fixed, **moving})] for moving in self._all(names))
+            for fixed in self._all(others)
+        )
+
+    def _all(self, names: Sequence[str]) -> Iterator[dict[str, int]]:
+        for at in product(*(range(getattr(self.parallel, name)) for name in names)):
+            yield dict(zip(names, at, strict=True))
+
+    def _experts(self) -> tuple[tuple[int, ...], ...]:
+        expert = self.parallel.expert
+        return tuple(
+            tuple(self.ranks[Place(**fixed, data=first + k)] for k in range(expert))
+            for fixed in self._all(("pipeline", "context", "tensor"))
+            for first in range(0, self.parallel.data, expert)
+        )
+
+    def _expert_copies(self) -> tuple[tuple[int, ...], ...]:
+        expert, data = self.parallel.expert, self.parallel.data
+        return tuple(
+            tuple(
+                self.ranks[Place(**fixed, context=c, data=d)]
+                for d in range(k, data, expert)
+                for c in range(self.parallel.context)
+            )
+            for fixed in self._all(("pipeline", "tensor"))
+            for k in range(expert)
+        )

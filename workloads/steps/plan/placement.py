@@ -1,0 +1,72 @@
+"""Which dimension of a plan lies along which axis of the fabric.
+
+A fabric has axes: in a rail topology `scale_up`, the GPUs of a server, and `rail`, the servers (topologies/ranks).  The
+dimensions that are placed on an axis share it, the first one innermost; together they have to divide it.  Whatever is
+placed nowhere takes the places that are left, in rank order, tensor innermost: without any placement that is Megatron's
+order over all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+
+from workloads.steps.plan.parallel import DIMENSIONS, Layout, Parallel, Place
+
+Axis = tuple[str, int]
+"""Name and length."""
+
+
+class CannotPlace(ValueError):
+    """`key` is the dimension that is to blame (""; the plan as a whole), `hint` what is allowed."""
+
+    def __init__(self, key: str, what: str, hint: str) -> None:
+        super().__init__(f"{what} ({hint})")
+        self.key, self.what, self.hint = key, what, hint
+
+
+def placed(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -> Layout:
+    """The ranks of a plan.  `axes`: the outermost first, as ranks count them.  Raises CannotPlace."""
+    lengths = dict(axes)
+    if parallel.ranks != prod(lengths.values()):
+        sizes = " x ".join(f"{name} {getattr(parallel, name)}" for name in DIMENSIONS)
+        raise CannotPlace(
+            "",
+            f"{sizes} are {parallel.ranks} ranks, and there are {prod(lengths.values())}",
+            "their product is the number of ranks; sequence and expert take ranks of tensor and data",
+        )
+    on: dict[str, list[str]] = {name: [] for name in lengths}
+    for dimension, axis in place.items():
+        if axis not in lengths:
+            known = ", ".join(f"{name} ({n})" for name, n in axes)
+            raise CannotPlace(dimension, f"this fabric has no axis {axis!r}", f"it has {known}")
+        on[axis].append(dimension)
+        together = prod(getattr(parallel, d) for d in on[axis])
+        if lengths[axis] % together:
+            said, places = " x ".join(f"{d} {getattr(parallel, d)}" for d in on[axis]), lengths[axis]
+            what = f"{said} does not divide {axis}, which has {places} places"
+            raise CannotPlace(dimension, what, f"a divisor of {places}")
+    left = [name for name in DIMENSIONS if name not in place]
+    spare = {axis: n // prod(getattr(parallel, d) for d in on[axis]) for axis, n in lengths.items()}
+    ranks = {}
+    for at in product(*(range(getattr(parallel, name)) for name in DIMENSIONS)):
+        index = dict(zip(DIMENSIONS, at, strict=True))
+        rest = _number([(index[d], getattr(parallel, d)) for d in left])
+        rank, stride = 0, 1
+        for axis, length in reversed(axes):
+            rest, own = divmod(rest, spare[axis])
+            inside = [(index[d], getattr(parallel, d)) for d in on[axis]]
+            rank += stride * _number([*inside, (own, spare[axis])])
+            stride *= length
+        ranks[Place(**index)] = rank
+    return Layout(parallel, ranks)
+
+
+def _number(digits: Sequence[tuple[int, int]]) -> int:
+    """Digits with their bases, the lowest first, as a number."""
+    number, stride = 0, 1
+    for digit, base in digits:
+        number += digit * stride
+        stride *= base
+    return number

@@ -1,0 +1,163 @@
+"""A training step as it is asked for, the sizes that follow from it, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from workloads.steps.plan.experts import Gating
+from workloads.steps.plan.gpu import Gpu
+from workloads.steps.plan.model import Model
+from workloads.steps.plan.parallel import Parallel
+
+SHARDS = ("none", "zero1", "zero2", "zero3", "fsdp")
+RECOMPUTE = ("none", "selective", "full")
+
+Found = tuple[tuple[str, ...], str, str]
+"""Which part of the step is wrong, what about it, and what is allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """`micro`: sequences of a micro-batch; `count`: micro-batches of a pipeline in a step.
+
+    `shard`: what ranks with the same parameters share out: nothing, ZeRO's stages (Rajbhandari et al. 2020; zero3
+    gathers a layer when it is needed), or as FSDP, which gathers the next layer during this one's computation.
+    `recompute`: activations that are computed again in the backward pass (Korthikanti et al. 2022).
+    """
+
+    model: Model
+    gpu: Gpu
+    parallel: Parallel = field(default_factory=Parallel)
+    micro: int = 1
+    count: int = 1
+    schedule: str = "1f1b"
+    chunks: int = 1
+    shard: str = "none"
+    recompute: str = "none"
+    bucket_bytes: int = 25 << 20
+    gating: Gating = field(default_factory=Gating)
+    optimizer_in: str | None = None  # the algorithm of optimizer_step that does the optimizer's work with the sums
+
+    @property
+    def tokens(self) -> int:
+        """Of a micro-batch, that a rank works on outside of what sequence parallelism splits."""
+        return self.micro * self.model.seq // self.parallel.context
+
+    @property
+    def routed(self) -> int:
+        """Tokens of a micro-batch that a rank sends to experts (each to `top_k`)."""
+        return self.tokens // (self.parallel.tensor if self.parallel.sequence else 1)
+
+    @property
+    def step_tokens(self) -> int:
+        """Of all ranks, in a step."""
+        return self.micro * self.count * self.parallel.data * self.model.seq
+
+    @property
+    def flops(self) -> float:
+        """What the model asks for in a step: the numerator of MFU."""
+        return self.model.flops(self.step_tokens)
+
+    @property
+    def layers(self) -> int:
+        """Of one chunk of a stage."""
+        return self.model.layers // (self.parallel.pipeline * self.chunks)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether parameters are gathered layer by layer."""
+        return self.shard in ("zero3", "fsdp")
+
+    @property
+    def reduces_always(self) -> bool:
+        """Whether gradients are added up in every micro-batch, as nobody has room for all of them."""
+        return self.shard in ("zero2", "zero3", "fsdp")
+
+
+def problems(t: Training) -> Iterator[Found]:
+    """Everything about a step that does not divide or does not go together."""
+    m, p = t.model, t.parallel
+    yield from _model(m)
+    stages = p.pipeline * t.chunks
+    for number, what, many, key in (
+        (m.heads, "heads", p.tensor, "tensor"),
+        (m.kv_heads, "kv_heads", p.tensor, "tensor"),
+        (m.ffn, "ffn", p.tensor, "tensor"),
+        (m.seq, "seq", p.context, "context"),
+        (m.layers, "layers", p.pipeline, "pipeline"),
+    ):
+        if number % many:
+            yield (
+                ("parallel", key),
+                f"{what} of the model, {number}, cannot be divided by {key} {many}",
+                _divisors(number),
+            )
+    if m.layers % p.pipeline == 0 and m.layers % stages:
+        what = f"layers of the model, {m.layers}, cannot be divided into {p.pipeline} stages of {t.chunks} chunks"
+        yield ("schedule",), what, f"interleaved: {_divisors(m.layers // p.pipeline)}"
+    if p.sequence and p.tensor == 1:
+        yield ("parallel", "sequence"), "sequence parallelism splits over the ranks of tensor, of which there is one", (
+            "tensor: 2 or more, or leave sequence out"
+        )  # fmt: skip
+    elif p.sequence and m.seq % p.context == 0 and m.seq // p.context % p.tensor:
+        what = f"seq of a rank, {m.seq // p.context}, cannot be divided by tensor {p.tensor}"
+        yield ("parallel", "sequence"), what, "leave sequence out"
+    yield from _experts(t)
+    yield from _schedule(t)
+
+
+def _model(m: Model) -> Iterator[Found]:
+    if not m.head_dim and m.hidden % m.heads:
+        yield ("model", "heads"), f"hidden {m.hidden} cannot be divided by heads {m.heads}", _divisors(m.hidden)
+    if m.heads % m.kv_heads:
+        yield ("model", "kv_heads"), f"heads {m.heads} cannot be divided by kv_heads {m.kv_heads}", _divisors(m.heads)
+    if m.experts and m.top_k > m.experts:
+        yield ("model", "top_k"), f"a token cannot take {m.top_k} of {m.experts} experts", f"1 to {m.experts}"
+
+
+def _experts(t: Training) -> Iterator[Found]:
+    m, p = t.model, t.parallel
+    if p.expert > 1 and not m.experts:
+        yield ("parallel", "expert"), "the model has no experts", "model: {experts: 8}, or leave expert out"
+        return
+    if m.experts and m.experts % p.expert:
+        yield ("parallel", "expert"), f"experts of the model, {m.experts}, cannot be divided by expert {p.expert}", (
+            _divisors(m.experts)
+        )  # fmt: skip
+    if p.data % p.expert:
+        yield ("parallel", "expert"), f"expert {p.expert} does not divide data {p.data}, whose ranks it takes", (
+            _divisors(p.data)
+        )  # fmt: skip
+    if m.experts and p.tensor > 1 and not p.sequence:
+        yield ("parallel", "sequence"), "experts and tensor parallelism need sequence parallelism", (
+            "sequence: true (as in Megatron), or tensor: 1"
+        )  # fmt: skip
+
+
+def _schedule(t: Training) -> Iterator[Found]:
+    stages = t.parallel.pipeline
+    if t.count < stages:
+        yield ("batch", "count"), f"{t.count} micro-batches are fewer than the pipeline's {stages} stages", (
+            f"count: {stages} or more"
+        )  # fmt: skip
+    if t.schedule == "interleaved":
+        if stages == 1:
+            yield ("schedule",), "one stage has nothing to interleave with", "pipeline: 2 or more"
+        elif t.count % stages:
+            what = f"interleaved goes through {stages} micro-batches at a time, and {t.count} is no multiple of that"
+            yield ("batch", "count"), what, f"a multiple of {stages}"
+    if t.schedule == "zero_bubble" and t.recompute == "full":
+        yield (
+            ("recompute",),
+            "zero_bubble keeps activations for the gradients of weights",
+            "recompute: none or selective",
+        )
+    if t.optimizer_in and t.shard != "none":
+        yield ("shard",), f"{t.optimizer_in} keeps the optimizer's state, there is nothing to shard", "shard: none"
+
+
+def _divisors(n: int) -> str:
+    found = [d for d in range(1, n + 1) if n % d == 0]
+    shown = found if len(found) <= 12 else [*found[:11], "..", found[-1]]
+    return f"a divisor of {n}: {', '.join(map(str, shown))}"

@@ -1,0 +1,63 @@
+"""What of the model a rank has, in the pieces in which parameters are gathered and gradients become ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workloads.steps.plan.training import Training
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Parameters of a layer, of the embedding or of the head that one rank computes with.
+
+    `dense` ones are the same on all ranks of the group `data`, `expert` ones on those of `expert_data`.
+    """
+
+    name: str
+    dense: int
+    expert: int = 0
+
+
+def attention(t: Training) -> Unit:
+    return Unit("attention", t.model.attention.on(t.parallel.tensor))
+
+
+def feed_forward(t: Training) -> Unit:
+    m, p = t.model, t.parallel
+    return Unit("mlp", m.feed_forward.on(p.tensor), m.experts // p.expert * m.mlp.on(p.tensor))
+
+
+def layer(t: Training) -> Unit:
+    """All of a layer: FSDP's unit."""
+    first, second = attention(t), feed_forward(t)
+    return Unit("layer", first.dense + second.dense, second.expert)
+
+
+def embedding(t: Training) -> Unit:
+    return Unit("embedding", t.model.embedding.on(t.parallel.tensor))
+
+
+def head(t: Training) -> Unit:
+    """Of a model in one stage with one table, the norm alone is its own."""
+    part = t.model.head
+    if t.model.tied and t.parallel.pipeline == 1:
+        return Unit("head", part.whole)
+    return Unit("head", part.on(t.parallel.tensor))
+
+
+def units_of(t: Training, stage: int) -> Iterator[Unit]:
+    """All units of a stage."""
+    for _ in range(t.layers * t.chunks):
+        yield layer(t)
+    if t.model.vocab and stage == 0:
+        yield embedding(t)
+    if t.model.vocab and stage == t.parallel.pipeline - 1:
+        yield head(t)
+
+
+def stage_parameters(t: Training, stage: int) -> tuple[int, int]:
+    """Dense and expert parameters of a rank of this stage."""
+    units = list(units_of(t, stage))
+    return sum(u.dense for u in units), sum(u.expert for u in units)
