@@ -33,6 +33,7 @@ class Symptoms:
     absent: dict[int, str] = field(
         default_factory=dict
     )  # ranks that will never reach fabricd, and why they were given up
+    waiting: dict[int, dict[str, Any]] = field(default_factory=dict)  # rank -> which of its tasks wait, and for whom
     lossy: bool = False  # frames without a flow kept coming
     fabricd_gone: str = ""  # in words: how it ended, or why it was given up
     fabricd_exit: int | None = None

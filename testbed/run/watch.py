@@ -176,8 +176,10 @@ class Watch:
             line = {"kind": "error", "rank": rank, "what": what}
         if line is None:
             self._take_text(rank, text)
-        elif line["kind"] in ("collective", "flow"):
+        elif line["kind"] in ("collective", "flow", "tasks", "timeline"):
             self._on_line(line)
+        elif line["kind"] == "waiting":
+            self.symptoms.waiting[rank] = line
         elif line["kind"] == "progress":
             self._on_progress(line)
         elif line["kind"] == "done":

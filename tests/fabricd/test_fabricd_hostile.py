@@ -204,8 +204,8 @@ def test_records_that_are_never_fetched() -> None:
     with beside_honest_ones() as f:
         w = f.worker(0)
         with contextlib.suppress(OSError):
-            for _ in range(30):
-                w.send(wire.command(wire.COMPUTE, 1, 1, 0, 0) * 2700)
+            for _ in range(40):
+                w.send(wire.command(wire.COMPUTE, 1, 1, 0, 0) * 2000)
         assert "65536 records" in w.reason()
 
 

@@ -200,11 +200,11 @@ def _op(entry: Algorithm) -> str | None:
 
 def _about(task: Task) -> dict[str, Any]:
     """What the timeline says of a task."""
-    does = type(task).__name__.lower()
-    said = {"task": task.id, "stream": task.stream, "kind": task.kind, "does": does, "group": "", "size_bytes": 0}
+    said: dict[str, Any] = {"stream": task.stream, "task": task.id, "kind": task.kind}
+    more: dict[str, Any] = {"operation": type(task).__name__.lower(), "group": None, "peer": None, "tag": None}
     match task:
         case Collective():
-            said |= {"does": task.collective, "group": task.group, "size_bytes": task.size_bytes}
+            more |= {"operation": task.collective, "group": task.group, "size_bytes": task.size_bytes}
         case Send() | Recv():
-            said |= {"group": task.group, "size_bytes": task.size_bytes, "peer": task.peer}
-    return said
+            more |= {"group": task.group or None, "peer": task.peer, "tag": task.tag, "size_bytes": task.size_bytes}
+    return said | {"size_bytes": None} | more
