@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -189,6 +190,7 @@ def _emit(line: dict[str, Any]) -> None:
 
 def main() -> int:
     """Reads the plan, runs it, and returns the exit code."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # asks what tasks wait for, when there are any (tasks/runner.py)
     try:
         with open(os.environ.get("RAILBED_PLAN", DEFAULT_PLAN), encoding="utf-8") as file:
             plan = json.load(file)

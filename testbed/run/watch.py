@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,8 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None: ...
+
+    def kill(self, number: int) -> None: ...
 
 
 class Hardware(Protocol):
@@ -101,6 +104,7 @@ class Watch:
         self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
         self._tails = dict.fromkeys(self._open, b"")
         self._seen_dead: dict[int, float] = {}
+        self._asked: set[int] = set()  # ranks that have not answered yet for whom their tasks wait
         self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
         self._selector = selectors.DefaultSelector()
         for rank, pipe in (*pipes.items(), *errors.items()):
@@ -117,9 +121,11 @@ class Watch:
             self._look()
             now = time.monotonic()
             if self.symptoms.failed:
-                failed_at = failed_at or now
+                if failed_at is None:
+                    failed_at = now
+                    self._ask_tasks()
                 all_ended = len(self.symptoms.exits) == len(self._workers)
-                if self.symptoms.conclusive or all_ended or now - failed_at > GRACE_S:
+                if (self.symptoms.conclusive and not self._asked) or all_ended or now - failed_at > GRACE_S:
                     break
             elif self._ended():
                 break
@@ -129,6 +135,13 @@ class Watch:
     def note(self, kind: str, **more: Any) -> None:
         """Adds an event of the testbed's own."""
         self._take_event({"event": kind, **more})
+
+    def _ask_tasks(self) -> None:
+        """Asks ranks that have tasks for whom they wait (workloads/tasks/runner.py)."""
+        for rank in self.symptoms.waiting:
+            if rank not in self.symptoms.exits and rank not in self.symptoms.done:
+                self._asked.add(rank)
+                self._workers[rank].kill(signal.SIGUSR1)
 
     def close(self) -> None:
         """Closes the pipes."""
@@ -180,6 +193,7 @@ class Watch:
             self._on_line(line)
         elif line["kind"] == "waiting":
             self.symptoms.waiting[rank] = line
+            self._asked.discard(rank)
         elif line["kind"] == "progress":
             self._on_progress(line)
         elif line["kind"] == "done":

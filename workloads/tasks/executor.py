@@ -1,7 +1,8 @@
 """Carries out a rank's tasks: starts each when all that it waits for has ended, and hands every record to whose it is.
 
-What is due at the same time is taken in first; then tasks start in the order of the list.  So which one is first
-follows from emulated time and the list alone.
+What is due at the same time is taken in first; then tasks start, computations before the others and each in the order
+of the list.  So which one is first follows from emulated time and the list alone, and a computation that follows
+another one on its stream is not held up by what the host posts at that moment.
 """
 
 from __future__ import annotations
@@ -192,7 +193,10 @@ class Executor:
         self.spans: list[Span | None] = [None] * len(self.tasks)
         self._left = len(self.tasks)
         self._waits = [len(order["before"]) for order in self.tasks]
-        self._ready = [number for number, waits in enumerate(self._waits) if not waits]
+        self._ready: list[tuple[bool, int]] = []
+        for number, waits in enumerate(self._waits):
+            if not waits:
+                self._may_start(number)
         self._active: dict[int, Doing] = {}
 
     def run(self) -> None:
@@ -215,11 +219,14 @@ class Executor:
         going = True
         while going:
             while self._ready:
-                self._start(heappop(self._ready))
+                self._start(heappop(self._ready)[1])
             through = [request.task for requests in self.requests for request in requests.go_on()]
             for number in sorted(through):
                 self._ended(number, self.device.answered_ps)
             going = bool(through)
+
+    def _may_start(self, number: int) -> None:
+        heappush(self._ready, (self.tasks[number]["do"] != "compute", number))
 
     def _start(self, number: int) -> None:
         self.spans[number] = Span(self.device.answered_ps)
@@ -275,7 +282,7 @@ class Executor:
         for follower in self._followers[number]:
             self._waits[follower] -= 1
             if not self._waits[follower]:
-                heappush(self._ready, follower)
+                self._may_start(follower)
 
     # What for, and for whom, it waits
 

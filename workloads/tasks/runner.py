@@ -36,6 +36,7 @@ def run_tasks(
     device = context.device
     told = {**plan, "tasks": plan["tasks"][str(device.rank)]}
     executor = Executor(context, told, tag, find)
+    emit({"kind": "waiting", "step": number, "rank": device.rank, "tasks": []})  # from now on it can be asked
     try:
         for iteration in range(-plan["warmup"], plan["iterations"]):
             said = {"step": number, "rank": device.rank, "iteration": iteration}
