@@ -39,7 +39,11 @@ class Process(Protocol):
 
     def poll(self) -> int | None: ...
 
-    def kill(self, number: int) -> None: ...
+
+class Worker(Process, Protocol):
+    """A worker also takes signals."""
+
+    def kill(self, number: int = ...) -> None: ...
 
 
 class Hardware(Protocol):
@@ -71,7 +75,7 @@ class Watch:
 
     def __init__(
         self,
-        workers: Mapping[int, Process],
+        workers: Mapping[int, Worker],
         pipes: Mapping[int, int],
         errors: Mapping[int, int],
         parser: OutputParser,
