@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from testbed.base.text import printable
@@ -36,6 +37,14 @@ class OutputParser:
         self._most = sum(map(_lines_of, self._steps))
         self._measured: Counter[int] = Counter()
         self._kept: Counter[int] = Counter()
+
+    def speaker(self, ranks: Sequence[int], text: bytes) -> int:
+        """Which of the ranks that share a process has printed a line: the one that it names, else the first."""
+        with suppress(ValueError, RecursionError):
+            raw = json.loads(text)
+            if isinstance(raw, dict) and isinstance(rank := raw.get("rank"), int) and rank in ranks:
+                return rank
+        return ranks[0]
 
     def line(self, rank: int, text: bytes) -> Line | None:
         """The line, checked and with `rank`; None if it is mere text. Raises UnexpectedLine."""

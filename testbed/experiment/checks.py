@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec
     from testbed.experiment.blocks.steps import Step
     from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.workers import Workers
     from testbed.faults import Injection
 
 
@@ -38,6 +39,8 @@ class Blocks(Protocol):
     def inject(self) -> Sequence[Injection]: ...
     @property
     def capture(self) -> Sequence[str]: ...
+    @property
+    def workers(self) -> Workers: ...
 
 
 def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
@@ -52,6 +55,9 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     if kinds is not None and fabric.kind not in kinds:
         what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
+    if blocks.clock.mode == "real" and blocks.workers.ranks_per_process not in ("auto", 1):
+        what = "with the real clock each rank has a process of its own: ranks that share one slow each other down"
+        found.append((("workers", "ranks_per_process"), what, "leave it out"))
     ranks = fabric.ranks
     for i, step in enumerate(blocks.workload):
         if step.kind == "flows":

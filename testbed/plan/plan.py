@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -73,15 +73,21 @@ def endpoints(plan: Plan) -> list[int]:
 
 def for_rank(plan: Plan, rank: int) -> Plan:
     """The plan of one endpoint's worker: of tasks those of its own."""
-    costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
-    return {**plan, "rank": rank, "costs": costs, "steps": [_own(step, rank) for step in plan["steps"]]}
+    return for_ranks(plan, [rank])
 
 
-def _own(step: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
+def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
-    its = {key: value for key, value in step["tasks"].items() if key == str(rank)}
+    its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
     return {**step, "tasks": its, "about": {}}
+
+
+def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
+    """The plan of endpoints that share a process; workloads/together.py reads it."""
+    own = [{"rank": rank, "costs": plan["costs" if rank < plan["ranks"] else "complex_costs"]} for rank in ranks]
+    together = {"together": own} if len(ranks) > 1 else {}
+    return {**plan, **own[0], **together, "steps": [_own(step, ranks) for step in plan["steps"]]}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:

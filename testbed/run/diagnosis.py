@@ -30,6 +30,7 @@ class Symptoms:
     events: list[dict[str, Any]] = field(default_factory=list)  # of fabricd and of the testbed, in order of arrival
     errors: list[dict[str, Any]] = field(default_factory=list)  # `error` lines of workers, each with its `rank`
     exits: dict[int, int] = field(default_factory=dict)  # rank -> return code, negative: signal
+    sharing: dict[int, list[int]] = field(default_factory=dict)  # rank -> all ranks of its process, if there are more
     done: set[int] = field(default_factory=set)  # ranks that have reported that they are done
     absent: dict[int, str] = field(
         default_factory=dict
@@ -144,6 +145,9 @@ def _dead_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | No
     hint = _see(logs, f"rank{rank}.log")
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         hint = f"if nobody killed it, it may have run out of its memory limit (workers.memory); {hint}"
+    if code is not None and rank in symptoms.sharing:
+        others = f"ranks {symptoms.sharing[rank][0]} to {symptoms.sharing[rank][-1]} share the process"
+        hint = f"{others}; with workers.ranks_per_process: 1 it is seen which of them it is; {hint}"
     return Problem(f"rank {rank}: {how} before it was done{reason}", _place(rank, fabric), hint)
 
 

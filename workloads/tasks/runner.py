@@ -6,8 +6,6 @@ one line of kind `tasks`.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,21 +68,24 @@ def _say(executor: Executor, said: Mapping[str, Any], emit: Emit) -> None:
         emit({"kind": "timeline", **said, "first": first, "times": times})
 
 
+def answer(*_: object) -> None:
+    """SIGUSR1 asks this process which tasks of its ranks wait, and for whom."""
+    for say in list(_ASKED.values()):
+        say()
+
+
 @contextmanager
 def _asked(executor: Executor, said: Mapping[str, Any], emit: Emit) -> Iterator[None]:
-    """Meanwhile SIGUSR1 asks which tasks wait, and for whom."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def answer(*_: object) -> None:
-        emit({"kind": "waiting", **said, "tasks": executor.waiting()})
-
-    before = signal.signal(signal.SIGUSR1, answer)
+    """Meanwhile this rank can be asked."""
+    _ASKED[said["rank"]] = lambda: emit({"kind": "waiting", **said, "tasks": executor.waiting()})
     try:
         yield
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        del _ASKED[said["rank"]]
+
+
+_ASKED: dict[int, Callable[[], None]] = {}
+"""The ranks of this process that can be asked what they wait for."""
 
 
 def _progress(said: Mapping[str, Any], emit: Emit) -> Callable[[int, int], None]:
