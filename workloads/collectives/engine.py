@@ -15,7 +15,19 @@ from struct import Struct
 
 import numpy as np
 
-from workloads.collectives.schedule import Copy, Lane, Place, Program, Recv, Schedule, Send, Shape, places, steps
+from workloads.collectives.schedule import (
+    Copy,
+    Lane,
+    Place,
+    Program,
+    Recv,
+    Schedule,
+    Send,
+    Shape,
+    places,
+    program_of,
+    steps,
+)
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 from workloads.verbs.wire import Record
@@ -71,7 +83,7 @@ class Engine:
         self.schedule = schedule
         self.index = list(ranks).index(self.device.rank)
         self.width = width
-        program = schedule(largest, self.index)
+        program = program_of(schedule, largest, self.index)
         _, staged = places(program)
         self.vector = context.region("vector", max(context.largest_bytes, largest.length(self.index) * width))
         self.staging = context.region("staging", staged * width)
@@ -102,13 +114,13 @@ class Engine:
 
     def _resolve(self, shape: Shape) -> None:
         """Works out our program, and where our peers want what we send them."""
-        program = self.schedule(shape, self.index)
+        program = program_of(self.schedule, shape, self.index)
         own, _ = places(program)
         theirs: dict[int, dict[Channel, list[Place]]] = {}
         self._lanes = [_Running(lane) for lane in program]
         for (peer, channel), connection in self._connections.items():
             if peer not in theirs:
-                theirs[peer], _ = places(self.schedule(shape, peer))
+                theirs[peer], _ = places(program_of(self.schedule, shape, peer))
             connection.own = own.get((peer, channel), [])
             connection.places = theirs[peer].get((self.index, channel), [])
             connection.sender = connection.receiver = None
