@@ -170,6 +170,9 @@ const char *next_job(struct fabric *f)
 		queue_forget(&n->port[0]);
 		queue_forget(&n->port[1]);
 	}
+	for (uint32_t i = 0; i < f->nic_count; i++)
+		for (uint32_t k = 0; k < f->nics[i].qp_count; k++)
+			lender_recall(f, &f->nics[i].qps[k]->lent, UINT64_MAX);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		qps_forget(f, &f->nics[i], anew);
 		worker_forget(f->nics[i].worker);

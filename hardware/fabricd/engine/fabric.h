@@ -40,6 +40,7 @@ struct fabric {
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change;
 	struct frame *free_frames;
+	struct room *free_rooms; /* of full frames */
 	struct passage *free_passages, **passage_slabs;
 	size_t passage_slab_count, frame_slab_count;
 	void **frame_slabs;

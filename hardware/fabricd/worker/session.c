@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -14,6 +13,7 @@
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/records.h"
+#include "worker/region.h"
 #include "worker/worker.h"
 
 #define MAGIC 0x31574252u
@@ -62,8 +62,8 @@ const char *command_register(struct message *m)
 		return "REGISTER: a memfd of huge pages";
 	if (fstat(m->memfd, &st) || (uint64_t)st.st_size < length)
 		return "REGISTER: memfd is shorter than the length named";
-	void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, m->memfd, 0);
-	if (base == MAP_FAILED)
+	uint8_t *base = region_map(m->f, m->memfd, length);
+	if (!base)
 		return "REGISTER: memfd cannot be mapped for reading and writing";
 	w->region[w->region_count++] = (struct region){.base = base, .bytes = length};
 	w->region_bytes += length;

@@ -166,9 +166,13 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		report_event(f, REPORT_WORKER_DONE, json_pack("{s:i}", "rank", (int)w->rank));
 		return;
 	}
-	for (uint32_t i = 0; i < w->nic->qp_count; i++)
-		if (!w->nic->qps[i]->owner->ops->generated) /* those are the NIC's own */
-			w->nic->qps[i]->state = QP_ERROR;
+	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
+		struct qp *q = w->nic->qps[i];
+		if (q->owner->ops->generated)
+			continue; /* the NIC's own */
+		q->state = QP_ERROR;
+		lender_recall(f, &q->lent, UINT64_MAX);
+	}
 	f->services->ended(f, w);
 	regions_unmap(w);
 	report_event(f, REPORT_WORKER_LOST,
