@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Copy, Program, Recv, Schedule, Shape, places, steps
+from workloads.collectives.schedule import Copy, Program, Recv, Schedule, Shape, places, program_of, steps
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer
@@ -31,7 +31,7 @@ class Engine:
         self.device = context.device
         self.schedule = schedule
         self.index = list(ranks).index(self.device.rank)
-        program = schedule(largest, self.index)
+        program = program_of(schedule, largest, self.index)
         _, staged = places(program)
         self.vector = context.region("vector", max(context.largest_bytes, largest.length(self.index) * width))
         self.staging = context.region("staging", staged * width)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.collectives.schedule import Lane, Place, Program, Recv, Schedule, Send, Shape, places
+from workloads.collectives.schedule import Lane, Place, Program, Recv, Schedule, Send, Shape, places, program_of
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, QueuePair, Region, wire
 from workloads.verbs.wire import Record
@@ -46,13 +46,13 @@ class Resolved:
 
 def resolve(schedule: Schedule, shape: Shape, index: int, channels: Sequence[Channel]) -> Resolved:
     """What a shape means for a rank and its connections.  Raises TooManyMessages."""
-    program = schedule(shape, index)
+    program = program_of(schedule, shape, index)
     own, _ = places(program)
     of_peer: dict[int, dict[Channel, list[Place]]] = {}
     theirs: dict[Channel, list[Place]] = {}
     for peer, channel in channels:
         if peer not in of_peer:
-            of_peer[peer], _ = places(schedule(shape, peer))
+            of_peer[peer], _ = places(program_of(schedule, shape, peer))
         theirs[peer, channel] = of_peer[peer].get((index, channel), [])
         if (most := max(len(own.get((peer, channel), ())), len(theirs[peer, channel]))) > MOST_MESSAGES:
             raise TooManyMessages(f"{most} messages from rank to rank, at most {MOST_MESSAGES}: choose a larger chunk")

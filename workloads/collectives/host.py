@@ -90,7 +90,7 @@ class Scheduled(Part):
         yield Expected(self.vector, None, 0)
 
     @property
-    def chunks(self) -> list[Span]:
+    def chunks(self) -> Sequence[Span]:
         return spans(self.shape.count, self.n)
 
     def _spoil(self, part: NDArray[Any]) -> None:

@@ -27,7 +27,7 @@ from workloads.collectives.execution import (
     resolve,
 )
 from workloads.collectives.host import Scheduled
-from workloads.collectives.schedule import Copy, Schedule, Shape, places, schedule_of, steps
+from workloads.collectives.schedule import Copy, Schedule, Shape, places, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
 from workloads.tasks.program import CHANNELS, aligned
@@ -83,7 +83,7 @@ class Kind:
         self.shape: Shape = shape_of(entry, len(self.ranks), size_bytes, width, way, seed)
 
     def needs(self, index: int) -> Needs:
-        program = self.schedule(self.shape, index)
+        program = program_of(self.schedule, self.shape, index)
         _, staged = places(program)
         elements = (self.shape.length(index), staged, output_elements(program))
         return Needs(*(aligned(n * self.width) for n in elements))
@@ -93,7 +93,7 @@ class Kind:
         return [self.needs(index) for index in range(len(self.ranks))]
 
     def channels(self, index: int) -> list[Channel]:
-        program = self.schedule(self.shape, index)
+        program = program_of(self.schedule, self.shape, index)
         return sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
 
 

@@ -127,6 +127,7 @@ static inline ps_t worker_acts(const struct worker *w)
 }
 
 void clock_workers_changed(struct fabric *f);
+void clock_worker_changed(struct fabric *f, const struct worker *w);
 
 void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
 struct sync **syncs_new(void);
