@@ -21,6 +21,7 @@ from results.frames.metrics import (
     metrics_sha256,
     rank_rows,
     result_rows,
+    timeline_rows,
     with_slowdowns,
 )
 from results.frames.series import PLACES, SAMPLES
@@ -197,8 +198,7 @@ class Attempt:
         return together.struck([*requests, *(fault["request"] for fault in there)])
 
     def _hand_plan(self, lab: Lab, ranks: Sequence[int]) -> None:
-        handed = planning.for_ranks(self.plan, ranks) if len(ranks) > 1 else planning.for_rank(self.plan, ranks[0])
-        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(handed))
+        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(self.plan, ranks)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
@@ -208,6 +208,12 @@ class Attempt:
         line = self.tenant.line(line) if self.tenant else line
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
+        if line["kind"] == "timeline":
+            return
+        if line["kind"] == "tasks":
+            self.progress.advance(f"{self.steps[line['step']]['name']}, iteration {line['iteration'] + 1}")
+            self.progress.line(line)
+            return
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
         self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
         self.progress.line(line)
@@ -217,6 +223,8 @@ class Attempt:
             self.progress.doing(
                 f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
             )
+        elif "flow" not in line and "iteration" in line:
+            self.progress.doing(f"tasks of rank {line['rank']}: {line['done']} of {line['of']}")
         else:
             self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
 
@@ -306,6 +314,9 @@ class Attempt:
         results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
+        timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
+        if timeline:
+            tables["timeline"] = timeline
         frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
         for name, rows in frames.items():
             self.folder.write_frame(name, rows)
@@ -317,7 +328,7 @@ class Attempt:
             fidelity=self.fidelity,
             results=results,
             counters=counter_totals(self.counters),
-            metrics_sha256=metrics_sha256(results, ranks, self.counters),
+            metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
         )
         if not self.problem:

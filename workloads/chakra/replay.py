@@ -16,7 +16,7 @@ from typing import Any
 
 from workloads.base.vocabulary import DTYPES
 from workloads.chakra.et import BadTrace, Node, Trace
-from workloads.chakra.names import COLLECTIVES, OF_A_PART, OWN
+from workloads.chakra.names import COLLECTIVES, ELEMENTS, OF_A_PART, OWN
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
@@ -25,8 +25,6 @@ WORLD = "world"
 """The group of all ranks: of nodes that name none, or 0."""
 PASSED = frozenset({"invalid", "metadata"})
 KNOWN = frozenset({"comp", "comm_send", "comm_recv", "comm_coll"})
-ELEMENTS = ("float32", "bfloat16", "uint8")
-"""Traces do not say of what a collective is: the first of these that its size is a whole number of, for each rank."""
 MOST_SHOWN = 6
 
 

@@ -68,6 +68,7 @@ struct fabric {
 	struct worker *workers; /* as many as NICs */
 	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */
+	struct turn *turns;	/* how far workers let the clock go, by worker/clock.c */
 	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
 	/* offload/ */
 	struct group *groups;

@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -160,7 +161,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		return;
 	bool greeted = w->state != WORKER_ABSENT;
 	w->state = how;
-	clock_workers_changed(f);
+	clock_worker_changed(f, w);
 	if (how == WORKER_DONE) {
 		f->services->ended(f, w);
 		report_event(f, REPORT_WORKER_DONE, json_pack("{s:i}", "rank", (int)w->rank));
@@ -189,6 +190,7 @@ void workers_close(struct fabric *f)
 			close_later(w->listen_fd);
 		regions_unmap(w);
 		records_free(&w->records);
+		free(w->compute_free);
 	}
 }
 
@@ -311,7 +313,7 @@ void worker_wake(struct fabric *f, struct worker *w)
 	w->state = WORKER_RUNNING;
 	patience_begin(&w->patience);
 	w->hung = false;
-	clock_workers_changed(f);
+	clock_worker_changed(f, w);
 	send_records(f, w);
 }
 
