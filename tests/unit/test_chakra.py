@@ -191,7 +191,8 @@ def graphs(draw: st.DrawFn) -> Graph:
             tasks[a].append(Send(**common(a, number), **ends, peer=b))
             tasks[b].append(Recv(**common(b, number), **ends, peer=a))
     settings = {"all": Settings(5, {"all_reduce": "ring"}, {"slots": 8})} if draw(st.booleans()) else {}
-    return Graph(groups, {rank: tuple(its) for rank, its in tasks.items()}, settings)
+    idle = [rank for rank, its in tasks.items() if rank and not its and draw(st.booleans())]  # it has no list at all
+    return Graph(groups, {rank: tuple(its) for rank, its in tasks.items() if rank not in idle}, settings)
 
 
 @given(graphs())
@@ -237,7 +238,7 @@ def test_files_are_found_by_folder_or_by_prefix_with_their_groups(tmp_path: Path
         {r: (Collective(id="g", collective="all_reduce", group="dp", size_bytes=64),) for r in range(4)},
     )
     written = record.write(graph, tmp_path / "traces", "gpt")
-    assert [p.name for p in written] == ["gpt.0.et", "gpt.1.et", "gpt.2.et", "gpt.3.et", "groups.json"]
+    assert [p.name for p in written] == ["gpt.0.et", "gpt.1.et", "gpt.2.et", "gpt.3.et", "gpt.json"]
     assert json.loads(written[-1].read_text()) == {"1": [0, 1], "2": [2, 3]}
     assert files.load(tmp_path / "traces") == files.load(tmp_path / "traces/gpt", written[-1]) == graph
     record.write(graph, tmp_path / "traces", "other")
@@ -359,12 +360,13 @@ def test_times_by_a_roofline() -> None:
         ([Node(5, "x", 77)], "node 5 'x': it is of type 77, which is not replayed (skip: [77]"),
         ([bare(comm_type=0)], "node 5 'x': a comm_coll node has no comm_size: nothing is guessed"),
         ([bare(comm_size=8)], "node 5 'x': a comm_coll node has no comm_type"),
+        ([coll(5, pg_name="3")], "group '3' has rank 2, of which there is no trace"),
         ([coll(5, comm_type=12, pg_name="2")], "there is no collective 12"),
         ([coll(5, comm_size="8", pg_name="2")], "its comm_size is '8', and not a whole number"),
         ([coll(5, comm_size=-8, pg_name="2")], "its comm_size is -8"),
-        ([coll(5, pg_name="9")], "there is no group '9' (the groups' file has 1, 2)"),
+        ([coll(5, pg_name="9")], "there is no group '9' (the groups' file has 1, 2, 3)"),
         ([coll(5, pg_name="1")], "rank 0 is not in group '1'"),
-        ([Node(5, "x", 5, attributes={"comm_dst": 3, "comm_size": 1})], "there is no rank 3: there are traces of 1"),
+        ([Node(5, "x", 5, attributes={"comm_dst": 3, "comm_size": 1})], "there is no rank 3: there are traces of 2"),
         ([Node(5, "x", 5, attributes={"comm_src": 2, "comm_dst": 0, "comm_size": 1})], "it is of rank 2, and this is"),
         ([Node(5, "x", 5, attributes={"comm_size": 1})], "a comm_send node has no comm_dst"),
         ([comp(5, 0, num_ops=8)], "no recorded time"),
@@ -376,7 +378,7 @@ def test_times_by_a_roofline() -> None:
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_said_with_file_and_node(nodes: list[Node], said: str) -> None:
     with pytest.raises(BadTrace) as raised:
-        graph_of(nodes, groups={"1": [1], "2": [0, 1]})
+        graph_of(nodes, [], groups={"1": [1], "2": [0, 1], "3": [0, 2]})
     assert said in str(raised.value) and str(raised.value).startswith("rank 0: ")
 
 
