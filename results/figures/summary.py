@@ -33,12 +33,14 @@ _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "w
 def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
     """What to call each step of a resolved workload: its algorithm, and what tells it from others with that algorithm.
 
-    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`.
+    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`, one of tasks
+    by its kind.
     """
     made = []
     for step in workload:
         if "collective" not in step:
-            made.append("write")
+            graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
+            made.append(graph)
             continue
         alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
         differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
@@ -61,7 +63,7 @@ _FIGURES = {
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
     "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
-    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded",
+    "step_us": "step, mean (us)", "retransmitted": "packets sent again", "fallbacks": "operations not offloaded",
 }  # fmt: skip
 
 
@@ -74,6 +76,8 @@ def figure_label(name: str) -> str:
         )
     if name.startswith("busbw_GBps"):
         return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
+    if name.startswith("step_us_"):
+        return f"step {name.removeprefix('step_us_')}, mean (us)"
     return _FIGURES.get(name, name)
 
 
@@ -82,9 +86,9 @@ def summarize(
 ) -> dict[str, Any]:
     """Of a run's results (as `testbed run --json` gives them) and counters: one row; `names` are those of its steps.
 
-    Collectives: mean time by size over the iterations, and mean bus bandwidth, of each algorithm if there are several;
-    how many were to be offloaded and were not. Flows: when the last was done, goodput of all together, percentiles of
-    their times and slowdowns, fairness of their rates.
+    Steps of tasks: mean time over the iterations. Collectives: mean time by size over the iterations, and mean bus
+    bandwidth, of each algorithm if there are several; how many were to be offloaded and were not. Flows: when the last
+    was done, goodput of all together, percentiles of their times and slowdowns, fairness of their rates.
     """
     rows = list(results)
     collectives = [r for r in rows if r.get("collective")]
@@ -97,6 +101,12 @@ def summarize(
         for name, of_it in by_name.items():
             row |= _times(of_it, f"_{name}" if len(by_name) > 1 else "")
         row["fallbacks"] = sum(bool(r.get("fallback")) for r in collectives)
+    if steps := [r for r in rows if r.get("kind") == "tasks" or "tasks" in r]:
+        of_step: dict[int, list[float]] = defaultdict(list)
+        for r in steps:
+            of_step[r.get("step", 0)].append(r["time_ns"])
+        for number, its in sorted(of_step.items()):
+            row["step_us" + (f"_{number}" if len(of_step) > 1 else "")] = sum(its) / len(its) / 1000
     if flows:
         times = [r["time_ns"] for r in flows]
         slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]
