@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
     from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load, Step
+    from testbed.experiment.blocks.train import Train
     from testbed.experiment.blocks.transport import Transport
     from testbed.faults import Injection
     from workloads.base.entry import Algorithm
@@ -61,6 +62,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
             problems = _flows(step.flows, ranks)
         elif step.kind == "load":
             problems = _load(step.load, ranks)
+        elif step.kind == "train":
+            problems = _train(step.train, fabric)
         else:
             problems = chain(_collective(step, fabric), _complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
@@ -100,6 +103,12 @@ def _load(load: Load, ranks: int) -> Iterator[Found]:
         others -= {load.to}
     if len(others) < (1 if load.pattern in ("incast", "burst") else 2):
         yield ("load",), f"{load.pattern} needs more ranks than that", f"this fabric has ranks 0 to {ranks - 1}"
+
+
+def _train(train: Train, fabric: Fabric) -> Iterator[Found]:
+    from testbed.experiment.training import mistakes
+
+    yield from ((("train", *path), what, hint) for path, what, hint in mistakes(train, fabric))
 
 
 def _collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:

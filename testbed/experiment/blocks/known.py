@@ -72,6 +72,7 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
     if not isinstance(steps, list):
         return False
     named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
+    named += [(c, algorithm) for s in steps for algorithm in _of_groups(s) for c in collectives()]
     return any(
         isinstance(c, str)
         and isinstance(a, str)
@@ -80,6 +81,13 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
         and getattr(entry(c, a), what)
         for c, a in named
     )
+
+
+def _of_groups(step: object) -> list[object]:
+    """The algorithms that a step, as written, names for groups of ranks."""
+    its = step.get("train") if isinstance(step, dict) else None
+    groups = its.get("groups") if isinstance(its, dict) else None
+    return [g.get("algorithm") for g in groups.values() if isinstance(g, dict)] if isinstance(groups, dict) else []
 
 
 def routings() -> list[str]:
@@ -190,6 +198,32 @@ def width(dtype: str) -> int:
     from workloads.base.vocabulary import DTYPES
 
     return DTYPES[dtype]
+
+
+def float_types() -> list[str]:
+    """Element types that something can be trained in."""
+    from workloads.base.vocabulary import DTYPES
+
+    return [name for name in DTYPES if "float" in name]
+
+
+def model_presets() -> list[str | None]:
+    from workloads.steps.plan.model import PRESETS
+
+    return [*PRESETS, None]
+
+
+def gpu_presets() -> list[str | None]:
+    from workloads.steps.plan.gpu import PRESETS
+
+    return [*PRESETS, None]
+
+
+def schedules() -> list[str]:
+    """Schedules of pipelines that have a name alone."""
+    from workloads.steps.plan.schedules import SCHEDULES
+
+    return [name for name in SCHEDULES if name != "interleaved"]
 
 
 def smartnic_profiles() -> list[str | None]:
