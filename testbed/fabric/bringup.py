@@ -87,6 +87,11 @@ class Bringup:
         """Locked by all processes that are started here: any pid namespace can see whether one is alive."""
         return LockFile(self.dir / f"{secrets.token_hex(4)}{PROCESSES}")
 
+    def release_process_lock(self) -> None:
+        """The lock is the processes' alone from now on."""
+        if "process_lock" in vars(self):  # it is made for the first of them
+            self.process_lock.release()
+
     def spawn_inside(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """As `spawn`, in the fabric's network namespace."""
         return self.spawn([*self.inside, *argv], **options)

@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ from testbed.machine import ownership
 from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import binds
 from testbed.machine.ownership import HOST, Record, Removed
-from testbed.machine.processes import MARK, Process
+from testbed.machine.processes import MARK, Process, undisturbed
 from topologies import Fabric
 
 if TYPE_CHECKING:
@@ -90,26 +90,29 @@ class Lab:
         """
         _check_machine()
         fabric = experiment.build_fabric()
-        record, journal, lock = ownership.create()
         kernel = experiment.clock.mode == "real"
-        work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
-        try:
-            fabricd, controller, state = bring_up(work, experiment)
-            lab = cls(Record.read(record.dir), fabric, state, fabricd, controller.process, work.children)
-            if persistent:
-                work.hand_over(lab.fabricd)
-                lab.record = Record.read(record.dir)
+        with ExitStack() as making:
+            making.enter_context(undisturbed())
+            record, journal, lock = ownership.create()
+            work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
+            try:
+                making.close()  # from here on it is undone
+                fabricd, controller, state = bring_up(work, experiment)
+                lab = cls(Record.read(record.dir), fabric, state, fabricd, controller.process, work.children)
+                if persistent:
+                    work.hand_over(lab.fabricd)
+                    lab.record = Record.read(record.dir)
+                    lock.release()
+                lab._lock = lock
+                return lab
+            except BaseException:
+                ownership.undo(record)
                 lock.release()
-            lab._lock = lock
-            return lab
-        except BaseException:
-            ownership.undo(record)
-            lock.release()
-            _reap(work.children)
-            raise
-        finally:
-            work.process_lock.release()
-            journal.close()
+                _reap(work.children)
+                raise
+            finally:
+                work.release_process_lock()
+                journal.close()
 
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Lab:
@@ -219,7 +222,7 @@ class Lab:
         experiment = json.loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
         controller = work.start_controller(experiment["control"])
-        work.process_lock.release()
+        work.release_process_lock()
         controller.wait_programmed()
         self._children.append(controller.process)
         self.controller = controller.process

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from testbed.machine.processes import wait_for
+from testbed.machine.processes import Process, wait_for
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 NAME = "agent"
 """Its name at fabricd."""
 GONE_S = 60.0
-"""How long a killed process may take to be gone, with its connections: it needs a CPU for that."""
+"""How long a process may take to be gone, with its connections, or to stand still, after a signal: it needs a CPU
+for that."""
 
 
 class Agent:
@@ -77,6 +78,7 @@ class Agent:
             self._lab.restart_controller()
         if "hung" in states:
             self._signal_controller(signal.SIGSTOP)
+            wait_for(lambda: Process.of(self._lab.controller.pid).state() in "Tt", GONE_S)
         else:
             self._signal_controller(signal.SIGCONT)
             self._lab.fabricd.request("ask_controller")

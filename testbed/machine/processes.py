@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -174,6 +174,16 @@ def wait_gone(processes: Iterable[Process], timeout: float) -> set[Process]:
 
     wait_for(gone, timeout, pause=0.002)
     return left
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals that end this process wait until the end of the block: what is made inside is then in somebody's care."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:

@@ -24,6 +24,7 @@ from tests.parts.ring_fabric import (
     REDUCE_SCATTER,
     Rank,
     Ring,
+    a_moment_passes,
     chunks_of,
     draw,
     fill,
@@ -287,7 +288,7 @@ def test_little_memory_means_small_parts(memory: int) -> None:
         check(ring, 500_000, ALL_REDUCE, "sum", 1)
         assert Ring(members, "float32", 1 << 21).refused.startswith("the engine of rank 0's NIC has")
         ring.leave()
-        together(members, [[]] * 4, 0)
+        a_moment_passes(members)
         assert f.nic(0)["engine_used_bytes"] == 0
         assert not Ring(members, "float32", 1 << 21).refused
 
@@ -300,7 +301,7 @@ def test_rings_leave_nothing_behind() -> None:
             ring = Ring(members if i % 3 else members[::-1], dtype, 1 << 16)
             check(ring, 1000 + i, (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)[i % 3], "sum", i)
             ring.leave()
-        together(members, [[]] * 4, 0)
+        a_moment_passes(members)
         assert [f.nic(i)["engine_used_bytes"] for i in range(4)] == [0] * 4
         assert len(f.counters()["qps"]) == 4 * 4, "two a rank in each direction of the ring"
 
@@ -433,3 +434,20 @@ def test_two_runs_are_alike() -> None:
             return took, counters["nics"], counters["qps"]
 
     assert once() == once()
+
+
+@pytest.mark.parametrize("passed_ns", [0, 400])
+def test_a_group_opens_a_reaction_after_the_last_call_whatever_the_clock_has_passed_meanwhile(passed_ns: int) -> None:
+    """While a worker runs, the clock goes on until its next post would reach the NIC: past the time of its call."""
+    members = array("I", [0, 1]).tobytes()
+    call = wire.command(wire.GROUP, b"ring", 7, 3, 2, 0, 4096, wire.ELEMENTS["float32"], *[0] * 6, data=members)
+    with ranks(3, hardware=Hardware(nic=ENGINE, reaction_ns=1000)) as (_, (running, waiting, other)):
+        waiting.begin_wait(1, wire.FOREVER, call)
+        other.wait(1, passed_ns * 1000)
+        assert (running.time_ps, other.time_ps) == (0, passed_ns * 1000)
+        other.begin_wait(1)
+        running.begin_wait(1, wire.FOREVER, call)
+        for w in (running, waiting):
+            (opened,) = w.end_wait()
+            assert (opened.kind, opened.time_ps, bytes(opened.private)) == (wire.GROUPED, 1_000_000, b"")
+            w.send(wire.command(wire.LEAVE, opened.qp, 0))

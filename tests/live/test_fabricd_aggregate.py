@@ -147,6 +147,7 @@ def test_who_leaves_gives_the_slots_back() -> None:
                 for g in (group, other, third):
                     g.leave()
                 device.sync(tag, 3)
+            device.wait(until_ns=device.time_ns + 1000)  # a LEAVE acts when a post would
             return seen
 
         seen = on_ranks(lab, range(3), work)

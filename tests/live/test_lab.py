@@ -18,7 +18,9 @@ from testbed.base.errors import UserError
 from testbed.experiment import loads
 from testbed.fabric import bringup
 from testbed.fabric.lab import Lab
-from testbed.machine.ownership import Journal
+from testbed.machine import ownership
+from testbed.machine.lockfile import LockFile
+from testbed.machine.ownership import Journal, Record
 from testbed.machine.processes import Process
 from tests import prove_kills
 from tests.parts.machine import (
@@ -295,6 +297,30 @@ def test_a_stopped_up_leaves_nothing(number: int, star: str) -> None:
         (fabric_id,) = fabrics_begun_by(up.pid)
         up.send_signal(number)
         assert up.wait(20) != 0
+    assert traces(fabric_id) == []
+
+
+def test_stopped_as_soon_as_it_is_begun_it_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    create = ownership.create
+
+    def create_and_stop() -> tuple[Record, Journal, LockFile]:
+        made = create()
+        begun.append(made[0].id)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made
+
+    def stop(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    monkeypatch.setattr(ownership, "create", create_and_stop)
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(SystemExit):
+            Lab.up(loads(STAR, "star.yaml"))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    (fabric_id,) = begun
     assert traces(fabric_id) == []
 
 

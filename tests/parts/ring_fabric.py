@@ -61,6 +61,14 @@ def together(members: Sequence[Rank], commands: Sequence[Sequence[bytes]], recor
     return [heard[i] for i in range(len(members))]
 
 
+def a_moment_passes(members: Sequence[Rank]) -> None:
+    """What the members have left is given back: a LEAVE acts when a post would."""
+    for m in members:
+        m.begin_wait(1, m.time_ps + 1_000_000)
+    for m in members:
+        assert not m.end_wait()
+
+
 class Ring:
     """A group: members in ring order."""
 

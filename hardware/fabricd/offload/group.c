@@ -11,6 +11,10 @@
  * A job's number is given in emulated time, so it is the same in every run (calls
  * that come at one time are told apart by tag and first rank), and never again.
  *
+ * While a worker runs, the clock may go on until its next post would reach the NIC.
+ * So a call, or that a member leaves, acts no earlier than a post would; `reaction`
+ * counts from the call.
+ *
  * Requests go by doorbell, as those of queue pairs do.  When a member's work cannot
  * be done any more (nothing answers), every member is told by a record, once.
  *
@@ -61,7 +65,7 @@ static struct group *group_new(struct fabric *f, const struct group *like, const
 /* All members have called that ever will */
 static void all_there(struct fabric *f, struct group *g)
 {
-	ps_t t = g->t > f->clock.now ? g->t : f->clock.now;
+	ps_t t = g->acts > f->clock.now ? g->acts : f->clock.now;
 
 	g->state = GROUP_ASKING;
 	event_add(f, t, EV_GROUP, 0, 0, 0, (uint64_t)g->tag << 16 | g->member[0].nic->rank, g, 0);
@@ -124,6 +128,8 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	w->connecting++;
 	if (w->now > g->t)
 		g->t = w->now;
+	if (worker_acts(w) > g->acts)
+		g->acts = worker_acts(w);
 	g->called++;
 	for (uint32_t i = 0; i < g->count && !g->reason[0]; i++)
 		if (g->member[i].nic->worker->state >= WORKER_DONE)
@@ -135,8 +141,10 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 
 void group_open_later(struct fabric *f, struct group *g)
 {
+	ps_t t = g->t + f->reaction;
+
 	g->state = GROUP_OPENING;
-	event_add(f, f->clock.now + f->reaction, EV_GROUP_OPEN, 0, 0, 0, g->id, g, 0);
+	event_add(f, t > f->clock.now ? t : f->clock.now, EV_GROUP_OPEN, 0, 0, 0, g->id, g, 0);
 }
 
 /* Give a group its number: from now on its members are found by that */
@@ -178,7 +186,7 @@ void offload_open(struct fabric *f, struct group *g)
 	report_event(f, REPORT_GROUP, event);
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->member[i];
-		if (m->left || !m->called)
+		if (m->leaving || !m->called)
 			continue;
 		m->nic->worker->connecting--;
 		worker_record(f, m->nic->worker,
@@ -228,6 +236,7 @@ static void ended(struct fabric *f, struct group *g)
 /* offload_left() - A member is no longer there; with the last one the group ends */
 void offload_left(struct fabric *f, struct member *m)
 {
+	m->left = true;
 	m->group->left++;
 	ended(f, m->group);
 }
@@ -235,9 +244,9 @@ void offload_left(struct fabric *f, struct member *m)
 void group_leave(struct fabric *f, struct worker *w, struct member *m)
 {
 	struct group *g = m->group;
-	ps_t t = w->now > f->clock.now ? w->now : f->clock.now;
+	ps_t t = worker_acts(w) > f->clock.now ? worker_acts(w) : f->clock.now;
 
-	m->left = true;
+	m->leaving = true;
 	event_add(f, t, EV_GROUP_LEFT, m->nic->n.index, 0, 0, g->id, m, 0);
 }
 
@@ -256,8 +265,9 @@ void group_worker_ended(struct fabric *f, struct worker *w)
 		struct member *m = mine(g, w->nic);
 		if (!m)
 			continue;
-		if (m->called && !m->left)
+		if (m->called && !m->leaving)
 			group_leave(f, w, m);
+		m->left |= w->state == WORKER_LOST; /* its memory has gone with it */
 		if (g->state == GROUP_GATHERING) {
 			ended_already(g, w);
 			all_there(f, g);

@@ -52,7 +52,7 @@ static const char *leave(struct fabric *f, struct worker *w, uint32_t id)
 {
 	struct member *m = numbered(w->nic, id);
 
-	if (!m || m->left || (m->group->state != GROUP_OPEN && m->group->state != GROUP_REFUSED))
+	if (!m || m->leaving || (m->group->state != GROUP_OPEN && m->group->state != GROUP_REFUSED))
 		return "LEAVE: no such group, or left already";
 	group_leave(f, w, m);
 	return NULL;
@@ -63,7 +63,7 @@ static const char *check(const struct worker *w, uint32_t id, const struct offlo
 {
 	struct member *m = offload_member(w->nic, id);
 
-	if (!m || m->left)
+	if (!m || m->leaving)
 		return "POST_OFFLOAD: no such group, or not open";
 	return m->group->ops->check_wr(m, wr);
 }

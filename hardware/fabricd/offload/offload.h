@@ -25,7 +25,7 @@ struct member {
 	struct nic *nic;
 	struct member *next; /* of the NIC's, with the same hash of the group's number */
 	uint32_t index, cookie;
-	bool called, left;
+	bool called, leaving, left; /* it has said so; it is no longer there */
 	bool failed; /* its work cannot be done by the offload any more: the workers have been told */
 	void *state; /* the kind's */
 };
@@ -40,6 +40,7 @@ struct group {
 	uint32_t tag, count, called, left;
 	uint64_t args[GROUP_ARGS];
 	ps_t t;		    /* when the last member called */
+	ps_t acts;	    /* when that call acts: no worker that runs holds the clock at its own time */
 	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
 	json_t *granted;    /* the controller's answer */
 	bool unanswered;    /* there was none */

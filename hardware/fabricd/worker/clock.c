@@ -14,11 +14,10 @@ void clock_workers_changed(struct fabric *f)
 		return;
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		const struct worker *w = &f->workers[i];
-		ps_t acts = w->now + f->nics[i].p.post + f->nics[i].p.pcie_latency;
 		if (w->state == WORKER_ABSENT && w->expected)
 			c->workers = c->workers_now = 0;
-		if (w->state == WORKER_RUNNING && acts < c->workers)
-			c->workers = acts;
+		if (w->state == WORKER_RUNNING && worker_acts(w) < c->workers)
+			c->workers = worker_acts(w);
 		if (w->state == WORKER_RUNNING && w->now < c->workers_now)
 			c->workers_now = w->now;
 	}

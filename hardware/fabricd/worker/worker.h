@@ -119,6 +119,12 @@ void worker_doorbell(struct fabric *f, struct post *p);
 void workers_close(struct fabric *f);
 void regions_unmap(struct worker *w);
 
+/* worker_acts() - The earliest that what the worker says now can reach its NIC: the clock goes no further while it runs */
+static inline ps_t worker_acts(const struct worker *w)
+{
+	return w->now + w->nic->p.post + w->nic->p.pcie_latency;
+}
+
 void clock_workers_changed(struct fabric *f);
 
 void worker_sync(struct fabric *f, struct worker *w, uint32_t tag, uint32_t participants);
