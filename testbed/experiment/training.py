@@ -45,9 +45,10 @@ class Mistakes(ValueError):
 def training_of(train: Train) -> Training:
     """Raises Mistakes for what is missing or unknown; `problems` has the rest."""
     model = _model(train)
-    schedule, chunks = train.schedule, 1
-    if not isinstance(schedule, str):
-        schedule, chunks = "interleaved", schedule.interleaved
+    if isinstance(train.schedule, str):
+        schedule, chunks = train.schedule, 1
+    else:
+        schedule, chunks = "interleaved", train.schedule.interleaved
     p = train.parallel
     return Training(
         model=model,
@@ -69,7 +70,7 @@ def training_of(train: Train) -> Training:
 
 def layout_of(train: Train, fabric: Fabric) -> Layout:
     """Which rank stands where.  Raises CannotPlace."""
-    return placed(training_of(train).parallel, train.place, axes(fabric))
+    return _placed(train, training_of(train), fabric)
 
 
 def settings_of(train: Train) -> dict[str, Settings]:
@@ -89,13 +90,17 @@ def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
     found = list(problems(t))
     yield from found
     try:
-        layout = placed(t.parallel, train.place, axes(fabric))
+        layout = _placed(train, t, fabric)
     except CannotPlace as error:
         yield ("place", error.key) if error.key else ("parallel",), error.what, error.hint
         return
     if not found:
         yield from _too_large(t)
         yield from _groups(train, t, layout)
+
+
+def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
+    return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, axes(fabric))
 
 
 def _model(train: Train) -> Model:

@@ -207,15 +207,17 @@ def _steps(run: Run) -> Iterator[RenderableType]:
     table = _grid(
         ("step", "", 5), ("iter", "", 4), ("ranks", "", 5), ("time", "(us)", 9), ("compute", "(us)", 9),
         ("exposed", "(us)", 9), ("bubble", "(us)", 9), ("overlap", "(%)", 7), ("util", "(%)", 6),
-        ("straggler", "(rank)", 9), ("tokens", "(1/s)", 9),
+        ("straggler", "(rank)", 9), ("MFU", "(%)", 6), ("tokens", "(1/s)", 9),
     )  # fmt: skip
     for one in found:
-        row = one.row(run.steps[one.step].get("tokens") if one.step < len(run.steps) else None)
+        about = run.steps[one.step] if one.step < len(run.steps) else {}
+        row = one.row(about.get("tokens"), about.get("ideal_ns"))
         table.add_row(
             str(row["step"]), str(row["iteration"]), str(row["ranks"]),
             *(microseconds(row[f"{key}_ns"]) for key in ("time", "compute", "exposed", "bubble")),
             "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}", f"{100 * row['utilisation']:.1f}",
             "-" if row["straggler"] is None else f"{row['straggler']} x{row['straggles']:.2f}",
+            "-" if row["mfu"] is None else f"{100 * row['mfu']:.1f}",
             "-" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:.4g}",
         )  # fmt: skip
     yield table

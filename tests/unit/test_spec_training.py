@@ -106,7 +106,8 @@ MISTAKES = {
     "chunks' number": ({"more": "schedule: interleaved"}, 10, "schedule", "how many chunks", "{interleaved: 2}"),
     "group": ({"more": "groups: {tensor: {algorithm: ring}}"}, 10, "groups.tensor", "no group 'tensor'", "data"),
     "group's algorithm": (
-        {"more": "groups: {data: {algorithm: in_networ}}"}, 10, "groups.data.algorithm", "unknown algorithm", "in_network",
+        {"more": "groups: {data: {algorithm: in_networ}}"},
+        10, "groups.data.algorithm", "unknown algorithm", "in_network",
     ),
     "group's compression": (
         {"more": "groups: {data: {algorithm: direct_reduce, compression: bfp}}"},
