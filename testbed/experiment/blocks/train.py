@@ -138,10 +138,10 @@ class Train(Model):
         default_factory=dict,
         description="`{GROUP: ..}`: how tensor, context, data, pipeline, expert, expert_data or embedding communicate",
     )
+    iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
+    warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
 
 
 class TrainStep(Model):
     kind: ClassVar[Literal["train"]] = "train"
     train: Train = Field(description="a training step, forward, backward and optimizer")
-    iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
-    warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
