@@ -94,6 +94,7 @@ def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
     except CannotPlace as error:
         yield ("place", error.key) if error.key else ("parallel",), error.what, error.hint
         return
+    yield from _scale(train, t)
     if not found:
         yield from _too_large(t)
         yield from _groups(train, t, layout)
@@ -133,6 +134,20 @@ def _gpu(train: Train, dtype: str) -> Gpu:
         what = f"it is not known how many FLOP/s {its.preset} has in {dtype}"
         raise Mistakes([(("gpu", "preset"), what, f"model: {{dtype: {' or '.join(by_type)}}}, or write flops, too")])
     return replace(by_type.get(dtype, next(iter(by_type.values()))), **written)
+
+
+def _scale(train: Train, t: Training) -> Iterator[Found]:
+    if train.scale is None:
+        return
+    few, more = train.scale.layers
+    stages = t.parallel.pipeline * t.chunks
+    for k, layers in enumerate((few, more)):
+        if layers % stages:
+            what = f"{layers} layers cannot be divided into {stages} stages" + (" of chunks" if t.chunks > 1 else "")
+            yield ("scale", "layers", k), what, f"a multiple of {stages}"
+    if not few < more < t.model.layers:
+        what = f"from {few} and {more} layers the time of {t.model.layers} does not follow"
+        yield ("scale", "layers"), what, f"two numbers below {t.model.layers}, the smaller one first"
 
 
 def _too_large(t: Training) -> Iterator[Found]:

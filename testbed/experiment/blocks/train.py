@@ -111,6 +111,14 @@ class GroupOf(Model):
     )
 
 
+class Scale(Model):
+    """A large model by two small ones: layers are alike, so that time grows by as much with each."""
+
+    layers: list[Count] = Field(
+        min_length=2, max_length=2, description="two numbers of layers, which are run; from them the model's follows"
+    )
+
+
 class Train(Model):
     model: TrainModel = Field(description="what is trained")
     gpu: Gpu = Field(description="what computes")
@@ -137,6 +145,9 @@ class Train(Model):
     groups: dict[str, GroupOf] = Field(
         default_factory=dict,
         description="`{GROUP: ..}`: how tensor, context, data, pipeline, expert, expert_data or embedding communicate",
+    )
+    scale: Scale | None = Field(
+        default=None, description="the model is too large to be run: its time from that of fewer layers (null: all)"
     )
     iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
