@@ -85,6 +85,7 @@ void fabric_free(struct fabric *f)
 	}
 	syncs_forget(f);
 	free(f->syncs);
+	free(f->turns);
 	f->syncs = NULL;
 	free(f->heap.ev);
 	free(f->nodes);

@@ -17,7 +17,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from testbed.containers.seccomp import profile
 from testbed.machine.mounts import CHECKOUT, Bind, runtime_folders, system_paths
 
 INSIDE = Path("/run/railbed")  # where socket, plan and init are, seen from inside
+SOCKETS = INSIDE / "workers"  # and the sockets of the ranks of a shared container: RANK/sock
 # ping and captures; before it looks at packets tcpdump turns into a user of its own, to whom it gives its file
 _CAPABILITIES = ["CAP_NET_RAW", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"]
 _PIDS = 4096
@@ -50,6 +51,10 @@ class Limits:
     cpus: float | None = None
     memory_bytes: int = 1 << 30
 
+    def of(self, workers: int) -> Limits:
+        """What so many may use together."""
+        return Limits(self.cpus and self.cpus * workers, self.memory_bytes * workers)
+
 
 @dataclass(frozen=True)
 class Users:
@@ -61,9 +66,13 @@ class Users:
 
 @dataclass(frozen=True)
 class Binds:
-    """Files of the fabric that a container sees, read-only except the socket; `more` are the experiment's."""
+    """Files of the fabric that a container sees, read-only except sockets; `more` are the experiment's.
+
+    `sockets` are those of all ranks of a container that several share.
+    """
 
     socket: Path
+    sockets: Mapping[int, Path] = field(default_factory=dict)
     plan: Path | None = None
     idle: Path | None = None
     more: Sequence[Bind] = ()
@@ -182,6 +191,8 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         _mount(str(INSIDE / "init"), "bind", _init(), "bind", "ro", *private),
         _mount(str(INSIDE / "worker.sock"), "bind", str(binds.socket), "bind", *private, "noexec"),
     ]
+    for rank, socket in binds.sockets.items():
+        mounts.append(_mount(str(SOCKETS / str(rank) / "sock"), "bind", str(socket), "bind", *private, "noexec"))
     if binds.plan:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
     if binds.idle:

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from testbed.base.errors import MachineError, UserError
 from testbed.containers import idle
-from testbed.containers.bundle import INSIDE, Binds, Limits, Users, configuration
+from testbed.containers.bundle import INSIDE, SOCKETS, Binds, Limits, Users, configuration
 from testbed.containers.image import Image
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
@@ -58,16 +58,16 @@ class Containers:
     def name(self, rank: int) -> str:
         return f"rb{self.fabric_id}-r{rank}{self.suffix}"
 
-    def prepare(self, rank: int, argv: Sequence[str]) -> Path:
-        """Writes the bundle of a rank's container; returns its directory."""
+    def prepare(self, rank: int, argv: Sequence[str], others: Sequence[int] = ()) -> Path:
+        """Writes the bundle of a rank's container, which `others` share; returns its directory."""
         bundle = self.dir / "containers" / f"{rank}{self.suffix}"
         (bundle / "rootfs").mkdir(parents=True, exist_ok=True)
         plan = self.plan_path(rank)
         host = self.networks[rank]
         users = None if self.ids is None else Users(Path(f"/proc/{host}/fd/{_USERS}"), self.ids)
-        socket = self.worker_dir(rank) / "sock"
-        if users:
-            os.chown(socket, users.first, users.first)
+        sockets = {r: self.worker_dir(r) / "sock" for r in (rank, *others)}
+        for socket in sockets.values() if users else ():
+            os.chown(socket, users.first, users.first)  # type: ignore[union-attr]
         config = configuration(
             hostname=self.names[rank].replace(".", "-"),
             argv=self._argv(argv),
@@ -75,9 +75,10 @@ class Containers:
             network_namespace=f"/proc/{host}/ns/net",
             users=users,
             control_group=f"/{self.control_group}/r{rank}{self.suffix}",
-            limits=self.limits,
+            limits=self.limits.of(1 + len(others)),
             binds=Binds(
-                socket,
+                sockets[rank],
+                sockets if others else {},
                 plan if plan.exists() else None,
                 idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
                 self.binds,
@@ -103,6 +104,7 @@ class Containers:
             "RAILBED_RANKS": str(len(self.names)),
             "RAILBED_NAME": self.names[rank],
             "RAILBED_SOCKET": str(INSIDE / "worker.sock"),
+            "RAILBED_SOCKETS": str(SOCKETS),
             "RAILBED_PLAN": str(INSIDE / "plan.json"),
             "PYTHONPATH": str(CHECKOUT),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -120,13 +122,21 @@ class Containers:
     def runc(self, *args: str) -> list[str]:
         return [_runc(), "--root", str(self.dir / "runc"), "--log", str(self.dir / "runc.log"), *args]
 
-    def start(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
-        """Starts `argv` as a rank's container; returns at once. Raises UserError if a fault has killed it."""
-        if self._killed(rank).exists():
-            hint = f"testbed show faults --fabric {self.fabric_id}; healed, the rank gets a new container"
-            raise UserError(f"the container of rank {rank} was killed by the fault worker_killed", hint=hint)
+    def start(
+        self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File, others: Sequence[int] = ()
+    ) -> Worker:
+        """Starts `argv` as a rank's container; returns at once. Raises UserError if a fault has killed it.
+
+        `others` are ranks that share it: their sockets are in it, too, and it may use as much more.
+        """
+        for one in (rank, *others):
+            if self._killed(one).exists():
+                hint = f"testbed show faults --fabric {self.fabric_id}; healed, the rank gets a new container"
+                raise UserError(f"the container of rank {one} was killed by the fault worker_killed", hint=hint)
         self.remove(rank)
-        bundle = self.prepare(rank, argv)
+        bundle = self.prepare(rank, argv, others)
+        for one in (rank, *others) if others else ():
+            self._shared(one).touch()
         pid_file = bundle / "pid"
         pid_file.unlink(missing_ok=True)
         _become_subreaper()
@@ -178,6 +188,7 @@ class Containers:
         with suppress(FileNotFoundError):
             remove_tree(self.dir / "containers" / f"{rank}{self.suffix}")
         self.plan_path(rank).unlink(missing_ok=True)
+        self._shared(rank).unlink(missing_ok=True)
 
     def kill(self, rank: int) -> None:
         """Removes a rank's container, and refuses to start another one before `revive`."""
@@ -188,6 +199,10 @@ class Containers:
     def revive(self, rank: int) -> None:
         """Allows a killed rank to have a container again."""
         self._killed(rank).unlink(missing_ok=True)
+
+    def shared(self, rank: int) -> bool:
+        """Whether the rank's worker shares its container with others': what strikes one would strike all."""
+        return self._shared(rank).exists()
 
     def freeze(self, rank: int) -> None:
         """Stops all programs in a rank's container, and refuses to start others, until `thaw`."""
@@ -209,6 +224,9 @@ class Containers:
                 count += 1
                 process.signal(number)
         return count
+
+    def _shared(self, rank: int) -> Path:
+        return self.worker_dir(rank) / "shared"
 
     def _frozen(self, rank: int) -> Path:
         return self.dir / "containers" / f"{rank}.frozen"

@@ -269,12 +269,17 @@ class Lab:
         """Where a rank's `plan.json` belongs before its worker starts."""
         return self.containers.worker_dir(rank)
 
-    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File) -> Worker:
-        """Starts a program as a rank's container; returns before it runs, so that several start at the same time."""
+    def start_worker(
+        self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File, others: Sequence[int] = ()
+    ) -> Worker:
+        """Starts a program as a rank's container, which `others` share.
+
+        Returns before it runs, so that several start at the same time.
+        """
         self._starting = [w for w in self._starting if w.starting]
         if len(self._starting) >= 2 * (os.cpu_count() or 1):  # more would only get in each other's way
             self._starting.pop(0).started()
-        worker = self.containers.start(rank, argv, stdout=stdout, stderr=stderr)
+        worker = self.containers.start(rank, argv, stdout=stdout, stderr=stderr, others=others)
         self._starting.append(worker)
         return worker
 

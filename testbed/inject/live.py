@@ -38,6 +38,8 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     try:
         status = lab.fabricd.request("status")
         requests = injection.requests(place, name, now_ns=status["time_ns"])
+        for request in requests:
+            _check_alone(lab, request)
         agent = injection.fault.needs_agent or any(r.get("to") == NAME for r in requests)
         if agent and (injection.at or injection.lasts is not None):
             raise CannotInject(
@@ -48,6 +50,14 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
     return name
+
+
+def _check_alone(lab: Lab, request: dict[str, Any]) -> None:
+    """Raises CannotInject for what would strike the workers of other ranks, too."""
+    spec = request.get("spec", {})
+    if "worker" in spec and lab.containers.shared(spec["rank"]):
+        what = f"rank {spec['rank']} shares its worker process with other ranks, which would be struck with it"
+        raise CannotInject(what, "put the fault into the experiment, or set workers.ranks_per_process: 1 there")
 
 
 def heal(name: str, fabric: str | None = None) -> list[str]:

@@ -42,3 +42,11 @@ def _hierarchies() -> list[tuple[Path, int]]:
 def _enable(folder: Path, version: int) -> None:
     if version == 2:
         (folder / "cgroup.subtree_control").write_text("+memory")
+
+
+def available_bytes() -> int | None:
+    """Memory that new processes can have without swapping; None where the machine does not say."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None

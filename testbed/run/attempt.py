@@ -21,6 +21,7 @@ from results.frames.metrics import (
     metrics_sha256,
     rank_rows,
     result_rows,
+    timeline_rows,
     with_slowdowns,
 )
 from results.frames.series import PLACES, SAMPLES
@@ -35,6 +36,7 @@ from testbed.base.worker_output import OutputParser
 from testbed.inject.agent import Agent
 from testbed.live.verdict import judged
 from testbed.plan import plan as planning
+from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
 from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
@@ -43,11 +45,13 @@ from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
 from testbed.run.watch import Watch
 
 if TYPE_CHECKING:
+    from testbed.containers.container import Worker
     from testbed.experiment import Experiment
     from testbed.fabric.lab import Lab
     from testbed.live.tenant import Tenant
 
 WORKER = (sys.executable, "-m", "workloads.worker")
+TOGETHER = (sys.executable, "-m", "workloads.together")
 CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
 
 
@@ -117,17 +121,28 @@ class Attempt:
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        workers, pipes, errors = {}, {}, {}
+        requests = self._requests(lab)
+        workers: dict[int, Worker] = {}
+        pipes: dict[int, int] = {}
+        errors: dict[int, int] = {}
         with ExitStack() as unread:
-            for rank in planning.endpoints(self.plan):
-                pipes[rank], write = os.pipe()
-                unread.callback(os.close, pipes[rank])
-                errors[rank], write_errors = os.pipe()
-                unread.callback(os.close, errors[rank])
-                self._hand_plan(lab, rank)
-                (self.folder.logs / f"rank{rank}.log").touch()
+            for ranks in together.processes(
+                self.experiment, planning.endpoints(self.plan), self._struck(lab, requests)
+            ):
+                pipe, write = os.pipe()
+                unread.callback(os.close, pipe)
+                error, write_errors = os.pipe()
+                unread.callback(os.close, error)
+                self._hand_plan(lab, ranks)
+                for rank in ranks:
+                    (self.folder.logs / f"rank{rank}.log").touch()
+                shared = {"others": ranks[1:]} if len(ranks) > 1 else {}
+                program = TOGETHER if shared else WORKER
                 with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
-                    workers[rank] = lab.start_worker(rank, WORKER, stdout=output, stderr=log)
+                    worker = lab.start_worker(ranks[0], program, stdout=output, stderr=log, **shared)
+                workers |= dict.fromkeys(ranks, worker)
+                pipes |= dict.fromkeys(ranks, pipe)
+                errors |= dict.fromkeys(ranks, error)
             unread.pop_all()
         watch = Watch(
             workers,
@@ -145,7 +160,9 @@ class Attempt:
             on_waiting=self.progress.waiting,
         )
         files.callback(watch.close)
-        self._inject(lab, workers)
+        self._agent = Agent(lab, lambda rank: workers[rank].kill())
+        for request in requests:
+            lab.fabricd.request("inject", **request)
         for event in planning.choices(self.plan):
             self._on_event(event)
         if self.experiment.clock.mode == "virtual":
@@ -153,13 +170,13 @@ class Attempt:
         self.progress.measure(planning.measurements(self.plan))
         return watch
 
-    def _inject(self, lab: Lab, workers: Mapping[int, Any]) -> None:
-        """Passes the experiment's faults to fabricd. Their effects on processes are carried out here, by the agent."""
-        self._agent = Agent(lab, lambda rank: workers[rank].kill())
+    def _requests(self, lab: Lab) -> list[dict[str, Any]]:
+        """The experiment's faults, as fabricd takes them. Their effects on processes are carried out by the agent."""
         names = [f"f{k + 1}" for k in range(len(self.experiment.inject))]
         began_ns = 0.0
         if self.tenant:
             names, began_ns = self.tenant.fault_names(len(names)), self.tenant.began_ns
+        requests: list[dict[str, Any]] = []
         for k, injection in enumerate(self.experiment.inject):
             place = injection.place(
                 lab.fabric,
@@ -167,11 +184,16 @@ class Attempt:
                 self.experiment.seed + k,
                 self.experiment.transport.cc.name,
             )
-            for request in injection.requests(place, names[k], now_ns=began_ns):
-                lab.fabricd.request("inject", **request)
+            requests += injection.requests(place, names[k], now_ns=began_ns)
+        return requests
 
-    def _hand_plan(self, lab: Lab, rank: int) -> None:
-        (lab.worker_dir(rank) / "plan.json").write_text(json.dumps(planning.for_rank(self.plan, rank)))
+    def _struck(self, lab: Lab, requests: list[dict[str, Any]]) -> set[int]:
+        """The ranks whose processes a fault is for, ours or one that is there already: nobody shares theirs."""
+        there = lab.fabricd.request("faults")["faults"] if self.tenant else ()
+        return together.struck([*requests, *(fault["request"] for fault in there)])
+
+    def _hand_plan(self, lab: Lab, ranks: Sequence[int]) -> None:
+        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(self.plan, ranks)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
@@ -181,6 +203,12 @@ class Attempt:
         line = self.tenant.line(line) if self.tenant else line
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
+        if line["kind"] == "timeline":
+            return
+        if line["kind"] == "tasks":
+            self.progress.advance(f"{self.steps[line['step']]['name']}, iteration {line['iteration'] + 1}")
+            self.progress.line(line)
+            return
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
         self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
         self.progress.line(line)
@@ -190,6 +218,8 @@ class Attempt:
             self.progress.doing(
                 f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
             )
+        elif "flow" not in line and "iteration" in line:
+            self.progress.doing(f"tasks of rank {line['rank']}: {line['done']} of {line['of']}")
         else:
             self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
 
@@ -277,6 +307,9 @@ class Attempt:
         results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
+        timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
+        if timeline:
+            tables["timeline"] = timeline
         frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
         for name, rows in frames.items():
             self.folder.write_frame(name, rows)
@@ -288,7 +321,7 @@ class Attempt:
             fidelity=self.fidelity,
             results=results,
             counters=counter_totals(self.counters),
-            metrics_sha256=metrics_sha256(results, ranks, self.counters),
+            metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
         )
         if not self.problem:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _DECIDED = ("seed", "fabric", "control", "transport", "workers", "costs")
 _OF_COSTS = ("post",)  # the others are the workers' own
+_OF_RUNS = ("workers.ranks_per_process",)
 _MOST = 5  # differences that are named
 
 
@@ -42,7 +43,7 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
         )
         for section in _DECIDED
         for key, ours, theirs in differences(wanted[section], live[section], section)
-        if section != "costs" or key.rpartition(".")[2] in _OF_COSTS
+        if (section != "costs" or key.rpartition(".")[2] in _OF_COSTS) and key not in _OF_RUNS
     ]
     if found:
         raise InputError(found[0].what, found[0].where, found[0].hint, found[1:_MOST])

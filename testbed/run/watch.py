@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,12 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None: ...
+
+
+class Worker(Process, Protocol):
+    """A worker also takes signals."""
+
+    def kill(self, number: int = ...) -> None: ...
 
 
 class Hardware(Protocol):
@@ -68,7 +75,7 @@ class Watch:
 
     def __init__(
         self,
-        workers: Mapping[int, Process],
+        workers: Mapping[int, Worker],
         pipes: Mapping[int, int],
         errors: Mapping[int, int],
         parser: OutputParser,
@@ -85,6 +92,10 @@ class Watch:
     ) -> None:
         self.symptoms = Symptoms()
         self._workers = dict(workers)
+        by_process: dict[int, list[int]] = {}
+        for rank, worker in workers.items():
+            by_process.setdefault(id(worker), []).append(rank)
+        self._groups = [(workers[group[0]], group) for group in by_process.values()]
         self._hardware = hardware
         self._processes = dict(processes)
         self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
@@ -99,13 +110,18 @@ class Watch:
         self._open = {*pipes.values(), *errors.values()}
         self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
         self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
+        self._ranks: dict[int, list[int]] = {}  # whose pipe it is: ranks that share a process share its pipes
         self._tails = dict.fromkeys(self._open, b"")
         self._seen_dead: dict[int, float] = {}
+        self._asked: set[int] = set()  # ranks that have not answered yet for whom their tasks wait
         self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
         self._selector = selectors.DefaultSelector()
         for rank, pipe in (*pipes.items(), *errors.items()):
+            self._ranks.setdefault(pipe, []).append(rank)
+        for pipe, owners in self._ranks.items():
             os.set_blocking(pipe, False)
-            self._selector.register(pipe, selectors.EVENT_READ, rank)
+            self._selector.register(pipe, selectors.EVENT_READ, owners)
+        self.symptoms.sharing = {rank: group for _, group in self._groups if len(group) > 1 for rank in group}
         self._hardware.subscribe(acts="agent")
         self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
@@ -117,9 +133,11 @@ class Watch:
             self._look()
             now = time.monotonic()
             if self.symptoms.failed:
-                failed_at = failed_at or now
+                if failed_at is None:
+                    failed_at = now
+                    self._ask_tasks()
                 all_ended = len(self.symptoms.exits) == len(self._workers)
-                if self.symptoms.conclusive or all_ended or now - failed_at > GRACE_S:
+                if (self.symptoms.conclusive and not self._asked) or all_ended or now - failed_at > GRACE_S:
                     break
             elif self._ended():
                 break
@@ -129,6 +147,14 @@ class Watch:
     def note(self, kind: str, **more: Any) -> None:
         """Adds an event of the testbed's own."""
         self._take_event({"event": kind, **more})
+
+    def _ask_tasks(self) -> None:
+        """Asks ranks that have tasks for whom they wait (workloads/tasks/runner.py)."""
+        for worker, group in self._groups:
+            its = {r for r in group if r in self.symptoms.waiting} - self.symptoms.done - self.symptoms.exits.keys()
+            if its:
+                self._asked |= its
+                worker.kill(signal.SIGUSR1)
 
     def close(self) -> None:
         """Closes the pipes."""
@@ -146,7 +172,7 @@ class Watch:
         if "fabricd" in self._processes:
             self._read_events()
 
-    def _read_worker(self, rank: int, pipe: int) -> None:
+    def _read_worker(self, owners: Sequence[int], pipe: int) -> None:
         data = os.read(pipe, 1 << 16)
         *lines, tail = (self._tails[pipe] + data).split(b"\n")
         if len(tail) > MAX_LINE:
@@ -156,28 +182,34 @@ class Watch:
             lines.append(tail)
         for line in lines:
             if pipe in self._lines:
-                self._take_line(rank, line)
+                self._take_line(owners, line)
             else:
-                self._take_text(rank, line)
+                self._take_text(owners, line)
         if not data:
             self._selector.unregister(pipe)
             os.close(pipe)
             self._open.discard(pipe)
 
-    def _take_text(self, rank: int, text: bytes) -> None:
-        if kept := self._sayings.text(rank, text):
-            self._on_text(rank, kept)
+    def _take_text(self, owners: Sequence[int], text: bytes) -> None:
+        """Text does not say which of the process's ranks it is from: it goes into the logs of all."""
+        for rank in owners:
+            if kept := self._sayings.text(rank, text):
+                self._on_text(rank, kept)
 
-    def _take_line(self, rank: int, text: bytes) -> None:
+    def _take_line(self, owners: Sequence[int], text: bytes) -> None:
+        rank = owners[0] if len(owners) == 1 else self._sayings.speaker(owners, text)
         try:
             line = self._sayings.line(rank, text)
         except UnexpectedLine as why:
             what = f"its worker printed a line that is not as it should be ({why})"
             line = {"kind": "error", "rank": rank, "what": what}
         if line is None:
-            self._take_text(rank, text)
-        elif line["kind"] in ("collective", "flow"):
+            self._take_text(owners, text)
+        elif line["kind"] in ("collective", "flow", "tasks", "timeline"):
             self._on_line(line)
+        elif line["kind"] == "waiting":
+            self.symptoms.waiting[rank] = line
+            self._asked.discard(rank)
         elif line["kind"] == "progress":
             self._on_progress(line)
         elif line["kind"] == "done":
@@ -214,13 +246,13 @@ class Watch:
     # -- looking after processes
 
     def _look(self) -> None:
-        for rank, worker in self._workers.items():
-            if rank in self.symptoms.exits or (code := worker.poll()) is None:
+        for worker, group in self._groups:
+            if group[0] in self.symptoms.exits or (code := worker.poll()) is None:
                 continue
             # First read its last output. But another process may keep its pipe open: do not wait long.
-            seen = self._seen_dead.setdefault(rank, time.monotonic())
-            if not self._of_rank[rank] & self._open or time.monotonic() - seen > GRACE_S:
-                self.symptoms.exits[rank] = code
+            seen = self._seen_dead.setdefault(group[0], time.monotonic())
+            if not self._of_rank[group[0]] & self._open or time.monotonic() - seen > GRACE_S:
+                self.symptoms.exits |= dict.fromkeys(group, code)
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
             if name == "fabricd":
                 self._fabricd_gone(None)

@@ -25,6 +25,8 @@ from testbed.containers.seccomp import profile
 from testbed.experiment import loads
 from testbed.fabric.bringup import FABRICD_BYTES
 from testbed.fabric.lab import Lab
+from testbed.faults import CannotInject, Injection
+from testbed.inject.live import put_in
 from tests.parts.machine import ROOT, TESTBED, traces, wait_until
 from workloads.verbs import wire
 
@@ -483,3 +485,28 @@ def test_ranks_that_are_not_there(lab: Lab) -> None:
     assert done.returncode == 2
     assert "no rank 4" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -- a container that ranks share
+
+
+def test_ranks_that_share_a_container_have_their_sockets_in_it_and_no_others(lab: Lab) -> None:
+    out = lab.dir / "shared.out"
+    script = "cd /run/railbed/workers; ls -d */sock; ls /run/railbed; echo $RAILBED_RANK"
+    with out.open("wb") as stdout:
+        w = lab.start_worker(2, ["sh", "-c", script], stdout=stdout, stderr=stdout, others=[3])
+    assert w.wait() == 0, out.read_text()
+    assert out.read_text().split() == ["2/sock", "3/sock", "init", "worker.sock", "workers", "2"]
+    config = json.loads((lab.dir / "containers" / "2" / "config.json").read_text())
+    resources = config["linux"]["resources"]
+    assert resources["memory"]["limit"] == 2 * (256 << 20) and resources["cpu"]["quota"] == 100_000
+
+
+def test_a_fault_that_would_strike_other_ranks_too_is_refused(lab: Lab) -> None:
+    w = lab.start_worker(0, ["true"], stdout=None, stderr=None, others=[1])
+    assert w.wait() == 0
+    with pytest.raises(CannotInject, match="rank 1 shares its worker process"):
+        put_in(lab, Injection.of({"fault": "worker_killed", "on": "nic:1"}))
+    for rank in (0, 1):
+        lab.containers.discard(rank)
+        assert not lab.containers.shared(rank)

@@ -22,9 +22,10 @@ workload:
 """
 
 
-def run(*faults: str) -> RunResult:
+def run(*faults: str, workers: str = "") -> RunResult:
     with TemporaryDirectory() as folder:
         text = EXPERIMENT + "inject:\n" + "".join(f"  - {fault}\n" for fault in faults) if faults else EXPERIMENT
+        text += f"workers: {{{workers}}}\n"
         return running.run(loads(text), Path(folder) / "run")
 
 
@@ -61,10 +62,16 @@ def test_late_receives_are_answered_with_rnr_and_sent_again(tmp_path: Path) -> N
     assert nics["rnr_nak_retry_err"][[1, 2]].sum() == 0
 
 
-def test_a_worker_killed_ends_the_run_which_names_it() -> None:
+@pytest.mark.parametrize("workers", ["", "ranks_per_process: 3"], ids=["alone", "where ranks share processes"])
+def test_a_worker_killed_ends_the_run_which_names_it(workers: str) -> None:
     with pytest.raises(RunFailed) as told:
-        run('{fault: worker_killed, on: "nic:1", at: 30us}')
+        run('{fault: worker_killed, on: "nic:1", at: 30us}', workers=workers)
     assert "rank 1: the worker was ended by SIGKILL" in told.value.what
+
+
+def test_a_frozen_rank_of_a_shared_process_makes_the_others_wait_as_one_alone_does() -> None:
+    fault = '{fault: worker_frozen, on: "nic:1", at: 1us, for: 200us}'
+    assert run(fault, workers="ranks_per_process: 3").metrics_sha256 == run(fault).metrics_sha256
 
 
 def test_a_worker_frozen_for_good_ends_the_run_which_says_that_it_is_stuck() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -59,13 +60,17 @@ class BareLab:
     def worker_dir(self, rank: int) -> Path:
         return self.dir / "workers" / str(rank)
 
-    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any, others: Sequence[int] = ()
+    ) -> subprocess.Popen[bytes]:
         own = {
             "RAILBED_SOCKET": str(self.worker_dir(rank) / "sock"),
+            "RAILBED_SOCKETS": str(self.dir / "workers"),
             "RAILBED_PLAN": str(self.worker_dir(rank) / "plan.json"),
         }
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **own}
-        self.workers[rank] = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
+        process = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
+        self.workers |= dict.fromkeys((rank, *others), process)
         return self.workers[rank]
 
     def controller_messages(self) -> list[dict[str, Any]]:
@@ -181,3 +186,31 @@ def test_a_dead_controller_is_said_and_the_run_goes_on(bench: Bench) -> None:
     result = bench.run(text, lambda lab: lab.controller.kill())
     assert "controller died" in result.fidelity.reasons[0]
     assert result.fidelity.verdict == "exact"
+
+
+SHARED = EXPERIMENT.replace("gpus: 2", "gpus: 4").replace("  - {collective: ping_pong, sizes: [8B]}\n", "")
+SHARED += "workers: {ranks_per_process: 3}\n"
+ALONE = SHARED.replace("ranks_per_process: 3", "ranks_per_process: 1")
+WITHOUT_END = SHARED.replace("iterations: 2", "iterations: 100000")
+
+
+def test_ranks_that_share_a_process_have_the_figures_of_a_process_each(bench: Bench) -> None:
+    alone = bench.run(ALONE)
+    assert bench.lab and len(set(bench.lab.workers.values())) == 4
+    shared = bench.run(SHARED)
+    assert len(set(bench.lab.workers.values())) == 2
+    assert shared.metrics_sha256 == alone.metrics_sha256
+    assert (shared.folder / "logs" / "rank2.log").read_text() == ""
+
+
+def test_a_shared_process_that_is_killed_ends_the_run_with_one_of_its_ranks(bench: Bench) -> None:
+    with pytest.raises(RunFailed) as told:
+        bench.run(WITHOUT_END, lambda lab: lab.workers[2].kill())
+    assert re.match(r"rank [012]: the worker was ended by SIGKILL", told.value.what)
+    assert "ranks_per_process" in told.value.hint
+
+
+def test_a_shared_process_that_hangs_ends_the_run_with_one_of_its_ranks(bench: Bench) -> None:
+    with pytest.raises(RunFailed) as told:
+        bench.run(WITHOUT_END, lambda lab: lab.workers[2].send_signal(signal.SIGSTOP))
+    assert re.match(r"rank [012]: the worker hangs", told.value.what)

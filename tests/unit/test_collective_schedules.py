@@ -194,4 +194,4 @@ def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entr
 def test_staging_is_no_more_than_is_reduced() -> None:
     program = schedule_of(ALGORITHMS["all_reduce", "ring"])(Shape(4, 100), 1)
     assert places(program)[1] == sum(s.stop - s.start for s in steps(program) if isinstance(s, Recv) and s.reduce) == 75
-    assert spans(10, 3, 5) == [Span(5, 9), Span(9, 12), Span(12, 15)]
+    assert spans(10, 3, 5) == (Span(5, 9), Span(9, 12), Span(12, 15))

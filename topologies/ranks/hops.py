@@ -49,13 +49,19 @@ class Hops:
         distance = self._distance_to(b)
         draw = random.Random(f"{a} {b}")
         while a != b:
-            nearer = [n for n in self._neighbours[a] if distance.get(n, -1) == distance[a] - 1]
+            nearer = [n for n in self._neighbours[a] if distance.get(n, -1) == distance[a] - 1 or n == b]
             there = nearer[0] if len(nearer) == 1 else draw.choice(nearer)
             yield a, there
             a = there
 
     def _distance_to(self, b: str) -> dict[str, int]:
-        if b not in self._distances:
+        """By node; with those at the same switch as `b`, each at the end of one cable, it shares what is known.
+
+        There `b` itself, too, is two hops away.
+        """
+        at = self._neighbours[b]
+        key = f"at {at[0]}" if len(at) == 1 else b
+        if key not in self._distances:
             distance, queue = {b: 0}, deque([b])
             while queue:
                 node = queue.popleft()
@@ -65,8 +71,8 @@ class Hops:
                     if node not in self._ends or n in self.fabric.nic_by_name or node in self._neighbours[b]:
                         distance[n] = distance[node] + 1
                         queue.append(n)
-            self._distances[b] = distance
-        return self._distances[b]
+            self._distances[key] = distance if key == b else {**distance, b: 2}
+        return self._distances[key]
 
     def _grid(self, a: str, b: str) -> Iterator[Hop]:
         """The lowest dimension first, each the shorter way round (upwards, where both are as long)."""

@@ -10,7 +10,8 @@ divides the exact sum once, so it is the correctly rounded quotient.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (gives numpy bfloat16 and float8)
@@ -37,6 +38,7 @@ _EXACT = {
 _LARGEST_TERM = 100
 _LARGEST_COMPARED = 1000
 _SHARED = 2**32  # the random stream that all ranks know
+_AT_A_TIME = Lock()  # not one reduction of all inputs for each rank of a process
 
 
 def _nothing() -> None:
@@ -103,14 +105,21 @@ class Inputs:
         self._term = largest_term(dtype, ranks)
         self._terms = most_terms(dtype, ranks)  # ranks beyond add zeros, or the sum would not be exact
         self._compared = min(_LARGEST_COMPARED, exact) if self.dtype.itemsize == 1 else _LARGEST_COMPARED
+        self._of: dict[int, NDArray[Any]] = {}
 
     def of(self, index: int) -> NDArray[Any]:
-        """One period of the input of the group's rank `index`."""
-        return self._values(index).astype(self.dtype)
+        """One period of the input of the group's rank `index`, to be read only."""
+        if index not in self._of:
+            self._of[index] = self._values(index).astype(self.dtype)
+        return self._of[index]
 
     @cached_property
     def reduced(self) -> NDArray[Any]:
         """One period of what the reduction of all inputs must be, computed in integers."""
+        with _AT_A_TIME:
+            return _reduced(self.seed, self.ranks, self.dtype.name, self.op)
+
+    def _reduced(self) -> NDArray[Any]:
         total = self._values(0)
         combine = {"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}[
             self.op or ""
@@ -137,6 +146,14 @@ class Inputs:
         if self.dtype.kind == "u":
             return (words % np.uint64(largest + 1)).astype(np.int64)
         return _symmetric(words, largest)
+
+
+@lru_cache(maxsize=16)
+def _reduced(seed: int, ranks: int, dtype: str, op: str | None) -> NDArray[Any]:
+    """The same for all ranks: those that share a process work it out once."""
+    period = Inputs(seed, ranks, dtype, op)._reduced()
+    period.flags.writeable = False
+    return period
 
 
 def noise_bytes(seed: int, stream: int) -> NDArray[np.uint8]:

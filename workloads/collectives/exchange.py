@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 from workloads.collectives import ring
@@ -9,7 +10,7 @@ from workloads.collectives.schedule import OUTPUT, Copy, Lane, Program, Recv, Se
 from workloads.collectives.trees import binomial, collecting
 
 
-def parts(shape: Shape, index: int) -> list[Span]:
+def parts(shape: Shape, index: int) -> Sequence[Span]:
     """What rank `index`'s vector holds for each rank."""
     if not shape.counts:
         return spans(shape.count, shape.ranks)
@@ -120,7 +121,7 @@ def bruck_all_gather(shape: Shape, index: int) -> Program:
     return [Lane(steps)]
 
 
-def _cyclic(chunks: list[Span], first: int, many: int) -> list[Span]:
+def _cyclic(chunks: Sequence[Span], first: int, many: int) -> Sequence[Span]:
     """`many` chunks from `first` on, going round: one run of elements, or two."""
     last = first + many
     if last <= len(chunks):

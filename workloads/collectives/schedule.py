@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, cast
 
@@ -101,6 +102,12 @@ def schedule_of(entry: Algorithm) -> Schedule:
     return cast(Schedule, named(entry.schedule))
 
 
+@lru_cache(maxsize=2048)
+def program_of(schedule: Schedule, shape: Shape, index: int) -> Program:
+    """The program of a group's rank. Its peers, and ranks that share the process, want it, too."""
+    return schedule(shape, index)
+
+
 class Span(NamedTuple):
     """Elements from `start` to before `stop`."""
 
@@ -108,17 +115,18 @@ class Span(NamedTuple):
     stop: int
 
 
-def spans(count: int, parts: int, start: int = 0) -> list[Span]:
+@lru_cache(maxsize=256)  # all ranks of a large group cut alike
+def spans(count: int, parts: int, start: int = 0) -> tuple[Span, ...]:
     """`count` elements from `start` on in `parts` spans, longest first; lengths differ by one at most, and may be 0."""
     each, more = divmod(count, parts)
     edges = [start + each * i + min(i, more) for i in range(parts + 1)]
-    return [Span(a, b) for a, b in pairwise(edges)]
+    return tuple(Span(a, b) for a, b in pairwise(edges))
 
 
 def pieces(start: int, stop: int, chunk: int | None) -> list[Span]:
     """A span in pieces of at most `chunk` elements, equal but for one element; one piece at least, be it empty."""
     count = stop - start
-    return spans(count, max(1, -(-count // chunk)) if chunk else 1, start)
+    return list(spans(count, max(1, -(-count // chunk)) if chunk else 1, start))
 
 
 class Place(NamedTuple):

@@ -31,6 +31,13 @@ def _binary_parent(rank: int, ranks: int) -> int | None:
     return above if above < ranks else rank ^ bit
 
 
+def _binary_children(place: int, ranks: int) -> list[int]:
+    """Whose parent it is, in order: half its lowest bit below it, or any smaller power of two above it."""
+    lowest = place & -place or 1 << ranks.bit_length()
+    may_be = [place - lowest // 2, *(place + (1 << k) for k in range(lowest.bit_length() - 1))]
+    return [child for child in may_be if 0 < child < ranks and _binary_parent(child, ranks) == place]
+
+
 def binary(index: int, ranks: int, *, second: bool) -> Node:
     """Rank `index` in the first or second tree: the second is the first mirrored, or shifted where n is odd."""
 
@@ -45,7 +52,7 @@ def binary(index: int, ranks: int, *, second: bool) -> Node:
         return ranks - 1 - place if ranks % 2 == 0 else (place + 1) % ranks
 
     above = _binary_parent(there(index), ranks)
-    below = tuple(back(p) for p in range(ranks) if _binary_parent(p, ranks) == there(index))
+    below = tuple(back(place) for place in _binary_children(there(index), ranks))
     return Node(None if above is None else back(above), below)
 
 

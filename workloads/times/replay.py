@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workloads.collectives.schedule import Program, Recv, Schedule, Send, Shape, Step, steps
+from workloads.collectives.schedule import Program, Recv, Schedule, Send, Shape, Step, program_of, steps
 from workloads.times.case import Case
 from workloads.times.network import Agenda, Network, QueuePair
 
@@ -160,7 +160,7 @@ def replayed(case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGE
 def _followed(case: Case, schedule: Schedule, shape: Shape, most_messages: float) -> float | None:
     programs, messages, packets = [], 0, 0
     for index in range(shape.ranks):
-        programs.append(schedule(shape, index))
+        programs.append(program_of(schedule, shape, index))
         for step in steps(programs[-1]):
             if isinstance(step, Send):
                 messages += 1

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from workloads.times.case import Case, Round, piped, rounds
 from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def _hops(case: Case, reduces: Sequence[bool], parallel: int = 1) -> float:
@@ -110,17 +115,24 @@ def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path
 
     Rank i's hop k + 1 waits for hop k from its left, and for its own message before on the same path.
     """
-    n = len(paths)
-    messages = [received_ns(chunk_bytes, p, costs) + acks_ns(chunk_bytes, p, costs) for p in paths]
-    acknowledged = [sent_ns(chunk_bytes, p, costs) + acks_ns(chunk_bytes, p, costs) for p in paths]
-    busy = [line_ns(chunk_bytes, p, costs) for p in paths]
-    ready, free, sent = [0.0] * n, [0.0] * n, [0.0] * n
+    import numpy as np  # slow to import; all ranks' hops at once are quick
+
+    def of_each(time_ns: Callable[[Path], float]) -> NDArray[np.float64]:
+        known = {path: time_ns(path) for path in set(paths)}
+        return np.array([known[path] for path in paths])
+
+    acks = of_each(lambda p: acks_ns(chunk_bytes, p, costs))
+    messages = of_each(lambda p: received_ns(chunk_bytes, p, costs)) + acks
+    acknowledged = of_each(lambda p: sent_ns(chunk_bytes, p, costs)) + acks
+    busy = of_each(lambda p: line_ns(chunk_bytes, p, costs))
+    reduce_ns = costs.reduce_ns(chunk_bytes)
+    ready = free = sent = arrived = np.zeros(len(paths))
     for reducing in reduces:
-        begin = [max(ready[i] + costs.post_ns, free[i]) for i in range(n)]
-        sent = [begin[i] + acknowledged[i] for i in range(n)]
-        free = [begin[i] + busy[i] for i in range(n)]
-        arrived = [begin[i - 1] + messages[i - 1] for i in range(n)]
-        awake = [max(ready[i] + costs.post_ns, arrived[i]) + costs.wake_ns for i in range(n)]
-        ready = [t + reducing * costs.reduce_ns(chunk_bytes) for t in awake]
-    ends = [r if s <= a else max(s, r) + costs.wake_ns for r, s, a in zip(ready, sent, arrived, strict=True)]
-    return max(ends)
+        begin = np.maximum(ready + costs.post_ns, free)
+        sent = begin + acknowledged
+        free = begin + busy
+        arrived = np.roll(begin + messages, 1)
+        awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns
+        ready = awake + reducing * reduce_ns
+    ends = np.where(sent <= arrived, ready, np.maximum(sent, ready) + costs.wake_ns)
+    return float(ends.max())

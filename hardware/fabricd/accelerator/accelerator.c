@@ -208,6 +208,8 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 {
 	struct accelerator *a = (struct accelerator *)in->node;
 	struct roce_packet pkt;
+
+	frame_whole(f, fr);
 	enum roce_verdict verdict = roce_parse(fr->data, fr->len, &pkt);
 
 	if (a->sw->p.accelerator_down) {

@@ -30,6 +30,16 @@
 #define STOPPED_NS 2000000000LL
 #define LOOK_MAX_NS (2 * PATIENCE_LOOK_NS)
 #define THREADS_LOOKED_AT 64
+#define SEEN_NS (PATIENCE_LOOK_NS / 4)
+
+/* What was seen of a process.  Ranks that share one are looked at one after the other: it is read once for all */
+struct seen {
+	int pid;
+	int64_t at_ns;
+	bool there;
+	char state;
+	uint64_t cpu, queued_ns;
+};
 
 /* patience_of() - Who is at the other end of a unix socket */
 void patience_of(struct patience *p, int socket)
@@ -98,6 +108,19 @@ static uint64_t read_queued(int pid)
 	return sum;
 }
 
+static const struct seen *look_at(int pid, int64_t now)
+{
+	static struct seen seen;
+
+	if (seen.pid == pid && now - seen.at_ns < SEEN_NS)
+		return &seen;
+	seen = (struct seen){.pid = pid, .at_ns = now};
+	seen.there = read_stat(pid, &seen.state, &seen.cpu);
+	if (seen.there)
+		seen.queued_ns = read_queued(pid);
+	return &seen;
+}
+
 /* patience_look() - Look at who is waited for
  * @limit_ns:	Patience
  * @may_stop:	Its being stopped is nothing to judge it by (whoever sits at the terminal may stop the testbed)
@@ -113,13 +136,16 @@ bool patience_look(struct patience *p, int64_t limit_ns, bool may_stop, char *wh
 		return false;
 	bool first = p->looked_ns == p->heard_ns;
 	uint64_t cpu = p->cpu, queued = p->queued_ns;
+	const struct seen *seen = p->pid ? look_at(p->pid, now) : NULL;
 	p->looked_ns = now;
 	step = step > LOOK_MAX_NS ? LOOK_MAX_NS : step;
-	if (!p->pid || !read_stat(p->pid, &p->state, &p->cpu)) {
+	if (!seen || !seen->there) {
 		p->state = '?';
 		p->spent_ns += step;
 	} else {
-		p->queued_ns = read_queued(p->pid);
+		p->state = seen->state;
+		p->cpu = seen->cpu;
+		p->queued_ns = seen->queued_ns;
 		bool stopped = p->state == 'T', idle = p->cpu == cpu;
 		p->stopped_ns = stopped ? p->stopped_ns + step : 0;
 		if (!(p->state == 'R' && idle) && !(stopped && may_stop))

@@ -15,6 +15,7 @@
  *
  * The virtual clock stands still until the next `start`.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -113,7 +114,9 @@ static void worker_forget(struct worker *w)
 	regions_unmap(w);
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;
-	w->now = w->host = w->compute_free = 0;
+	w->now = w->host = 0;
+	free(w->compute_free);
+	w->compute_free = NULL;
 	w->wait_records = 0;
 	w->wait_until = w->wake_at = 0;
 	records_free(&w->records);
@@ -170,6 +173,9 @@ const char *next_job(struct fabric *f)
 		queue_forget(&n->port[0]);
 		queue_forget(&n->port[1]);
 	}
+	for (uint32_t i = 0; i < f->nic_count; i++)
+		for (uint32_t k = 0; k < f->nics[i].qp_count; k++)
+			lender_recall(f, &f->nics[i].qps[k]->lent, UINT64_MAX);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		qps_forget(f, &f->nics[i], anew);
 		worker_forget(f->nics[i].worker);

@@ -40,6 +40,7 @@ struct fabric {
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change;
 	struct frame *free_frames;
+	struct room *free_rooms; /* of full frames */
 	struct passage *free_passages, **passage_slabs;
 	size_t passage_slab_count, frame_slab_count;
 	void **frame_slabs;
@@ -67,6 +68,7 @@ struct fabric {
 	struct worker *workers; /* as many as NICs */
 	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */
+	struct turn *turns;	/* how far workers let the clock go, by worker/clock.c */
 	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
 	/* offload/ */
 	struct group *groups;

@@ -115,13 +115,18 @@ void flow_cache_settled(struct fabric *f)
 	flow_cache_forget(f, NULL);
 }
 
-/* A copy of a frame that is on its way to a switch, as it will leave it */
-static struct frame *copied(struct fabric *f, const struct frame *fr, const struct flow_copy *copy)
+/* A copy of a frame that is on its way to a switch, as it will leave it
+ * @key:	Of the frame
+ */
+static struct frame *copied(struct fabric *f, struct frame *fr, const struct flow_key *key, const struct flow_copy *copy)
 {
-	struct frame *out = frame_new(f);
+	struct frame *out = frame_twin(f, fr);
 
-	memcpy(out->data, fr->data, fr->len);
-	out->len = copy->rewritten ? (uint32_t)flow_key_rewrite(&copy->headers, out->data, fr->len) : fr->len;
+	if (copy->rewritten) {
+		if (!flow_key_same_packet(key, &copy->headers))
+			frame_whole(f, out); /* with the ICRC of what it was */
+		out->len = out->away + (uint32_t)flow_key_rewrite(&copy->headers, out->data, frame_near(out));
+	}
 	out->id = fr->id;
 	out->passage = passage_join(fr->passage);
 	return out;
@@ -147,7 +152,7 @@ bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_
 	struct flow_cache *c = f->flow_cache;
 	struct flow_key key;
 
-	if (!c->count || !flow_key_of(&key, in->index, fr->data, fr->len))
+	if (!c->count || !flow_key_of(&key, in->index, fr->data, frame_near(fr)))
 		return false;
 	struct flow *flow = *find(c, &key);
 	if (!flow || flow->state != FLOW_CACHED || has_udp_checksum(&key, fr))
@@ -168,7 +173,7 @@ bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_
 		const struct flow_copy *copy = &flow->copy[i];
 		struct frame *out = fr;
 		if (copy->rewritten || shared)
-			out = copied(f, fr, copy);
+			out = copied(f, fr, &key, copy);
 		else
 			shared = true;
 		event_add(f, t, EV_FORWARD, in->node->index, in->number, copy->port, fr->id, out, 0);
@@ -188,7 +193,7 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 	struct flow_cache *c = f->flow_cache;
 	struct flow_key key;
 
-	if (c->purges || !flow_key_of(&key, in->index, fr->data, fr->len) || has_udp_checksum(&key, fr))
+	if (c->purges || !flow_key_of(&key, in->index, fr->data, frame_near(fr)) || has_udp_checksum(&key, fr))
 		return NULL;
 	struct flow **at = find(c, &key), *flow = *at;
 	if (!flow) {
@@ -213,9 +218,10 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 }
 
 /* Does a rewriting of headers, or none, make one frame of the other? */
-static bool explains(struct fabric *f, const struct flow_copy *copy, const struct frame *before, const struct frame *after)
+static bool explains(struct fabric *f, const struct flow_key *key, const struct flow_copy *copy, struct frame *before,
+		     const struct frame *after)
 {
-	struct frame *made = copied(f, before, copy);
+	struct frame *made = copied(f, before, key, copy);
 	bool same = made->len == after->len && !memcmp(made->data, after->data, made->len);
 
 	frame_release(f, made);
@@ -223,7 +229,7 @@ static bool explains(struct fabric *f, const struct flow_copy *copy, const struc
 }
 
 /* decision_add() - A copy of a frame has come out of Open vSwitch */
-void decision_add(struct fabric *f, struct decision *d, const struct frame *before, uint16_t port, const struct frame *after)
+void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after)
 {
 	struct flow_copy *copy = &d->copy[d->copies];
 	struct flow_key key;
@@ -235,7 +241,7 @@ void decision_add(struct fabric *f, struct decision *d, const struct frame *befo
 	}
 	copy->port = port;
 	copy->rewritten = !flow_key_same_headers(&key, &copy->headers);
-	d->strange |= !explains(f, copy, before, after);
+	d->strange |= !explains(f, &key, copy, before, after);
 	d->copies++;
 }
 

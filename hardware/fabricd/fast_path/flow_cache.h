@@ -95,7 +95,7 @@ void rules_count(struct flow *flow);
 void rules_free(struct flow_cache *c);
 json_t *rules_json(struct fabric *f);
 
-void decision_add(struct fabric *f, struct decision *d, const struct frame *before, uint16_t port, const struct frame *after);
+void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after);
 
 int local_connect(const char *folder, const char *name, const char *suffix);
 bool trace_ask(struct fabric *f, const struct flow *flow);

@@ -78,6 +78,12 @@ bool flow_key_same_headers(const struct flow_key *a, const struct flow_key *b)
 	return !memcmp(a->mac, b->mac, sizeof *a - offsetof(struct flow_key, mac));
 }
 
+/* flow_key_same_packet() - Are they alike in all that a RoCE packet's ICRC covers, and in where the packet begins? */
+bool flow_key_same_packet(const struct flow_key *a, const struct flow_key *b)
+{
+	return !(a->vlan | b->vlan) && a->src == b->src && a->dst == b->dst && a->sport == b->sport && a->dport == b->dport;
+}
+
 static uint16_t ip_checksum(const uint8_t *ip)
 {
 	uint32_t sum = 0;

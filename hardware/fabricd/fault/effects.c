@@ -45,6 +45,8 @@ static bool flip(const struct strike *s, bool silent)
 {
 	const struct fault *x = s->fault;
 	struct frame *fr = s->fr;
+
+	frame_whole(s->f, fr);
 	uint32_t from = BTH_AT + BTH_BYTES, to = fr->len > ICRC_BYTES ? fr->len - ICRC_BYTES : fr->len;
 	uint64_t draw = random_of(s->f->seed, x->number, x->rule.seen, RANDOM_BITS);
 

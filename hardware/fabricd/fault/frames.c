@@ -192,7 +192,7 @@ struct headers {
 
 static struct headers headers_of(const struct frame *fr)
 {
-	struct view v = view_of(fr->data, fr->len);
+	struct view v = view_of(fr->data, frame_near(fr));
 	struct headers h = {.ip = is_ipv4(fr->data, fr->len)};
 
 	if (!h.ip)

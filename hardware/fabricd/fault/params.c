@@ -80,6 +80,7 @@ void params_in_force(struct fabric *f, struct fault *x)
 		fold(f, OF_NIC, n, &n->p);
 		f->stamps = f->stamps || n->p.cc->hops;
 		nic_params_changed(f, n);
+		clock_worker_changed(f, n->worker);
 		if (!n->p.frozen)
 			worker_thaw(f, n->worker);
 		qps_params_changed(f, n);

@@ -57,7 +57,7 @@ static bool memory(struct qp *q, uint32_t key, uint64_t offset, uint64_t length,
 	return true;
 }
 
-static const struct qp_owner_ops owner_ops = {.generated = true, .payload = payload, .sent = sent, .memory = memory};
+static const struct qp_owner_ops owner_ops = {.lends = true, .generated = true, .payload = payload, .sent = sent, .memory = memory};
 
 /* traffic_under_way() - Does a queue pair carry a flow that has not ended? */
 bool traffic_under_way(const struct qp *q)

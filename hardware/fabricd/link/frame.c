@@ -1,8 +1,9 @@
-/* Frames: buffers of one size, from slabs that grow and are never given back
- * while the fabric lives, so that nothing is allocated per packet.
+/* Frames: from slabs that grow and are never given back while the fabric lives, so that
+ * nothing is allocated per packet.  Buffers of full frames have slabs of their own.
  */
-#include <arpa/inet.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -11,16 +12,34 @@
 
 #define SLAB_FRAMES 256
 
-static void slab_add(struct fabric *f)
+/* The buffer of a full frame, while nobody uses it */
+struct room {
+	struct room *next;
+};
+
+/* SLAB_FRAMES pieces of memory, which frames_close() frees */
+static uint8_t *slab_new(struct fabric *f, size_t each)
 {
-	size_t each = (sizeof(struct frame) + f->frame_room + 63) & ~(size_t)63;
-	uint8_t *slab = malloc(each * SLAB_FRAMES);
+	uint8_t *slab = aligned_alloc(64, each * SLAB_FRAMES);
 	void **slabs = realloc(f->frame_slabs, (f->frame_slab_count + 1) * sizeof *slabs);
 
 	if (!slab || !slabs)
 		abort();
 	f->frame_slabs = slabs;
 	slabs[f->frame_slab_count++] = slab;
+	return slab;
+}
+
+static size_t lines(size_t bytes)
+{
+	return (bytes + 63) & ~(size_t)63;
+}
+
+static void more_frames(struct fabric *f)
+{
+	size_t each = lines(sizeof(struct frame));
+	uint8_t *slab = slab_new(f, each);
+
 	for (size_t i = SLAB_FRAMES; i-- > 0;) {
 		struct frame *fr = (struct frame *)(slab + i * each);
 		fr->next = f->free_frames;
@@ -28,15 +47,63 @@ static void slab_add(struct fabric *f)
 	}
 }
 
+static void more_rooms(struct fabric *f)
+{
+	size_t each = lines(f->frame_room);
+	uint8_t *slab = slab_new(f, each);
+
+	for (size_t i = SLAB_FRAMES; i-- > 0;) {
+		struct room *room = (struct room *)(slab + i * each);
+		room->next = f->free_rooms;
+		f->free_rooms = room;
+	}
+}
+
+/* frame_small() - An empty frame with FRAME_HEAD_BYTES bytes */
+struct frame *frame_small(struct fabric *f)
+{
+	if (!f->free_frames)
+		more_frames(f);
+	struct frame *fr = f->free_frames;
+	f->free_frames = fr->next;
+	memset(fr, 0, offsetof(struct frame, head));
+	fr->data = fr->head;
+	return fr;
+}
+
+/* frame_grow() - Give a frame a buffer of frame_room bytes, unless it has one; what it holds it keeps */
+void frame_grow(struct fabric *f, struct frame *fr)
+{
+	if (fr->data != fr->head)
+		return;
+	if (!f->free_rooms)
+		more_rooms(f);
+	struct room *room = f->free_rooms;
+	f->free_rooms = room->next;
+	fr->data = (uint8_t *)room;
+	memcpy(fr->data, fr->head, frame_near(fr) < FRAME_HEAD_BYTES ? frame_near(fr) : FRAME_HEAD_BYTES);
+}
+
 /* frame_new() - An empty frame with frame_room bytes */
 struct frame *frame_new(struct fabric *f)
 {
-	if (!f->free_frames)
-		slab_add(f);
-	struct frame *fr = f->free_frames;
-	f->free_frames = fr->next;
-	*fr = (struct frame){0};
+	struct frame *fr = frame_small(f);
+
+	frame_grow(f, fr);
 	return fr;
+}
+
+/* frame_twin() - Another frame with the same bytes, and nothing else */
+struct frame *frame_twin(struct fabric *f, struct frame *fr)
+{
+	struct frame *twin = fr->data == fr->head ? frame_small(f) : frame_new(f);
+
+	memcpy(twin->data, fr->data, frame_near(fr));
+	twin->len = fr->len;
+	twin->unsealed = fr->unsealed;
+	if (fr->lent)
+		lent_follow(fr, twin);
+	return twin;
 }
 
 /* frame_release() - One user of a frame is done with it */
@@ -45,6 +112,13 @@ void frame_release(struct fabric *f, struct frame *fr)
 	if (fr->refs && --fr->refs)
 		return;
 	passage_leave(f, fr);
+	if (fr->lender)
+		lent_end(fr);
+	if (fr->data != fr->head) {
+		struct room *room = (struct room *)fr->data;
+		room->next = f->free_rooms;
+		f->free_rooms = room;
+	}
 	fr->next = f->free_frames;
 	f->free_frames = fr;
 }
@@ -103,5 +177,5 @@ void frames_close(struct fabric *f)
 	free(f->frame_slabs);
 	f->frame_slabs = NULL;
 	f->free_frames = NULL;
+	f->free_rooms = NULL;
 }
-

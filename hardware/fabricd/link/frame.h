@@ -1,7 +1,8 @@
-/* Frames, and their way through a switch (frame.c).
+/* Frames (frame.c), payload that is lent to them (lent.c), and their way through a switch.
  *
- * A frame is a buffer of `fabric.frame_room` bytes with the packet in it.  One that is on its way to a switch has a
- * passage, which its copies share.
+ * A small frame has room for headers.  A full one has a buffer of `fabric.frame_room` bytes besides.  What a queue pair
+ * sends is a small frame whose payload stays in the sender's memory until it is delivered, or somebody looks.  A frame
+ * that is on its way to a switch has a passage, which its copies share.
  */
 #ifndef LINK_FRAME_H
 #define LINK_FRAME_H
@@ -11,6 +12,7 @@
 
 #include "base/units.h"
 #include "wire/ethernet.h"
+#include "wire/roce.h"
 
 struct fabric;
 struct port;
@@ -18,8 +20,14 @@ struct tx_source;
 
 #define CLASS_DEFAULT 0
 #define TRAILER_BYTES 16
+#define FRAME_HEAD_BYTES 192 /* all headers, a block of telemetry, a VLAN tag, the trailer */
 
 struct frame;
+
+/* Who has lent payload: the frames that have not come to their end yet, by their numbers */
+struct lender {
+	struct frame *first, *last;
+};
 
 /* A NIC's transmit buffer: a frame has its place there until it is on the wire, or dropped (nic/nic.c fills the table in) */
 struct tx_buffer {
@@ -34,9 +42,15 @@ struct tx_buffer_ops {
 
 struct frame {
 	struct frame *next;
+	uint8_t *data;	   /* its bytes: `head`, or a buffer of fabric.frame_room bytes */
 	uint64_t id;	   /* in order of creation, kept by copies */
 	uint32_t len;	   /* without FCS and trailer */
+	uint32_t away;	   /* of these bytes: not in `data`, but between its headers and its telemetry */
 	uint8_t class;
+	bool unsealed;	   /* made here, and its ICRC is not computed yet */
+	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */
+	uint8_t refs;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
+	struct passage *passage; /* through the switch that it is in, or on its way to */
 	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
@@ -44,11 +58,17 @@ struct frame {
 	bool asks;	   /* likewise: to be acknowledged */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	struct port *to;   /* scale-up domain: where it comes in */
-	struct passage *passage; /* through the switch that it is in, or on its way to */
-	uint8_t refs;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
-	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */
-	uint8_t data[];	   /* fabric.frame_room bytes */
+	const uint8_t *lent; /* its payload, in its sender's memory */
+	struct lender *lender;
+	struct frame *older, *newer; /* lent by the same */
+	uint8_t head[FRAME_HEAD_BYTES];
 };
+
+/* What of a frame is in `data` */
+static inline uint32_t frame_near(const struct frame *fr)
+{
+	return fr->len - fr->away;
+}
 
 /* A frame's way through one switch: shared by the frame that comes in and the copies that leave */
 struct passage {
@@ -62,10 +82,20 @@ struct passage {
 };
 
 struct frame *frame_new(struct fabric *f);
+struct frame *frame_small(struct fabric *f);
+struct frame *frame_twin(struct fabric *f, struct frame *fr);
+void frame_grow(struct fabric *f, struct frame *fr);
 void frame_release(struct fabric *f, struct frame *fr);
 struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes);
 struct passage *passage_join(struct passage *passage);
 void passage_leave(struct fabric *f, struct frame *fr);
 void frames_close(struct fabric *f);
+
+void frame_lend(struct frame *fr, struct lender *l, const uint8_t *payload, uint32_t bytes);
+void frame_whole(struct fabric *f, struct frame *fr);
+enum roce_verdict frame_parse(const struct frame *fr, struct roce_packet *pkt);
+void lent_follow(struct frame *fr, struct frame *copy);
+void lent_end(struct frame *fr);
+void lender_recall(struct fabric *f, struct lender *l, uint64_t end);
 
 #endif

@@ -56,7 +56,7 @@ static void refresh_later(struct fabric *f, struct port *p, ps_t t)
  */
 void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 {
-	struct frame *fr = frame_new(f);
+	struct frame *fr = frame_small(f);
 	uint8_t *d = fr->data;
 
 	if (xoff && !p->xoff && p->cable)

@@ -80,10 +80,10 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 			abort();
 	}
 	last->len = fr->len;
-	memcpy(last->data, fr->data, fr->len < DROPPED_BYTES ? fr->len : DROPPED_BYTES);
+	memcpy(last->data, fr->data, frame_near(fr) < DROPPED_BYTES ? frame_near(fr) : DROPPED_BYTES);
 	if (why == DROP_FORWARDING && p->drops[why] == 1) {
 		char text[256];
-		frame_describe(fr->data, fr->len, fr->len, text, sizeof text);
+		frame_describe(fr->data, frame_near(fr), fr->len, text, sizeof text);
 		report_event(f, REPORT_FORWARDING_DROP,
 			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
 	}
@@ -150,16 +150,20 @@ static void propagate(struct fabric *f, struct port *p, struct port *to, struct 
 		to->node->ops->announce(f, to, fr, arrives);
 }
 
-static void duplicate(struct fabric *f, struct port *p, struct port *to, const struct frame *fr, ps_t arrives)
+static void duplicate(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
 {
-	struct frame *copy = frame_new(f);
+	struct frame *copy = frame_twin(f, fr);
 
-	copy->len = fr->len;
 	copy->class = fr->class;
 	copy->to = fr->to;
 	copy->id = ++f->last_frame_id;
-	memcpy(copy->data, fr->data, fr->len);
 	propagate(f, p, to, copy, arrives);
+}
+
+static void capture(struct fabric *f, struct port *p, struct frame *fr, bool outgoing)
+{
+	frame_whole(f, fr);
+	capture_frame(f, p, fr->data, fr->len, outgoing);
 }
 
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
@@ -174,7 +178,7 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 	p->tx_frames++;
 	p->tx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
-		capture_frame(f, p, fr->data, fr->len, true);
+		capture(f, p, fr, true);
 	if (fr->tx_buffer)
 		fr->tx_buffer->ops->on_wire(f, fr);
 	leave_tx_buffer(f, fr);
@@ -295,7 +299,7 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 	p->rx_frames++;
 	p->rx_bytes += fr->len + FCS_BYTES;
 	if (p->capture)
-		capture_frame(f, p, fr->data, fr->len, false);
+		capture(f, p, fr, false);
 	if (fr->pause) {
 		pfc_receive(f, p, fr);
 		return;

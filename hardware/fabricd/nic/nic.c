@@ -116,7 +116,7 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 			s->ops->none(f, s);
 			continue;
 		}
-		struct frame *fr = frame_new(f);
+		struct frame *fr = frame_small(f);
 		uint32_t payload = s->ops->build(f, s, fr);
 		fr->id = ++f->last_frame_id;
 		fr->tx_buffer = &tx->buffer;
@@ -165,6 +165,7 @@ static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
 		port_drop(f, &n->port[0], fr, DROP_NO_QP);
 		return;
 	}
+	frame_whole(f, fr);
 	if (write(n->netdev, fr->data, fr->len) < 0)
 		n->netdev_drops++;
 	frame_release(f, fr);
@@ -176,7 +177,7 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 	struct port *p = &n->port[scale_up];
 	struct roce_packet pkt;
 
-	switch (roce_parse(fr->data, fr->len, &pkt)) {
+	switch (frame_parse(fr, &pkt)) {
 	case ROCE_NOT_ROCE:
 		to_netdev(f, n, fr);
 		return;

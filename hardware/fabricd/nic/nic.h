@@ -28,7 +28,7 @@ struct region {
 
 struct tx_ops {
 	bool (*has_packet)(const struct fabric *f, const struct tx_source *s);
-	/* Build the next packet, with class and destination.  Return: bytes to be fetched over PCIe, or IN_NIC */
+	/* Build the next packet, with class and destination, in a small frame.  Return: bytes to be fetched over PCIe, or IN_NIC */
 	uint32_t (*build)(struct fabric *f, struct tx_source *s, struct frame *fr);
 	void (*none)(struct fabric *f, struct tx_source *s); /* has none for now */
 	/* Of a source that its frames name (`from`): the port would send a frame, may it go?  If not, it is deferred;

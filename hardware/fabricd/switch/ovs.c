@@ -198,6 +198,7 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 	struct port *in = fr->passage->in;
 	struct pending *p = &o->slot[o->free_slot[--o->free_count]];
 
+	frame_whole(f, fr);
 	p->frame = fr;
 	p->in = in;
 	p->deadline = fr->passage->t_in + ((struct sw *)in->node)->latency;

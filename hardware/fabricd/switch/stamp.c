@@ -9,7 +9,7 @@
 /* switch_stamp() - A frame starts on a switch's cable */
 void switch_stamp(struct fabric *f, const struct port *p, unsigned class, struct frame *fr)
 {
-	telemetry_stamp(fr->data, fr->len,
+	telemetry_stamp(fr->data, frame_near(fr), fr->away,
 			&(struct hop){.t = (uint32_t)(f->clock.now >> 8),
 				      .tx_bytes = (uint32_t)(p->tx_bytes + GAP_BYTES * p->tx_frames),
 				      .queue_bytes = (uint32_t)p->queue[class].bytes,

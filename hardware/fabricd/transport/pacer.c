@@ -148,6 +148,8 @@ static void ask(struct qp *q, struct frame *fr)
 	if (!fr->asks && (round || qp_slow(q, fr->len))) {
 		fr->asks = true;
 		roce_ask(fr->data);
+		if (!fr->unsealed)
+			roce_seal(fr->data);
 	}
 	if (!fr->asks)
 		return;
@@ -173,7 +175,7 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 		q->left = fr->number + 1;
 	}
 	if (q->cc->telemetry)
-		telemetry_sent(fr->data, fr->len, (uint64_t)f->clock.now);
+		telemetry_sent(fr->data, frame_near(fr), fr->away, (uint64_t)f->clock.now);
 	cc_sent(f, q, fr->len);
 }
 

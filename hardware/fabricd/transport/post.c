@@ -64,6 +64,7 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 		report_event(f, REPORT_QP_ERROR,
 		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
 				(int)q->peer->rank, "status", (int)why));
+	lender_recall(f, &q->lent, UINT64_MAX);
 	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
 		q->owner->ops->sent(f, q, SEND_WR(q, q->sq.head), why);
 	for (; q->rq.head != q->rq.tail; q->rq.head++)

@@ -58,6 +58,7 @@ enum engine_verdict { ENGINE_TAKEN, ENGINE_NOT_YET, ENGINE_REFUSED };
 
 struct qp_owner_ops {
 	bool in_nic;	/* what it sends stands in the NIC's memory: it needs no fetch */
+	bool lends; /* payload stays where it is, unchanged, until its request has ended: it needs no copy */
 	bool generated; /* traffic that no worker asked for: it says nothing, and needs no receive requests */
 	/* Payload of packet @n of a request, which goes out now, perhaps again; NULL: there is none */
 	const uint8_t *(*payload)(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n);
@@ -87,6 +88,8 @@ struct qp {
 	uint16_t src_port;
 	uint32_t connect_tag, connect_peer, connect_cookie;
 	bool no_scale_up;
+	bool own_class; /* not the NIC's */
+	uint8_t dscp, class;
 	uint8_t private_data[256];
 	uint16_t private_bytes;
 	ps_t connect_time;
@@ -96,6 +99,7 @@ struct qp {
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
+	struct lender lent; /* payload that is under way */
 	uint32_t send_wr_index; /* request that `send` belongs to */
 	ps_t timer, rnr_until;
 	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */

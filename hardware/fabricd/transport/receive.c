@@ -9,7 +9,8 @@
  * A message that needs a receive request while none is posted is answered with an RNR
  * NAK and not taken.
  *
- * Payload is written to the worker's region when the packet arrives; the worker is
+ * Payload is written to the worker's region when the packet arrives, from the frame or
+ * from the sender's memory (link/lent.c); the worker is
  * told when the NIC's PCIe writes up to it are done.
  */
 #include <string.h>
@@ -30,7 +31,7 @@
 
 static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
 {
-	struct frame *fr = frame_new(f);
+	struct frame *fr = frame_small(f);
 
 	pkt->src_ip = q->nic->ip;
 	pkt->dst_ip = q->peer->ip;
@@ -40,7 +41,8 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 	pkt->dst_qp = q->peer_number;
 	memcpy(pkt->dst_mac, q->peer->mac, 6);
 	memcpy(pkt->src_mac, q->nic->mac, 6);
-	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
+	fr->len = roce_build_unsealed(fr->data, FRAME_HEAD_BYTES - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
+	fr->unsealed = true;
 	if (pkt->opcode == RC_ACK && q->last.present) {
 		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
 		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
@@ -205,7 +207,7 @@ static void take_kept(struct fabric *f, struct qp *q)
 	bool taken = true, told = true;
 
 	while (taken && (fr = reorder_take(q))) {
-		taken = roce_parse(fr->data, fr->len, &pkt) == ROCE_OK && take(f, q, &pkt);
+		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt);
 		told = !taken || pkt.ack_request;
 		frame_release(f, fr);
 	}
@@ -247,7 +249,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 		congestion_seen(f, q);
 	}
 	if (n->p.cc->telemetry)
-		telemetry_read(fr->data, fr->len, &q->last);
+		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
 	if (ahead < 0) {
 		n->duplicate_request++;
 		if (pkt->ack_request)

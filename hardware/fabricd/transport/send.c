@@ -21,6 +21,10 @@
  * next packet; its rate counts later, at the cable (pacer.c).  A sender that may send
  * nothing until it hears something asks for an acknowledgement.
  *
+ * Payload is read when a packet is built, and again when it is sent again.  A worker's stays
+ * in its memory until it is delivered (link/lent.c); what is still under way when a request
+ * ends is recalled before its owner hears.
+ *
  * Packets of an engine (an owner inside the NIC) become available one by one, up to
  * `made`, and stay in the NIC's memory until they are acknowledged.
  */
@@ -135,6 +139,20 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
+/* Only what is sent for the first time is lent (link/lent.c) */
+static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const struct roce_packet *pkt, bool lends)
+{
+	if (lends && pkt->payload_bytes) {
+		fr->len = roce_build_headers(fr->data, pkt);
+		frame_lend(fr, &q->lent, pkt->payload, pkt->payload_bytes);
+	} else {
+		frame_grow(f, fr);
+		fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
+	}
+	if (q->cc->telemetry)
+		fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = q->cc->hops});
+}
+
 /* Build the next packet: one that is to be sent again, or the next new one */
 static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 {
@@ -154,7 +172,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
 		.src_port = q->src_port,
-		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
+		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),
 		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
@@ -169,17 +187,15 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	};
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
-	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, &pkt);
-	if (q->cc->telemetry)
-		fr->len = telemetry_append(fr->data, fr->len, &(struct telemetry){.room = q->cc->hops});
+	fr->number = number;
+	write_frame(f, q, fr, &pkt, q->owner->ops->lends && !again && number == q->sent_max);
 
-	fr->class = (uint8_t)n->p.data_class;
+	fr->class = (uint8_t)(q->own_class ? q->class : n->p.data_class);
 	fr->to = &q->peer->port[1];
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;
 	fr->from = &q->source;
 	fr->payload = pkt.payload_bytes;
-	fr->number = number;
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	if (again) {
@@ -222,6 +238,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n)
 		struct send_wr *wr = SEND_WR(q, q->sq.head);
 		if (wr->first + wr->packets > n)
 			break;
+		lender_recall(f, &q->lent, wr->first + wr->packets);
 		q->owner->ops->sent(f, q, wr, WC_SUCCESS);
 		if (q->send_wr_index == q->sq.head)
 			q->send_wr_index++;
@@ -243,7 +260,7 @@ static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struc
 
 	if (!q->cc->telemetry)
 		return;
-	telemetry_read(fr->data, fr->len, &t);
+	telemetry_read(fr->data, frame_near(fr), fr->away, &t);
 	cc_acked(f, q,
 		 &(struct cc_ack){.bytes = (q->acked - before) * q->mtu,
 				  .packets = q->acked - before,

@@ -2,8 +2,8 @@
  *
  * Theory of Operation
  *
- * A packet is built straight into its frame buffer, payload included, and
- * closed with the invariant CRC: CRC-32 over eight bytes of ones (where
+ * A packet is built straight into its frame buffer, payload included or not, and
+ * sealed with the invariant CRC, at once or when somebody looks: CRC-32 over eight bytes of ones (where
  * InfiniBand has its local route header), the IP header with type of service,
  * TTL and checksum as ones, the UDP header with its checksum as ones, the BTH
  * with its reserved byte (FECN, BECN) as ones, and everything behind it
@@ -135,21 +135,19 @@ bool roce_set_icrc(uint8_t *frame, size_t len)
 	return true;
 }
 
-/* roce_build() - Write a whole frame
- * @frame:	Where to
- * @room:	Bytes there
- * @pkt:	What; payload may already lie in place, then it is not copied
- *
- * Return: frame length without FCS, or 0 if it does not fit
- */
-uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
+/* roce_seal() - Likewise of a packet of roce_build_headers(), which may have something behind its IP packet */
+void roce_seal(uint8_t *frame)
 {
-	uint32_t len = roce_frame_bytes(pkt->opcode, pkt->payload_bytes);
+	const uint8_t *ip = frame + ETH_BYTES;
+
+	roce_set_icrc(frame, ETH_BYTES + (size_t)(ip[2] << 8 | ip[3]));
+}
+
+static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uint32_t len)
+{
 	uint32_t pad = (4 - (pkt->payload_bytes & 3)) & 3;
 	uint8_t *p = frame;
 
-	if (len > room)
-		return 0;
 	memcpy(p, pkt->dst_mac, 6);
 	memcpy(p + 6, pkt->src_mac, 6);
 	p = put_be16(p + 12, 0x0800);
@@ -191,21 +189,61 @@ uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
 		p = put_be16(put_be16(put_be16(p, (uint16_t)o->exponent), (uint16_t)o->next), o->flags);
 		p = put_be32(p, o->more);
 	}
-	if (pkt->payload_bytes && pkt->payload != p)
-		memcpy(p, pkt->payload, pkt->payload_bytes);
-	p += pkt->payload_bytes;
-	memset(p, 0, pad);
-	roce_set_icrc(frame, len);
+	return p;
+}
+
+/* roce_build_headers() - Write a frame but for payload, padding and ICRC
+ * Return: its length with them, without FCS
+ */
+uint32_t roce_build_headers(uint8_t *frame, const struct roce_packet *pkt)
+{
+	uint32_t len = roce_frame_bytes(pkt->opcode, pkt->payload_bytes);
+
+	write_headers(frame, pkt, len);
 	return len;
 }
 
-/* roce_ask() - Let a packet of roce_build() ask to be acknowledged */
+/* roce_build_unsealed() - Write a whole frame but for its ICRC
+ * @frame:	Where to
+ * @room:	Bytes there
+ * @pkt:	What; payload may already lie in place, then it is not copied
+ *
+ * Return: frame length without FCS, or 0 if it does not fit
+ */
+uint32_t roce_build_unsealed(uint8_t *frame, size_t room, const struct roce_packet *pkt)
+{
+	uint32_t len = roce_frame_bytes(pkt->opcode, pkt->payload_bytes);
+
+	if (len > room)
+		return 0;
+	uint8_t *p = write_headers(frame, pkt, len);
+	if (pkt->payload_bytes && pkt->payload != p)
+		memcpy(p, pkt->payload, pkt->payload_bytes);
+	p += pkt->payload_bytes;
+	memset(p, 0, (size_t)(frame + len - p));
+	return len;
+}
+
+/* roce_build() - Likewise, with it */
+uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt)
+{
+	uint32_t len = roce_build_unsealed(frame, room, pkt);
+
+	if (len)
+		roce_set_icrc(frame, len);
+	return len;
+}
+
+/* roce_ask() - Let a packet that was built here ask to be acknowledged; its ICRC is another then */
 void roce_ask(uint8_t *frame)
 {
-	const uint8_t *ip = frame + ETH_BYTES;
-
 	frame[ETH_BYTES + IPV4_BYTES + UDP_BYTES + 8] |= 0x80;
-	roce_set_icrc(frame, ETH_BYTES + (size_t)(ip[2] << 8 | ip[3]));
+}
+
+/* roce_payload_bytes() - Of @bytes of payload, padding and ICRC, by the headers of a packet that was built here */
+uint32_t roce_payload_bytes(const uint8_t *frame, uint32_t bytes)
+{
+	return bytes - ICRC_BYTES - (frame[ETH_BYTES + IPV4_BYTES + UDP_BYTES + 1] >> 4 & 3);
 }
 
 /* What follows the BTH, by the opcode */
@@ -236,16 +274,15 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 	}
 }
 
-/* roce_parse() - Take a frame apart
- * @frame:	Ethernet frame without FCS
- * @len:	Its length; bytes behind the IP packet (padding) are ignored
- * @pkt:	Filled in; payload points into @frame
- *
- * Return: ROCE_OK, or why not
- */
-enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt)
+/* Bytes of a packet that need not be there */
+struct apart {
+	uint32_t away; /* payload, padding and ICRC: not in the frame, or 0 */
+	bool unsealed; /* the ICRC is not right yet */
+};
+
+static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct apart *apart, struct roce_packet *pkt)
 {
-	struct view v = view_of(frame, len);
+	struct view v = view_of(frame, len - apart->away);
 	const uint8_t *mac = view_take(&v, 12);
 	uint16_t type = get_be16(&v);
 
@@ -276,7 +313,10 @@ enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packe
 	    udp_bytes != ip_bytes - IPV4_BYTES)
 		return ROCE_MALFORMED;
 
-	v = view_of(ip + IPV4_BYTES + UDP_BYTES, (size_t)ip_bytes - IPV4_BYTES - UDP_BYTES - ICRC_BYTES);
+	uint32_t behind = apart->away ? apart->away : ICRC_BYTES;
+	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES + behind)
+		return ROCE_MALFORMED;
+	v = view_of(ip + IPV4_BYTES + UDP_BYTES, (size_t)ip_bytes - IPV4_BYTES - UDP_BYTES - behind);
 	pkt->opcode = get_u8(&v);
 	uint8_t pad = (get_u8(&v) >> 4) & 3;
 	get_be16(&v);
@@ -285,13 +325,36 @@ enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packe
 	pkt->ack_request = psn >> 31;
 	pkt->psn = psn & PSN_MASK;
 	parse_extensions(&v, pkt);
-	if (v.bad || v.left < pad)
+	size_t left = apart->away ? apart->away - ICRC_BYTES : v.left;
+	if (v.bad || left < pad)
 		return ROCE_MALFORMED;
-	pkt->payload = v.p;
-	pkt->payload_bytes = (uint32_t)(v.left - pad);
+	pkt->payload = apart->away ? NULL : v.p;
+	pkt->payload_bytes = (uint32_t)(left - pad);
+	if (apart->unsealed)
+		return ROCE_OK;
 
 	struct view tail = view_of(ip + ip_bytes - ICRC_BYTES, ICRC_BYTES);
 	if (get_le32(&tail) != roce_icrc(ip, (size_t)ip_bytes - ICRC_BYTES))
 		return ROCE_BAD_ICRC;
 	return ROCE_OK;
+}
+
+/* roce_parse() - Take a frame apart
+ * @frame:	Ethernet frame without FCS
+ * @len:	Its length; bytes behind the IP packet (padding) are ignored
+ * @pkt:	Filled in; payload points into @frame
+ *
+ * Return: ROCE_OK, or why not
+ */
+enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt)
+{
+	return parse(frame, len, &(struct apart){0}, pkt);
+}
+
+/* roce_parse_unsealed() - Likewise of one that was built here, and has no ICRC yet
+ * @away:	Bytes of payload, padding and ICRC that are not in the frame: its payload is then elsewhere; or 0
+ */
+enum roce_verdict roce_parse_unsealed(const uint8_t *frame, size_t len, uint32_t away, struct roce_packet *pkt)
+{
+	return parse(frame, len, &(struct apart){.away = away, .unsealed = true}, pkt);
 }

@@ -118,12 +118,17 @@ bool roce_is_offload(uint8_t opcode);
 const char *roce_opcode_name(uint8_t opcode);
 
 uint32_t roce_frame_bytes(uint8_t opcode, uint32_t payload_bytes);
+uint32_t roce_build_headers(uint8_t *frame, const struct roce_packet *pkt);
+uint32_t roce_build_unsealed(uint8_t *frame, size_t room, const struct roce_packet *pkt);
 uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt);
 
 enum roce_verdict { ROCE_OK, ROCE_NOT_ROCE, ROCE_MALFORMED, ROCE_BAD_ICRC };
 enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt);
+enum roce_verdict roce_parse_unsealed(const uint8_t *frame, size_t len, uint32_t away, struct roce_packet *pkt);
 uint32_t roce_icrc(const uint8_t *ip, size_t len);
 bool roce_set_icrc(uint8_t *frame, size_t len);
+void roce_seal(uint8_t *frame);
 void roce_ask(uint8_t *frame);
+uint32_t roce_payload_bytes(const uint8_t *frame, uint32_t bytes);
 
 #endif

@@ -43,8 +43,10 @@ uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *
 	return (uint32_t)(p - frame);
 }
 
-/* Where the block begins: behind the IP packet; the view is bad if there is none */
-static struct view behind_ip(const uint8_t *frame, size_t len)
+/* Where the block begins: behind the IP packet; the view is bad if there is none
+ * @away:	Bytes of the IP packet that are not in the frame, and not counted by @len
+ */
+static struct view behind_ip(const uint8_t *frame, size_t len, uint32_t away)
 {
 	struct view v = view_of(frame, len);
 
@@ -52,23 +54,23 @@ static struct view behind_ip(const uint8_t *frame, size_t len)
 	uint16_t ip_bytes = get_be16(&v);
 	v = view_of(frame, len);
 	view_take(&v, ETH_BYTES);
-	view_take(&v, ip_bytes);
+	view_take(&v, ip_bytes < away ? SIZE_MAX : (size_t)ip_bytes - away);
 	return v;
 }
 
 /* telemetry_sent() - A frame starts on its NIC's cable: say when */
-void telemetry_sent(uint8_t *frame, size_t len, uint64_t sent_ps)
+void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps)
 {
-	struct view v = behind_ip(frame, len);
+	struct view v = behind_ip(frame, len, away);
 
 	if (!v.bad && v.left >= HEAD_BYTES && v.p[0] == MARK)
 		put_be64(frame + (v.p - frame) + 8, sent_ps);
 }
 
 /* telemetry_read() - Take a frame's block in; `present` says whether there was one */
-void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t)
+void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct telemetry *t)
 {
-	struct view v = behind_ip(frame, len);
+	struct view v = behind_ip(frame, len, away);
 	uint8_t mark = get_u8(&v);
 
 	*t = (struct telemetry){0};
@@ -93,9 +95,9 @@ void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t)
 }
 
 /* telemetry_stamp() - A frame starts on a switch's cable: fill the next hop, if it asks for that */
-void telemetry_stamp(uint8_t *frame, size_t len, const struct hop *h)
+void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h)
 {
-	struct view v = behind_ip(frame, len);
+	struct view v = behind_ip(frame, len, away);
 
 	if (v.bad || v.left < HEAD_BYTES || v.p[0] != MARK || v.p[2] >= v.p[1] ||
 	    v.left < HEAD_BYTES + (size_t)v.p[1] * HOP_BYTES)

@@ -29,8 +29,8 @@ struct telemetry {
 };
 
 uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t);
-void telemetry_sent(uint8_t *frame, size_t len, uint64_t sent_ps);
-void telemetry_read(const uint8_t *frame, size_t len, struct telemetry *t);
-void telemetry_stamp(uint8_t *frame, size_t len, const struct hop *h);
+void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps);
+void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct telemetry *t);
+void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h);
 
 #endif

@@ -76,7 +76,7 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 		wrong = "a file with a command that takes none";
 	if (wrong)
 		worker_end(f, w, WORKER_LOST, wrong);
-	clock_workers_changed(f);
+	clock_worker_changed(f, w);
 }
 
 /* Take the descriptors out of a message's control part; returns how many */

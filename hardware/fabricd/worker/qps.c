@@ -50,5 +50,5 @@ static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, c
 	worker_record(f, q->nic->worker, &r);
 }
 
-static const struct qp_owner_ops ops = {.payload = payload, .sent = sent, .memory = memory, .received = received};
+static const struct qp_owner_ops ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
 struct qp_owner worker_qp_owner = {.ops = &ops};

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -14,9 +13,15 @@
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/records.h"
+#include "worker/region.h"
 #include "worker/worker.h"
 
 #define MAGIC 0x31574252u
+
+/* Flags of CONNECT */
+#define CONNECT_NETWORK_ONLY 1u
+#define CONNECT_OWN_CLASS 2u
+#define CONNECT_CLASS 0x7fcu /* DSCP and class */
 
 const char *command_hello(struct message *m)
 {
@@ -27,7 +32,7 @@ const char *command_hello(struct message *m)
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != WORKER_PROTOCOL)
-		return "HELLO: protocol version 3 is spoken here";
+		return "HELLO: protocol version 4 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
@@ -62,8 +67,8 @@ const char *command_register(struct message *m)
 		return "REGISTER: a memfd of huge pages";
 	if (fstat(m->memfd, &st) || (uint64_t)st.st_size < length)
 		return "REGISTER: memfd is shorter than the length named";
-	void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, m->memfd, 0);
-	if (base == MAP_FAILED)
+	uint8_t *base = region_map(m->f, m->memfd, length);
+	if (!base)
 		return "REGISTER: memfd cannot be mapped for reading and writing";
 	w->region[w->region_count++] = (struct region){.base = base, .bytes = length};
 	w->region_bytes += length;
@@ -100,7 +105,8 @@ const char *command_connect(struct message *m)
 		return "CONNECT: to itself";
 	if (private_bytes > 256 || !private || m->v.left >= 8)
 		return "CONNECT: private data longer than 256 bytes, or not of the length named";
-	if (flags > 1)
+	if (flags & ~(CONNECT_NETWORK_ONLY | CONNECT_OWN_CLASS | CONNECT_CLASS) ||
+	    (flags & CONNECT_CLASS && !(flags & CONNECT_OWN_CLASS)))
 		return "CONNECT: unknown flag";
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
 		if (w->nic->qps[i]->state == QP_CONNECTING && w->nic->qps[i]->connect_peer == peer &&
@@ -113,7 +119,10 @@ const char *command_connect(struct message *m)
 	q->connect_tag = tag;
 	q->connect_cookie = cookie;
 	q->connect_time = w->now;
-	q->no_scale_up = flags & 1;
+	q->no_scale_up = flags & CONNECT_NETWORK_ONLY;
+	q->own_class = flags & CONNECT_OWN_CLASS;
+	q->dscp = flags >> 2 & 63;
+	q->class = flags >> 8 & 7;
 	q->private_bytes = private_bytes;
 	memcpy(q->private_data, private, private_bytes);
 	w->connecting++;

@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -160,15 +161,19 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		return;
 	bool greeted = w->state != WORKER_ABSENT;
 	w->state = how;
-	clock_workers_changed(f);
+	clock_worker_changed(f, w);
 	if (how == WORKER_DONE) {
 		f->services->ended(f, w);
 		report_event(f, REPORT_WORKER_DONE, json_pack("{s:i}", "rank", (int)w->rank));
 		return;
 	}
-	for (uint32_t i = 0; i < w->nic->qp_count; i++)
-		if (!w->nic->qps[i]->owner->ops->generated) /* those are the NIC's own */
-			w->nic->qps[i]->state = QP_ERROR;
+	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
+		struct qp *q = w->nic->qps[i];
+		if (q->owner->ops->generated)
+			continue; /* the NIC's own */
+		q->state = QP_ERROR;
+		lender_recall(f, &q->lent, UINT64_MAX);
+	}
 	f->services->ended(f, w);
 	regions_unmap(w);
 	report_event(f, REPORT_WORKER_LOST,
@@ -185,6 +190,7 @@ void workers_close(struct fabric *f)
 			close_later(w->listen_fd);
 		regions_unmap(w);
 		records_free(&w->records);
+		free(w->compute_free);
 	}
 }
 
@@ -307,7 +313,7 @@ void worker_wake(struct fabric *f, struct worker *w)
 	w->state = WORKER_RUNNING;
 	patience_begin(&w->patience);
 	w->hung = false;
-	clock_workers_changed(f);
+	clock_worker_changed(f, w);
 	send_records(f, w);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -16,6 +17,11 @@ class Workers(Model):
         default=None, gt=0, le=4096, allow_inf_nan=False, description="CPUs a worker may use (null: no limit)"
     )
     memory: Size = default("1GiB", "memory a worker may use", ge=16 << 20)
+    ranks_per_process: Literal["auto"] | Annotated[int, Field(ge=1, le=256)] = Field(
+        default="auto",
+        description="ranks that share a worker process and its container (`auto`: up to 16 ranks none do, more are "
+        "spread over two processes for each CPU of this machine)",
+    )
     image: str | None = Field(
         default=None, description="root file system of the workers: an archive by `docker save` (null: this machine's)"
     )

@@ -168,6 +168,7 @@ uint32_t best_effort_frame(struct fabric *f, const struct member *m, uint32_t to
 
 	mac_of(to, pkt.dst_mac);
 	memcpy(pkt.src_mac, n->mac, 6);
+	frame_grow(f, fr);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
 	fr->class = (uint8_t)n->p.data_class;
 	fr->data_of_worker = true;

@@ -54,6 +54,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 
 	mac_of(pkt.dst_ip, pkt.dst_mac);
 	memcpy(pkt.src_mac, n->mac, 6);
+	frame_grow(f, fr);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &pkt);
 	fr->class = (uint8_t)n->p.data_class;
 	fr->data_of_worker = true;

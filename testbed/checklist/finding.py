@@ -1,0 +1,100 @@
+"""A finding, and the register of checks: one function for each, which says what it finds in an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hardware.config import Hardware
+from testbed.checklist.exchanges import Exchange, exchanges
+from testbed.plan.hardware import hardware_of
+from topologies.graph.fabric import Fabric
+from topologies.ranks.hops import Hops
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`what` is seen at `where` (file, line, key), and `hint` is what to do about it."""
+
+    check: str
+    what: str
+    where: str
+    hint: str
+
+    def to_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+class Case:
+    """An experiment, and what several checks want to know of it."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """The graph, without the compute complexes in NICs."""
+        return self.hops.fabric
+
+    @cached_property
+    def hops(self) -> Hops:
+        return Hops(self.experiment.build_fabric())
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        return hardware_of(self.experiment)
+
+    @cached_property
+    def exchanges(self) -> list[Exchange]:
+        """Who sends what to whom, step by step."""
+        return exchanges(self.experiment)
+
+    def place(self, *path: str | int) -> str:
+        """File, line and key."""
+        return self.experiment.place(*path)
+
+
+Found = Iterator[tuple[str, tuple[str | int, ...], str]]
+"""What is seen, the path of the key, what to do."""
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    about: str  # what it looks at, when all is well
+    find: Callable[[Case], Found]
+
+    def __call__(self, case: Case) -> list[Finding]:
+        return [Finding(self.name, what, case.place(*path), hint) for what, path, hint in self.find(case)]
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def check(name: str, about: str) -> Callable[[Callable[[Case], Found]], Callable[[Case], Found]]:
+    """Registers a function as the check of that name; they run and are shown in this order."""
+
+    def register(find: Callable[[Case], Found]) -> Callable[[Case], Found]:
+        CHECKS[name] = Check(name, about, find)
+        return find
+
+    return register
+
+
+def some(names: Any, most: int = 3) -> str:
+    """The first few of many names."""
+    listed = [str(n) for n in names]
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def size(count: float) -> str:
+    """35.7 KB, 600 B"""
+    for unit, of in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= of:
+            return f"{count / of:.4g} {unit}"
+    return f"{count:g} B"

@@ -1,0 +1,147 @@
+"""Settings of NICs and switches that do not fit each other: packets, buffers, marks, congestion control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hardware import bounds
+from hardware.cc import CONTROLS, Setting
+from testbed.base.units import format_rate, format_time
+from testbed.checklist.finding import Case, Found, check, size
+from testbed.plan.hardware import setting_of
+from testbed.plan.thresholds import warnings
+
+PATH_MTUS = (256, 512, 1024, 2048, 4096)
+MOST_HEADERS = 0.1
+SLOWER = 5.0
+"""Times that a control may take longer back to the line rate than with its default parameters."""
+HEAR_MARKS = frozenset({"dcqcn", "dctcp", "nscc"})
+
+
+@check("mtu", "packets are as long as RoCE has them, and mostly payload")
+def mtu(case: Case) -> Found:
+    payload = case.experiment.fabric.nic.mtu
+    headers = bounds.ROCE_HEADERS + bounds.WIRE_OVERHEAD
+    share = headers / (payload + headers)
+    where = ("fabric", "nic", "mtu")
+    if payload not in PATH_MTUS:
+        what = f"no RoCE NIC has a path MTU of {payload} bytes"
+        yield what, where, f"one of {', '.join(map(str, PATH_MTUS))}; 4096 goes with Ethernet's 9000"
+    if share > MOST_HEADERS:
+        what = f"headers take {share:.0%} of a cable with {payload} bytes of payload in a packet"
+        yield what, where, "mtu: 4096"
+
+
+@check("buffers", "PFC's thresholds and headroom, and ECN's thresholds, fit the buffers")
+def buffers(case: Case) -> Found:
+    switch, nic, cable = case.experiment.fabric.switch, case.experiment.fabric.nic, case.experiment.fabric.cable
+    for text in warnings(case.experiment):
+        what, _, hint = (
+            text.rpartition(": ")
+            if "enlarge" in text
+            else (text, "", "`testbed show experiment FILE` has all thresholds below the file")
+        )
+        yield what, ("fabric", "switch"), hint
+    needed = max(bounds.headroom_bytes(*case.hardware.cable(case.fabric, c), nic.mtu) for c in case.fabric.cables)
+    if switch.pfc and switch.lossless and switch.headroom is not None and switch.headroom < needed:
+        what = (
+            f"a headroom of {size(switch.headroom)} is less than what still comes in after a pause "
+            f"({size(needed)} with these cables): lossless classes will lose frames"
+        )
+        yield what, ("fabric", "switch", "headroom"), "leave headroom out: it then follows from the cables"
+    own = bounds.headroom_bytes(cable.rate, cable.delay, nic.mtu)
+    if nic.pfc and 0 < nic.rx_buffer < 2 * own:
+        what = (
+            f"a NIC's receive buffer of {size(nic.rx_buffer)} is less than twice the headroom of its cable "
+            f"({size(own)}): it pauses too late, or all the time"
+        )
+        yield what, ("fabric", "nic", "rx_buffer"), f"rx_buffer: {size(2 * own)} at least"
+
+
+@check("classes", "data is in a class that is lossless, or recovers from loss, and is marked")
+def classes(case: Case) -> Found:
+    switch, transport = case.experiment.fabric.switch, case.experiment.transport
+    one = switch.dscp.get(transport.dscp, 0)
+    lossless = switch.pfc and one in switch.lossless
+    if switch.pfc != case.experiment.fabric.nic.pfc:
+        heeding = ("switches", "NICs") if switch.pfc else ("NICs", "switches")
+        what = "{} send pauses, and {} do not heed them".format(*heeding)
+        yield what, ("fabric", "nic", "pfc"), "pfc: true for both, or false for both"
+    if transport.dscp not in switch.dscp:
+        what = f"data packets have DSCP {transport.dscp}, which no class is given to: they go in class 0"
+        yield (
+            what,
+            ("transport", "dscp"),
+            f"one of {', '.join(map(str, switch.dscp))}, or name it in fabric.switch.dscp",
+        )
+    if not lossless and transport.recovery == "go_back_n" and transport.cc.name == "none":
+        what = f"data is in class {one}, which nothing pauses, without congestion control: full buffers drop, and "
+        what += "go_back_n sends all again from there on"
+        yield what, ("transport",), "a congestion control (cc), selective_repeat, or a class with PFC"
+    marked = switch.ecn is not None and one in switch.ecn.classes
+    if transport.cc.name in HEAR_MARKS and not marked:
+        what = f"{transport.cc.name} goes by ECN marks, and class {one} of its data is not marked"
+        yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
+
+
+@check("congestion control", "its parameters fit the links' rate and round-trip time")
+def congestion_control(case: Case) -> Found:
+    chosen = case.experiment.transport.cc
+    setting = setting_of(case.experiment, case.experiment.build_fabric())
+    values = CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
+    where = ("transport", "cc")
+    for what, hint in (
+        *_window(chosen.name, values, setting),
+        *_delays(case, values, setting),
+        *_recovery(values, setting),
+    ):
+        yield what, where, hint
+    if chosen.name == "dctcp" and case.experiment.fabric.switch.ecn is not None:
+        from testbed.plan.hardware import ecn_of
+
+        kmin, _, _ = ecn_of(case.experiment)
+        if kmin < setting.bdp_bytes / 7:
+            what = (
+                f"DCTCP keeps the line full with a threshold above a seventh of the bandwidth-delay product: "
+                f"{size(setting.bdp_bytes / 7)} here, and Kmin is {size(kmin)}"
+            )
+            yield what, ("fabric", "switch", "ecn"), "leave kmin and kmax out, or raise them"
+
+
+def _window(name: str, values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:
+    window = values.get("window", 0)
+    if 0 < window < setting.bdp_bytes:
+        what = (
+            f"{name}'s window of {size(window)} is less than the bandwidth-delay product "
+            f"({size(setting.bdp_bytes)}): one flow cannot fill the line"
+        )
+        yield what, "leave window out"
+    if values.get("min_rate", 0) >= setting.line_rate_bps:
+        yield f"{name}'s min_rate is the line rate: it never slows down", "leave min_rate out"
+
+
+def _delays(case: Case, values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:
+    """Delays aimed at, below what an idle fabric takes from a packet to its acknowledgement."""
+    nic = case.experiment.fabric.nic
+    frame = bounds.ser_ns(nic.mtu + bounds.ROCE_HEADERS, setting.line_rate_bps)
+    idle = setting.base_rtt_ns - setting.fetch_ns - (nic.ack_every - 1) * frame
+    hops = values.get("hop_scale", 0) * bounds.most_switches(case.fabric)
+    for key, more in (("t_high", 0.0), ("base_target", hops)):
+        if key in values and values[key] + more < idle:
+            what = f"{key} of {format_time(values[key])} is below the idle round trip ({format_time(round(idle))})"
+            yield f"{what}: the rate falls without congestion", f"{key}: above that"
+
+
+def _recovery(values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:
+    """From half the line rate back to all of it by hyper increase."""
+    if "hai" not in values:
+        return
+    usual = CONTROLS["dcqcn"].values(setting, {})
+
+    def back_ms(its: dict[str, float]) -> float:
+        return setting.line_rate_bps / 2 / its["hai"] * its["rate_timer"] / 1e6 if its["hai"] else float("inf")
+
+    if back_ms(values) > SLOWER * back_ms(usual):
+        rate = format_rate(int(setting.line_rate_bps))
+        what = f"at {rate} these parameters take {back_ms(values):.0f} ms from half the line rate back to it, the "
+        yield f"{what}default ones {back_ms(usual):.0f} ms", "dcqcn without `set`, which scales with the rate"

@@ -1,0 +1,49 @@
+"""What hosts are asked for: memory, and messages that are worth a packet."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+
+from testbed.checklist.finding import Case, Found, check, size
+from testbed.machine.memory import available_bytes
+
+
+@check("messages", "messages fill a packet")
+def messages(case: Case) -> Found:
+    mtu = case.experiment.fabric.nic.mtu
+    for one in case.exchanges:
+        if not one.small and 0 < one.largest < mtu and one.path[2:] in ((), ("groups", 0)):
+            what = (
+                f"{one.name}: no message is larger than {size(one.largest)}, and a packet holds "
+                f"{mtu} bytes: this measures latencies, not bandwidth"
+            )
+            key = ("sizes",) if "by" in one.name.split() else ()
+            yield what, (*one.path[:2], *key), "larger sizes, or fewer ranks or chunks"
+
+
+@check("memory", "workers and this machine have the memory")
+def memory(case: Case) -> Found:
+    limit = case.experiment.workers.memory
+    needed: dict[int, int] = defaultdict(int)
+    for one in case.exchanges:
+        for rank in one.ranks:
+            needed[rank] = max(needed[rank], one.memory)
+    for one in case.exchanges:
+        if one.memory > limit:
+            what = f"{one.name}: a rank's vector and buffers are {size(one.memory)}, a worker may use "
+            yield what + size(limit), ("workers", "memory"), f"workers: {{memory: {_more(one.memory)}}}"
+            return
+    total, here = sum(needed.values()), available_bytes()
+    if here is not None and total > here:
+        what = f"all ranks together register {size(total)}, this machine has {_gib(here)} to spare"
+        yield what, ("workload",), f"smaller sizes or fewer ranks (there are {os.cpu_count()} CPUs here)"
+
+
+def _more(nbytes: int) -> str:
+    """With room for the program itself."""
+    return f"{-(-(nbytes + (256 << 20)) // (1 << 30))}GiB"
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / (1 << 30):.1f} GiB"

@@ -1,0 +1,391 @@
+"""Traces of Chakra: bytes as the specification of protocol buffers has them, or any; graphs there and back."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from workloads.chakra import et, files, record, replay, wire
+from workloads.chakra.et import BadTrace, Node, Trace
+from workloads.chakra.names import OWN
+from workloads.chakra.replay import How, Roofline
+from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.oracle import oracle
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+
+WHOLE = st.integers(0, 2**64 - 1)
+
+# -- bytes
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    # protobuf.dev, encoding: 1 is 01, 150 is 96 01; a negative int64 is ten bytes of two's complement
+    [(1, "01"), (150, "9601"), (0, "00"), (2**64 - 1, "ffffffffffffffffff01"), (-2, "feffffffffffffffff01")],
+)
+def test_varints_of_the_specification(value: int, encoded: str) -> None:
+    data = bytes.fromhex(encoded)
+    assert wire.put_varint(value) == data
+    assert wire.varint(data, 0, len(data)) == (value % 2**64, len(data))
+    assert wire.signed(wire.varint(data, 0, len(data))[0]) == (value if value < 2**63 else -1)
+
+
+@pytest.mark.parametrize(("value", "encoded"), [(0, 0), (-1, 1), (1, 2), (-2, 3), (2147483647, 4294967294)])
+def test_zigzag_of_the_specification(value: int, encoded: int) -> None:
+    assert wire.zigzag(encoded) == value
+
+
+@given(WHOLE)
+def test_varints_come_back(value: int) -> None:
+    data = wire.put_varint(value)
+    assert wire.varint(data + b"\xff", 0, len(data) + 1) == (value, len(data))
+    for cut in range(len(data)):
+        with pytest.raises(wire.BadWire):
+            wire.varint(data, 0, cut)
+
+
+def by_hand(*parts: str | bytes) -> bytes:
+    return b"".join(bytes.fromhex(p) if isinstance(p, str) else p for p in parts)
+
+
+def test_a_trace_written_out_by_hand() -> None:
+    """Every byte from the encoding's specification and et_def.proto's numbers."""
+    metadata = by_hand("0a05", b"0.0.4")  # 1: version
+    size = by_hand("0a09", b"comm_size", "68", "808004")  # attr: 1 name; 13 uint64_val: 65536
+    kind = by_hand("0a09", b"comm_type", "48", "00")  # 9 int64_val: ALL_REDUCE
+    cpu = by_hand("0a09", b"is_cpu_op", "d801", "00")  # 27 bool_val
+    group = by_hand("0a07", b"pg_name", "ea01", "01", b"7")  # 29 string_val
+    node = by_hand(
+        "0803", "1204", b"sum!", "1807",  # 1 id 3, 2 name, 3 type COMM_COLL
+        "22020102", "28ac02",  # 4 ctrl_deps packed 1, 2; 5 data_deps unpacked 300
+        "3096" "01", "38c801",  # 6 start 150, 7 duration 200
+        "4200", "da0500",  # 8 inputs, and field 91, which nobody knows: passed over
+        *(by_hand("52", wire.put_varint(len(a)), a) for a in (size, kind, cpu, group)),
+    )  # fmt: skip
+    trace = et.parse(by_hand(wire.put_varint(len(metadata)), metadata, wire.put_varint(len(node)), node))
+    assert trace.version == "0.0.4" and len(trace.nodes) == 1
+    attributes = {"comm_size": 65536, "comm_type": 0, "is_cpu_op": False, "pg_name": "7"}
+    assert trace.nodes[0] == Node(3, "sum!", 7, [1, 2], [300], 150, 200, attributes)
+
+
+def test_attributes_of_all_kinds() -> None:
+    def attribute(name: str, *value: str | bytes) -> bytes:
+        message = by_hand(wire.put_text(1, name), *value)
+        return wire.put_bytes(10, message)
+
+    numbers = struct.pack("<3d", 1.5, -2.0, 0.0), struct.pack("<2f", 0.5, -4.0)
+    node = by_hand(
+        wire.put_number(1, 1),
+        attribute("double", "19", numbers[0][:8]), attribute("doubles", "221a0a18", numbers[0]),
+        attribute("float", "2d", numbers[1][:4]), attribute("floats", "320a0a08", numbers[1]),
+        attribute("int32", "38", "ffffffffffffffffff01"), attribute("int64s", "52020802" "", ""),
+        attribute("sint64", "8801", "03"), attribute("fixed32", "9d01", "01000000"),
+        attribute("sfixed64", "c901", "ffffffffffffffff"), attribute("bools", "e201", "05", "0a03", "010001"),
+        attribute("strings", "f201", "06", "0a01", b"a", "0a01", b"b"), attribute("bytes", "fa01", "02", "00ff"),
+        attribute("unpacked", "6204", "0802", "0803"), attribute("empty"),
+    )  # fmt: skip
+    trace = et.parse(by_hand("00", wire.put_varint(len(node)), node))
+    assert trace.nodes[0].attributes == {
+        "double": 1.5, "doubles": [1.5, -2.0, 0.0], "float": 0.5, "floats": [0.5, -4.0], "int32": -1, "int64s": [2],
+        "sint64": -2, "fixed32": 1, "sfixed64": -1, "bools": [True, False, True], "strings": ["a", "b"],
+        "bytes": b"\x00\xff", "unpacked": [2, 3],
+    }  # fmt: skip
+
+
+values = st.one_of(st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text(max_size=20))
+node_strategy = st.builds(
+    Node, WHOLE, st.text(max_size=20), st.integers(0, 200), st.lists(WHOLE, max_size=5), st.lists(WHOLE, max_size=5),
+    WHOLE, WHOLE, st.dictionaries(st.text(max_size=8), values, max_size=5),
+)  # fmt: skip
+traces = st.builds(
+    Trace, st.lists(node_strategy, max_size=5), st.text(max_size=8), st.dictionaries(st.text(max_size=4), values)
+)
+
+
+@given(traces)
+def test_traces_come_back(trace: Trace) -> None:
+    assert et.parse(et.dump(trace)) == trace
+
+
+@given(traces.map(et.dump), st.data())
+def test_damaged_traces_are_refused_or_read_but_nothing_else_happens(data: bytes, drawn: st.DataObject) -> None:
+    changed = bytearray(data)
+    for _ in range(drawn.draw(st.integers(1, 4))):
+        at = drawn.draw(st.integers(0, len(changed)))
+        match drawn.draw(st.sampled_from(("set", "cut", "put"))):
+            case "set" if at < len(changed):
+                changed[at] = drawn.draw(st.integers(0, 255))
+            case "cut":
+                del changed[at : at + drawn.draw(st.integers(1, 9))]
+            case _:
+                changed[at:at] = drawn.draw(st.binary(max_size=9))
+    read_or_refused(bytes(changed))
+
+
+@given(st.binary(max_size=300))
+@example(b"\xff" * 20)
+@example(b"\x02\x0a\xff")
+def test_any_bytes_are_refused_or_read(data: bytes) -> None:
+    read_or_refused(data)
+
+
+def read_or_refused(data: bytes) -> None:
+    try:
+        trace = et.parse(data, "some.0.et")
+    except BadTrace as error:
+        assert str(error).startswith("some.0.et: ")
+        return
+    try:
+        replay.graph({0: trace})
+    except BadTrace as error:
+        assert str(error)
+
+
+# -- graphs there and back
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Ranks that follow one script: some compute, all members of a tuple do a collective, two exchange a message."""
+    ranks = draw(st.integers(1, 4))
+    half = (tuple(range(ranks // 2)), tuple(range(ranks // 2, ranks)))
+    groups = {"all": (tuple(range(ranks)),), "halves": tuple(g for g in half if g), "one": ((0,),)}
+    tasks: dict[int, list[Task]] = {rank: [] for rank in range(ranks)}
+
+    def common(rank: int, number: int) -> dict[str, Any]:
+        known = [t.id for t in tasks[rank]]
+        after = draw(st.lists(st.sampled_from(known), max_size=3, unique=True)) if known else []
+        stream = draw(st.sampled_from(("main", "net", "stream, {odd}")))
+        return {"id": f"t{number}é", "stream": stream, "after": tuple(after), "kind": draw(st.sampled_from(("", "f")))}
+
+    for number in range(draw(st.integers(0, 8))):
+        what = draw(st.sampled_from(("compute", "collective", "message")))
+        if what == "compute":
+            rank = draw(st.integers(0, ranks - 1))
+            ns = draw(st.one_of(st.integers(0, 10**9), st.floats(0, 1e12)))
+            tasks[rank].append(Compute(**common(rank, number), duration_ns=ns))
+        elif what == "collective":
+            group = draw(st.sampled_from(sorted(groups)))
+            members = draw(st.sampled_from(groups[group]))
+            same = {
+                "collective": draw(st.sampled_from(("all_reduce", "all_gather", "gather", "broadcast", "m2n"))),
+                "group": group, "size_bytes": draw(st.integers(0, 2**40)),
+                "algorithm": draw(st.sampled_from((None, "ring"))),
+                "dtype": draw(st.sampled_from(("float32", "int8"))), "op": draw(st.sampled_from((None, "max"))),
+            }  # fmt: skip
+            for rank in members:
+                tasks[rank].append(Collective(**common(rank, number), **same))
+        elif ranks > 1:
+            a, b = draw(st.permutations(range(ranks)))[:2]
+            ends: dict[str, Any] = {
+                "size_bytes": draw(st.integers(0, 2**33)),
+                "tag": draw(st.sampled_from(("", "x", "y"))),
+            }
+            ends["group"] = draw(st.sampled_from(("", "all")))
+            tasks[a].append(Send(**common(a, number), **ends, peer=b))
+            tasks[b].append(Recv(**common(b, number), **ends, peer=a))
+    settings = {"all": Settings(5, {"all_reduce": "ring"}, {"slots": 8})} if draw(st.booleans()) else {}
+    return Graph(groups, {rank: tuple(its) for rank, its in tasks.items()}, settings)
+
+
+@given(graphs())
+def test_a_graph_that_is_written_is_read_back_as_it_was(graph: Graph) -> None:
+    written = {rank: et.parse(et.dump(trace)) for rank, trace in record.record(graph).items()}
+    assert replay.graph(written) == graph
+
+
+@given(graphs())
+def test_others_read_what_is_written_as_well(graph: Graph) -> None:
+    """Without our attribute: the same tasks with the same ends, waiting for as much, so nothing is earlier."""
+    written = record.record(graph)
+    for trace in written.values():
+        trace.attributes.clear()
+        for node in trace.nodes:
+            del node.attributes[OWN]
+            if node.type_name == "comm_coll":
+                node.attributes.setdefault("comm_type", 6)
+    try:
+        read = replay.graph(written, record.groups(graph))
+    except BadTrace as error:
+        # what we do side by side, one communication at a time may make wait in a circle
+        assert "circle" in str(error)
+        return
+    for rank, tasks in graph.tasks.items():
+        assert len(read.tasks[rank]) == len(tasks)
+        found = {t.id.partition(" ")[0]: t for t in read.tasks[rank]}
+        for number, task in enumerate(tasks, 1):
+            other = found[str(number)]
+            assert type(other) is type(task)
+            if isinstance(task, Send | Recv) and isinstance(other, Send | Recv):
+                assert (other.peer, other.size_bytes) == (task.peer, task.size_bytes)
+            if isinstance(task, Compute) and isinstance(other, Compute):
+                assert abs(other.duration_ns - task.duration_ns) <= 500
+
+
+def test_files_are_found_by_folder_or_by_prefix_with_their_groups(tmp_path: Path) -> None:
+    graph = Graph(
+        {"dp": ((0, 1), (2, 3))},
+        {r: (Collective(id="g", collective="all_reduce", group="dp", size_bytes=64),) for r in range(4)},
+    )
+    written = record.write(graph, tmp_path / "traces", "gpt")
+    assert [p.name for p in written] == ["gpt.0.et", "gpt.1.et", "gpt.2.et", "gpt.3.et", "groups.json"]
+    assert json.loads(written[-1].read_text()) == {"1": [0, 1], "2": [2, 3]}
+    assert files.load(tmp_path / "traces") == files.load(tmp_path / "traces/gpt", written[-1]) == graph
+    record.write(graph, tmp_path / "traces", "other")
+    with pytest.raises(BadTrace, match="several traces in this folder: name one of .*/gpt, .*/other"):
+        files.load(tmp_path / "traces")
+    (tmp_path / "traces/gpt.1.et").unlink()
+    with pytest.raises(BadTrace, match=r"gpt\.1\.et: missing: there are traces of ranks 0, 2, 3"):
+        files.load(tmp_path / "traces/gpt")
+    with pytest.raises(BadTrace, match="there are no traces"):
+        files.load(tmp_path / "nothing")
+    (tmp_path / "traces/gpt.1.et").write_bytes(b"\x1f\x8b12")
+    with pytest.raises(BadTrace, match="gunzip it first"):
+        files.load(tmp_path / "traces/gpt")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[", "not JSON"), ("[]", "mapping of names"), ('{"1": []}', "no list of ranks"), ('{"1": [true]}', "no list of"),
+     ('{"1": [0, 0]}', "a rank twice"), ('{"1": [-1]}', "no list of ranks")],
+)  # fmt: skip
+def test_bad_groups(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text(text)
+    with pytest.raises(BadTrace, match=said):
+        files.read_groups(path)
+
+
+# -- traces of others
+
+
+def comp(number: int, us: int, *waits: int, cpu: bool = False, start: int = 0, **more: Any) -> Node:
+    return Node(number, f"c{number}", 4, data_deps=list(waits), start_us=start, duration_us=us,
+                attributes={"is_cpu_op": cpu, **more})  # fmt: skip
+
+
+def coll(number: int, *waits: int, **attributes: Any) -> Node:
+    return Node(
+        number, f"n{number}", 7, ctrl_deps=list(waits), attributes={"comm_type": 0, "comm_size": 1024} | attributes
+    )
+
+
+def graph_of(*nodes: list[Node], groups: Any = None, how: How | None = None) -> Graph:
+    return replay.graph({r: Trace(list(its)) for r, its in enumerate(nodes)}, groups, how)
+
+
+def test_one_of_each_kind_at_a_time_and_receives_beside_them() -> None:
+    send = Node(6, "s", 5, attributes={"comm_dst": 1, "comm_size": 8, "comm_tag": 3})
+    sent = Node(7, "s", 5, attributes={"comm_dst": 1, "comm_size": 8, "comm_tag": 4})
+    here = Node(1, "r", 6, attributes={"comm_src": 0, "comm_size": 8, "comm_tag": 4})
+    there = Node(2, "r", 6, attributes={"comm_src": 0, "comm_size": 8, "comm_tag": 3})
+    last = Node(4, "r", 6, data_deps=[3], attributes={"comm_src": 0, "comm_size": 8, "comm_tag": 4})
+    again = Node(8, "s", 5, attributes={"comm_dst": 1, "comm_size": 8, "comm_tag": 4})
+    graph = graph_of([comp(1, 10), comp(2, 20), comp(3, 5, cpu=True), comp(4, 5, 3), send, sent, again],
+                     [here, there, comp(3, 1, 1), last])  # fmt: skip
+    streams = {t.id: t.stream for t in graph.tasks[0]}
+    assert streams == {
+        "1 c1": "gpu",
+        "2 c2": "gpu",
+        "3 c3": "cpu",
+        "4 c4": "gpu",
+        "6 s": "comm",
+        "7 s": "comm",
+        "8 s": "comm",
+    }
+    # the receive that waits for another one is behind it anyway
+    assert [(t.id, t.stream) for t in graph.tasks[1]] == [
+        ("1 r", "receive"), ("2 r", "receive 1"), ("3 c3", "gpu"), ("4 r", "receive")
+    ]  # fmt: skip
+    times = oracle(graph, lambda rank, task: 100.0)
+    assert times[0, "4 c4"] == (30_000, 35_000) and times[0, "3 c3"] == (0, 5_000)
+
+
+def test_the_order_is_that_of_the_recorded_starts_but_never_before_what_is_waited_for() -> None:
+    graph = graph_of([comp(1, 1, start=30), comp(2, 1, start=10), comp(3, 1, 1, start=5), comp(4, 1, start=20)])
+    assert [t.id[0] for t in graph.tasks[0]] == ["2", "4", "1", "3"]
+
+
+def test_metadata_takes_no_time_and_passes_on_what_it_waits_for() -> None:
+    graph = graph_of([comp(1, 1), Node(2, "m", 1, data_deps=[1]), Node(3, "", 0, data_deps=[2]), comp(4, 1, 3, 2)])
+    assert [(t.id, t.after) for t in graph.tasks[0]] == [("1 c1", ()), ("4 c4", ("1 c1",))]
+
+
+def test_sizes_are_those_of_nccl_tests_and_groups_everybody_where_none_is_named() -> None:
+    nodes = [coll(1, comm_type=2, comm_size=1000, pg_name="5"), coll(2, comm_type=7, comm_size=1000, pg_name="5"),
+             coll(3, comm_type=0, comm_size=6, pg_name="0"), coll(4, comm_type=9)]  # fmt: skip
+    graph = graph_of(nodes, nodes, groups={"5": [0, 1]})
+    told = [(t.collective, t.group, t.size_bytes, t.dtype) for t in graph.tasks[0] if isinstance(t, Collective)]
+    assert told == [
+        ("all_gather", "5", 2000, "float32"), ("reduce_scatter", "5", 1000, "float32"),
+        ("all_reduce", "world", 6, "uint8"), ("barrier", "world", 0, "float32"),
+    ]  # fmt: skip
+    assert graph.groups == {"5": ((0, 1),), "world": ((0, 1),)}
+
+
+def test_times_by_a_roofline() -> None:
+    how = How(Roofline(1e12, 1e9))
+    nodes = [comp(1, 7, num_ops=10**6, tensor_size=10), comp(2, 7, num_ops=10, tensor_size=10**3), comp(3, 7, cpu=True)]
+    graph = graph_of(nodes, how=how)
+    assert [t.duration_ns for t in graph.tasks[0] if isinstance(t, Compute)] == [1000.0, 1000.0, 7000.0]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([Node(5, "x", 8)], "rank 0: node 5 'x': it is of type storage, which is not replayed (skip: [storage]"),
+        ([Node(5, "x", 77)], "node 5 'x': it is of type 77, which is not replayed (skip: [77]"),
+        ([Node(5, "x", 7, attributes={"comm_type": 0})], "'x': a comm_coll node has no comm_size: nothing is guessed"),
+        ([Node(5, "x", 7, attributes={"comm_size": 8})], "node 5 'x': a comm_coll node has no comm_type"),
+        ([coll(5, comm_type=12)], "there is no collective 12"),
+        ([coll(5, comm_size="8")], "its comm_size is '8', and not a whole number"),
+        ([coll(5, comm_size=-8)], "its comm_size is -8"),
+        ([coll(5, pg_name="9")], "there is no group '9' (the groups' file has 1)"),
+        ([coll(5, pg_name="1")], "rank 0 is not in group '1'"),
+        ([Node(5, "x", 5, attributes={"comm_dst": 3, "comm_size": 1})], "there is no rank 3: there are traces of 1"),
+        ([Node(5, "x", 5, attributes={"comm_src": 2, "comm_dst": 0, "comm_size": 1})], "it is of rank 2, and this is"),
+        ([Node(5, "x", 5, attributes={"comm_size": 1})], "a comm_send node has no comm_dst"),
+        ([comp(5, 0, num_ops=8)], "no recorded time"),
+        ([comp(5, 1), comp(5, 1)], "another node of this trace has the same id"),
+        ([comp(5, 1, 6)], "node 5 'c5': it waits for node 6, which this trace does not have"),
+        ([comp(5, 1, 5)], "it waits for itself"),
+        ([comp(1, 1, 2), comp(2, 1, 3), comp(3, 1, 1)], "circle: node 1 'c1', which waits for node 2 'c2', which"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_replayed_is_said_with_file_and_node(nodes: list[Node], said: str) -> None:
+    with pytest.raises(BadTrace) as raised:
+        graph_of(nodes, groups={"1": [1]})
+    assert said in str(raised.value) and str(raised.value).startswith("rank 0: ")
+
+
+def test_ranks_that_do_not_fit_each_other_are_said_with_file_and_node() -> None:
+    with pytest.raises(BadTrace) as raised:
+        graph_of([coll(5)], [])
+    assert str(raised.value).startswith("rank 0: node 5 'n5': all_reduce of group 'world': rank 1 of that group has no")
+    with pytest.raises(BadTrace, match="there is no trace of rank 1: there are 0, 2"):
+        replay.graph({0: Trace(), 2: Trace()})
+
+
+def test_types_that_are_to_be_passed_over() -> None:
+    nodes = [comp(1, 1), Node(2, "x", 8, data_deps=[1]), Node(3, "y", 77, data_deps=[2]), comp(4, 1, 3)]
+    graph = graph_of(nodes, how=How(skip=frozenset({"storage", "77"})))
+    assert [(t.id, t.after) for t in graph.tasks[0]] == [("1 c1", ()), ("4 c4", ("1 c1",))]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"stream": "main"}', '{"stream": "main", "after": 7}'])
+def test_our_own_attribute_damaged(damage: str) -> None:
+    graph = Graph({}, {0: (Compute(id="a", duration_ns=1), Send(id="b", peer=1, size_bytes=1)),
+                       1: (Recv(id="c", peer=0, size_bytes=1),)})  # fmt: skip
+    written = record.record(graph)
+    written[0].nodes[1].attributes[OWN] = damage
+    with pytest.raises(BadTrace, match="rank 0: node 2 'b': "):
+        replay.graph(written)
+    written[0].attributes[OWN] = damage
+    with pytest.raises(BadTrace, match="rank 0: metadata: its attribute 'railbed' is damaged"):
+        replay.graph(written)

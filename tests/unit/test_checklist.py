@@ -1,0 +1,209 @@
+"""`testbed checklist`: each check finds what it is for, at its place, and says nothing of what is well made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.checklist import CHECKS, Finding, review
+from testbed.checklist.exchanges import exchanges
+from testbed.cli import cli
+from testbed.experiment import load, loads
+from testbed.machine.memory import available_bytes
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+# Studies of just that. Everything else in experiments/ has nothing to look at.
+WANTED = {
+    "congestion/deadlock.yaml": ["buffers"],  # a small buffer, so that pauses come early
+    "congestion/ecn-thresholds.yaml": ["congestion control"],  # sweeps thresholds that are too low, too
+    "congestion/pause-storm.yaml": ["buffers", "buffers", "uplinks"],
+    "congestion/pfc-victim.yaml": ["uplinks"],  # the victim is on the full uplink
+    "topology/torus-host-cable.yaml": ["messages", "messages"],  # latencies
+}
+
+
+def found(topology: str, workload: str = "", fabric: str = "", transport: str = "{}", rest: str = "") -> list[Finding]:
+    steps = f"workload:\n  - {workload}\n" if workload else ""
+    return review(
+        loads(f"name: t\nfabric:\n  topology: {topology}\n{fabric}transport: {transport}\n{steps}{rest}", "t.yaml")
+    )
+
+
+def checks(*given: str, **more: str) -> list[str]:
+    return [f.check for f in found(*given, **more)]
+
+
+STAR = "{star: {hosts: 4}}"
+RAIL = "{rail: {servers: 2, gpus: 4, spines: 4}}"
+
+
+@pytest.mark.parametrize("file", sorted(EXPERIMENTS.rglob("*.yaml")), ids=lambda f: str(f.relative_to(EXPERIMENTS)))
+def test_ready_experiments_are_well_made(file: Path) -> None:
+    assert [f.check for f in review(load(file))] == WANTED.get(str(file.relative_to(EXPERIMENTS)), [])
+
+
+def test_rails_are_crossed_where_the_order_of_ranks_says_so() -> None:
+    ring = "{collective: all_reduce, algorithm: ring, sizes: [1MiB]%s}"
+    assert checks(RAIL, ring % "") == []
+    assert checks(RAIL, ring % ", ranks: [0, 1, 5, 4]") == []  # 1 -> 5 and 4 -> 0 stay on their rails
+    (one,) = found(RAIL, ring % ", ranks: [0, 1, 4, 5]")
+    assert one.check == "rails" and one.where == "t.yaml:6: workload[0]"
+    assert "all_reduce by ring: 100% of what goes between servers crosses rails" in one.what
+    assert "rank 1 on rail 1 -> rank 4 on rail 0" in one.what
+    groups = ", groups: [[0, 4], [1, 6]]"
+    (one,) = found(RAIL, ring % groups)
+    assert one.where == "t.yaml:6: workload[0].groups[1]"
+    assert checks(RAIL, "flows: [{from: 0, to: 4, size: 1MB}, {from: 0, to: 1, size: 1MB}]") == []
+    assert checks(RAIL, "flows: [{from: 0, to: 5, size: 1MB}, {from: 0, to: 4, size: 3MB}]") == ["rails"]
+    assert checks(RAIL, "{collective: all_to_all, sizes: [1MiB]}") == []  # no order of ranks changes that
+
+
+def test_without_a_scale_up_domain_neighbours_in_a_server_cross_rails_too() -> None:
+    ring = "{collective: all_reduce, algorithm: ring, sizes: [1MiB]}"
+    (one,) = found(RAIL, ring, fabric="  scale_up: null\n")
+    assert one.check == "rails" and "75%" in one.what  # 6 of the 8 hops of the ring
+
+
+def test_uplinks_narrower_than_what_is_sent_over_them() -> None:
+    clos = "{clos: {leaves: 2, spines: %d, hosts_per_leaf: 4}}"
+    everybody = "{collective: all_to_all, sizes: [1MiB]}"
+    # four ranks send 4 of 7 parts each to the other leaf: 2.29 x a cable's rate
+    assert checks(clos % 4, everybody) == []
+    (one,) = found(clos % 2, everybody)
+    assert "ranks at leaf0, leaf1 send 1.14 x what their uplinks carry (2 x 400Gbps)" in one.what
+    assert checks(clos % 1, "{collective: all_reduce, algorithm: ring, sizes: [1MiB]}") == []  # one hop each way
+    faster = "  cables: {'cable:leaf0-spine0': {rate: 800Gbps}, 'cable:leaf1-spine0': {rate: 1600Gbps}}\n"
+    (one,) = found(clos % 1, everybody, fabric=faster)
+    assert "ranks at leaf0 send 1.14 x what their uplinks carry (1 x 800Gbps)" in one.what
+    half = "load: {pattern: permutation, load: 0.5, flows: 8, size: 1MB}"
+    assert checks(clos % 4, half) == []
+
+
+@pytest.mark.parametrize(
+    ("nic", "expected", "said"),
+    [
+        ("{mtu: 4096}", [], ""),
+        ("{mtu: 1024}", [], ""),
+        ("{mtu: 9000}", ["mtu"], "no RoCE NIC has a path MTU of 9000 bytes"),
+        ("{mtu: 256}", ["mtu"], "headers take 28%"),
+        ("{rx_buffer: 64KiB}", ["buffers"], "receive buffer of 65.54 KB"),
+        ("{pfc: false}", ["classes"], "switches send pauses, and NICs do not heed them"),
+    ],
+)
+def test_nics(nic: str, expected: list[str], said: str) -> None:
+    told = found(STAR, fabric=f"  nic: {nic}\n")
+    assert [f.check for f in told] == expected
+    assert said in "".join(f.what for f in told)
+
+
+@pytest.mark.parametrize(
+    ("switch", "transport", "expected", "said"),
+    [
+        ("{headroom: 10KB}", "{}", ["buffers"], "lossless classes will lose frames"),
+        (
+            "{headroom: 10KB, pfc: false}",
+            "{recovery: selective_repeat}",
+            ["classes"],
+            "NICs send pauses, and switches do not",
+        ),
+        ("{buffer: 1MB}", "{}", ["buffers"], "PFC always comes first"),
+        ("{buffer: 100KB}", "{}", ["buffers"], "headroom and reserve of"),
+        ("{}", "{dscp: 12}", ["classes", "classes"], "DSCP 12"),
+        ("{lossless: [4]}", "{}", ["classes"], "go_back_n sends all again"),
+        ("{lossless: [4]}", "{recovery: selective_repeat}", [], ""),
+        ("{ecn: null}", "{cc: dcqcn}", ["classes"], "dcqcn goes by ECN marks, and class 3 of its data is not marked"),
+        ("{ecn: {classes: [4]}}", "{cc: dctcp}", ["classes"], "is not marked"),
+        ("{ecn: null}", "{cc: swift}", [], ""),
+        ("{ecn: {kmin: 10KB, kmax: 10KB}}", "{cc: dctcp}", ["congestion control"], "a seventh of the bandwidth"),
+        ("{}", "{cc: {none: {window: 1KB}}}", ["congestion control"], "one flow cannot fill the line"),
+        ("{}", "{cc: {dcqcn: {set: connectx5}}}", ["congestion control"], "at 400Gbps these parameters take 1200 ms"),
+        ("{}", "{cc: {dcqcn: {set: scaled}}}", [], ""),
+        ("{}", "{cc: {swift: {base_target: 1us}}}", ["congestion control"], "below the idle round trip"),
+        ("{}", "{cc: {timely: {min_rate: 400Gbps}}}", ["congestion control"], "never slows down"),
+    ],
+)
+def test_switches_and_transport(switch: str, transport: str, expected: list[str], said: str) -> None:
+    told = found(STAR, fabric=f"  switch: {switch}\n", transport=transport)
+    assert [f.check for f in told] == [c for c in expected if c], told
+    assert said in "".join(f.what for f in told), told
+
+
+@pytest.mark.parametrize("control", ["none", "dcqcn", "dctcp", "timely", "swift", "hpcc", "nscc"])
+@pytest.mark.parametrize("rate", ["25Gbps", "100Gbps", "400Gbps", "800Gbps"])
+def test_defaults_of_controls_fit_every_rate(control: str, rate: str) -> None:
+    fabric = f"  cable: {{rate: {rate}}}\n"
+    assert (
+        checks("{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}", fabric=fabric, transport=f"{{cc: {control}}}") == []
+    )
+
+
+def test_messages_below_a_packet_but_not_where_they_are_the_point() -> None:
+    (one,) = found(STAR, "{collective: all_reduce, algorithm: ring, sizes: [1KiB, 8KiB]}")
+    assert one.check == "messages" and one.where == "t.yaml:6: workload[0].sizes"
+    assert "no message is larger than 2.048 KB, and a packet holds 4096 bytes" in one.what
+    assert checks(STAR, "{collective: all_reduce, algorithm: ring, sizes: [1KiB, 16KiB]}") == []
+    assert checks(STAR, "{collective: ping_pong, sizes: [8B], ranks: [0, 1]}") == []
+    assert checks(STAR, "{collective: barrier}") == []
+
+
+def test_memory_of_a_worker_and_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = "{collective: all_reduce, algorithm: ring, sizes: [1GiB]}"
+    (one,) = found(STAR, step)
+    assert one.check == "memory" and "a worker may use 1.074 GB" in one.what and one.hint == "workers: {memory: 2GiB}"
+    here = available_bytes()
+    assert here is not None and here > 1 << 20
+    monkeypatch.setattr("testbed.checklist.hosts.available_bytes", lambda: 1 << 30)
+    (one,) = found(STAR, step, rest="workers: {memory: 4GiB}\n")
+    assert "all ranks together register 7.516 GB, this machine has 1.0 GiB to spare" in one.what
+
+
+def test_every_collective_and_algorithm_has_its_pairs() -> None:
+    """What leaves a rank is what the schedules say: of a ring 2 (n-1)/n of the vector, to the next one only."""
+    text = "name: t\nfabric: {topology: {star: {hosts: 4}}}\nworkload:\n"
+    steps = "".join(
+        f"  - {{collective: all_reduce, algorithm: {name}, sizes: [1MiB], ranks: [2, 0, 1, 3]}}\n"
+        for name in ("ring", "direct_reduce", "in_network", "auto")
+    )
+    ring, engines, network, auto = exchanges(loads(text + steps))
+    assert ring.sent == dict.fromkeys([(2, 0), (0, 1), (1, 3), (3, 2)], 3 * (1 << 20) // 2)
+    assert engines.sent == ring.sent and not network.sent and auto.sent
+    assert ring.largest == 1 << 18 and ring.memory == (1 << 20) + 3 * (1 << 18)
+
+
+def test_a_sweep_is_looked_at_point_by_point() -> None:
+    rest = "sweep:\n  fabric.nic.mtu: [256, 4096, 9000]\n  transport.cc: [none, dcqcn]\n"
+    told = found(STAR, fabric="  switch: {ecn: null}\n", rest=rest)
+    assert [(f.check, f.what.rpartition("[")[2]) for f in told] == [
+        ("mtu", "2 of 6 points, first mtu 256, cc none]"),
+        ("mtu", "2 of 6 points, first mtu 9000, cc none]"),
+        ("classes", "3 of 6 points, first mtu 256, cc dcqcn]"),
+    ]
+    assert told[0].where == "t.yaml:2: fabric.nic.mtu"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text("name: e\nfabric:\n  topology: {star: {hosts: 2}}\n  nic: {mtu: 9000}\n")
+
+    def testbed(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["checklist", *words])
+        return (int(ended.value.code or 0), *capsys.readouterr())
+
+    code, printed, _ = testbed(str(file))
+    assert code == 0
+    assert (
+        f"look  mtu: no RoCE NIC has a path MTU of 9000 bytes\n      at: {file}:4: fabric.nic.mtu\n      do: "
+        in printed
+    )
+    assert printed.endswith("e.yaml: 1 thing to look at\n") and printed.count("ok    ") == len(CHECKS) - 1
+    assert testbed(str(file), "--strict")[0] == 1
+    assert testbed(str(file), "--strict", "--set", "fabric.nic.mtu=4096")[0] == 0
+    code, printed, _ = testbed(str(file), "--json")
+    told: dict[str, Any] = json.loads(printed)
+    assert code == 0 and [f["check"] for f in told["findings"]] == ["mtu"] and told["checks"] == list(CHECKS)
+    assert testbed(str(tmp_path / "none.yaml"))[0] == 2

@@ -1,0 +1,1 @@
+"""Execution traces of Chakra (MLCommons) as graphs of tasks, and graphs as traces; AICB's text workloads, too."""

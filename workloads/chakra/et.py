@@ -1,0 +1,279 @@
+"""A trace of one rank (.et): a file of messages, each behind its length; first GlobalMetadata, then a Node each.
+
+Field numbers are those of et_def.proto (Chakra, schema 0.0.4, and its later node types).  Fields, attributes and types
+of nodes that are not known here are kept or passed over: what cannot be replayed, its reader says (graph.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workloads.chakra import wire
+from workloads.chakra.wire import BadWire, Field
+
+VERSION = "0.0.4"
+MOST_BYTES = 1 << 30
+
+Value = int | float | str | bytes | bool | list[int] | list[float] | list[bool] | list[str] | list[bytes]
+
+NODE_TYPES = {
+    0: "invalid",
+    1: "metadata",
+    2: "mem_load",
+    3: "mem_store",
+    4: "comp",
+    5: "comm_send",
+    6: "comm_recv",
+    7: "comm_coll",
+    8: "storage",
+    9: "batch",
+    10: "checkpoint",
+}
+TYPE_OF = {name: number for number, name in NODE_TYPES.items()}
+
+
+class BadTrace(ValueError):
+    """A trace that cannot be used: `what`, in which file, and of which node, if it is one's fault."""
+
+    def __init__(self, what: str, file: str = "", node: str = "") -> None:
+        super().__init__(": ".join(part for part in (file, node, what) if part))
+        self.what, self.file, self.node = what, file, node
+
+
+@dataclass
+class Node:
+    """One node; times as recorded."""
+
+    id: int = 0
+    name: str = ""
+    type: int = 0
+    ctrl_deps: list[int] = field(default_factory=list)
+    data_deps: list[int] = field(default_factory=list)
+    start_us: int = 0
+    duration_us: int = 0
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"node {self.id}" + (f" {self.name[:60]!r}" if self.name else "")
+
+    @property
+    def type_name(self) -> str:
+        return NODE_TYPES.get(self.type, f"type {self.type}")
+
+
+@dataclass
+class Trace:
+    """A file: what its metadata says, and its nodes in order."""
+
+    nodes: list[Node] = field(default_factory=list)
+    version: str = VERSION
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+
+# -- reading
+
+
+def read(path: Path) -> Trace:
+    """Raises BadTrace."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise BadTrace(f"cannot be read: {error.strerror}", str(path)) from None
+    if len(data) > MOST_BYTES:
+        raise BadTrace(f"larger than {MOST_BYTES >> 20} MiB", str(path))
+    if data[:2] == b"\x1f\x8b":
+        raise BadTrace("it is compressed: gunzip it first", str(path))
+    return parse(data, str(path))
+
+
+def parse(data: bytes, name: str = "trace") -> Trace:
+    """Raises BadTrace."""
+    trace, at, count = Trace(), 0, 0
+    try:
+        if not data:
+            raise BadTrace("it is empty", name)
+        while at < len(data):
+            begin = at
+            size, at = wire.varint(data, at, len(data))
+            if size > len(data) - at:
+                raise BadWire(f"a message of {size} bytes, of which {len(data) - at} are there", begin)
+            if count:
+                trace.nodes.append(_node(data, at, at + size))
+            else:
+                trace.version, trace.attributes = _metadata(data, at, at + size)
+            at += size
+            count += 1
+    except BadWire as error:
+        which = f"node number {count} (from 1), byte {error.at}" if count else f"metadata, byte {error.at}"
+        raise BadTrace(f"no trace of Chakra: {error.what}", name, which) from None
+    return trace
+
+
+def _metadata(data: bytes, start: int, end: int) -> tuple[str, dict[str, Value]]:
+    version = ""
+    attributes: dict[str, Value] = {}
+    for one in wire.fields(data, start, end):
+        if one.number == 1:
+            version = wire.text(data, one)
+        elif one.number == 2 and one.kind == wire.BYTES:
+            attributes.update(_attribute(data, one))
+    return version, attributes
+
+
+def _node(data: bytes, start: int, end: int) -> Node:
+    node = Node()
+    for one in wire.fields(data, start, end):
+        match one.number:
+            case 1:
+                node.id = _number(one)
+            case 2:
+                node.name = wire.text(data, one)
+            case 3:
+                node.type = _number(one)
+            case 4:
+                node.ctrl_deps += wire.numbers(data, one)
+            case 5:
+                node.data_deps += wire.numbers(data, one)
+            case 6:
+                node.start_us = _number(one)
+            case 7:
+                node.duration_us = _number(one)
+            case 10:
+                if one.kind != wire.BYTES:
+                    raise BadWire("an attribute is a message", one.start)
+                node.attributes.update(_attribute(data, one))
+    return node
+
+
+def _number(one: Field) -> int:
+    if one.kind != wire.VARINT:
+        raise BadWire(f"field {one.number} is a number", one.start)
+    return one.value
+
+
+def _double(value: int) -> float:
+    return float(struct.unpack("<d", value.to_bytes(8, "little"))[0])
+
+
+def _float(value: int) -> float:
+    return float(struct.unpack("<f", value.to_bytes(4, "little"))[0])
+
+
+_SCALARS: Mapping[int, tuple[int, Callable[[int], int | float | bool]]] = {
+    3: (wire.FIXED64, _double),
+    5: (wire.FIXED32, _float),
+    7: (wire.VARINT, lambda v: wire.signed(v, 32)),
+    9: (wire.VARINT, wire.signed),
+    11: (wire.VARINT, lambda v: v & 0xFFFFFFFF),
+    13: (wire.VARINT, lambda v: v),
+    15: (wire.VARINT, lambda v: wire.zigzag(v & 0xFFFFFFFF)),
+    17: (wire.VARINT, wire.zigzag),
+    19: (wire.FIXED32, lambda v: v),
+    21: (wire.FIXED64, lambda v: v),
+    23: (wire.FIXED32, lambda v: wire.signed(v, 32)),
+    25: (wire.FIXED64, wire.signed),
+    27: (wire.VARINT, bool),
+}
+"""Number of a value -> its wire type, and what its bits mean.  The number behind each is a list of such values."""
+_STRING, _BYTES = 29, 31
+
+
+def _attribute(data: bytes, message: Field) -> Iterator[tuple[str, Value]]:
+    """Name and value; nothing of an attribute that has no value of a known kind."""
+    name = ""
+    value: Value | None = None
+    for one in wire.fields(data, message.start, message.end):
+        if one.number == 1:
+            name = wire.text(data, one)
+        elif one.number == 2:
+            continue
+        elif one.number in _SCALARS and one.kind == _SCALARS[one.number][0]:
+            value = _SCALARS[one.number][1](one.value)
+        elif one.number == _STRING:
+            value = wire.text(data, one)
+        elif one.number == _BYTES and one.kind == wire.BYTES:
+            value = data[one.start : one.end]
+        elif one.kind == wire.BYTES and one.number - 1 in (*_SCALARS, _STRING, _BYTES):
+            value = _list(data, one)
+    if value is not None:
+        yield name, value
+
+
+def _list(data: bytes, message: Field) -> Value:
+    """Values of DoubleList, Int64List ..: field 1, repeated, numbers packed or not."""
+    of = message.number - 1
+    found: list[int | float | bool | str | bytes] = []
+    for one in wire.fields(data, message.start, message.end):
+        if one.number != 1:
+            continue
+        if of == _STRING:
+            found.append(wire.text(data, one))
+        elif of == _BYTES:
+            found.append(data[one.start : one.end])
+        else:
+            found += _packed(data, one, *_SCALARS[of])
+    return found  # type: ignore[return-value]  # all of one kind
+
+
+def _packed(
+    data: bytes, one: Field, kind: int, meaning: Callable[[int], int | float | bool]
+) -> Iterable[int | float | bool]:
+    if one.kind == kind:
+        return [meaning(one.value)]
+    if one.kind != wire.BYTES:
+        raise BadWire("a list of numbers is wanted here", one.start)
+    if kind == wire.VARINT:
+        return [meaning(value) for value in wire.numbers(data, one)]
+    width = 8 if kind == wire.FIXED64 else 4
+    if (one.end - one.start) % width:
+        raise BadWire(f"{one.end - one.start} bytes are no numbers of {width} bytes", one.start)
+    places = range(one.start, one.end, width)
+    return [meaning(int.from_bytes(data[at : at + width], "little")) for at in places]
+
+
+# -- writing
+
+
+def write(path: Path, trace: Trace) -> None:
+    path.write_bytes(dump(trace))
+
+
+def dump(trace: Trace) -> bytes:
+    """The file's bytes."""
+    metadata = wire.put_text(1, trace.version) + _put_attributes(2, trace.attributes)
+    messages = [metadata, *map(_put_node, trace.nodes)]
+    return b"".join(wire.put_varint(len(message)) + message for message in messages)
+
+
+def _put_node(node: Node) -> bytes:
+    return b"".join((
+        wire.put_number(1, node.id) if node.id else b"",
+        wire.put_text(2, node.name) if node.name else b"",
+        wire.put_number(3, node.type) if node.type else b"",
+        wire.put_packed(4, node.ctrl_deps),
+        wire.put_packed(5, node.data_deps),
+        wire.put_number(6, node.start_us) if node.start_us else b"",
+        wire.put_number(7, node.duration_us) if node.duration_us else b"",
+        _put_attributes(10, node.attributes),
+    ))  # fmt: skip
+
+
+def _put_attributes(number: int, attributes: Mapping[str, Value]) -> bytes:
+    return b"".join(wire.put_bytes(number, wire.put_text(1, k) + _put_value(v)) for k, v in attributes.items())
+
+
+def _put_value(value: Value) -> bytes:
+    """As the kinds that traces have: bool, int64 below 0, else uint64, double, string; lists are not written."""
+    if isinstance(value, bool):
+        return wire.put_number(27, value)
+    if isinstance(value, int):
+        return wire.put_number(13 if value >= 0 else 9, value)
+    if isinstance(value, float):
+        return wire.put_double(3, value)
+    if isinstance(value, str):
+        return wire.put_text(_STRING, value)
+    raise TypeError(f"an attribute of {type(value).__name__}")

@@ -1,0 +1,70 @@
+"""The files of a trace: one for each rank, NAME.RANK.et, and the groups' file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from workloads.chakra import et, replay
+from workloads.chakra.et import BadTrace
+from workloads.chakra.replay import How
+from workloads.tasks.graph import Graph
+
+_NAME = re.compile(r"(.+)\.(\d{1,7})\.et")
+MOST_BYTES = 16 << 20
+
+
+def load(path: Path, groups: Path | None = None, how: How | None = None) -> Graph:
+    """The graph of the traces in a folder, or of those that begin with a path: `traces/gpt` of gpt.0.et, gpt.1.et ..
+
+    Raises BadTrace.
+    """
+    files = find(path)
+    traces = {rank: et.read(file) for rank, file in files.items()}
+    its = read_groups(groups) if groups is not None else None
+    return replay.graph(traces, its, how, {rank: str(file) for rank, file in files.items()})
+
+
+def find(path: Path) -> dict[int, Path]:
+    """Rank -> its file, none missing.  Raises BadTrace."""
+    folder, prefix = (path, "") if path.is_dir() else (path.parent, path.name)
+    found: dict[str, dict[int, Path]] = {}
+    for file in sorted(folder.glob("*.et")) if folder.is_dir() else ():
+        if (match := _NAME.fullmatch(file.name)) and prefix in ("", match[1]):
+            of = found.setdefault(match[1], {})
+            if int(match[2]) in of:
+                raise BadTrace(f"a second file of rank {int(match[2])}, beside {of[int(match[2])].name}", str(file))
+            of[int(match[2])] = file
+    if not found:
+        raise BadTrace("there are no traces: files called NAME.RANK.et, one for each rank", str(path))
+    if len(found) > 1:
+        names = ", ".join(str(folder / name) for name in sorted(found)[: replay.MOST_SHOWN])
+        raise BadTrace(f"there are several traces in this folder: name one of {names}", str(path))
+    (files,) = found.values()
+    missing = sorted(set(range(max(files) + 1)) - set(files))
+    if missing:
+        stem = next(iter(found))
+        there = ", ".join(map(str, sorted(files)[: replay.MOST_SHOWN]))
+        raise BadTrace(f"missing: there are traces of ranks {there} ..", str(folder / f"{stem}.{missing[0]}.et"))
+    return dict(sorted(files.items()))
+
+
+def read_groups(path: Path) -> dict[str, list[int]]:
+    """`{"1": [0, 1], ..}`: the ranks of each group.  Raises BadTrace."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        told = json.loads(raw) if len(raw) <= MOST_BYTES else None
+    except OSError as error:
+        raise BadTrace(f"cannot be read: {error.strerror}", str(path)) from None
+    except (ValueError, RecursionError) as error:
+        raise BadTrace(f"not JSON: {error}", str(path)) from None
+    if not isinstance(told, dict):
+        raise BadTrace('groups are a mapping of names to ranks: {"1": [0, 1]}', str(path))
+    for name, ranks in told.items():
+        if not isinstance(ranks, list) or not ranks or not all(type(r) is int and r >= 0 for r in ranks):
+            raise BadTrace(f"group {name!r} is no list of ranks", str(path))
+        if len(set(ranks)) < len(ranks):
+            raise BadTrace(f"group {name!r} has a rank twice", str(path))
+    return told

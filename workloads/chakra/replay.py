@@ -1,0 +1,314 @@
+"""Traces of all ranks as one graph of tasks.
+
+As the usual feeder has it, a rank does one computation on its CPU, one on its GPU and one communication at a time, and
+any number of receives.  So each of these is a stream; a receive shares one only with receives that it waits for anyway.
+The order on a stream is fixed beforehand: no node before one that it waits for, of the others by recorded start, then
+by id.  Metadata and invalid nodes take no time, and whoever waits for them waits for what they wait for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.base.vocabulary import DTYPES
+from workloads.chakra.et import BadTrace, Node, Trace
+from workloads.chakra.names import COLLECTIVES, ELEMENTS, OF_A_PART, OWN
+from workloads.tasks.check import BadGraph
+from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+
+WORLD = "world"
+"""The group of all ranks: of nodes that name none, or 0."""
+PASSED = frozenset({"invalid", "metadata"})
+KNOWN = frozenset({"comp", "comm_send", "comm_recv", "comm_coll"})
+MOST_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What a computation takes: by its operations, or its bytes."""
+
+    flops: float
+    bytes_per_s: float
+
+    def ns(self, operations: float, nbytes: float) -> float:
+        return max(operations / self.flops, nbytes / self.bytes_per_s) * 1e9
+
+
+@dataclass(frozen=True)
+class How:
+    """How traces are read: times as recorded (None) or by a roofline; types of nodes that take no time, besides."""
+
+    time: Roofline | None = None
+    skip: frozenset[str] = frozenset()
+
+
+def graph(
+    traces: Mapping[int, Trace],
+    groups: Mapping[str, Sequence[int]] | None = None,
+    how: How | None = None,
+    files: Mapping[int, str] | None = None,
+) -> Graph:
+    """The graph of rank -> trace; `files` are their names, for messages.  Raises BadTrace."""
+    how, files = how or How(), files or {rank: f"rank {rank}" for rank in traces}
+    missing = sorted(set(range(max(traces, default=0) + 1)) - set(traces))
+    if missing:
+        raise BadTrace(f"there is no trace of rank {missing[0]}: there are {_some(sorted(traces))}")
+    own = _own_groups(traces[0], files[0])
+    its_groups: dict[str, tuple[tuple[int, ...], ...]] = own[0] if own else {}
+    for name, members in (groups or {}).items():
+        if not own:
+            its_groups[name] = (tuple(members),)
+    tasks: dict[int, tuple[Task, ...]] = {}
+    nodes: dict[int, dict[str, Node]] = {}
+    for rank, trace in sorted(traces.items()):
+        reader = _Rank(rank, trace, files[rank], its_groups, len(traces), how, written=own is not None)
+        tasks[rank] = tuple(reader.tasks())
+        nodes[rank] = reader.by_task
+        its_groups |= reader.new_groups
+    try:
+        return Graph(its_groups, tasks, own[1] if own else {})
+    except BadGraph as error:
+        rank = -1 if error.rank is None else error.rank
+        node = nodes.get(rank, {}).get(error.task or "")
+        raise BadTrace(error.what, files.get(rank, ""), str(node) if node else "") from None
+
+
+def _own_groups(trace: Trace, file: str) -> tuple[dict[str, tuple[tuple[int, ...], ...]], dict[str, Settings]] | None:
+    """Groups and settings of a graph that was written by record.py."""
+    if OWN not in trace.attributes:
+        return None
+    try:
+        told = json.loads(str(trace.attributes[OWN]))
+        made = {str(name): tuple(tuple(map(int, m)) for m in tuples) for name, tuples in told["groups"].items()}
+        return made, {str(name): Settings(**of) for name, of in told["settings"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise BadTrace(f"its attribute {OWN!r} is damaged", file, "metadata") from None
+
+
+class _Rank:
+    """One rank's nodes as tasks."""
+
+    def __init__(
+        self,
+        rank: int,
+        trace: Trace,
+        file: str,
+        groups: Mapping[str, tuple[tuple[int, ...], ...]],
+        ranks: int,
+        how: How,
+        *,
+        written: bool,
+    ) -> None:
+        self.rank, self.file, self.groups, self.ranks, self.how = rank, file, groups, ranks, how
+        self.written = written
+        self.nodes: dict[int, Node] = {}
+        for node in trace.nodes:
+            if node.id in self.nodes:
+                raise self.bad(node, "another node of this trace has the same id")
+            self.nodes[node.id] = node
+        self.waits = {node.id: self._waits(node) for node in trace.nodes}
+        self.by_task: dict[str, Node] = {}
+        self.new_groups: dict[str, tuple[tuple[int, ...], ...]] = {}
+        self._names: dict[int, str] = {}
+        self._receives: list[tuple[str, int]] = []  # streams: name, the last receive's bit
+
+    def bad(self, node: Node, what: str) -> BadTrace:
+        return BadTrace(what, self.file, str(node))
+
+    def _waits(self, node: Node) -> list[int]:
+        waits = list(dict.fromkeys((*node.data_deps, *node.ctrl_deps)))
+        for other in waits:
+            if other == node.id:
+                raise self.bad(node, "it waits for itself")
+            if other not in self.nodes:
+                raise self.bad(node, f"it waits for node {other}, which this trace does not have")
+        return waits
+
+    def tasks(self) -> Iterator[Task]:
+        """In the order in which they are issued.  Raises BadTrace."""
+        if self.written:
+            for node in self.nodes.values():
+                task = self._as_written(node)
+                self.by_task[task.id] = node
+                yield task
+            return
+        for_whom: dict[int, tuple[int, ...]] = {}  # node -> nodes with tasks that it waits for, through those without
+        receives: dict[int, int] = {}  # node -> the receives that are behind it, as bits
+        bits = 0
+        for node in self._order():
+            through = dict.fromkeys(n for other in self.waits[node.id] for n in for_whom[other])
+            behind = 0
+            for other in self.waits[node.id]:
+                behind |= receives[other]
+            if node.type_name in PASSED or node.type_name in self.how.skip or str(node.type) in self.how.skip:
+                for_whom[node.id], receives[node.id] = tuple(through), behind
+                continue
+            stream = ""
+            if node.type_name == "comm_recv":
+                bits += 1
+                stream = self._receive_stream(behind, 1 << bits)
+                behind |= 1 << bits
+            for_whom[node.id], receives[node.id] = (node.id,), behind
+            task = self._task(node, [self._names[n] for n in through], stream)
+            self._names[node.id] = task.id
+            self.by_task[task.id] = node
+            yield task
+
+    def _order(self) -> list[Node]:
+        """No node before one that it waits for; of those that could be next by recorded start, then by id."""
+        open_waits = {number: len(waits) for number, waits in self.waits.items()}
+        followers: dict[int, list[int]] = {}
+        for number, waits in self.waits.items():
+            for other in waits:
+                followers.setdefault(other, []).append(number)
+        ready = [(self.nodes[number].start_us, number) for number, count in open_waits.items() if not count]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            _, number = heapq.heappop(ready)
+            order.append(self.nodes[number])
+            for other in followers.get(number, ()):
+                open_waits[other] -= 1
+                if not open_waits[other]:
+                    heapq.heappush(ready, (self.nodes[other].start_us, other))
+        if len(order) < len(self.nodes):
+            raise self._circle({number for number, count in open_waits.items() if count})
+        return order
+
+    def _circle(self, stuck: set[int]) -> BadTrace:
+        at, path = min(stuck), list[int]()
+        while at not in path:
+            path.append(at)
+            at = min(other for other in self.waits[at] if other in stuck)
+        circle = [str(self.nodes[n]) for n in path[path.index(at) :]]
+        shown = (
+            circle if len(circle) <= MOST_SHOWN else [*circle[: MOST_SHOWN - 1], f"{len(circle) - MOST_SHOWN + 1} more"]
+        )
+        what = "nodes wait for each other in a circle: " + ", which waits for ".join([*shown, circle[0]])
+        return BadTrace(what, self.file)
+
+    def _receive_stream(self, behind: int, bit: int) -> str:
+        for k, (name, last) in enumerate(self._receives):
+            if last & behind:
+                self._receives[k] = name, bit
+                return name
+        name = f"receive {len(self._receives)}" if self._receives else "receive"
+        self._receives.append((name, bit))
+        return name
+
+    # -- one node
+
+    def _task(self, node: Node, after: Sequence[str], receive_stream: str) -> Task:
+        what = node.type_name
+        if what not in KNOWN:
+            hint = f"skip: [{what.removeprefix('type ')}] passes over them, in no time"
+            raise self.bad(
+                node, f"it is of {'' if what.startswith('type') else 'type '}{what}, which is not replayed ({hint})"
+            )
+        name = f"{node.id} {node.name}".strip()[:80]
+        common: dict[str, Any] = {"id": name, "after": tuple(after)}
+        on_cpu = bool(node.attributes.get("is_cpu_op", False))
+        if what == "comp":
+            stream = "cpu" if on_cpu else "gpu"
+            return Compute(**common, stream=stream, duration_ns=self._time_ns(node, on_cpu))
+        size = self._whole(node, "comm_size")
+        if what == "comm_coll":
+            return self._collective(node, common, size)
+        sends = what == "comm_send"
+        peer = self._whole(node, "comm_dst" if sends else "comm_src")
+        ours = self._whole(node, "comm_src" if sends else "comm_dst", self.rank)
+        if ours != self.rank:
+            raise self.bad(node, f"it is of rank {ours}, and this is the trace of rank {self.rank}")
+        if peer >= self.ranks:
+            raise self.bad(node, f"there is no rank {peer}: there are traces of {self.ranks}")
+        tag = str(self._whole(node, "comm_tag", 0))
+        if sends:
+            return Send(**common, stream="comm", peer=peer, size_bytes=size, tag=tag)
+        return Recv(**common, stream=receive_stream, peer=peer, size_bytes=size, tag=tag)
+
+    def _time_ns(self, node: Node, on_cpu: bool) -> float:
+        roof = self.how.time
+        if roof is not None and not on_cpu:
+            return roof.ns(self._whole(node, "num_ops"), self._whole(node, "tensor_size", 0))
+        if not node.duration_us and node.attributes.get("num_ops"):
+            raise self.bad(node, "it has operations, but no recorded time: give flops and memory under `time`")
+        return float(node.duration_us * 1000)
+
+    def _whole(self, node: Node, name: str, default: int | None = None) -> int:
+        """An attribute that is a whole number, not below 0."""
+        value = node.attributes.get(name, default)
+        if value is None:
+            raise self.bad(node, f"a {node.type_name} node has no {name}: nothing is guessed")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self.bad(node, f"its {name} is {value!r:.40}, and not a whole number")
+        return value
+
+    def _collective(self, node: Node, common: dict[str, Any], size: int) -> Collective:
+        number = self._whole(node, "comm_type")
+        if number not in COLLECTIVES:
+            raise self.bad(node, f"there is no collective {number}: comm_type is 0 to {max(COLLECTIVES)}")
+        collective = COLLECTIVES[number]
+        group, members = self._group(node)
+        whole = size * len(members) if collective in OF_A_PART else size
+        if collective == "barrier":
+            whole = 0
+        dtype = next((d for d in ELEMENTS if whole % (DTYPES[d] * len(members)) == 0), ELEMENTS[-1])
+        return Collective(**common, stream="comm", collective=collective, group=group, size_bytes=whole, dtype=dtype)
+
+    def _group(self, node: Node) -> tuple[str, tuple[int, ...]]:
+        name = node.attributes.get("pg_name", "")
+        if not isinstance(name, str):
+            raise self.bad(node, f"its pg_name is {name!r:.40}, and not a text")
+        if name in ("", "0") and name not in self.groups:
+            everybody = tuple(range(self.ranks))
+            self.new_groups[WORLD] = (everybody,)
+            return WORLD, everybody
+        if name not in self.groups:
+            known = _some(list(self.groups)) if self.groups else "none"
+            raise self.bad(node, f"there is no group {name!r} (the groups' file has {known})")
+        (members,) = self.groups[name]
+        if self.rank not in members:
+            raise self.bad(node, f"rank {self.rank} is not in group {name!r}")
+        return name, members
+
+    # -- what record.py has written
+
+    def _as_written(self, node: Node) -> Task:
+        if OWN not in node.attributes:
+            hint = f"without {OWN!r} in the metadata, too, it is read as any other trace"
+            raise self.bad(node, f"it has no attribute {OWN!r}, and other nodes have ({hint})")
+        try:
+            own: dict[str, Any] = dict(json.loads(str(node.attributes[OWN])))
+            waits = [self.nodes[n].name for n in node.data_deps[: int(own["after"])]]
+            common: dict[str, Any] = {"id": node.name, "after": tuple(waits), "stream": str(own["stream"])}
+            common["kind"] = str(own.get("kind", ""))
+            what = node.type_name
+            if what == "comp":
+                return Compute(**common, duration_ns=own.get("duration_ns", node.duration_us * 1000))
+            size = self._whole(node, "comm_size")
+            if what == "comm_coll":
+                members = next(m for m in self.groups[own["group"]] if self.rank in m)
+                whole = size * len(members) if own["collective"] in OF_A_PART else size
+                return Collective(
+                    **common, collective=own["collective"], group=own["group"], dtype=own["dtype"], op=own["op"],
+                    algorithm=own.get("algorithm"), size_bytes=own.get("size_bytes", whole),
+                )  # fmt: skip
+            ends: dict[str, Any] = {"size_bytes": size, "tag": own["tag"], "group": own["group"]}
+            if what == "comm_send":
+                return Send(**common, **ends, peer=self._whole(node, "comm_dst"))
+            if what == "comm_recv":
+                return Recv(**common, **ends, peer=self._whole(node, "comm_src"))
+        except (KeyError, TypeError, ValueError, StopIteration) as error:
+            if isinstance(error, BadTrace):
+                raise
+        raise self.bad(node, f"its attribute {OWN!r} is damaged")
+
+
+def _some(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, names[:MOST_SHOWN]))
+    return shown + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
