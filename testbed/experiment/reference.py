@@ -105,6 +105,7 @@ def _takes(described: dict[str, Any]) -> str:
 _UNLISTED = {
     "Topology": "`{KIND: {PARAMETERS}}`",
     "Clock": "see below",
+    "Interleaved": "`{interleaved: CHUNKS}`",
     "CongestionControl": "`NAME` or `{NAME: {PARAMETERS}}`",
 }
 _TYPE_WORDS = {

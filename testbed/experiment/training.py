@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
+from testbed.experiment.blocks.known import misshapen
 from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
@@ -97,7 +98,7 @@ def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
     yield from _scale(train, t)
     if not found:
         yield from _too_large(t)
-        yield from _groups(train, t, layout)
+        yield from _groups(train, t, layout, fabric)
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
@@ -211,7 +212,7 @@ def _settings(group: GroupOf) -> Settings:
     return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
 
 
-def _groups(train: Train, t: Training, layout: Layout) -> Iterator[Found]:
+def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterator[Found]:
     there = step_groups(t, layout)
     uses = _uses(t)
     for name, group in train.groups.items():
@@ -235,6 +236,11 @@ def _groups(train: Train, t: Training, layout: Layout) -> Iterator[Found]:
         dtype = "float32" if _optimizer_in(train) else t.model.dtype
         ranks = len(there[name][0])
         for collective, entry in entries.items():
+            if entry.waits:
+                what = f"{entry} cannot run beside other work: it needs its ranks for itself"
+                yield ("groups", name, "algorithm"), what, unknown("algorithm", "", known)[1]
+            if problem := misshapen(entry, list(there[name][0]), fabric):
+                yield ("groups", name, "algorithm"), *problem
             if dtype not in entry.dtypes:
                 hint = f"model: {{dtype: {entry.dtypes[0]}}}"
                 yield ("groups", name, "algorithm"), f"{entry} does not add up {dtype}", hint

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from results import Run
 from results.figures.report import gigabytes
-from results.figures.timeline import steps
+from results.figures.scaled import scaled
+from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
 from topologies import in_words
@@ -246,6 +247,23 @@ def _steps(run: Run) -> Iterator[RenderableType]:
             "-" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:.4g}",
         )  # fmt: skip
     yield table
+    yield from _scaled(run, found)
+
+
+def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
+    """What follows from steps of few layers for the model."""
+    numbers = sorted({one.step for one in found})
+    times = {number: fmean(one.time_ns for one in found if one.step == number) for number in numbers}
+    for number in numbers:
+        if number - 1 in times and (whole := scaled(run.steps[number], times[number - 1], times[number])):
+            few, more, layers = whole.layers
+            yield Text("#")
+            yield Text(
+                f"# {layers} layers, from {few} and {more}: {whole.time_ns / 1e6:.4f} ms, "
+                f"within {100 * whole.bound:.2f} %; MFU {100 * whole.row['mfu']:.1f} %, "
+                f"{whole.row['tokens_per_s']:.4g} tokens/s",
+                style="bold",
+            )
 
 
 def _footer(

@@ -113,6 +113,14 @@ MISTAKES = {
         {"more": "groups: {data: {algorithm: direct_reduce, compression: bfp}}"},
         10, "groups.data.compression", "compression is of float32, not of bfloat16", "float32",
     ),
+    "group's shape": (
+        {"more": "groups: {data: {algorithm: hierarchical}}", "parallel": "{tensor: 2, data: 4}"},
+        10, "groups.data.algorithm", "no two of these ranks share a scale-up domain", "two GPUs",
+    ),
+    "a group that waits": (
+        {"more": "groups: {data: {algorithm: omnireduce}}"},
+        10, "groups.data.algorithm", "cannot run beside other work", "direct_reduce",
+    ),
     "optimizer": (
         {"more": "groups: {data: {algorithm: optimus_nic}}\n    shard: zero1"},
         11, "shard", "nothing to shard", "shard: none",

@@ -80,13 +80,22 @@ def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((t.get("collective"), t.get("algorithm")) for t in listed if isinstance(t, dict))
 
 
+def _of_training(step: Any) -> Iterator[tuple[Any, Any]]:
+    """(collective, algorithm) of what the groups of a training step may do by the algorithms that they name."""
+    train = step.get("train") if isinstance(step, dict) else None
+    groups = train.get("groups") if isinstance(train, dict) else None
+    for group in groups.values() if isinstance(groups, dict) else ():
+        if isinstance(group, dict):
+            yield from ((c, group.get("algorithm")) for c in collectives())
+
+
 def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
     """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
     steps = value.get("workload") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return False
     named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
-    named += [pair for step in steps for pair in named_in(step)]
+    named += [pair for step in steps for pair in (*named_in(step), *_of_training(step))]
     return any(
         isinstance(c, str)
         and isinstance(a, str)
@@ -95,13 +104,6 @@ def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
         and getattr(entry(c, a), what)
         for c, a in named
     )
-
-
-def _of_groups(step: object) -> list[object]:
-    """The algorithms that a step, as written, names for groups of ranks."""
-    its = step.get("train") if isinstance(step, dict) else None
-    groups = its.get("groups") if isinstance(its, dict) else None
-    return [g.get("algorithm") for g in groups.values() if isinstance(g, dict)] if isinstance(groups, dict) else []
 
 
 def routings() -> list[str]:
