@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from results import Run
@@ -19,6 +19,7 @@ from results.figures.scaled import scaled
 from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
+from testbed.run.profile import wall_s
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import COLLECTIVES
@@ -57,6 +58,27 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
     parts += _steps(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
+
+
+def _right(header: str) -> Column:
+    return Column(header, justify="right")
+
+
+def of_profile(profile: Mapping[str, Any]) -> RenderableType:
+    """Where a run's wall time went (testbed.run.profile)."""
+    wall = wall_s(profile)
+    stages = Table("stage", _right("wall (s)"), box=None, header_style="", pad_edge=False)
+    for name, seconds in profile["stages"].items():
+        stages.add_row(name, f"{seconds:.2f}")
+    if not wall or not profile["busy"]:
+        return Group(Text("#"), stages)
+    columns = ("busy meanwhile", _right("CPU (s)"), _right("of the wall time"))
+    busy = Table(*columns, box=None, header_style="", pad_edge=False)
+    for part, seconds in sorted(profile["busy"].items(), key=lambda item: -item[1]):
+        busy.add_row(part, f"{seconds:.2f}", f"{seconds / wall:.0%}")
+        for room, share in profile["fabricd"].items() if part == "fabricd" else ():
+            busy.add_row(f"  {room}", f"{share:.2f}", f"{share / wall:.0%}")
+    return Group(Text("#"), stages, Text(f"# from the workers' start to their end, {wall:.2f} s:"), busy)
 
 
 def _title(run: Run) -> str:
