@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.timeline import steps
 from results.figures.values import size_label
 
 
@@ -38,6 +39,9 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     made = []
     for step in workload:
+        if "train" in step:
+            made += ["train"] * (2 if step["train"].get("scale") else 1)
+            continue
         if "collective" not in step:
             graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
             made.append(graph)
@@ -63,7 +67,9 @@ _FIGURES = {
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
     "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
-    "step_us": "step, mean (us)", "retransmitted": "packets sent again", "fallbacks": "operations not offloaded",
+    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded", "step_us": "step (us)",
+    "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
+    "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
 }  # fmt: skip
 
 
@@ -76,9 +82,26 @@ def figure_label(name: str) -> str:
         )
     if name.startswith("busbw_GBps"):
         return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
-    if name.startswith("step_us_"):
-        return f"step {name.removeprefix('step_us_')}, mean (us)"
     return _FIGURES.get(name, name)
+
+
+def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Where the time of steps of tasks goes, means over iterations and ranks; with its number, if there are several.
+
+    `timeline` are rows of that frame, `about` describes the steps, as in the run.
+    """
+    found = steps(timeline)
+    numbers = sorted({one.step for one in found})
+    figures: dict[str, float] = {}
+    for number in numbers:
+        its = about[number]
+        rows = [one.row(its.get("tokens"), its.get("ideal_ns")) for one in found if one.step == number]
+        suffix = f"_{number}" if len(numbers) > 1 else ""
+        for key in ("time_ns", "compute_ns", "exposed_ns", "bubble_ns", "overlap", "mfu", "tokens_per_s"):
+            if values := [row[key] for row in rows if row[key] is not None]:
+                name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
+                figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+    return figures
 
 
 def summarize(
@@ -86,9 +109,9 @@ def summarize(
 ) -> dict[str, Any]:
     """Of a run's results (as `testbed run --json` gives them) and counters: one row; `names` are those of its steps.
 
-    Steps of tasks: mean time over the iterations. Collectives: mean time by size over the iterations, and mean bus
-    bandwidth, of each algorithm if there are several; how many were to be offloaded and were not. Flows: when the last
-    was done, goodput of all together, percentiles of their times and slowdowns, fairness of their rates.
+    Collectives: mean time by size over the iterations, and mean bus bandwidth, of each algorithm if there are several;
+    how many were to be offloaded and were not. Flows: when the last was done, goodput of all together, percentiles of
+    their times and slowdowns, fairness of their rates.
     """
     rows = list(results)
     collectives = [r for r in rows if r.get("collective")]
@@ -101,12 +124,6 @@ def summarize(
         for name, of_it in by_name.items():
             row |= _times(of_it, f"_{name}" if len(by_name) > 1 else "")
         row["fallbacks"] = sum(bool(r.get("fallback")) for r in collectives)
-    if steps := [r for r in rows if r.get("kind") == "tasks" or "tasks" in r]:
-        of_step: dict[int, list[float]] = defaultdict(list)
-        for r in steps:
-            of_step[r.get("step", 0)].append(r["time_ns"])
-        for number, its in sorted(of_step.items()):
-            row["step_us" + (f"_{number}" if len(of_step) > 1 else "")] = sum(its) / len(its) / 1000
     if flows:
         times = [r["time_ns"] for r in flows]
         slowdowns = [r["slowdown"] for r in flows if r.get("slowdown")]

@@ -42,6 +42,7 @@ from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
 from testbed.run.diagnosis import diagnose, wrong_results
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
+from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Attempt:
     folder: RunFolder
     progress: Progress
     tenant: Tenant | None = None  # of a fabric that was up before, and stays
+    profile: Profile = field(default_factory=Profile)
     problem: Problem | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     fidelity: Fidelity = field(
@@ -104,6 +106,7 @@ class Attempt:
             with ExitStack() as files:
                 watch = self._start(lab, files)
                 symptoms = watch.run()
+            self.profile.end(lab)
             if symptoms.failed:
                 with suppress(Exception):  # fabricd may be what failed
                     self.counters = self._counted(lab.fabricd.request("counters", timeout=2.0))
@@ -121,6 +124,7 @@ class Attempt:
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
+        self.profile.begin(lab)
         requests = self._requests(lab)
         workers: dict[int, Worker] = {}
         pipes: dict[int, int] = {}
@@ -168,6 +172,7 @@ class Attempt:
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
+        self.profile.stage(WORKLOAD)
         return watch
 
     def _requests(self, lab: Lab) -> list[dict[str, Any]]:
@@ -303,6 +308,8 @@ class Attempt:
 
     def store(self, code: int) -> RunResult:
         """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
+        if self.profile.on:
+            self.folder.write_json(FILE, self.profile.to_dict())
         ranks = rank_rows(self._lines)
         results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from results import Run
 from results.figures.report import gigabytes
-from results.figures.timeline import steps
+from results.figures.scaled import scaled
+from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
+from testbed.run.profile import wall_s
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import COLLECTIVES
@@ -56,6 +58,27 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
     parts += _steps(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
+
+
+def _right(header: str) -> Column:
+    return Column(header, justify="right")
+
+
+def of_profile(profile: Mapping[str, Any]) -> RenderableType:
+    """Where a run's wall time went (testbed.run.profile)."""
+    wall = wall_s(profile)
+    stages = Table("stage", _right("wall (s)"), box=None, header_style="", pad_edge=False)
+    for name, seconds in profile["stages"].items():
+        stages.add_row(name, f"{seconds:.2f}")
+    if not wall or not profile["busy"]:
+        return Group(Text("#"), stages)
+    columns = ("busy meanwhile", _right("CPU (s)"), _right("of the wall time"))
+    busy = Table(*columns, box=None, header_style="", pad_edge=False)
+    for part, seconds in sorted(profile["busy"].items(), key=lambda item: -item[1]):
+        busy.add_row(part, f"{seconds:.2f}", f"{seconds / wall:.0%}")
+        for room, share in profile["fabricd"].items() if part == "fabricd" else ():
+            busy.add_row(f"  {room}", f"{share:.2f}", f"{share / wall:.0%}")
+    return Group(Text("#"), stages, Text(f"# from the workers' start to their end, {wall:.2f} s:"), busy)
 
 
 def _title(run: Run) -> str:
@@ -232,18 +255,37 @@ def _steps(run: Run) -> Iterator[RenderableType]:
     table = _grid(
         ("step", "", 5), ("iter", "", 4), ("ranks", "", 5), ("time", "(us)", 9), ("compute", "(us)", 9),
         ("exposed", "(us)", 9), ("bubble", "(us)", 9), ("overlap", "(%)", 7), ("util", "(%)", 6),
-        ("straggler", "(rank)", 9), ("tokens", "(1/s)", 9),
+        ("straggler", "(rank)", 9), ("MFU", "(%)", 6), ("tokens", "(1/s)", 9),
     )  # fmt: skip
     for one in found:
-        row = one.row(run.steps[one.step].get("tokens") if one.step < len(run.steps) else None)
+        about = run.steps[one.step] if one.step < len(run.steps) else {}
+        row = one.row(about.get("tokens"), about.get("ideal_ns"))
         table.add_row(
             str(row["step"]), str(row["iteration"]), str(row["ranks"]),
             *(microseconds(row[f"{key}_ns"]) for key in ("time", "compute", "exposed", "bubble")),
             "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}", f"{100 * row['utilisation']:.1f}",
             "-" if row["straggler"] is None else f"{row['straggler']} x{row['straggles']:.2f}",
+            "-" if row["mfu"] is None else f"{100 * row['mfu']:.1f}",
             "-" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:.4g}",
         )  # fmt: skip
     yield table
+    yield from _scaled(run, found)
+
+
+def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
+    """What follows from steps of few layers for the model."""
+    numbers = sorted({one.step for one in found})
+    times = {number: fmean(one.time_ns for one in found if one.step == number) for number in numbers}
+    for number in numbers:
+        if number - 1 in times and (whole := scaled(run.steps[number], times[number - 1], times[number])):
+            few, more, layers = whole.layers
+            yield Text("#")
+            yield Text(
+                f"# {layers} layers, from {few} and {more}: {whole.time_ns / 1e6:.4f} ms, "
+                f"within {100 * whole.bound:.2f} %; MFU {100 * whole.row['mfu']:.1f} %, "
+                f"{whole.row['tokens_per_s']:.4g} tokens/s",
+                style="bold",
+            )
 
 
 def _footer(
