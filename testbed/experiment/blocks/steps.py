@@ -10,6 +10,7 @@ from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.tasks import TasksStep
 from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+from testbed.experiment.blocks.train import TrainStep
 
 MAX_TIME = 10.0**13
 
@@ -183,6 +184,7 @@ _KINDS: dict[str, type[Model]] = {
     "flows": FlowsStep,
     "load": LoadStep,
     "tasks": TasksStep,
+    "train": TrainStep,
     "chakra": ChakraStep,
     "aicb": AicbStep,
 }
@@ -201,6 +203,7 @@ Step = Annotated[
     | Annotated[FlowsStep, Tag("<flows>")]
     | Annotated[LoadStep, Tag("<load>")]
     | Annotated[TasksStep, Tag("<tasks>")]
+    | Annotated[TrainStep, Tag("<train>")]
     | Annotated[ChakraStep, Tag("<chakra>")]
     | Annotated[AicbStep, Tag("<aicb>")],
     Discriminator(_step_kind),
