@@ -61,7 +61,8 @@ def test_algorithms_of_the_experiment_come_before_those_of_the_trace(tmp_path: P
     step = "{chakra: traces, algorithm: {all_reduce: halving_doubling}}"
     (graph,) = graphs(loaded(tmp_path, step)).values()
     assert graph.settings["all"] == Settings(4, {"all_reduce": "halving_doubling"}, {"chunk": "1KiB"})
-    experiment = loaded(tmp_path, "{chakra: traces, algorithm: {all_reduce: in_network}}")
+    (tmp_path / "w.txt").write_text(AICB % 4096)
+    experiment = loaded(tmp_path, "{aicb: w.txt, algorithm: {all_reduce: in_network}}")
     assert experiment.fabric.switch.accelerator is not None  # asked for, so there is one
 
 
