@@ -124,7 +124,8 @@ def _link(compiler: list[str], flags: list[str], objects: list[Path], output: Pa
     if _is_newer(output, max(o.stat().st_mtime_ns for o in objects)) and _text(listed) == wanted:
         return
     unfinished = output.with_name(f".{output.name}.new")
-    _run([*compiler, *flags, *map(str, objects), *LIBRARIES, "-o", str(unfinished)])
+    link_map = f"-Wl,-Map={listed.with_name('map')}"  # hardware.rooms reads it
+    _run([*compiler, *flags, *map(str, objects), *LIBRARIES, link_map, "-o", str(unfinished)])
     unfinished.replace(output)  # a running fabricd keeps its old file
     listed.write_text(wanted)
 

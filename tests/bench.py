@@ -301,9 +301,9 @@ def records_for_later() -> float:
         worker = f.worker(0)
         _syncs_cpu_s(f, worker)
         alone = min(_syncs_cpu_s(f, worker) for _ in range(RUNS))
-        worker.send(wire.command(wire.COMPUTE, 1, 10**12))
+        worker.send(wire.command(wire.COMPUTE, 1, 10**12, 0, 0))
         for _ in range(30):
-            worker.send(*(wire.command(wire.COMPUTE, n, 1000) for n in range(2000)))
+            worker.send(*(wire.command(wire.COMPUTE, n, 1000, 0, 0) for n in range(2000)))
         return min(_syncs_cpu_s(f, worker) for _ in range(RUNS)) / alone
 
 

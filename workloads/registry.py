@@ -29,15 +29,21 @@ _THERE_AND_BACK = Factor("2(n-1)/n", lambda n: 2 * (n - 1) / n)
 _TWICE = Factor("2", lambda n: 2.0)
 
 _ALL_REDUCE = Collective(
-    "all_reduce", "every rank has the reduction of all vectors", "the vector", _THERE_AND_BACK, "host:AllReduce", OPS
+    "all_reduce",
+    "every rank has the reduction of all vectors",
+    "the vector",
+    _THERE_AND_BACK,
+    "host:AllReduce",
+    OPS,
+    meets=True,
 )
 _REDUCE_SCATTER = Collective(
     "reduce_scatter", "rank i has chunk i of the reduction", "the input vector", _ALL_BUT_ONE, "host:ReduceScatter",
-    OPS, in_parts=True,
+    OPS, in_parts=True, meets=True,
 )  # fmt: skip
 _ALL_GATHER = Collective(
     "all_gather", "every rank has all chunks, in rank order", "the output vector", _ALL_BUT_ONE, "host:AllGather",
-    in_parts=True,
+    in_parts=True, meets=True,
 )  # fmt: skip
 _BROADCAST = Collective(
     "broadcast", "every rank has the first rank's vector", "that vector", _WHOLE, "host:Broadcast", rooted=True
@@ -55,10 +61,15 @@ _GATHER = Collective(
 )  # fmt: skip
 _ALL_TO_ALL = Collective(
     "all_to_all", "rank i has the i-th chunk of every rank's vector", "a rank's input vector", _ALL_BUT_ONE,
-    "host:AllToAll", in_parts=True,
+    "host:AllToAll", in_parts=True, meets=True,
 )  # fmt: skip
 _ALL_TO_ALL_V = Collective(
-    "all_to_all_v", "the same with unequal chunks", "a rank's input vector", _ALL_BUT_ONE, "host:AllToAll"
+    "all_to_all_v",
+    "the same with unequal chunks",
+    "a rank's input vector",
+    _ALL_BUT_ONE,
+    "host:AllToAll",
+    meets=True,
 )
 _M2N = Collective(
     "m2n", "each of the first `senders` ranks has sent unequal parts to the others", "a sender's vector", _WHOLE,
@@ -69,7 +80,13 @@ _N2M = Collective(
     "host:AllToAll", transposed=True,
 )  # fmt: skip
 _BARRIER = Collective(
-    "barrier", "nobody has returned before all had called", "none", _WHOLE, "host:Barrier", sized=False
+    "barrier",
+    "nobody has returned before all had called",
+    "none",
+    _WHOLE,
+    "host:Barrier",
+    sized=False,
+    meets=True,
 )
 _SEND_RECV = Collective(
     "send_recv", "rank 1 has rank 0's vector (`pair`), every rank the one before it (`shift`, as nccl-tests)",
@@ -119,6 +136,7 @@ _OPTIMIZER: dict[str, Any] = {
     **{"extra": ("optimizer",), "defaults": {"optimizer": "sgd"}},
 }
 _PAIR: dict[str, Any] = {"max_ranks": 2}
+_ALONE: dict[str, Any] = {"waits": True}
 _SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}  # workloads/sparse/inputs.py
 
 _ALL_REDUCE_RING = _hosts(
@@ -254,12 +272,12 @@ _ENTRIES = (
         _ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",
         "blocks of zeros are not sent: aggregators add up what is left, as it streams in ([sparse.md](sparse.md))",
         extra=(*_SPARSE_INPUT, "fusion", "slots", "aggregators"),
-        defaults={**_SPARSE_INPUT, "fusion": 4, "slots": 256}, **_SUMS,
+        defaults={**_SPARSE_INPUT, "fusion": 4, "slots": 256}, **_SUMS, **_ALONE,
     ),
     _others(
         _ALL_REDUCE, "omniccl", "sparse.omniccl:AllReduce", "sparse.closed_form:omniccl_ns",
         "blocks of zeros are not sent: compute complexes of SmartNICs add up the others ([sparse.md](sparse.md))",
-        extra=(*_SPARSE_INPUT, "spot", "aggregators"), defaults=_SPARSE_INPUT, on_complexes=True, **_SUMS,
+        extra=(*_SPARSE_INPUT, "spot", "aggregators"), defaults=_SPARSE_INPUT, on_complexes=True, **_SUMS, **_ALONE,
     ),
     _others(
         _ALL_REDUCE, "direct_reduce", "offloads.direct_reduce:AllReduce", "times.direct_reduce:direct_all_reduce_ns",
@@ -295,11 +313,11 @@ _ENTRIES = (
     ),
     _others(
         _PING_PONG, "write", "parts.ping_pong:WritePingPong", "times.messages:ping_pong_write_ns",
-        "by RDMA write with immediate", **_PAIR,
+        "by RDMA write with immediate", **_PAIR, **_ALONE,
     ),
     _others(
         _PING_PONG, "send", "parts.ping_pong:SendPingPong", "times.messages:ping_pong_send_ns",
-        "by send and receive", **_PAIR,
+        "by send and receive", **_PAIR, **_ALONE,
     ),
 )  # fmt: skip
 

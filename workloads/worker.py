@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context, HostCosts
 from workloads.parts.part import Part
+from workloads.tasks import runner
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -39,11 +41,13 @@ class _Step:
         self.number = number
         self.plan = plan
         self.flows: list[flows.Flow] = []
+        self.tasks = False
         if plan["kind"] == "flows":
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)
         else:
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
+            self.tasks = plan["kind"] == "tasks"
             self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
             self.ranks = [*self.ranks, *self.helpers]
 
@@ -62,7 +66,7 @@ class _Step:
         return self.number * _TAGS_PER_STEP
 
     def largest_bytes(self) -> int:
-        return max(self.plan["sizes"], default=0) if not self.flows else 0
+        return max(self.plan.get("sizes", ()), default=0)
 
 
 def run(plan: Plan, device: Device, emit: Emit) -> None:
@@ -85,6 +89,8 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
             continue
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
+        elif step.tasks:
+            runner.run_tasks(context, step.plan, step.number, step.tag, len(step.ranks), registry.find, emit)
         else:
             _run_collective(context, step, emit)
     device.sync(0, everyone)  # nobody leaves while another may still have something to send again
@@ -200,6 +206,7 @@ def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
 
 def main() -> int:
     """Reads the plan, runs it, and returns the exit code."""
+    signal.signal(signal.SIGUSR1, runner.answer)
     try:
         with open(os.environ.get("RAILBED_PLAN", DEFAULT_PLAN), encoding="utf-8") as file:
             plan = json.load(file)

@@ -42,7 +42,7 @@ _NODE = Column("node", TEXT, "", "switch or NIC")
 _PORT = Column("port", COUNT, "", "port number on that node, from 1")
 
 ABOUT: dict[str, str] = {
-    "results": "one row per finished operation: an iteration of a collective at one size, or a flow",
+    "results": "one row per finished operation: an iteration of a collective at one size or of tasks, or a flow",
     "ranks": "one row per operation and rank: what `results` is computed from",
     "timeline": "one row per task of a rank; only of runs whose workload has tasks",
     "ports": "one row per port of a switch or NIC, counted until the run's end",
@@ -60,11 +60,11 @@ ABOUT: dict[str, str] = {
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "results": (
         _STEP,
-        Column("kind", TEXT, "", "`collective` or `flow`"),
-        Column("collective", TEXT, "", "name of the collective; missing for a flow"),
-        Column("flow", TEXT, "", "`FROM->TO`, as ranks; missing for a collective"),
+        Column("kind", TEXT, "", "`collective`, `flow` or `tasks`"),
+        Column("collective", TEXT, "", "name of the collective, else missing"),
+        Column("flow", TEXT, "", "`FROM->TO`, as ranks, else missing"),
         Column("group", MAYBE, "", "which of the `groups` of a step did it; missing where there are none"),
-        Column("algorithm", TEXT, "", "algorithm of the collective; `write` for a flow"),
+        Column("algorithm", TEXT, "", "algorithm of the collective; `write` for a flow, the step's name for tasks"),
         Column("dtype", TEXT, "", "element type of a collective"),
         Column("op", TEXT, "", "reduction of a collective; missing where nothing is reduced"),
         Column("ranks", COUNT, "", "how many ranks took part (2 for a flow)"),
@@ -88,8 +88,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "ranks": (
         _STEP,
-        Column("kind", TEXT, "", "`collective` or `flow`"),
-        Column("operation", TEXT, "", "name of the collective, or `FROM->TO` of a flow"),
+        Column("kind", TEXT, "", "`collective`, `flow` or `tasks`"),
+        Column("operation", TEXT, "", "name of the collective, `FROM->TO` of a flow, or `tasks`"),
         Column("flow_index", MAYBE, "", "index of the flow in its step; missing for a collective"),
         Column("group", MAYBE, "", "which of the `groups` of a step the rank is in"),
         Column("size_bytes", COUNT, "bytes", "size of the operation"),

@@ -42,7 +42,7 @@ def bandwidth(size_bytes: int, time_ps: int) -> float | None:
 def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Rows of the frame `ranks` from the workers' output lines, ordered by step, start of the operation and rank.
 
-    Lines of other kinds than `collective` and `flow` are passed over.
+    Lines of other kinds than `collective`, `flow` and `tasks` are passed over.
     """
     rows = [
         {
@@ -51,7 +51,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "operation": _operation(line),
             "flow_index": line.get("flow"),
             "group": line.get("group"),
-            "size_bytes": line["size_bytes"],
+            "size_bytes": line.get("size_bytes", 0),
             "iteration": line.get("iteration", 0),
             "rank": line["rank"],
             "start_ns": nanoseconds(picoseconds(line["start_ns"])),
@@ -64,7 +64,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "rx_bytes": line.get("rx_bytes"),
         }
         for line in lines
-        if line.get("kind") in ("collective", "flow")
+        if line.get("kind") in ("collective", "flow") or (line.get("kind") == "tasks" and line["iteration"] >= 0)
     ]
     began: dict[tuple[Any, ...], float] = {}
     for row in rows:
@@ -89,7 +89,8 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
     """Rows of the frame `results`: one per operation that every rank taking part has finished.
 
     `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
-    "flows"}`, or `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
+    "flows"}`, `{"kind": "tasks", "name", "ranks"}`, or
+    `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
     part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size, and
     with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls
     it: it makes bandwidths comparable with a link's rate.
@@ -99,12 +100,14 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
     for row in rank_rows:
         operations[*_key(row), seen[*_key(row), row["rank"]]].append(row)
         seen[*_key(row), row["rank"]] += 1
-    make = {"collective": _collective, "flow": _flow}
+    make = {"collective": _collective, "flow": _flow, "tasks": _tasks}
     made = (make[rows[0]["kind"]](rows, steps[rows[0]["step"]]) for rows in operations.values())
     return [row for row in made if row is not None]
 
 
 def _operation(line: Mapping[str, Any]) -> str:
+    if line["kind"] == "tasks":
+        return "tasks"
     return str(line["collective"]) if line["kind"] == "collective" else f"{line['from']}->{line['to']}"
 
 
@@ -141,6 +144,41 @@ def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
         return None
     what = {"collective": None, "flow": name, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
     return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
+
+
+def _tasks(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
+    """An iteration of a graph of tasks: from the common start to the last rank's end."""
+    if len(rows) < step["ranks"]:
+        return None
+    start = min(picoseconds(r["start_ns"]) for r in rows)
+    end = max(picoseconds(r["end_ns"]) for r in rows)
+    what = {"collective": None, "flow": None, "algorithm": step["name"], "dtype": None, "op": None}
+    row = _result(rows, start, end, 1.0, {**what, "ranks": step["ranks"]})
+    return row | {"algbw_Bps": None, "busbw_Bps": None}
+
+
+def timeline_rows(
+    lines: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]
+) -> list[Row]:
+    """Rows of the frame `timeline`; `about` says for each step and rank what each of its tasks is.
+
+    In order of step, iteration, start and rank.
+    """
+    rows = [
+        {
+            "step": line["step"],
+            "iteration": line["iteration"],
+            "rank": line["rank"],
+            **about[line["step"]][str(line["rank"])][line["first"] + k],
+            "start_ns": nanoseconds(start - line.get("began_ps", 0)),
+            "end_ns": nanoseconds(end - line.get("began_ps", 0)),
+        }
+        for line in lines
+        if line.get("kind") == "timeline" and line["iteration"] >= 0
+        for k, (start, end, _) in enumerate(line["times"])
+    ]
+    rows.sort(key=lambda r: (r["step"], r["iteration"], r["start_ns"], r["rank"]))  # what is equal stays in its order
+    return rows
 
 
 def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: float, what: Row) -> Row:
@@ -217,7 +255,10 @@ def counter_totals(counters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def metrics_sha256(
-    results: Sequence[Mapping[str, Any]], ranks: Sequence[Mapping[str, Any]], counters: Mapping[str, Any]
+    results: Sequence[Mapping[str, Any]],
+    ranks: Sequence[Mapping[str, Any]],
+    counters: Mapping[str, Any],
+    timeline: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Hash over everything measured in emulated time; two runs of one experiment and seed must agree in it.
 
@@ -229,6 +270,8 @@ def metrics_sha256(
         "ranks": _sorted(ranks),
         "counters": {name: _sorted(counters.get(name, [])) for name in COUNTER_TABLES},
     }
+    if timeline:
+        document["timeline"] = _sorted(timeline)
     return hashlib.sha256(_canonical(document).encode()).hexdigest()
 
 

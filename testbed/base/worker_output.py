@@ -18,6 +18,7 @@ TEXT_MAX = 1000  # characters of one message
 KEPT_BYTES = 16 << 20  # of a rank's text, in its log
 _COUNT_MAX = 2**53
 _TIME_MAX_NS = 2.0**50  # thirteen days
+_WAITING_MAX = 16  # tasks of a rank of which it is said for whom they wait
 _OF_COLLECTIVES = ("host_ns", "sent_bytes", "tx_bytes", "rx_bytes")
 
 Line = dict[str, Any]
@@ -54,7 +55,7 @@ class OutputParser:
         if not isinstance(raw, dict) or not isinstance(kind := raw.get("kind"), str) or kind not in _CHECKS:
             return None
         line = {"kind": kind, **_CHECKS[kind](self, rank, raw), "rank": rank}
-        if kind in ("collective", "flow"):
+        if kind in ("collective", "flow", "tasks", "timeline"):
             self._measured[rank] += 1
             if self._measured[rank] > self._most:
                 raise UnexpectedLine(f"more than the {self._most} results that its plan has")
@@ -105,8 +106,51 @@ class OutputParser:
             line["role"] = _one_of(raw, "role", ("sender", "receiver"))
         return {"step": raw["step"], "flow": number, **line, "wrong": _count(raw, "wrong"), **_times(raw)}
 
+    def _tasks(self, rank: int, raw: Line) -> Line:
+        step = self._step(rank, raw, "tasks")
+        iteration = _one_of(raw, "iteration", range(-step["warmup"], step["iterations"]))
+        line = {"step": raw["step"], "iteration": iteration, "wrong": _count(raw, "wrong"), **_times(raw)}
+        if raw.get("fallback") is not None:
+            line["fallback"] = _text(raw, "fallback")
+        return line | {"host_ns": _time(raw, "host_ns"), "sent_bytes": _count(raw, "sent_bytes")}
+
+    def _timeline(self, rank: int, raw: Line) -> Line:
+        """Start, end (ps) and wrong elements of some of a rank's tasks, in the order of its list."""
+        step = self._step(rank, raw, "tasks")
+        count = len(step["tasks"][str(rank)])
+        first = _one_of(raw, "first", range(0, max(count, 1)))
+        times = raw.get("times")
+        if not isinstance(times, list) or not len(times) <= count - first:
+            raise UnexpectedLine("times: not of the tasks that its plan has")
+        for one in times:
+            if not isinstance(one, list) or len(one) != 3:
+                raise UnexpectedLine("times: not start, end and wrong elements")
+            start, end, _ = (_count({"times": value}, "times") for value in one)
+            if not start <= end <= _TIME_MAX_NS * 1000:
+                raise UnexpectedLine("times: an end before its start, or no time")
+        iteration = _one_of(raw, "iteration", range(-step["warmup"], step["iterations"]))
+        return {"step": raw["step"], "iteration": iteration, "first": first, "times": times}
+
+    def _waiting(self, rank: int, raw: Line) -> Line:
+        """Tasks that have begun, and the ranks for which each waits."""
+        step = self._step(rank, raw, "tasks")
+        about = step["about"][str(rank)]
+        tasks = raw.get("tasks")
+        if not isinstance(tasks, list):
+            raise UnexpectedLine("tasks: no list")
+        found = []
+        for one in tasks[:_WAITING_MAX]:
+            if not isinstance(one, list) or len(one) != 2 or not isinstance(one[1], list):
+                raise UnexpectedLine("tasks: not a number and ranks")
+            number = _one_of({"task": one[0]}, "task", range(len(about)))
+            ranks = [_one_of({"rank": r}, "rank", range(self._ranks)) for r in one[1]]
+            found.append({"task": about[number], "ranks": ranks})
+        return {"step": raw["step"], "tasks": found}
+
     def _progress(self, rank: int, raw: Line) -> Line:
         line: Line = {"done": _count(raw, "done"), "of": _count(raw, "of")}
+        if "collective" not in raw and "iteration" in raw:
+            line["iteration"] = raw["iteration"] if isinstance(raw["iteration"], int) else 0
         if "collective" in raw:
             line |= {"collective": _text(raw, "collective"), "size_bytes": _count(raw, "size_bytes")}
         return line
@@ -126,7 +170,7 @@ class OutputParser:
         step: Mapping[str, Any] = self._steps[_one_of(raw, "step", range(len(self._steps)))]
         if step["kind"] != kind:
             raise UnexpectedLine(f"step {raw['step']} is of another kind")
-        if kind == "collective" and rank not in (step["ranks"] or range(self._ranks)):
+        if kind in ("collective", "tasks") and rank not in (step["ranks"] or range(self._ranks)):
             raise UnexpectedLine(f"step {raw['step']} is not for this rank")
         return step
 
@@ -134,6 +178,9 @@ class OutputParser:
 _CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
     "collective": OutputParser._collective,
     "flow": OutputParser._flow,
+    "tasks": OutputParser._tasks,
+    "timeline": OutputParser._timeline,
+    "waiting": OutputParser._waiting,
     "progress": OutputParser._progress,
     "error": OutputParser._error,
     "done": OutputParser._done,
@@ -144,6 +191,9 @@ def _lines_of(step: Mapping[str, Any]) -> int:
     """How many results one rank has of a step, at most; of a warmup those that are wrong."""
     if step["kind"] == "flows":
         return 2 * len(step["flows"])
+    if step["kind"] == "tasks":  # its timeline in several lines
+        lines = 1 + max(-(-len(its) // 1000) for its in step["tasks"].values())
+        return int(lines * (step["warmup"] + step["iterations"]))
     return int(len(step["sizes"]) * (step["warmup"] + step["iterations"]))
 
 

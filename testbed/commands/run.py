@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="Run on this fabric, which is up; it stays up.")
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
+@click.option("--profile", is_flag=True, help="Also show where wall time went, and store it in profile.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
 def command(
     file: str,
@@ -34,6 +35,7 @@ def command(
     settings: tuple[str, ...],
     fabric: str | None,
     host: bool,
+    profile: bool,
     as_json: bool,
 ) -> None:
     """Run the experiment in FILE: build its fabric, run its workload, store and show what was measured.
@@ -45,6 +47,7 @@ def command(
       testbed run experiments/quickstart.yaml --set workload.0.sizes=[64KiB] --set workload.0.iterations=10
       testbed run experiments/quickstart.yaml --json > quickstart.json
       testbed run experiments/quickstart.yaml --fabric 3f2a
+      testbed run experiments/quickstart.yaml --profile
 
     With --fabric the workload runs on a fabric that `testbed up` has brought up, as often as you like; what the file
     says of the fabric must be as it is there, or be left out. `testbed job` does the same in the background.
@@ -55,6 +58,7 @@ def command(
     Exit codes: 0 done, 1 the run or a point of the sweep failed, 2 bad input, 3 the machine cannot (see `testbed
     doctor`).
     """
+    from testbed.base.errors import InputError
     from testbed.experiment import load
     from testbed.experiment.overrides import override
     from testbed.run.job import run_on
@@ -62,13 +66,15 @@ def command(
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
     if fabric is not None:
-        _run(lambda progress: run_on(fabric, file, settings, out, progress), host, as_json)
+        _run(lambda progress: run_on(fabric, file, settings, out, progress, profile=profile), host, as_json)
         return
     experiment = override(load(file), settings)
+    if experiment.sweep and profile:
+        raise InputError("--profile is for one run, and this is a sweep", file, "--set sweep={} and one point's values")
     if experiment.sweep:
         _sweep(experiment, out, as_json)
         return
-    _run(lambda progress: run(experiment, out, progress), host, as_json)
+    _run(lambda progress: run(experiment, out, progress, profile=profile), host, as_json)
 
 
 def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None:
@@ -118,6 +124,9 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
 
 def _show(folder: Path, host: bool) -> None:
     from results import load
-    from testbed.run.table import of_run, show
+    from testbed.run.profile import FILE
+    from testbed.run.table import of_profile, of_run, show
 
     show(of_run(load(folder), host=host))
+    if (folder / FILE).exists():
+        show(of_profile(json.loads((folder / FILE).read_text())))

@@ -43,6 +43,9 @@ def tables() -> str:
     parts += ["### Step of a workload: flows", *table(rows(defs["FlowsStep"], defs))]
     parts += ["### A flow", *table(rows(defs["Flow"], defs))]
     parts += ["### Step of a workload: a load", *table(rows(defs["LoadStep"], defs))]
+    parts += ["### Step of a workload: tasks", *table(rows(defs["TasksStep"], defs))]
+    parts += ["### A group of tasks", *table(rows(defs["TaskGroup"], defs))]
+    parts += ["### A task", *table(rows(defs["Task"], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")
 
 

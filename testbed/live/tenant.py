@@ -87,6 +87,8 @@ class Tenant:
 
     def line(self, line: dict[str, Any]) -> dict[str, Any]:
         """A worker's line, with times since we began."""
+        if line["kind"] == "timeline":
+            return line | {"began_ps": picoseconds(self.began_ns)}
         return line | {key: self._shifted(line[key]) for key in _TIMES if key in line}
 
     def event(self, event: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
 from hardware.config import Complex, Hardware
+from testbed.experiment.task_checks import algorithms
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -254,8 +255,12 @@ def _shared_slots(experiment: Experiment) -> int:
     assert accelerator is not None
     if accelerator.shared_slots is not None:
         return accelerator.shared_slots
-    collectives = [s for s in experiment.workload if s.kind == "collective"]
-    entries = [registry.any_of(s.collective, s.algorithm) for s in collectives]
+    named = [(s.collective, s.algorithm) for s in experiment.workload if s.kind == "collective"]
+    ranks = experiment.build_fabric().ranks
+    for step in experiment.workload:
+        if step.kind == "tasks":
+            named += algorithms(step.tasks.graph(ranks))
+    entries = [registry.any_of(*pair) for pair in named]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment, FlowsStep
     from testbed.experiment.blocks.fabric import Complex, Nic
     from testbed.experiment.blocks.steps import Load, LoadStep
+    from testbed.experiment.blocks.tasks import Tasks, TasksStep
     from testbed.plan.choose import Chooser
 
 Plan = dict[str, Any]
@@ -71,23 +72,34 @@ def endpoints(plan: Plan) -> list[int]:
 
 
 def for_rank(plan: Plan, rank: int) -> Plan:
-    """The plan of one endpoint's worker."""
-    costs = plan["costs"] if rank < plan["ranks"] else plan["complex_costs"]
-    return {**plan, "rank": rank, "costs": costs}
+    """The plan of one endpoint's worker: of tasks those of its own."""
+    return for_ranks(plan, [rank])
+
+
+def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
+    if step["kind"] != "tasks":
+        return step
+    its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
+    return {**step, "tasks": its, "about": {}}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
     """The plan of endpoints that share a process; workloads/together.py reads it."""
-    own = [{key: for_rank(plan, rank)[key] for key in ("rank", "costs")} for rank in ranks]
-    return {**for_rank(plan, ranks[0]), "together": own}
+    own = [{"rank": rank, "costs": plan["costs" if rank < plan["ranks"] else "complex_costs"]} for rank in ranks]
+    together = {"together": own} if len(ranks) > 1 else {}
+    return {**plan, **own[0], **together, "steps": [_own(step, ranks) for step in plan["steps"]]}
 
 
 def steps(plan: Plan) -> list[dict[str, Any]]:
     """The steps as results.frames.metrics.result_rows takes them, with their factors of bus bandwidth."""
-    return [{"kind": "flows"} if step["kind"] == "flows" else _described(step, plan["ranks"]) for step in plan["steps"]]
+    return [_described(step, plan["ranks"]) for step in plan["steps"]]
 
 
 def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    if step["kind"] == "flows":
+        return {"kind": "flows"}
+    if step["kind"] == "tasks":
+        return _tasks_described(step)
     entry = any_of(step["collective"], step["algorithm"])
     described = {key: step[key] for key in ("kind", "collective", "algorithm", "dtype")}
 
@@ -101,6 +113,20 @@ def _described(step: Mapping[str, Any], ranks: int) -> dict[str, Any]:
         **({"chosen": step["chosen"]} if "chosen" in step else {}),
         **({"groups": [of(len(told["ranks"])) for told in step["groups"]]} if "groups" in step else {}),
     }
+
+
+def _tasks_described(step: Mapping[str, Any]) -> dict[str, Any]:
+    """With the ways in which each group's collectives are done."""
+    ways: dict[tuple[str, str, str], int] = {}
+    for rank, orders in step["tasks"].items():
+        for order in orders:
+            if order["do"] == "collective":
+                way, its = step["ways"][order["way"]], step["communicators"][order["communicator"]]
+                key = (its["group"], way["collective"], way["algorithm"])
+                ways[key] = ways.get(key, 0) + (int(rank) == its["ranks"][0])
+    done = [{"group": g, "collective": c, "algorithm": a, "count": n} for (g, c, a), n in ways.items()]
+    count = sum(map(len, step["tasks"].values()))
+    return {"kind": "tasks", "name": step["name"], "ranks": len(step["ranks"]), "tasks": count, "ways": done}
 
 
 def choices(plan: Plan) -> list[dict[str, Any]]:
@@ -125,25 +151,44 @@ def measurements(plan: Plan) -> int:
     for step in plan["steps"]:
         if step["kind"] == "flows":
             total += 2 * len(step["flows"])
+        elif step["kind"] == "tasks":
+            total += len(step["ranks"]) * step["iterations"]
         else:
             total += len(step["ranks"] or range(plan["ranks"])) * len(step["sizes"]) * step["iterations"]
     return total
 
 
 def _step(
-    step: CollectiveStep | FlowsStep | LoadStep,
+    step: CollectiveStep | FlowsStep | LoadStep | TasksStep,
     experiment: Experiment,
     fabric: Fabric,
     seed: int,
     chooser: Callable[[], Chooser],
 ) -> dict[str, Any]:
     from testbed.experiment.blocks.steps import FlowsStep, LoadStep
+    from testbed.experiment.blocks.tasks import TasksStep
 
     if isinstance(step, FlowsStep):
         return _flows(step)
     if isinstance(step, LoadStep):
         return _drawn(step.load, experiment, fabric, seed)
+    if isinstance(step, TasksStep):
+        return _tasks(step.tasks, experiment, fabric, chooser)
     return _collective(step, experiment, fabric, chooser)
+
+
+def _tasks(told: Tasks, experiment: Experiment, fabric: Fabric, chooser: Callable[[], Chooser]) -> dict[str, Any]:
+    from testbed.plan.tasks import planned
+
+    return planned(
+        told.graph(fabric.ranks),
+        experiment,
+        fabric,
+        lambda step: _collective(step, experiment, fabric, chooser),
+        chooser,
+        iterations=told.iterations,
+        warmup=told.warmup,
+    )
 
 
 def _collective(

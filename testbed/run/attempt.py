@@ -22,6 +22,7 @@ from results.frames.metrics import (
     metrics_sha256,
     rank_rows,
     result_rows,
+    timeline_rows,
     with_slowdowns,
 )
 from results.frames.series import PLACES, SAMPLES
@@ -42,6 +43,7 @@ from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
 from testbed.run.diagnosis import diagnose, wrong_results
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
+from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Attempt:
     folder: RunFolder
     progress: Progress
     tenant: Tenant | None = None  # of a fabric that was up before, and stays
+    profile: Profile = field(default_factory=Profile)
     problem: Problem | None = None
     counters: dict[str, Any] = field(default_factory=dict)
     fidelity: Fidelity = field(
@@ -104,6 +107,7 @@ class Attempt:
             with ExitStack() as files:
                 watch = self._start(lab, files)
                 symptoms = watch.run()
+            self.profile.end(lab)
             if symptoms.failed:
                 with suppress(Exception):  # fabricd may be what failed
                     self.counters = self._counted(lab.fabricd.request("counters", timeout=2.0))
@@ -121,6 +125,7 @@ class Attempt:
     def _start(self, lab: Lab, files: ExitStack) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
+        self.profile.begin(lab)
         requests = self._requests(lab)
         workers: dict[int, Worker] = {}
         pipes: dict[int, int] = {}
@@ -168,6 +173,7 @@ class Attempt:
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
+        self.profile.stage(WORKLOAD)
         Thread(target=imports_for_frames, name="imports").start()  # the workers are at work, we are not
         return watch
 
@@ -194,8 +200,7 @@ class Attempt:
         return together.struck([*requests, *(fault["request"] for fault in there)])
 
     def _hand_plan(self, lab: Lab, ranks: Sequence[int]) -> None:
-        handed = planning.for_ranks(self.plan, ranks) if len(ranks) > 1 else planning.for_rank(self.plan, ranks[0])
-        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(handed))
+        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(self.plan, ranks)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
@@ -205,6 +210,12 @@ class Attempt:
         line = self.tenant.line(line) if self.tenant else line
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
+        if line["kind"] == "timeline":
+            return
+        if line["kind"] == "tasks":
+            self.progress.advance(f"{self.steps[line['step']]['name']}, iteration {line['iteration'] + 1}")
+            self.progress.line(line)
+            return
         what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
         self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
         self.progress.line(line)
@@ -214,6 +225,8 @@ class Attempt:
             self.progress.doing(
                 f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
             )
+        elif "flow" not in line and "iteration" in line:
+            self.progress.doing(f"tasks of rank {line['rank']}: {line['done']} of {line['of']}")
         else:
             self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
 
@@ -297,10 +310,15 @@ class Attempt:
 
     def store(self, code: int) -> RunResult:
         """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
+        if self.profile.on:
+            self.folder.write_json(FILE, self.profile.to_dict())
         ranks = rank_rows(self._lines)
         results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
+        timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
+        if timeline:
+            tables["timeline"] = timeline
         frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
         for name, rows in frames.items():
             self.folder.write_frame(name, rows)
@@ -312,7 +330,7 @@ class Attempt:
             fidelity=self.fidelity,
             results=results,
             counters=counter_totals(self.counters),
-            metrics_sha256=metrics_sha256(results, ranks, self.counters),
+            metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
         )
         if not self.problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from testbed.base.text import printable
 from topologies import Fabric
 
 _TAIL_LINES = 5
+_WAITING = 4  # ranks of which it is said for whom they wait
 _OVS = ("ovs-vswitchd_died", "ovs-vswitchd_stopped", "ovsdb-server_died")
 _FATAL = ("worker_lost", "worker_hung", "stalled", "qp_error", "ovs_lost", *_OVS)
 STATUS = {5: "flushed", 10: "remote access error", 12: "transport retries exceeded", 13: "receiver never ready"}
@@ -34,6 +35,7 @@ class Symptoms:
     absent: dict[int, str] = field(
         default_factory=dict
     )  # ranks that will never reach fabricd, and why they were given up
+    waiting: dict[int, dict[str, Any]] = field(default_factory=dict)  # rank -> which of its tasks wait, and for whom
     lossy: bool = False  # frames without a flow kept coming
     fabricd_gone: str = ""  # in words: how it ended, or why it was given up
     fabricd_exit: int | None = None
@@ -82,7 +84,22 @@ def diagnose(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem:
         _stalled,
     )
     found = (cause(symptoms, fabric, logs) for cause in causes)
-    return next((problem for problem in found if problem), Problem("the run failed for a reason that left no trace"))
+    problem = next((p for p in found if p), Problem("the run failed for a reason that left no trace"))
+    waits = waiting(symptoms)
+    return replace(problem, what=f"{problem.what}; {waits}") if waits else problem
+
+
+def waiting(symptoms: Symptoms) -> str:
+    """Which rank waited for which task, and for whom; empty if none said so."""
+    said = []
+    for rank, line in sorted(symptoms.waiting.items()):
+        its = [one for one in line["tasks"] if one["ranks"]]
+        if its:
+            task, others = its[0]["task"], its[0]["ranks"]
+            group = f" of group {task['group']!r}" if task["group"] else ""
+            said.append(f"rank {rank} waits for {ranks(others)} in task {task['task']!r} ({task['operation']}{group})")
+    more = f"; {len(said) - _WAITING} more" if len(said) > _WAITING else ""
+    return "; ".join(said[:_WAITING]) + more
 
 
 def _open_vswitch(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:

@@ -40,12 +40,18 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def run_on(
-    fabric: str, file: str | Path, settings: Sequence[str], out: str | Path | None, progress: Progress
+    fabric: str,
+    file: str | Path,
+    settings: Sequence[str],
+    out: str | Path | None,
+    progress: Progress,
+    *,
+    profile: bool = False,
 ) -> RunResult:
     """Runs the workload of `file` once on a live fabric. Raises what testbed.run.run.run raises, and UserError."""
     experiment = load_for(file, find(fabric), settings)
     with jobs.job_on(fabric, name=experiment.name, file=str(file), of=1) as (lab, job):
-        result = run(experiment, out, progress, on=jobs.tenant_of(lab, job))
+        result = run(experiment, out, progress, on=jobs.tenant_of(lab, job), profile=profile)
         job.note(runs=1, last=_summary(result))
         return result
 

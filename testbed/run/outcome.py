@@ -14,6 +14,7 @@ from testbed.base.errors import RUN_FAILED, Problem, UserError
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
 _OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
 _OF_SPARSE = ("tx_bytes", "rx_bytes")
+_OF_TASKS = ("ranks", "iteration", "time_ns", "wrong", "fallback", "host_ns", "sent_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
 
@@ -58,7 +59,9 @@ class RunResult:
 
 
 def printed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `results` as it is printed: with either `collective` or `flow`."""
+    """A row of `results` as it is printed: with `collective`, `flow` or `tasks`."""
+    if row["kind"] == "tasks":
+        return {"tasks": row["algorithm"]} | {key: row.get(key) for key in _OF_TASKS}
     keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
     moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
     return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved

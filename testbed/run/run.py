@@ -24,6 +24,7 @@ from testbed.plan import plan as planning
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
 from testbed.run.outcome import RunFailed, RunResult
+from testbed.run.profile import BRING_UP, TEAR_DOWN, Profile
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -38,10 +39,12 @@ def run(
     *,
     up: Callable[[Experiment], Lab] | None = None,
     on: Tenant | None = None,
+    profile: bool = False,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
-    `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. Raises RunFailed;
+    `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. With `profile`
+    the run's folder says where its wall time went. Raises RunFailed;
     InputError for an empty workload and for a folder that cannot be written; and what `up` raises. Only after RunFailed
     there is a run folder.
     """
@@ -55,7 +58,8 @@ def run(
     try:
         for warning in warnings(experiment):
             progress.warn(warning)
-        attempt = Attempt(experiment, folder, progress, tenant=on)
+        attempt = Attempt(experiment, folder, progress, tenant=on, profile=Profile(profile))
+        attempt.profile.stage(BRING_UP)
         if on is None:
             progress.stage("building the fabric")
             lab = (up or _up)(experiment)
@@ -120,6 +124,7 @@ def _up(experiment: Experiment) -> Lab:
 
 def _down(lab: Lab, attempt: Attempt) -> None:
     """Takes the fabric down, or only leaves it. A Ctrl-C meanwhile must not stop that, and is noted for later."""
+    attempt.profile.stage(TEAR_DOWN)
     attempt.progress.stage("leaving the fabric" if attempt.tenant else "taking the fabric down")
     if threading.current_thread() is not threading.main_thread():
         attempt.leave(lab)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from results import Run
@@ -18,6 +18,7 @@ from results.figures.report import gigabytes
 from results.figures.timeline import steps
 from results.figures.values import full
 from results.store.folder import StoreError
+from testbed.run.profile import wall_s
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import COLLECTIVES
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from results.store.sweeps import Sweep
 
 MOST_FLOWS = 32
+MOST_ITERATIONS = 32
 _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "bold red"}
 
 Rows = Sequence[Mapping[str, Any]]
@@ -49,9 +51,33 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
             raise StoreError("this file is missing or damaged", str(run.path / "steps.json"))
         step, rows = run.steps[index], list(group)
         parts.append(Text("#"))
-        parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
+        if step["kind"] == "tasks":
+            parts += _tasks(step, rows, host)
+        else:
+            parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
     parts += _steps(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
+
+
+def _right(header: str) -> Column:
+    return Column(header, justify="right")
+
+
+def of_profile(profile: Mapping[str, Any]) -> RenderableType:
+    """Where a run's wall time went (testbed.run.profile)."""
+    wall = wall_s(profile)
+    stages = Table("stage", _right("wall (s)"), box=None, header_style="", pad_edge=False)
+    for name, seconds in profile["stages"].items():
+        stages.add_row(name, f"{seconds:.2f}")
+    if not wall or not profile["busy"]:
+        return Group(Text("#"), stages)
+    columns = ("busy meanwhile", _right("CPU (s)"), _right("of the wall time"))
+    busy = Table(*columns, box=None, header_style="", pad_edge=False)
+    for part, seconds in sorted(profile["busy"].items(), key=lambda item: -item[1]):
+        busy.add_row(part, f"{seconds:.2f}", f"{seconds / wall:.0%}")
+        for room, share in profile["fabricd"].items() if part == "fabricd" else ():
+            busy.add_row(f"  {room}", f"{share:.2f}", f"{share / wall:.0%}")
+    return Group(Text("#"), stages, Text(f"# from the workers' start to their end, {wall:.2f} s:"), busy)
 
 
 def _title(run: Run) -> str:
@@ -195,6 +221,27 @@ def _flows(rows: Rows) -> Iterator[RenderableType]:
     yield table
     if len(rows) > MOST_FLOWS:
         yield Text(f"# and {len(rows) - MOST_FLOWS} more: `testbed show run` with --json lists them all", style="dim")
+
+
+def _tasks(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[RenderableType]:
+    """One line for each iteration, and by which algorithms the groups did their collectives."""
+    yield Text(f"# {step['name']}: {step['tasks']} tasks of {step['ranks']} ranks", style="bold")
+    table = _grid(
+        ("iter", "", 5), ("time", "(us)", 9), ("#wrong", "", 6),
+        *((("host", "(us)", 9), ("sent", "(B)", 10)) if host else ()),
+    )  # fmt: skip
+    for row in rows[:MOST_ITERATIONS]:
+        costs = (_mean([row], "host_ns", 1e3, 2), _mean([row], "sent_bytes", 1, 0)) if host else ()
+        table.add_row(str(row["iteration"]), microseconds(row["time_ns"]), _wrong(row["wrong"]), *costs)
+    yield table
+    if len(rows) > MOST_ITERATIONS:
+        mean = microseconds(fmean(row["time_ns"] for row in rows))
+        yield Text(f"# and {len(rows) - MOST_ITERATIONS} more, all in the frame `results`; mean {mean} us", style="dim")
+    for way in step["ways"]:
+        times = f"{way['count']} x " if way["count"] > 1 else ""
+        yield Text(f"#   {way['group']}: {times}{way['collective']} by {way['algorithm']}", style="dim")
+    for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
+        yield Text(f"# by the ranks themselves: {why}", style="yellow")
 
 
 def _steps(run: Run) -> Iterator[RenderableType]:

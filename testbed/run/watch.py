@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,12 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None: ...
+
+
+class Worker(Process, Protocol):
+    """A worker also takes signals."""
+
+    def kill(self, number: int = ...) -> None: ...
 
 
 class Hardware(Protocol):
@@ -68,7 +75,7 @@ class Watch:
 
     def __init__(
         self,
-        workers: Mapping[int, Process],
+        workers: Mapping[int, Worker],
         pipes: Mapping[int, int],
         errors: Mapping[int, int],
         parser: OutputParser,
@@ -106,6 +113,7 @@ class Watch:
         self._ranks: dict[int, list[int]] = {}  # whose pipe it is: ranks that share a process share its pipes
         self._tails = dict.fromkeys(self._open, b"")
         self._seen_dead: dict[int, float] = {}
+        self._asked: set[int] = set()  # ranks that have not answered yet for whom their tasks wait
         self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
         self._selector = selectors.DefaultSelector()
         for rank, pipe in (*pipes.items(), *errors.items()):
@@ -125,9 +133,11 @@ class Watch:
             self._look()
             now = time.monotonic()
             if self.symptoms.failed:
-                failed_at = failed_at or now
+                if failed_at is None:
+                    failed_at = now
+                    self._ask_tasks()
                 all_ended = len(self.symptoms.exits) == len(self._workers)
-                if self.symptoms.conclusive or all_ended or now - failed_at > GRACE_S:
+                if (self.symptoms.conclusive and not self._asked) or all_ended or now - failed_at > GRACE_S:
                     break
             elif self._ended():
                 break
@@ -137,6 +147,14 @@ class Watch:
     def note(self, kind: str, **more: Any) -> None:
         """Adds an event of the testbed's own."""
         self._take_event({"event": kind, **more})
+
+    def _ask_tasks(self) -> None:
+        """Asks ranks that have tasks for whom they wait (workloads/tasks/runner.py)."""
+        for worker, group in self._groups:
+            its = {r for r in group if r in self.symptoms.waiting} - self.symptoms.done - self.symptoms.exits.keys()
+            if its:
+                self._asked |= its
+                worker.kill(signal.SIGUSR1)
 
     def close(self) -> None:
         """Closes the pipes."""
@@ -187,8 +205,11 @@ class Watch:
             line = {"kind": "error", "rank": rank, "what": what}
         if line is None:
             self._take_text(owners, text)
-        elif line["kind"] in ("collective", "flow"):
+        elif line["kind"] in ("collective", "flow", "tasks", "timeline"):
             self._on_line(line)
+        elif line["kind"] == "waiting":
+            self.symptoms.waiting[rank] = line
+            self._asked.discard(rank)
         elif line["kind"] == "progress":
             self._on_progress(line)
         elif line["kind"] == "done":

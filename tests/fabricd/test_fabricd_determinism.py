@@ -92,7 +92,7 @@ def exchange(n: int, rounds: int, size: int, seed: int) -> Any:
                 length = dice.choice([0, 1, 100, 4096, size])
                 commands.append(post_send(qp, key, 1, length, opcode=wire.WRITE_IMM, wr_id=peer))
                 commands.append(wire.command(wire.SPEND, dice.randrange(500_000)))
-            commands.append(wire.command(wire.COMPUTE, i, dice.randrange(3_000_000)))
+            commands.append(wire.command(wire.COMPUTE, i, dice.randrange(3_000_000), 0, 0))
             left = 2 * (n - 1) + 1
             while left > 0:
                 yield min(left, dice.randrange(1, 4)), commands

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +9,14 @@ import pytest
 from scapy.utils import PcapNgReader
 
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, Pair, bare_fabric, wait_until
+from tests.parts.fabricd_fixture import wait_until
+from tests.parts.fast_path import MTU, fast, learn, rule, star
 from tests.parts.timing_model import Model, one, timed_write
 from workloads.verbs import wire
 
-MTU = 4096
 FRAMES = 400
 SIZE = FRAMES * MTU
 MULTICAST = "03:00:0a:00:00:02"
-
-
-@contextmanager
-def star(sample: int = 1024, *, hosts: int = 3, hardware: Hardware | None = None, **more: Any) -> Iterator[BareFabric]:
-    hardware = hardware or Hardware(timeout_ns=1e9)
-    with bare_fabric("star", {"hosts": hosts}, hardware, sample=sample, **more) as f:
-        yield f
-
-
-def rule(f: BareFabric, what: str) -> None:
-    """A rule that is met before all others; `{h1}` is the port to h1."""
-    ports = {n.name: f.port_to("sw0", n.name) for n in f.fabric.nics}
-    f.ofctl("add-flow", f.bridge("sw0"), f"priority=50000,{what.format(**ports)}")
-
-
-def fast(f: BareFabric) -> dict[str, int]:
-    counted = f.counters()["fidelity"]
-    names = {"hops": "fast_hops", "checked": "fast_checked", "stale": "fast_stale", "changed": "tables_changed"}
-    return {short: counted[name] for short, name in names.items()}
-
-
-def learn(f: BareFabric, pair: Pair) -> int:
-    """Frames until the fast path carries some, in both directions; returns how many writes that took."""
-    before = fast(f)["hops"]
-    for n in range(1, 500):
-        timed_write(pair, 8)
-        if fast(f)["hops"] >= before + 4:
-            return n
-    raise AssertionError(f"not cached: {fast(f)}")
 
 
 def test_most_frames_go_by_the_fast_path_and_take_the_same_time() -> None:

@@ -80,7 +80,10 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
         wire.command(wire.CONNECT, 1, 0, 0, 0, 0, data=bytes(8)),
         "private data",
     ),
-    "CONNECT, unknown flag": (wire.command(wire.CONNECT, 1, 0, 0, 0, 2), "flag"),
+    "CONNECT, unknown flag": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x800), "flag"),
+    "CONNECT, a class without the flag for it": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x300), "flag"),
+    "CONNECT, a DSCP without the flag for it": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x80), "flag"),
+    "COMPUTE on stream 256": (wire.command(wire.COMPUTE, 1, 1, 256, 0), "256 streams"),
     "CONNECT twice": (2 * wire.command(wire.CONNECT, 3, 0, 0, 0, 0), "twice"),
     "POST_SEND, no such queue pair": (post_send(16, 1, 1, 8), "no such queue pair"),
     "POST_SEND, queue pair 0": (post_send(0, 1, 1, 8), "no such queue pair"),
@@ -90,8 +93,8 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
         "not connected",
     ),
     "POST_RECV, no such queue pair": (post_recv(16, 1), "no such queue pair"),
-    "COMPUTE for ever": (wire.command(wire.COMPUTE, 1, BIG), "thirteen days"),
-    "COMPUTE again and again": (4 * wire.command(wire.COMPUTE, 1, 2**60), "thirteen days"),
+    "COMPUTE for ever": (wire.command(wire.COMPUTE, 1, BIG, 0, 0), "thirteen days"),
+    "COMPUTE again and again": (4 * wire.command(wire.COMPUTE, 1, 2**60, 0, 0), "thirteen days"),
     "SPEND for ever": (wire.command(wire.SPEND, BIG), "thirteen days"),
     "SPEND again and again": (4 * wire.command(wire.SPEND, 2**60), "thirteen days"),
     "WAIT for ever and a day": (wire.command(wire.WAIT, 1, 0, 2**63), "thirteen days"),
@@ -201,8 +204,8 @@ def test_records_that_are_never_fetched() -> None:
     with beside_honest_ones() as f:
         w = f.worker(0)
         with contextlib.suppress(OSError):
-            for _ in range(30):
-                w.send(wire.command(wire.COMPUTE, 1, 1) * 2700)
+            for _ in range(40):
+                w.send(wire.command(wire.COMPUTE, 1, 1, 0, 0) * 2000)
         assert "65536 records" in w.reason()
 
 
@@ -294,7 +297,7 @@ def test_random_packets() -> None:
             wire.command(wire.CONNECT, 38, 1, 1, 5, 0, data=b"hello"),
             post_send(16, 1, 1, 8),
             post_recv(16, 1, 8),
-            wire.command(wire.COMPUTE, 1, 10),
+            wire.command(wire.COMPUTE, 1, 10, 0, 0),
             wire.command(wire.SPEND, 10),
             wire.command(wire.SYNC, 1, 3),
             wire.command(wire.WAIT, 1, 0, 100),

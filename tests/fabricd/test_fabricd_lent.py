@@ -11,8 +11,8 @@ import pytest
 from scapy.utils import PcapNgReader
 
 from hardware.config import Hardware
-from tests.fabricd.test_fabricd_fast_path import MTU, fast, learn, rule, star
 from tests.parts.fabricd_fixture import BareFabric, Pair, wait_until
+from tests.parts.fast_path import MTU, fast, learn, rule, star
 from tests.parts.timing_model import one, timed_write
 
 LATE_PS = 300_000_000

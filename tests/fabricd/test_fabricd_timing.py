@@ -244,10 +244,10 @@ def test_compute_runs_beside_communication() -> None:
         pair.park()
         start = pair.a.time_ps
         commands = [
-            wire.command(wire.COMPUTE, 1, 5_000_000),
+            wire.command(wire.COMPUTE, 1, 5_000_000, 0, 0),
             pair.write(4096, wr_id=3),
             wire.command(wire.SPEND, 250_000),
-            wire.command(wire.COMPUTE, 2, 1_000_000),
+            wire.command(wire.COMPUTE, 2, 1_000_000, 0, 0),
         ]
         records = pair.a.wait(3, wire.FOREVER, *commands)
         assert [(r.kind, r.wr_id, r.time_ps - start) for r in records] == [

@@ -59,7 +59,7 @@ class Session:
     until_ps: int = 0
     regions: dict[int, mmap.mmap] = field(default_factory=dict)
     pairs: dict[int, Pair] = field(default_factory=dict)
-    stream_ps: int = 0
+    stream_ps: dict[int, int] = field(default_factory=dict)
 
 
 class FakeFabric(threading.Thread):
@@ -191,7 +191,7 @@ class FakeFabric(threading.Thread):
     def _op_3(self, s: Session, peer: int, tag: int, cookie: int, length: int, flags: int, private: bytes) -> None:
         if not (0 <= peer < self.ranks and peer != s.rank and length <= 256 and len(private) == -(-length // 8) * 8):
             raise Violation("CONNECT to nobody, or with wrong private data")
-        if any(private[length:]) or flags & ~wire.NETWORK_ONLY:
+        if any(private[length:]) or flags & ~0x7FF or (flags & 0x7FC and not flags & wire.OWN_CLASS):
             raise Violation("CONNECT with unknown flags or padding")
         me, there = (s.rank, peer, tag), (peer, s.rank, tag)
         if me in self._calls:
@@ -284,9 +284,9 @@ class FakeFabric(threading.Thread):
         self._memory(s, lkey, offset, length)
         self._at(s.clock_ps, lambda: pair.receives.append((lkey, wr_id, offset, length)))
 
-    def _op_6(self, s: Session, wr_id: int, duration_ps: int) -> None:
-        s.stream_ps = max(s.stream_ps, s.clock_ps) + duration_ps
-        self._record_at(s.stream_ps, s, wire.COMPUTED, wr_id, 0, 0, 0)
+    def _op_6(self, s: Session, wr_id: int, duration_ps: int, stream: int, zero: int) -> None:
+        s.stream_ps[stream] = max(s.stream_ps.get(stream, 0), s.clock_ps) + duration_ps
+        self._record_at(s.stream_ps[stream], s, wire.COMPUTED, wr_id, 0, 0, 0)
 
     def _op_7(self, s: Session, duration_ps: int) -> None:
         s.clock_ps += duration_ps

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.parts.fake_run import Line, collective, fabric, flows, plan, run
 from workloads import worker
 from workloads.base.vocabulary import DTYPES, OPS
-from workloads.collectives import engine, ring
+from workloads.collectives import execution, ring
 from workloads.collectives.schedule import spans
 from workloads.verbs import CompletionError, Device, FabricError, wire
 
@@ -200,7 +200,7 @@ def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> 
     with fabric(2) as fake:
         lines, errors = run(fake, plan(2, collective("all_reduce", [64 * MIB])))
     assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
-    slices = 64 * MIB // engine.SLICE_BYTES
+    slices = 64 * MIB // execution.SLICE_BYTES
     assert fake.signs_of_life >= 2 * (slices + slices // 2 + slices), "writing inputs, reducing half of them, checking"
 
 

@@ -105,10 +105,13 @@ class Inputs:
         self._term = largest_term(dtype, ranks)
         self._terms = most_terms(dtype, ranks)  # ranks beyond add zeros, or the sum would not be exact
         self._compared = min(_LARGEST_COMPARED, exact) if self.dtype.itemsize == 1 else _LARGEST_COMPARED
+        self._of: dict[int, NDArray[Any]] = {}
 
     def of(self, index: int) -> NDArray[Any]:
-        """One period of the input of the group's rank `index`."""
-        return self._values(index).astype(self.dtype)
+        """One period of the input of the group's rank `index`, to be read only."""
+        if index not in self._of:
+            self._of[index] = self._values(index).astype(self.dtype)
+        return self._of[index]
 
     @cached_property
     def reduced(self) -> NDArray[Any]:

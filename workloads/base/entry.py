@@ -38,6 +38,7 @@ class Collective:
     in_parts: bool = False  # each rank has a part of its own, and nccl-tests counts the elements of one
     rooted: bool = False  # the first rank of the group is the root
     transposed: bool = False  # unequal counts are those of the way there, backwards
+    meets: bool = False  # no rank is through before all have begun
     sized: bool = True  # False: it moves no data, and `sizes` may be left out
 
 
@@ -66,6 +67,7 @@ class Algorithm:
     engines: bool = False  # adds up in NICs
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
     instead: Algorithm | None = None  # what the ranks do by themselves when they do not get what they ask for
+    waits: bool = False  # its part waits by itself: it cannot be one of several tasks at a time
     extra: tuple[str, ...] = ()  # keys of a step that only some algorithms heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
 

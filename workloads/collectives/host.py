@@ -18,7 +18,8 @@ from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Shape, Span, schedule_of, spans
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
-from workloads.parts.part import Part
+from workloads.parts.part import Part, Wanted
+from workloads.verbs.wire import Record
 
 
 class Expected(NamedTuple):
@@ -37,10 +38,10 @@ class Scheduled(Part):
     ) -> None:
         super().__init__(context, entry, ranks, dtype, op, tag)
         self.options = context.options
-        self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
+        self.inputs = context.inputs(self.n, dtype, self.op)
         self.input = self.inputs.of(self.index)
         largest = self._shape(max(self.options.get("sizes") or [context.largest_bytes]))
-        self.engine = Engine(context, ranks, schedule_of(entry), largest, self.dtype.itemsize, tag)
+        self.engine = (context.engine or Engine)(context, ranks, schedule_of(entry), largest, self.dtype.itemsize, tag)
 
     def _shape(self, size_bytes: int) -> Shape:
         return shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.options, self.context.seed)
@@ -59,12 +60,19 @@ class Scheduled(Part):
         self._spoil(self.output)
         self.engine.prepare(self.shape)
 
-    def run(self) -> None:
-        self.engine.run(self.dtype.name, self.op)
+    def work(self) -> Iterator[Wanted]:
+        yield from self.engine.work(self.dtype.name, self.op)
+        self.conclude()
+
+    def conclude(self) -> None:
+        """What is left to do when all has been received."""
         if self.op == "avg":
             for expected in self.expected():
                 data.divide(expected.found, self.n)
                 self.device.progress()
+
+    def heard(self, record: Record) -> None:
+        self.engine.heard(record)
 
     def finish(self) -> int:
         wrong = 0

@@ -10,7 +10,7 @@ right, and says why it took so long.  Ranks need not agree on that: whoever stil
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import Any
@@ -25,6 +25,7 @@ from workloads.offloads.chunking import Chunks, runs, span
 from workloads.offloads.offloaded import Offloaded
 from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
 from workloads.parts.context import Context
+from workloads.parts.part import Wanted
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 
 _KEYS = Struct("<II")  # of vector and bitmaps
@@ -100,13 +101,15 @@ class _Multicast(Offloaded):
         for pair in self.pairs.values():
             self._expect(pair, _FEW)
 
-    def run(self) -> None:
+    def work(self) -> Iterator[Wanted]:
         self.operation += 1
         by_multicast = not self.given_up
         if by_multicast:
             self._arm()
-        self._barrier()
-        here = self._received() if by_multicast else self._own_chunks()
+        yield from self._barrier()
+        here = self._own_chunks()
+        if by_multicast:
+            here = yield from self._received()
         repair = Repair(self.chunks.count, here)
         came = bin(here).count("1")
         silent = self._nothing_came(repair)
@@ -118,7 +121,7 @@ class _Multicast(Offloaded):
             elif self.given:
                 self._give(repair.came(*self.given.pop(0)))
             else:
-                self._wait()
+                yield None
             self.context.tick(self.chunks.count - bin(repair.missing).count("1") - came, self.chunks.count - came)
         self.fallback = self.given_up or silent
 
@@ -153,20 +156,20 @@ class _Multicast(Offloaded):
         args = (self.operation, root, self.dtype.itemsize)
         self._request(self.bitmaps, self.vector, self.mine.nbytes, collective=_ARM, args=args)
 
-    def _barrier(self) -> None:
+    def _barrier(self) -> Iterator[Wanted]:
         """Nobody is through before all have armed: what a rank posts first reaches its NIC first."""
         for right, left in self.rounds:
             self._say(right, Message.READY)
             while self.ready[left.number] < self.operation:
-                self._wait()
+                yield None
 
-    def _received(self) -> int:
+    def _received(self) -> Generator[Wanted, None, int]:
         """Sends our part, waits for the others', and returns the set of chunks that are here."""
         args = (self.operation, self.slack_ps, self.chains)
         what = {"collective": _START, "wr_id": self.operation, "args": args}
         self._request(self.bitmaps, self.vector, self.mine.nbytes, **what)
         while self.ended is None:
-            self._wait()
+            yield None
         missing, self.ended = self.ended.nbytes, None
         return self._bitmap(0) if missing else span(0, self.chunks.count)
 
@@ -206,13 +209,16 @@ class _Multicast(Offloaded):
             pair.recv(self.vector)
             self.posted[pair.number] += 1
 
-    def _heard(self, record: wire.Record) -> None:
+    def queue_pairs(self) -> Iterable[int]:
+        return self.pairs
+
+    def heard(self, record: wire.Record) -> None:
         if record.kind == wire.RECEIVED_IMM:
             self._told(record)
         elif record.kind == wire.SENT:
             self.sent_due -= 1
         else:
-            super()._heard(record)
+            super().heard(record)
 
     def _done(self, record: wire.Record) -> None:
         if record.wr_id != self.operation:

@@ -7,13 +7,13 @@ are through: a rank that has its result must not go on while another lacks some.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workloads.base import data
 from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
-from workloads.parts.part import Part
+from workloads.parts.part import Part, Sync, Wanted
 from workloads.verbs import FabricError, Group, Region, wire
 
 _AGREE = 1 << 30  # tags of syncs: apart from those of steps
@@ -25,16 +25,13 @@ class Offloaded(Part):
     group: Group | None = None
     _alone: Part | None = None
 
-    def _wait(self) -> None:
-        """Until something is said."""
-        for record in self.device.wait():
-            self._heard(record)
-
-    def _heard(self, record: wire.Record) -> None:
+    def heard(self, record: wire.Record) -> None:
         if record.kind == wire.OFFLOADED:
             self._done(record)
         elif record.kind == wire.GROUP_FAILED:
             self._failed(record.private.decode("utf-8", "replace") or "the group has failed")
+        elif self._alone is not None:
+            self._alone.heard(record)
         else:
             raise FabricError(f"a record of kind {record.kind} in {self.entry}")
 
@@ -106,22 +103,20 @@ class OneRequest(Offloaded):
         self.out = self.result.view(self.dtype.name, 0, self.count)
         self._fill()
 
-    def run(self) -> None:
+    def work(self) -> Iterator[Wanted]:
         if self.fallback:
-            self._instead().run()
+            yield from self._instead().work()
             return
         self._through = not self.count
         if self.count:
             self._post()
         while not self._through and not self.fallback:
-            self._wait()
-        self.device.sync(_AGREE + self.tag, self.n)
-        for record in self.device.poll():
-            self._heard(record)
+            yield None
+        yield Sync(_AGREE + self.tag, self.n)
         if self.fallback:
             again = self._instead()
             again.prepare(self.size_bytes, self.start)
-            again.run()
+            yield from again.work()
 
     def _done(self, record: wire.Record) -> None:
         self._through = True

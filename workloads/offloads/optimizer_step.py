@@ -11,7 +11,7 @@ The parameters go on from iteration to iteration; a new size begins with new one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from workloads.offloads import direct_reduce
 from workloads.offloads.offloaded import Offloaded
 from workloads.offloads.optimizers import OPTIMIZERS, Optimizer
 from workloads.parts.context import Context
-from workloads.parts.part import Part
+from workloads.parts.part import Part, Wanted, drive
 from workloads.verbs import FabricError, wire
 
 _SCALE = 2.0**-7  # of the first parameters: small numbers
@@ -90,15 +90,18 @@ class Host(_Step):
         for engine in (self.scatter, self.gather):
             engine.prepare(Shape(self.n, self.count))
 
-    def run(self) -> None:
-        self.scatter.run(_DTYPE, self.op)
+    def work(self) -> Iterator[Wanted]:
+        yield from self.scatter.work(_DTYPE, self.op)
         mine = self.vector.view(_DTYPE, 0, self.count)[self.own]
         if self.op == "avg":
             mine /= np.float32(self.n)
         self.optimizer.update(self.parameters, mine)
         mine[:] = self.parameters
         self.device.spend(self.optimizer.arrays * self.context.costs.reduce_ns(mine.nbytes))
-        self.gather.run(_DTYPE, None)
+        yield from self.gather.work(_DTYPE, None)
+
+    def heard(self, record: wire.Record) -> None:
+        self.scatter.heard(record)
 
     def finish(self) -> int:
         return self._wrong(self.vector.view(_DTYPE, 0, self.count))
@@ -123,15 +126,18 @@ class OptimusNic(_Step, Offloaded):
             return
         self.optimizer: Optimizer = self.kind()
         self.vector.view(_DTYPE, 0, self.count)[:] = self.expected
-        self._post(direct_reduce.LOAD)
+        drive(self.device, self._post(direct_reduce.LOAD), self.heard)
 
-    def _post(self, collective: int, args: Sequence[int] = ()) -> None:
+    def _post(self, collective: int, args: Sequence[int] = ()) -> Iterator[Wanted]:
         what = {"collective": collective, "reduction": self.op, "dtype": _DTYPE, "args": args}
         self._request(self.vector, self.result, self.count, **what)
-        self._wait()
+        self._carried_out = False
+        while not self._carried_out:
+            yield None
 
     def _done(self, record: wire.Record) -> None:
         """There is one request at a time."""
+        self._carried_out = True
 
     def _failed(self, why: str) -> None:
         raise FabricError(f"the NICs' parameters are lost: {why}")
@@ -143,11 +149,11 @@ class OptimusNic(_Step, Offloaded):
         else:
             self.result.view(_DTYPE, 0, self.count).view(np.uint8)[:] = 0xFF
 
-    def run(self) -> None:
+    def work(self) -> Iterator[Wanted]:
         if self.fallback:
-            self._instead().run()
+            yield from self._instead().work()
         elif self.count:
-            self._post(direct_reduce.ALL_REDUCE, self.optimizer.step_args())
+            yield from self._post(direct_reduce.ALL_REDUCE, self.optimizer.step_args())
 
     def finish(self) -> int:
         if self.fallback:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workloads.base.data import Inputs
 from workloads.verbs import Device, Region
 from workloads.verbs.wire import Record
 
@@ -56,7 +57,16 @@ class Context:
     tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
     options: Mapping[str, Any] = field(default_factory=dict)
     completed: dict[int, Callable[[Record], None]] = field(default_factory=dict)
+    engine: Callable[..., Any] | None = None  # makes what carries out schedules; None: one with its own connections
+    _inputs: dict[tuple[int, str, str | None], Inputs] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
+
+    def inputs(self, ranks: int, dtype: str, op: str | None) -> Inputs:
+        """The inputs of so many ranks."""
+        key = (ranks, dtype, op)
+        if key not in self._inputs:
+            self._inputs[key] = Inputs(self.seed, ranks, dtype, op)
+        return self._inputs[key]
 
     def region(self, name: str, nbytes: int | None = None) -> Region:
         """The region called `name`, of `nbytes` at least (default: as large as the largest vector).

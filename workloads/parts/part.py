@@ -1,12 +1,42 @@
-"""One rank's part of a collective: what the worker sees of it, and what all have in common."""
+"""One rank's part of a collective: what the worker sees of it, and what all have in common.
+
+Most parts never wait themselves: their work is a generator that yields what it wants.  So one of them may be driven
+alone, or many of them by whoever hands each what is its own (workloads/tasks/).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from workloads.base import data
 from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
+from workloads.verbs import Device
+from workloads.verbs.wire import Record
+
+
+class Sync(NamedTuple):
+    """That so many ranks have called with this tag, and all that is due by then."""
+
+    tag: int
+    participants: int
+
+
+Wanted = Sync | None
+"""What a part waits for (None: that something is said), before it goes on."""
+
+
+def drive(device: Device, work: Iterable[Wanted], heard: Callable[[Record], None]) -> None:
+    """Does a part's work, and nothing else meanwhile."""
+    for wanted in work:
+        if wanted is None:
+            records = device.wait()
+        else:
+            device.sync(*wanted)
+            records = device.poll()
+        for record in records:
+            heard(record)
 
 
 class Part:
@@ -35,7 +65,19 @@ class Part:
 
     def run(self) -> None:
         """Does it, and returns when the result is there and the buffers are free."""
+        drive(self.device, self.work(), self.heard)
+
+    def work(self) -> Iterator[Wanted]:
+        """The same, without waiting itself.  Parts that have none are run alone (`waits` of their entries)."""
+        raise NotImplementedError(f"{self.entry} waits by itself")
+
+    def heard(self, record: Record) -> None:
+        """Takes a record of this part's, also before its work begins: a peer may be ahead."""
         raise NotImplementedError
+
+    def queue_pairs(self) -> Iterable[int]:
+        """Numbers of those whose records are this part's, beside its group's."""
+        return ()
 
     def finish(self) -> int:
         """Settles what is left and returns how many elements of the result are wrong."""

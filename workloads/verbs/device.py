@@ -123,8 +123,7 @@ class Device:
                 raise ValueError(f"{len(peer.private)} bytes of private data, at most {wire.MAX_PRIVATE}")
             self._cookies += 1
             calls[self._cookies] = peer
-            flags = wire.NETWORK_ONLY if peer.network_only else 0
-            head = (peer.rank, peer.tag, self._cookies, len(peer.private), flags)
+            head = (peer.rank, peer.tag, self._cookies, len(peer.private), peer.flags)
             self.session.queue(wire.CONNECT, *head, data=peer.private)
         made: dict[int, QueuePair] = {}
         while len(made) < len(calls):
@@ -168,9 +167,9 @@ class Device:
         if ns > 0:
             self.session.queue(wire.SPEND, round(ns * 1000))
 
-    def compute(self, ns: float, *, wr_id: int = 0) -> None:
-        """Queues work on the rank's compute stream; a COMPUTED record tells its end."""
-        self.session.queue(wire.COMPUTE, wr_id, round(ns * 1000))
+    def compute(self, ns: float, *, wr_id: int = 0, stream: int = 0) -> None:
+        """Queues work on one of the rank's compute streams, which run side by side; a COMPUTED record tells its end."""
+        self.session.queue(wire.COMPUTE, wr_id, round(ns * 1000), stream, 0)
 
     def wait(self, records: int = 1, until_ns: float | None = None) -> list[Record]:
         """Waits until `records` are due, or the clock shows `until_ns`; returns all that are due, oldest first."""
@@ -201,11 +200,15 @@ class Device:
 
     def sync(self, tag: int, participants: int) -> float:
         """Waits until `participants` ranks have called with `tag`, at no cost; returns the common time in ns."""
-        self.session.queue(wire.SYNC, tag, participants)
+        self.ask_sync(tag, participants)
         answer = self._take(lambda r: r.kind == wire.SYNCED, 1)[0]
         if answer.wr_id != tag:
             raise FabricError(f"fabricd answered sync {answer.wr_id}, not {tag}")
         return answer.time_ps / 1000
+
+    def ask_sync(self, tag: int, participants: int) -> None:
+        """Calls a sync without waiting for it: a SYNCED record with `tag` as its wr_id tells that all have called."""
+        self.session.queue(wire.SYNC, tag, participants)
 
     def progress(self) -> None:
         """Call often during long work on the host: now and then it tells fabricd that this worker is alive."""

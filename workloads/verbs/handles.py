@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 
 
 class Region:
-    """Memory shared with the NIC; `key` serves as lkey and rkey."""
+    """Memory shared with the NIC; `key` serves as lkey and rkey.  A part of one begins at its byte `at`."""
 
-    def __init__(self, memory: mmap.mmap, key: int) -> None:
+    def __init__(self, memory: mmap.mmap, key: int, at: int = 0, nbytes: int | None = None) -> None:
         self._memory = memory
         self.key = key
+        self.at = at
+        self._bytes = len(memory) - at if nbytes is None else nbytes
 
     def __len__(self) -> int:
-        return len(self._memory)
+        return self._bytes
+
+    def part(self, at: int, nbytes: int) -> Region:
+        """`nbytes` of it from byte `at` on, as a region of its own: offsets count from there."""
+        if not 0 <= at <= at + nbytes <= len(self):
+            raise ValueError(f"bytes {at}+{nbytes} of a region of {len(self)}")
+        return Region(self._memory, self.key, self.at + at, nbytes)
 
     def view(self, dtype: str, offset_bytes: int = 0, count: int = -1) -> NDArray[Any]:
         """A numpy view of `count` elements (-1: all that fit) from byte `offset_bytes` on, without a copy."""
@@ -29,7 +37,7 @@ class Region:
 
         if count < 0:
             count = (len(self) - offset_bytes) // np.dtype(dtype).itemsize
-        return np.frombuffer(self._memory, dtype, count, offset_bytes)
+        return np.frombuffer(self._memory, dtype, count, self.at + offset_bytes)
 
 
 class Peer(NamedTuple):
@@ -39,6 +47,13 @@ class Peer(NamedTuple):
     tag: int
     private: bytes = b""
     network_only: bool = False  # True: never the scale-up domain
+    dscp: int | None = None  # of what we send; None: the NIC's, and its class
+    traffic_class: int = 0
+
+    @property
+    def flags(self) -> int:
+        own = 0 if self.dscp is None else wire.OWN_CLASS | self.dscp << 2 | self.traffic_class << 8
+        return own | (wire.NETWORK_ONLY if self.network_only else 0)
 
 
 class QueuePair:
@@ -76,7 +91,7 @@ class QueuePair:
 
     def recv(self, target: Region, offset: int = 0, length: int = 0, *, wr_id: int = 0) -> None:
         """Post a receive: for a send, or for the immediate of one write (its length may then be 0)."""
-        self._post(wire.POST_RECV, self.number, target.key, wr_id, offset, length)
+        self._post(wire.POST_RECV, self.number, target.key, wr_id, target.at + offset, length)
 
     def _send(
         self,
@@ -93,7 +108,7 @@ class QueuePair:
         flags = wire.SIGNALED if signaled else 0
         self._post(
             wire.POST_SEND,
-            *(self.number, opcode, flags, 0, wr_id, source.key, rkey, offset, target, length, imm, 0),
+            *(self.number, opcode, flags, 0, wr_id, source.key, rkey, source.at + offset, target, length, imm, 0),
         )
 
 
@@ -127,7 +142,7 @@ class Group:
         self._post(
             wire.POST_OFFLOAD,
             *(self.number, collective, wire.REDUCTIONS[reduction or "sum"], wire.ELEMENTS[dtype], flags),
-            *(wr_id, source.key, target.key, offset, target_offset, count, *given),
+            *(wr_id, source.key, target.key, source.at + offset, target.at + target_offset, count, *given),
         )
 
     def leave(self) -> None:

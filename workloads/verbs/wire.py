@@ -19,11 +19,12 @@ MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
 SIGNALED = 1
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
+OWN_CLASS = 2  # CONNECT: DSCP and class are the connection's own
 GROUP_ARGS = 8
 
 # tables: written by `python -m hardware.protocol`
 MAGIC = 0x31574252
-VERSION = 3
+VERSION = 4
 
 HELLO = 1
 REGISTER = 2
@@ -41,7 +42,7 @@ POST_OFFLOAD = 13
 LEAVE = 14
 
 BODY = {
-    # magic 0x31574252, version 3
+    # magic 0x31574252, version 4
     HELLO: Struct("<II"),
     # length, cookie, 0
     REGISTER: Struct("<QII"),
@@ -51,8 +52,8 @@ BODY = {
     POST_SEND: Struct("<IBBHQIIQQQII"),
     # qp, lkey, wr_id, offset, length
     POST_RECV: Struct("<IIQQQ"),
-    # wr_id, duration ps
-    COMPUTE: Struct("<QQ"),
+    # wr_id, duration ps, stream, 0
+    COMPUTE: Struct("<QQII"),
     # duration ps
     SPEND: Struct("<Q"),
     # records, 0, until ps

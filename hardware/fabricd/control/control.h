@@ -59,6 +59,7 @@ json_t *clock_waits_json(const struct fabric *f);
 json_t *controllers_json(const struct fabric *f);
 
 json_t *counters_json(struct fabric *f);
+const char *profile_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *next_job(struct fabric *f);
 bool fabric_idle(const struct fabric *f);
 

@@ -15,6 +15,7 @@
  *
  * The virtual clock stands still until the next `start`.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -113,7 +114,9 @@ static void worker_forget(struct worker *w)
 	regions_unmap(w);
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;
-	w->now = w->host = w->compute_free = 0;
+	w->now = w->host = 0;
+	free(w->compute_free);
+	w->compute_free = NULL;
 	w->wait_records = 0;
 	w->wait_until = w->wake_at = 0;
 	records_free(&w->records);

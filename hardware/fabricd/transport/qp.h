@@ -88,6 +88,8 @@ struct qp {
 	uint16_t src_port;
 	uint32_t connect_tag, connect_peer, connect_cookie;
 	bool no_scale_up;
+	bool own_class; /* not the NIC's */
+	uint8_t dscp, class;
 	uint8_t private_data[256];
 	uint16_t private_bytes;
 	ps_t connect_time;

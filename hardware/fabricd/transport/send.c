@@ -172,7 +172,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
 		.src_port = q->src_port,
-		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
+		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),
 		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
@@ -190,7 +190,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->number = number;
 	write_frame(f, q, fr, &pkt, q->owner->ops->lends && !again && number == q->sent_max);
 
-	fr->class = (uint8_t)n->p.data_class;
+	fr->class = (uint8_t)(q->own_class ? q->class : n->p.data_class);
 	fr->to = &q->peer->port[1];
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;

@@ -18,6 +18,11 @@
 
 #define MAGIC 0x31574252u
 
+/* Flags of CONNECT */
+#define CONNECT_NETWORK_ONLY 1u
+#define CONNECT_OWN_CLASS 2u
+#define CONNECT_CLASS 0x7fcu /* DSCP and class */
+
 const char *command_hello(struct message *m)
 {
 	struct worker *w = m->w;
@@ -27,7 +32,7 @@ const char *command_hello(struct message *m)
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != WORKER_PROTOCOL)
-		return "HELLO: protocol version 3 is spoken here";
+		return "HELLO: protocol version 4 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
@@ -100,7 +105,8 @@ const char *command_connect(struct message *m)
 		return "CONNECT: to itself";
 	if (private_bytes > 256 || !private || m->v.left >= 8)
 		return "CONNECT: private data longer than 256 bytes, or not of the length named";
-	if (flags > 1)
+	if (flags & ~(CONNECT_NETWORK_ONLY | CONNECT_OWN_CLASS | CONNECT_CLASS) ||
+	    (flags & CONNECT_CLASS && !(flags & CONNECT_OWN_CLASS)))
 		return "CONNECT: unknown flag";
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
 		if (w->nic->qps[i]->state == QP_CONNECTING && w->nic->qps[i]->connect_peer == peer &&
@@ -113,7 +119,10 @@ const char *command_connect(struct message *m)
 	q->connect_tag = tag;
 	q->connect_cookie = cookie;
 	q->connect_time = w->now;
-	q->no_scale_up = flags & 1;
+	q->no_scale_up = flags & CONNECT_NETWORK_ONLY;
+	q->own_class = flags & CONNECT_OWN_CLASS;
+	q->dscp = flags >> 2 & 63;
+	q->class = flags >> 8 & 7;
 	q->private_bytes = private_bytes;
 	memcpy(q->private_data, private, private_bytes);
 	w->connecting++;

@@ -1,4 +1,5 @@
 /* Commands of workers: computing, waiting for records and for each other, groups of offloads. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -30,12 +31,17 @@ const char *command_compute(struct message *m)
 {
 	struct worker *w = m->w;
 	uint64_t wr_id = get_le64(&m->v), duration = get_le64(&m->v);
-	ps_t start = w->compute_free > w->now ? w->compute_free : w->now;
+	uint32_t stream = get_le32(&m->v);
 
+	if (stream >= STREAMS_MAX)
+		return "COMPUTE: more than 256 streams";
+	if (!w->compute_free && !(w->compute_free = calloc(STREAMS_MAX, sizeof(ps_t))))
+		abort();
+	ps_t *free_at = &w->compute_free[stream], start = *free_at > w->now ? *free_at : w->now;
 	if (duration > DURATION_MAX || start > (ps_t)DURATION_MAX)
 		return "COMPUTE: longer than thirteen days";
-	w->compute_free = start + slowed(w, duration);
-	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTED, .wr_id = wr_id, .t = w->compute_free});
+	*free_at = start + slowed(w, duration);
+	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTED, .wr_id = wr_id, .t = *free_at});
 	return NULL;
 }
 

@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -189,6 +190,7 @@ void workers_close(struct fabric *f)
 			close_later(w->listen_fd);
 		regions_unmap(w);
 		records_free(&w->records);
+		free(w->compute_free);
 	}
 }
 

@@ -21,7 +21,7 @@ struct offload_wr;
 
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
-#define WORKER_PROTOCOL 3
+#define WORKER_PROTOCOL 4
 
 /* What workers are told */
 enum reply {
@@ -45,6 +45,7 @@ enum reply_bytes {
 #define POSTS_MAX 65536
 #define SYNCS_MAX 256
 #define SYNC_BITS 10
+#define STREAMS_MAX 256
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
 
@@ -65,7 +66,7 @@ struct worker {
 	struct region region[REGIONS_MAX];
 	uint32_t region_count;
 	uint64_t region_bytes;
-	ps_t compute_free;
+	ps_t *compute_free; /* of each stream, when it is through; NULL: nothing was computed yet */
 	uint64_t posts;
 	uint32_t posts_under_way; /* that have not reached the NIC yet */
 	uint32_t syncing, connecting; /* not yet answered */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.base.types import mistake, unknown
@@ -66,12 +66,27 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
     return {**schema, "description": kind.summary}
 
 
+def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
+    """(collective, algorithm) of a step of tasks as written, where it names both."""
+    tasks = step.get("tasks") if isinstance(step, dict) else None
+    if not isinstance(tasks, dict):
+        return
+    if isinstance(groups := tasks.get("groups"), dict):
+        for group in groups.values():
+            algorithms = group.get("algorithm") if isinstance(group, dict) else None
+            if isinstance(algorithms, dict):
+                yield from algorithms.items()
+    if isinstance(listed := tasks.get("list"), list):
+        yield from ((t.get("collective"), t.get("algorithm")) for t in listed if isinstance(t, dict))
+
+
 def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
     """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
     steps = value.get("workload") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return False
     named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
+    named += [pair for step in steps for pair in named_in(step)]
     return any(
         isinstance(c, str)
         and isinstance(a, str)

@@ -1,4 +1,4 @@
-"""The steps of a workload: a collective, flows, or a load of drawn flows."""
+"""The steps of a workload: a collective, flows, a load of drawn flows, or tasks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
+from testbed.experiment.blocks.tasks import TasksStep
 
 MAX_TIME = 10.0**13
 
@@ -178,7 +179,7 @@ class LoadStep(Model):
 
 
 def _step_kind(value: Any) -> str:
-    for kind, step in (("flows", FlowsStep), ("load", LoadStep)):
+    for kind, step in (("flows", FlowsStep), ("load", LoadStep), ("tasks", TasksStep)):
         if isinstance(value, step) or (isinstance(value, dict) and kind in value):
             return f"<{kind}>"
     return "<collective>"
@@ -187,6 +188,7 @@ def _step_kind(value: Any) -> str:
 Step = Annotated[
     Annotated[CollectiveStep, Tag("<collective>")]
     | Annotated[FlowsStep, Tag("<flows>")]
-    | Annotated[LoadStep, Tag("<load>")],
+    | Annotated[LoadStep, Tag("<load>")]
+    | Annotated[TasksStep, Tag("<tasks>")],
     Discriminator(_step_kind),
 ]

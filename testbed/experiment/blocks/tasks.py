@@ -1,0 +1,176 @@
+"""A step of tasks: what each rank computes, sends and does with its groups, side by side on streams.
+
+This is the plain form of all that becomes a graph of tasks (workloads/tasks/).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from testbed.base.types import Model, Size, Time, mistake, names
+from testbed.experiment.blocks import known
+from testbed.experiment.blocks.fabric import TrafficClass
+from workloads.tasks import task as plain
+from workloads.tasks.graph import Graph, Settings
+
+DOES = ("compute", "collective", "send", "recv")
+MOST_BYTES = 1 << 31  # of a message, as in reliable connections
+LONGEST = 10.0**13
+
+Path = tuple[str | int, ...]
+
+
+class TaskGroup(Model):
+    """What holds for all that a group does."""
+
+    ranks: list[list[int]] = Field(
+        min_length=1, max_length=4096, description="lists of ranks that share none: each is a group by itself"
+    )
+    traffic_class: TrafficClass | None = Field(
+        default=None, description="class of what its ranks send by themselves (null: that of transport.dscp)"
+    )
+    algorithm: dict[str, str] = Field(
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="keys of a collective step that its algorithms heed, such as `chunk`"
+    )
+
+
+class Task(Model):
+    """One task of each of its ranks."""
+
+    id: str = Field(min_length=1, max_length=200, description="unique among the tasks of a rank")
+    ranks: list[int] | None = Field(
+        default=None, min_length=1, description="ranks that have it (null: the group's, or all for a compute)"
+    )
+    stream: str = Field(
+        default=plain.MAIN, min_length=1, max_length=200, description="tasks of a stream run one by one"
+    )
+    after: list[str] = Field(default_factory=list, description="ids of the same rank's tasks that must have ended")
+    kind: str = Field(default="", max_length=200, description="what it is for: tables and pictures group by it")
+    compute: Annotated[Time, Field(le=LONGEST)] | None = Field(
+        default=None, description="a computation: its time on the rank's accelerator"
+    )
+    collective: str | None = Field(
+        default=None, description="what it does with its group", json_schema_extra=names(known.collectives)
+    )
+    group: str | None = Field(
+        default=None, description="of a collective: one of `groups`; of a message: whose class it has"
+    )
+    size: Annotated[Size, Field(le=16 << 30)] | None = Field(
+        default=None, description="of a collective: bytes in the sense of nccl-tests"
+    )
+    algorithm: str | None = Field(default=None, description="of a collective (null: what the group says)")
+    dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
+    op: str | None = Field(default=None, description="how elements are combined (null: `sum`, if anything is)")
+    send: Annotated[Size, Field(le=MOST_BYTES)] | None = Field(
+        default=None, description="a message of this size to rank `to`; it does not wait for the receiver"
+    )
+    to: int | None = Field(default=None, description="of a send")
+    recv: Annotated[Size, Field(le=MOST_BYTES)] | None = Field(
+        default=None, description="a message of this size from rank `from`"
+    )
+    from_: int | None = Field(default=None, alias="from", description="of a recv")
+    tag: str = Field(default="", max_length=200, description="a recv gets the messages of its tag, in order")
+
+    @model_validator(mode="after")
+    def _does_one_thing(self) -> Task:
+        does = [key for key in DOES if getattr(self, key) is not None]
+        if len(does) != 1:
+            what = f"a task does one of {', '.join(DOES)}" + (f", not {' and '.join(does)}" if does else "")
+            raise mistake(what, "make several tasks of it" if does else "compute: 100us")
+        (it,) = does
+        keys = {"collective": ("group", "size", "algorithm", "op"), "send": ("to", "group"), "recv": ("from_", "group")}
+        for key in ("group", "size", "algorithm", "op", "to", "from_"):
+            if getattr(self, key) is not None and key not in keys.get(it, ()):
+                named = key.rstrip("_")
+                raise mistake(f"a {it} has no {named}", f"leave {named} out", [named])
+        for key in {"collective": ("group",), "send": ("to", "ranks"), "recv": ("from_", "ranks")}.get(it, ()):
+            if getattr(self, key) is None:
+                raise mistake(f"a {it} needs {key.rstrip('_')}", f"{key.rstrip('_')}: ..")
+        return self
+
+    @property
+    def does(self) -> str:
+        return next(key for key in DOES if getattr(self, key) is not None)
+
+    def task(self) -> plain.Task:
+        """As the graph has it."""
+        of: dict[str, Any] = {"id": self.id, "stream": self.stream, "after": tuple(self.after), "kind": self.kind}
+        if self.compute is not None:
+            return plain.Compute(**of, duration_ns=self.compute)
+        if self.send is not None and self.to is not None:
+            return plain.Send(**of, peer=self.to, size_bytes=self.send, tag=self.tag, group=self.group or "")
+        if self.recv is not None and self.from_ is not None:
+            return plain.Recv(**of, peer=self.from_, size_bytes=self.recv, tag=self.tag, group=self.group or "")
+        assert self.collective is not None and self.group is not None
+        return plain.Collective(
+            **of,
+            collective=self.collective,
+            group=self.group,
+            size_bytes=self.size or 0,
+            algorithm=self.algorithm,
+            dtype=self.dtype,
+            op=self.op,
+        )
+
+
+def _short(value: Any) -> Any:
+    """`[[0, 1], [2, 3]]` is a group that says nothing more."""
+    return {"ranks": value} if isinstance(value, list) else value
+
+
+class Tasks(Model):
+    groups: dict[str, TaskGroup] = Field(
+        default_factory=dict,
+        description="`{NAME: [[0, 1], [2, 3]]}`, or `{NAME: {ranks: [[0, 1], [2, 3]], ..}}`; those of two names may "
+        "overlap",
+    )
+    tasks: list[Task] = Field(
+        alias="list", min_length=1, max_length=100_000, description="tasks, in the order in which a rank issues its own"
+    )
+    iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions")
+    warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_groups(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(groups := value.get("groups"), dict):
+            return {**value, "groups": {name: _short(group) for name, group in groups.items()}}
+        return value
+
+    def ranks_of(self, task: Task, ranks: int) -> list[int]:
+        """Who has a task, on a fabric of so many ranks."""
+        if task.ranks is not None:
+            return task.ranks
+        if task.group in self.groups:
+            return [rank for members in self.groups[task.group].ranks for rank in members]
+        return list(range(ranks))
+
+    def graph(self, ranks: int) -> Graph:
+        """The graph on a fabric of so many ranks.  Raises BadGraph."""
+        tasks: dict[int, list[plain.Task]] = {}
+        for one in self.tasks:
+            for rank in self.ranks_of(one, ranks):
+                tasks.setdefault(rank, []).append(one.task())
+        groups = {name: tuple(tuple(members) for members in group.ranks) for name, group in self.groups.items()}
+        settings = {
+            name: Settings(group.traffic_class, dict(group.algorithm), dict(group.options))
+            for name, group in self.groups.items()
+        }
+        return Graph(groups, {rank: tuple(its) for rank, its in sorted(tasks.items())}, settings)
+
+    def place_of(self, rank: int | None, id: str | None, ranks: int) -> Path:
+        """Where the task stands that a graph's error names."""
+        for i, one in enumerate(self.tasks):
+            if one.id == id and (rank is None or rank in self.ranks_of(one, ranks)):
+                return ("list", i)
+        return ()
+
+
+class TasksStep(Model):
+    kind: ClassVar[Literal["tasks"]] = "tasks"
+    tasks: Tasks = Field(description="a graph of tasks, on streams of each rank")

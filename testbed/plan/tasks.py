@@ -1,0 +1,81 @@
+"""From a graph of tasks to a step of the plan: how each group does its collectives, and how its packets are marked.
+
+Every step that is made of tasks comes through here, whatever it was built from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from testbed.experiment.blocks.layout import group
+from testbed.experiment.task_checks import as_step, dscp_of
+from workloads.base.vocabulary import AUTO
+from workloads.registry import find
+from workloads.tasks.check import Members
+from workloads.tasks.graph import Graph
+from workloads.tasks.program import compiled
+from workloads.tasks.task import Collective
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.plan.choose import Chooser
+    from topologies import Fabric
+
+
+def planned(
+    graph: Graph,
+    experiment: Experiment,
+    fabric: Fabric,
+    alone: Callable[[CollectiveStep], Mapping[str, Any]],
+    chooser: Callable[[], Chooser],
+    *,
+    iterations: int,
+    warmup: int,
+    name: str = "tasks",
+) -> dict[str, Any]:
+    """The step.  `alone` says how a collective step is planned that does one collective by itself.
+
+    `name` is what the step is called in tables.
+    """
+
+    @cache
+    def step_of(task: Collective) -> CollectiveStep:
+        return as_step(graph, task)
+
+    @cache
+    def chosen(like: Collective) -> str:
+        """What is fastest in the group's first tuple, all of them do."""
+        ((_, best),) = chooser().choose(step_of(like)).items()
+        return str(best["algorithm"])
+
+    def way(task: Collective, members: Members) -> dict[str, Any]:
+        step = step_of(task)
+        algorithm = chosen(task) if step.algorithm == AUTO else step.algorithm
+        entry = find(task.collective, algorithm)
+        everybody = sorted(members) == list(range(fabric.ranks)) and list(members) == sorted(members)
+        told = group(entry, None if everybody else members, fabric)
+        told["ranks"] = list(members) if told["ranks"] is None else told["ranks"]
+        heeded = {key: getattr(step, key) for key in entry.extra if hasattr(step, key)}
+        more = alone(step).get("aggregation") if entry.accelerators else None
+        return {
+            **{"collective": task.collective, "algorithm": algorithm},
+            **heeded,
+            **told,
+            **({"aggregation": more} if more else {}),
+        }
+
+    def dscp(traffic_class: int) -> int:
+        found = dscp_of(traffic_class, experiment.fabric)
+        assert found is not None
+        return found
+
+    like: dict[Any, Collective] = {}
+
+    def way_of_like(task: Collective, members: Members) -> dict[str, Any]:
+        """Tasks that differ in nothing but their names are looked at once."""
+        key = (task.collective, task.group, task.algorithm, task.size_bytes, task.dtype, task.op)
+        return way(like.setdefault(key, task), members)
+
+    return compiled(graph, cache(way_of_like), find, dscp, iterations=iterations, warmup=warmup) | {"name": name}

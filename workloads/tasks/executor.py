@@ -1,0 +1,309 @@
+"""Carries out a rank's tasks: starts each when all that it waits for has ended, and hands every record to whose it is.
+
+What is due at the same time is taken in first; then tasks start, computations before the others and each in the order
+of the list.  So which one is first follows from emulated time and the list alone, and a computation that follows
+another one on its stream is not held up by what the host posts at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import DTYPES
+from workloads.collectives.execution import Reducer
+from workloads.parts.context import Context
+from workloads.tasks.communicator import Communicator, HostCollective, Kind
+from workloads.tasks.messages import Message, Messages
+from workloads.tasks.requests import Request, Requests
+from workloads.verbs import CompletionError, FabricError, wire
+from workloads.verbs.wire import Record
+
+Order = Mapping[str, Any]
+
+
+class Doing(Protocol):
+    """A task that has begun, or may."""
+
+    def start(self) -> None: ...
+
+    @property
+    def done(self) -> bool: ...
+
+    def finish(self) -> int: ...
+
+    def awaited(self) -> list[int]: ...
+
+
+@dataclass
+class _Computing:
+    executor: Executor
+    task: int
+    order: Order
+    done: bool = False
+
+    def start(self) -> None:
+        if self.order["ns"] <= 0:
+            self.done = True
+        else:
+            self.executor.compute(self.order["ns"], self.order["stream"], self.task, self._through)
+
+    def _through(self) -> None:
+        self.done = True
+
+    def finish(self) -> int:
+        return 0
+
+    def awaited(self) -> list[int]:
+        return []
+
+
+@dataclass
+class Span:
+    """When a task ran, in ps of emulated time, and how many of its elements were wrong."""
+
+    start_ps: int
+    end_ps: int = -1
+    wrong: int = 0
+
+
+class Executor:
+    """One rank's tasks, iteration by iteration."""
+
+    def __init__(
+        self, context: Context, step: Mapping[str, Any], tag: int, find: Callable[[str, str], Algorithm]
+    ) -> None:
+        """Connects with all whom the tasks need."""
+        self.context, self.device, self.step, self.find = context, context.device, step, find
+        self.tasks: Sequence[Order] = step["tasks"]
+        self.iteration = 0
+        self._kinds: dict[tuple[int, int, str, str | None], Kind] = {}
+        self._followers: list[list[int]] = [[] for _ in self.tasks]
+        for number, order in enumerate(self.tasks):
+            for other in order["before"]:
+                self._followers[other].append(number)
+        of: dict[str, list[tuple[int, Order]]] = {"compute": [], "collective": [], "send": [], "recv": []}
+        for number, order in enumerate(self.tasks):
+            of[order["do"]].append((number, order))
+        self.communicators = self._communicators(of["collective"])
+        self.messages = Messages(context, step["lanes"], [*of["send"], *of["recv"]])
+        self._by_pair: dict[int, Callable[[Record], HostCollective | Message | None]] = {}
+        self._connect(tag)
+        self.requests = self._requests(of["collective"], tag)
+        self._computed: dict[int, tuple[int, Callable[[], None]]] = {}
+        self._token = 0
+        self._synced: dict[int, Requests] = {}
+        self.fallbacks: dict[int, str] = {}  # task -> why its ranks did it by themselves
+        self.tick: Callable[[int, int], None] | None = None
+
+    # What there is to do it with
+
+    def _communicators(self, orders: Sequence[tuple[int, Order]]) -> dict[int, Communicator]:
+        found: dict[int, list[tuple[int, Order]]] = {}
+        for number, order in orders:
+            if "slot" in order:
+                found.setdefault(order["communicator"], []).append((number, order))
+        return {
+            c: Communicator(self.context, self.step["communicators"][c], its, self._kind, self._reducer, self._variant)
+            for c, its in sorted(found.items())
+        }
+
+    def _kind(self, order: Order) -> Kind:
+        key = (order["way"], order["size_bytes"], order["dtype"], order["op"])
+        if key not in self._kinds:
+            way = self.step["ways"][order["way"]]
+            entry = self.find(way["collective"], way["algorithm"])
+            width = DTYPES[order["dtype"]]
+            self._kinds[key] = Kind(
+                entry, way, order["size_bytes"], order["dtype"], order["op"], width, self.context.seed
+            )
+        return self._kinds[key]
+
+    def _connect(self, tag: int) -> None:
+        owners: list[tuple[Communicator | Messages, int]] = []
+        peers = []
+        everybody: list[Communicator | Messages] = [*self.communicators.values(), self.messages]
+        for owner in everybody:
+            its = owner.peers(tag)
+            owners.append((owner, len(its)))
+            peers += its
+        pairs = self.device.connect(peers)
+        for owner, count in owners:
+            its_pairs, pairs = pairs[:count], pairs[count:]
+            owner.connected(its_pairs)
+            self._by_pair |= {pair.number: owner.take for pair in its_pairs}
+
+    def _requests(self, orders: Sequence[tuple[int, Order]], tag: int) -> list[Requests]:
+        """In the order that all ranks have in common."""
+        found: dict[int, list[tuple[int, Order]]] = {}
+        for number, order in orders:
+            if "request" in order:
+                found.setdefault(order["request"], []).append((number, order))
+        made = []
+        for number, its in sorted(found.items()):
+            told = self.step["requests"][number]
+            way = self.step["ways"][told["way"]]
+            entry = self.find(way["collective"], way["algorithm"])
+            context = replace(
+                self.context,
+                largest_bytes=told["most"],
+                options=way,
+                completed={},
+                _regions={},
+                _inputs={},
+                tick=_nothing,
+            )
+            part = entry.load()(context, entry, way["ranks"], told["dtype"], told["op"], tag + told["tag"])
+            requests = Requests(context, part, tag + told["tag"], its, self._variant, self._synced_by)
+            made.append(requests)
+        return made
+
+    def _synced_by(self, tag: int, requests: Requests) -> None:
+        self._synced[tag] = requests
+
+    def _variant(self, order: Order) -> int:
+        """Of the inputs: different for each collective, the same at all members."""
+        return int(1 + order["communicator"] * 1009 + order["number"] * 31 + self.iteration * 7)
+
+    def _reducer(self, task: int) -> Reducer:
+        """Reductions of a collective keep its own stream busy, and nothing else."""
+        stream = self.tasks[task]["stream"]
+        return lambda ns, then: self.compute(ns, stream, task, then)
+
+    def compute(self, ns: float, stream: int, task: int, then: Callable[[], None]) -> None:
+        """Keeps a stream busy for so long, then calls."""
+        self._token += 1
+        self._computed[self._token] = (task, then)
+        self.device.compute(ns, wr_id=self._token, stream=stream)
+
+    # The iteration
+
+    def prepare(self, iteration: int) -> None:
+        """Writes inputs and posts receives."""
+        self.iteration = iteration
+        for communicator in self.communicators.values():
+            communicator.prepare()
+        self.messages.prepare(iteration)
+        for requests in self.requests:
+            requests.prepare()
+        self.device.time_ns  # noqa: B018  (posts reach the NIC before there are too many of them)
+        self.spans: list[Span | None] = [None] * len(self.tasks)
+        self._left = len(self.tasks)
+        self._waits = [len(order["before"]) for order in self.tasks]
+        self._ready: list[tuple[bool, int]] = []
+        for number, waits in enumerate(self._waits):
+            if not waits:
+                self._may_start(number)
+        self._active: dict[int, Doing] = {}
+
+    def run(self) -> None:
+        """Until all tasks have ended.  What ends it otherwise says which tasks were waiting for whom."""
+        try:
+            self._start_ready()
+            while self._left:
+                for record in self.device.wait():
+                    self._take(record)
+                self._start_ready()
+                if self.tick:
+                    self.tick(len(self.tasks) - self._left, len(self.tasks))
+        except CompletionError as error:
+            raise Stuck(error, self.waiting(), error.status, error.peer) from error
+        except FabricError as error:
+            raise Stuck(error, self.waiting(), None, None) from error
+
+    def _start_ready(self) -> None:
+        """Starts what may start, until nothing more can be done before something is said."""
+        going = True
+        while going:
+            while self._ready:
+                self._start(heappop(self._ready)[1])
+            through = [request.task for requests in self.requests for request in requests.go_on()]
+            for number in sorted(through):
+                self._ended(number, self.device.answered_ps)
+            going = bool(through)
+
+    def _may_start(self, number: int) -> None:
+        heappush(self._ready, (self.tasks[number]["do"] != "compute", number))
+
+    def _start(self, number: int) -> None:
+        self.spans[number] = Span(self.device.answered_ps)
+        doing = self._active[number] = self._doing(number, self.tasks[number])
+        doing.start()
+        if doing.done:
+            self._ended(number, self.device.answered_ps)
+
+    def _doing(self, number: int, order: Order) -> Doing:
+        match order["do"]:
+            case "compute":
+                return _Computing(self, number, order)
+            case "collective" if "slot" in order:
+                return self.communicators[order["communicator"]].live[order["number"]]
+            case "collective":
+                return next(r.live[number] for r in self.requests if number in r.live)
+        return self.messages.of(order)
+
+    def _take(self, record: Record) -> None:
+        if record.kind == wire.COMPUTED:
+            task, then = self._computed.pop(record.wr_id)
+            then()
+            self._look(task, record.time_ps)
+        elif record.kind == wire.SYNCED:
+            self._synced.pop(record.wr_id).met()
+        elif record.qp in self._by_pair and record.kind in (wire.SENT, wire.RECEIVED_IMM):
+            its = self._by_pair[record.qp](record)
+            if its is not None:
+                self._look(its.task, record.time_ps)
+        else:
+            self._requests_of(record).heard(record)
+
+    def _requests_of(self, record: Record) -> Requests:
+        for requests in self.requests:
+            if requests.owns(record):
+                return requests
+        raise FabricError(f"a record of kind {record.kind} on {record.qp}, which is no task's")
+
+    def _look(self, number: int, time_ps: int) -> None:
+        """Something has happened to a task: has it ended?"""
+        if number in self._active and self._active[number].done:
+            self._ended(number, time_ps)
+
+    def _ended(self, number: int, time_ps: int) -> None:
+        doing, span = self._active.pop(number), self.spans[number]
+        assert span is not None
+        span.end_ps, span.wrong = max(time_ps, span.start_ps), doing.finish()
+        if isinstance(doing, HostCollective):
+            self.communicators[self.tasks[number]["communicator"]].finished(doing)
+        elif isinstance(doing, Request) and number in doing.requests.fallbacks:
+            self.fallbacks[number] = doing.requests.fallbacks[number]
+        self._left -= 1
+        for follower in self._followers[number]:
+            self._waits[follower] -= 1
+            if not self._waits[follower]:
+                self._may_start(follower)
+
+    # What for, and for whom, it waits
+
+    def waiting(self) -> list[tuple[int, list[int]]]:
+        """Tasks that have begun, and for which ranks each waits."""
+        return [(number, doing.awaited()) for number, doing in sorted(self._active.items())]
+
+    def close(self) -> None:
+        for requests in self.requests:
+            requests.part.close()
+
+
+class Stuck(FabricError):
+    """The fabric has ended the session, or an operation failed, while tasks were waiting."""
+
+    def __init__(
+        self, why: FabricError, waiting: list[tuple[int, list[int]]], status: int | None, peer: int | None
+    ) -> None:
+        super().__init__(str(why))
+        self.waiting, self.status, self.peer = waiting, status, peer
+
+
+def _nothing(done: int, of: int) -> None:
+    pass

@@ -1,0 +1,141 @@
+"""Messages from rank to rank: one RDMA write each, into memory that is the message's own.
+
+A connection carries all messages of a pair of ranks that have one traffic class.  An immediate is a message's number on
+its way.  A sender draws every message from one buffer of random bytes, shifted by the message's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from numpy.typing import NDArray
+
+from workloads.base import data
+from workloads.parts.context import Context
+from workloads.tasks.communicator import POSTED
+from workloads.tasks.program import aligned
+from workloads.verbs import FabricError, Peer, QueuePair, wire
+from workloads.verbs.wire import Record
+
+_TARGET = Struct("<IQ")  # region key, offset
+
+Way = tuple[int, int]  # peer, lane
+Order = Mapping[str, Any]
+
+
+@dataclass
+class Message:
+    """A send or a receive of ours."""
+
+    messages: Messages
+    task: int
+    order: Order
+    there: bool = False  # acknowledged, or arrived
+    started: bool = False
+
+    def start(self) -> None:
+        self.started = True
+        if self.order["do"] == "send":
+            self.messages.send(self.order)
+
+    @property
+    def done(self) -> bool:
+        return self.started and self.there
+
+    def finish(self) -> int:
+        return self.messages.wrong(self.order) if self.order["do"] == "recv" else 0
+
+    def awaited(self) -> list[int]:
+        return [] if self.there else [self.order["peer"]]
+
+
+class Messages:
+    """All messages that a rank sends and receives."""
+
+    def __init__(self, context: Context, lanes: Sequence[Order], orders: Sequence[tuple[int, Order]]) -> None:
+        self.context, self.device, self.lanes, self.orders = context, context.device, lanes, orders
+        self.ways: list[Way] = sorted({(order["peer"], order["lane"]) for _, order in orders})
+        self.base: dict[Way, int] = {}
+        at = 0
+        for way in self.ways:
+            self.base[way] = at
+            ends = [o["at"] + aligned(o["size_bytes"]) for _, o in orders if o["do"] == "recv" and _way(o) == way]
+            at += max(ends, default=0)
+        self.landing = context.region("messages in", at)
+        longest = max((o["size_bytes"] for _, o in orders if o["do"] == "send"), default=0)
+        self.source = context.region("messages out", data.PERIOD + longest)
+        data.fill(self.source.view("uint8"), data.noise_bytes(context.seed, self.device.rank), 0, self.device.progress)
+        self._noise: dict[int, NDArray[Any]] = {}
+
+    def peers(self, tag: int) -> list[Peer]:
+        """Whom to connect with, in the order of `ways`."""
+        found = []
+        for peer, lane in self.ways:
+            told = self.lanes[lane]
+            private = _TARGET.pack(self.landing.key, self.landing.at + self.base[peer, lane])
+            marking = {"dscp": told["dscp"], "traffic_class": told["traffic_class"]}
+            found.append(Peer(peer, tag + told["tag"], private, **marking))
+        return found
+
+    def connected(self, pairs: Sequence[QueuePair]) -> None:
+        self.pairs = dict(zip(self.ways, pairs, strict=True))
+        self.targets = {way: _TARGET.unpack(pair.private) for way, pair in self.pairs.items()}
+        self._way_of = {pair.number: way for way, pair in self.pairs.items()}
+
+    def prepare(self, iteration: int) -> None:
+        """Before an iteration: everything is wrong yet, and receives are posted."""
+        self.iteration = iteration
+        data.spoil(self.landing.view("uint8"), self.device.progress)
+        self.live: dict[tuple[str, Way, int], Message] = {
+            (order["do"], _way(order), order["number"]): Message(self, task, order) for task, order in self.orders
+        }
+        self._to_post: dict[int, int] = {}
+        for way, pair in self.pairs.items():
+            count = sum(do == "recv" and its == way for do, its, _ in self.live)
+            if count > POSTED // 8:
+                self.device.time_ns  # noqa: B018  (let those before reach the NIC: there is a limit to what is on its way)
+            for _ in range(min(count, POSTED)):
+                pair.recv(self.landing)
+            self._to_post[pair.number] = count - min(count, POSTED)
+
+    def of(self, order: Order) -> Message:
+        return self.live[order["do"], _way(order), order["number"]]
+
+    def send(self, order: Order) -> None:
+        way, number = _way(order), order["number"]
+        key, base = self.targets[way]
+        shift, nbytes = self._shift(order), order["size_bytes"]
+        self.pairs[way].write(self.source, shift, nbytes, key, base + order["at"], wr_id=number, imm=number)
+
+    def take(self, record: Record) -> Message:
+        """Takes a completion; returns whose it is."""
+        way = self._way_of[record.qp]
+        if record.kind == wire.SENT:
+            message = self.live.get(("send", way, record.wr_id))
+        else:
+            message = self.live.get(("recv", way, record.imm))
+            if self._to_post[record.qp]:
+                self._to_post[record.qp] -= 1
+                self.pairs[way].recv(self.landing)
+        if message is None or message.there:
+            raise FabricError(f"a record of kind {record.kind} with immediate {record.imm} among messages")
+        message.there = True
+        return message
+
+    def wrong(self, order: Order) -> int:
+        peer = order["peer"]
+        if peer not in self._noise:
+            self._noise[peer] = data.noise_bytes(self.context.seed, peer)
+        here = self.landing.view("uint8", self.base[_way(order)] + order["at"], order["size_bytes"])
+        return data.count_wrong(here, self._noise[peer], self._shift(order), self.device.progress)
+
+    def _shift(self, order: Order) -> int:
+        """Where in its sender's bytes a message begins: elsewhere for each, so that swapped ones are seen."""
+        return int(order["number"] * 1009 + self.iteration * 127) % data.PERIOD
+
+
+def _way(order: Order) -> Way:
+    return order["peer"], order["lane"]

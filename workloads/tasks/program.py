@@ -1,0 +1,210 @@
+"""From a graph to what each rank's worker is told: a step of the plan, as plain data.
+
+All that needs more than one rank's tasks is worked out here: which connections there are, which of a group's
+collectives may use one memory after the other, where every message lands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workloads.base.entry import Algorithm
+from workloads.tasks.check import BadGraph, Instance, Members, Node
+from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+
+ALIGN = 64  # bytes at which pieces of memory begin
+MOST_STREAMS = 256  # of a rank, on which something is computed
+MOST_TAGS = 1 << 16  # of a step
+CHANNELS = 8  # tags of a group that hosts serve
+MOST_INSTANCES = 1 << 18  # of a group
+
+Way = Mapping[str, Any]
+"""How a collective is carried out: `collective`, `algorithm`, `ranks` in its order, and what the algorithm heeds."""
+
+
+def aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN) * ALIGN
+
+
+def compiled(
+    graph: Graph,
+    way: Callable[[Collective, Members], Way],
+    entry: Callable[[str, str], Algorithm],
+    dscp: Callable[[int], int],
+    *,
+    iterations: int = 1,
+    warmup: int = 0,
+) -> dict[str, Any]:
+    """The step.  `way` says how a group's members do a collective, `dscp` how packets of a traffic class are marked.
+
+    Raises BadGraph for what is too much.
+    """
+    return _Compiler(graph, way, entry, dscp).step() | {"iterations": iterations, "warmup": warmup}
+
+
+class _Compiler:
+    def __init__(
+        self,
+        graph: Graph,
+        way: Callable[[Collective, Members], Way],
+        entry: Callable[[str, str], Algorithm],
+        dscp: Callable[[int], int],
+    ) -> None:
+        self.graph, self.way, self.entry, self.dscp = graph, way, entry, dscp
+        self.tags = 0
+        self.ways: dict[str, int] = {}
+        self.communicators: dict[tuple[str, Members], dict[str, Any]] = {}
+        self.requests: dict[str, dict[str, Any]] = {}
+        self.lanes: dict[str, dict[str, Any]] = {}
+        self.orders: dict[Node, dict[str, Any]] = {}
+
+    def step(self) -> dict[str, Any]:
+        tasks = self.graph.tasks
+        self._collectives()
+        self._messages()
+        for rank, its in tasks.items():
+            streams = self._streams(rank, its)
+            for number, task in enumerate(its):
+                order = self.orders.setdefault((rank, number), {})
+                order |= {"id": task.id, "stream": streams[task.stream], "kind": task.kind}
+                order["before"] = [n for _, n in self.graph.links.before[rank, number]]
+                if isinstance(task, Compute):
+                    order |= {"do": "compute", "ns": task.duration_ns}
+        return {
+            "kind": "tasks",
+            "ranks": sorted(rank for rank, its in tasks.items() if its),
+            "ways": [json.loads(told) for told in self.ways],
+            "communicators": list(self.communicators.values()),
+            "requests": list(self.requests.values()),
+            "lanes": list(self.lanes.values()),
+            "tasks": {str(r): [self.orders[r, n] for n in range(len(its))] for r, its in tasks.items() if its},
+            "about": {str(r): [_about(task) for task in its] for r, its in tasks.items() if its},
+        }
+
+    def _streams(self, rank: int, tasks: tuple[Task, ...]) -> dict[str, int]:
+        names = list(dict.fromkeys(t.stream for t in tasks))
+        if len(names) > MOST_STREAMS:
+            raise BadGraph(f"{len(names)} streams, at most {MOST_STREAMS}", rank)
+        return {name: number for number, name in enumerate(names)}
+
+    def _take_tags(self, count: int) -> int:
+        first = self.tags
+        self.tags += count
+        if self.tags > MOST_TAGS:
+            raise BadGraph("groups have more connections than a step may have")
+        return first
+
+    def _marking(self, group: str) -> dict[str, Any]:
+        traffic_class = self.graph.settings.get(group, Settings()).traffic_class
+        if traffic_class is None:
+            return {"dscp": None, "traffic_class": 0}
+        return {"dscp": self.dscp(traffic_class), "traffic_class": traffic_class}
+
+    def _collectives(self) -> None:
+        """In an order that all ranks have in common: they connect in it."""
+        found: dict[tuple[str, Members], list[Instance]] = {}
+        for instance in self.graph.links.instances.values():
+            found.setdefault((instance.group, instance.members), []).append(instance)
+        for (group, members), its in sorted(found.items()):
+            instances = sorted(dict.fromkeys(its), key=lambda i: i.number)
+            self._communicator(group, members, instances)
+
+    def _communicator(self, group: str, members: Members, instances: list[Instance]) -> None:
+        if len(instances) > MOST_INSTANCES:
+            raise BadGraph(f"group {group!r}: {len(instances)} collectives, at most {MOST_INSTANCES}")
+        number = len(self.communicators)
+        told = {"group": group, "ranks": list(members), "tag": -1, **self._marking(group)}
+        self.communicators[group, members] = told
+        by_hosts: list[tuple[Instance, Algorithm]] = []
+        for instance in instances:
+            rank, at = next(iter(instance.nodes.values()))
+            task = self.graph.tasks[rank][at]
+            assert isinstance(task, Collective)
+            way = self.way(task, members)
+            entry = self.entry(way["collective"], way["algorithm"])
+            if entry.waits:
+                raise BadGraph(f"{entry} cannot be one of several tasks: it needs its ranks for itself", rank, task.id)
+            order = {"do": "collective", "communicator": number, "way": self._way(way), "number": instance.number}
+            order |= {"size_bytes": task.size_bytes, "dtype": task.dtype, "op": task.op or _op(entry)}
+            if entry.schedule:
+                by_hosts.append((instance, entry))
+            else:
+                order["request"] = self._request(order, members, entry, instance)
+            for node in instance.nodes.values():
+                self.orders[node] = dict(order)
+        if by_hosts:
+            told["tag"] = self._take_tags(CHANNELS)
+            self._slots(by_hosts)
+
+    def _way(self, way: Way) -> int:
+        return self.ways.setdefault(json.dumps(way, sort_keys=True), len(self.ways))
+
+    def _request(self, order: Mapping[str, Any], members: Members, entry: Algorithm, instance: Instance) -> int:
+        """Which part carries it out: one request at a time each, but parameters stay where they are."""
+        keeps = entry.collective.name == "optimizer_step"
+        what = {k: order[k] for k in ("communicator", "way", "dtype", "op")} | {"of": instance.number if keeps else -1}
+        key = json.dumps(what, sort_keys=True)
+        if key not in self.requests:
+            told = {**what, "number": len(self.requests), "tag": self._take_tags(2 * len(members) + 2), "most": 0}
+            self.requests[key] = told
+        told = self.requests[key]
+        told["most"] = max(told["most"], order["size_bytes"])
+        return int(told["number"])
+
+    def _slots(self, instances: list[tuple[Instance, Algorithm]]) -> None:
+        """Memory of each collective: its own, or two that take turns.
+
+        On one stream, where nobody is through before all have begun, whoever begins one collective knows that all have
+        begun the one before, and so are through with the one before that.
+        """
+        one_stream = all(
+            len({self.graph.tasks[r][n].stream for i, _ in instances for r, n in (i.nodes[rank],)}) == 1
+            for rank in instances[0][0].members
+        )
+        alternate = one_stream and all(entry.collective.meets for _, entry in instances)
+        for k, (instance, _) in enumerate(instances):
+            for node in instance.nodes.values():
+                self.orders[node] |= {"slot": k % 2 if alternate else k}
+
+    def _messages(self) -> None:
+        """Every message has a number on its way from rank to rank, and a place at its receiver."""
+        count: dict[tuple[int, int, str], int] = {}
+        at: dict[tuple[int, int, str], int] = {}
+        for rank, its in self.graph.tasks.items():
+            for number, task in enumerate(its):
+                if isinstance(task, Send):
+                    if task.group not in self.lanes:
+                        lane = {"number": len(self.lanes), "tag": self._take_tags(1), **self._marking(task.group)}
+                        self.lanes[task.group] = lane
+                    key = (rank, task.peer, task.group)
+                    lane = self.lanes[task.group]
+                    self.orders[rank, number] = {
+                        **{"do": "send", "peer": task.peer, "lane": lane["number"], "size_bytes": task.size_bytes},
+                        **{"number": count.get(key, 0), "at": at.get(key, 0)},
+                    }
+                    count[key] = count.get(key, 0) + 1
+                    at[key] = at.get(key, 0) + aligned(task.size_bytes)
+        for receive, send in self.graph.links.sends.items():
+            self.orders[receive] = {**self.orders[send], "do": "recv", "peer": send[0]}
+
+
+def _op(entry: Algorithm) -> str | None:
+    """What reduces where nothing is said: the sum, if it can."""
+    if not entry.ops:
+        return None
+    return "sum" if "sum" in entry.ops and entry.collective.name != "optimizer_step" else entry.ops[0]
+
+
+def _about(task: Task) -> dict[str, Any]:
+    """What the timeline says of a task."""
+    said: dict[str, Any] = {"stream": task.stream, "task": task.id, "kind": task.kind}
+    more: dict[str, Any] = {"operation": type(task).__name__.lower(), "group": None, "peer": None, "tag": None}
+    match task:
+        case Collective():
+            more |= {"operation": task.collective, "group": task.group, "size_bytes": task.size_bytes}
+        case Send() | Recv():
+            more |= {"group": task.group or None, "peer": task.peer, "tag": task.tag, "size_bytes": task.size_bytes}
+    return said | {"size_bytes": None} | more

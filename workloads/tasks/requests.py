@@ -1,0 +1,125 @@
+"""Collectives of a group that NICs and switches carry out: one request at a time, in the order of the lists.
+
+The part is the same as when it has the rank for itself (workloads/offloads/).  Here its work goes on when something was
+said to it, or when all members have met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads.parts.context import Context
+from workloads.parts.part import Part, Sync, Wanted
+from workloads.verbs import Group, wire
+from workloads.verbs.wire import Record
+
+_BEGIN = 3 << 29  # tags of syncs: apart from those of steps, and from those of parts that agree
+
+
+@dataclass
+class Request:
+    """One collective."""
+
+    requests: Requests
+    task: int
+    order: Mapping[str, Any]
+    done: bool = False
+    wrong: int = 0
+
+    def start(self) -> None:
+        self.requests.asked(self)
+
+    def finish(self) -> int:
+        return self.wrong
+
+    def awaited(self) -> list[int]:
+        return [rank for rank in self.requests.part.ranks if rank != self.requests.context.device.rank]
+
+
+@dataclass
+class Requests:
+    """All that one part carries out."""
+
+    context: Context
+    part: Part
+    tag: int
+    orders: Sequence[tuple[int, Mapping[str, Any]]]
+    variant: Callable[[Mapping[str, Any]], int]
+    synced: Callable[[int, Requests], None]  # has us told when a sync with this tag is complete
+    live: dict[int, Request] = field(default_factory=dict)
+    fallbacks: dict[int, str] = field(default_factory=dict)  # task -> why the ranks did it by themselves
+
+    def prepare(self) -> None:
+        """Before an iteration."""
+        self.live = {task: Request(self, task, order) for task, order in self.orders}
+        self.fallbacks = {}
+        self._waiting: set[int] = set()
+        self._line = iter(list(self.live.values()))
+        self._now: Request | None = None
+        self._work: Iterator[Wanted] | None = None
+        self._meeting = self._said = False
+        self._next()
+
+    def _next(self) -> None:
+        """Makes ready for the next request."""
+        self._now = next(self._line, None)
+        if self._now is not None:
+            self.part.prepare(self._now.order["size_bytes"], self.variant(self._now.order))
+
+    def asked(self, request: Request) -> None:
+        """A task has begun: its request goes out when it is its turn."""
+        self._waiting.add(request.task)
+        self._said = True
+
+    def owns(self, record: Record) -> bool:
+        """Whether a record is this part's."""
+        if record.kind in (wire.OFFLOADED, wire.GROUP_FAILED):
+            group: Group | None = getattr(self.part, "group", None)
+            return group is not None and group.number == record.qp
+        return record.qp in self.context.completed or record.qp in self.part.queue_pairs()
+
+    def heard(self, record: Record) -> None:
+        """Something was said; `go_on` follows when all of it is known."""
+        self.part.heard(record)
+        self._said = True
+
+    def met(self) -> None:
+        """A sync is complete."""
+        self._meeting = False
+        self._said = True
+
+    def go_on(self) -> list[Request]:
+        """Takes the work as far as it comes; returns what is done."""
+        through: list[Request] = []
+        while self._said and not self._meeting:
+            self._said = False
+            now = self._now
+            if self._work is None:
+                if now is None or now.task not in self._waiting:
+                    break
+                self._work = self._begun()
+            wanted = next(self._work, _END)
+            if isinstance(wanted, Sync):
+                self._meeting = True
+                self.synced(wanted.tag, self)
+                self.context.device.ask_sync(*wanted)
+            elif wanted is _END:
+                assert now is not None
+                now.wrong, now.done = self.part.finish(), True
+                if self.part.fallback:
+                    self.fallbacks[now.task] = self.part.fallback
+                through.append(now)
+                self._work, self._said = None, True
+                self._next()
+        return through
+
+    def _begun(self) -> Iterator[Wanted]:
+        """The part's work.  Where hosts do it instead, nobody begins before all are ready."""
+        if self.part.fallback:
+            yield Sync(_BEGIN + self.tag, self.part.n)
+        yield from self.part.work()
+
+
+_END: Any = object()
