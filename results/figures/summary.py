@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.timeline import steps
 from results.figures.values import size_label
 
 
@@ -33,12 +34,17 @@ _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "w
 def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
     """What to call each step of a resolved workload: its algorithm, and what tells it from others with that algorithm.
 
-    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`.
+    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`, one of tasks
+    by its kind.
     """
     made = []
     for step in workload:
+        if "train" in step:
+            made += ["train"] * (2 if step["train"].get("scale") else 1)
+            continue
         if "collective" not in step:
-            made.append("write")
+            graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
+            made.append(graph)
             continue
         alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
         differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
@@ -61,7 +67,9 @@ _FIGURES = {
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
     "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
-    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded",
+    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded", "step_us": "step (us)",
+    "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
+    "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
 }  # fmt: skip
 
 
@@ -75,6 +83,25 @@ def figure_label(name: str) -> str:
     if name.startswith("busbw_GBps"):
         return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
     return _FIGURES.get(name, name)
+
+
+def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Where the time of steps of tasks goes, means over iterations and ranks; with its number, if there are several.
+
+    `timeline` are rows of that frame, `about` describes the steps, as in the run.
+    """
+    found = steps(timeline)
+    numbers = sorted({one.step for one in found})
+    figures: dict[str, float] = {}
+    for number in numbers:
+        its = about[number]
+        rows = [one.row(its.get("tokens"), its.get("ideal_ns")) for one in found if one.step == number]
+        suffix = f"_{number}" if len(numbers) > 1 else ""
+        for key in ("time_ns", "compute_ns", "exposed_ns", "bubble_ns", "overlap", "mfu", "tokens_per_s"):
+            if values := [row[key] for row in rows if row[key] is not None]:
+                name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
+                figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+    return figures
 
 
 def summarize(

@@ -138,8 +138,11 @@ class StepTime:
             return None
         return slowest.rank, slowest.compute_ps / usual
 
-    def row(self, tokens: float | None = None) -> dict[str, Any]:
-        """A line of the table of steps: times are means over ranks; `tokens` are those of one iteration."""
+    def row(self, tokens: float | None = None, ideal_ns: float | None = None) -> dict[str, Any]:
+        """A line of the table of steps: times are means over ranks; `tokens` are those of one iteration.
+
+        `ideal_ns`: what its model's FLOPs would take on all GPUs at their peak; MFU is the share of that.
+        """
         straggler = self.straggler
         return {
             "step": self.step,
@@ -153,6 +156,7 @@ class StepTime:
             "utilisation": fmean(r.utilisation for r in self.ranks),
             "straggler": straggler[0] if straggler else None,
             "straggles": straggler[1] if straggler else None,
+            "mfu": ideal_ns / self.time_ns if ideal_ns and self.time_ns else None,
             "tokens_per_s": tokens * 1e9 / self.time_ns if tokens and self.time_ns else None,
         }
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.base.types import Model, unknown
-from testbed.base.units import RATE, SIZE, TIME, UnitError
+from testbed.base.units import BANDWIDTH, FLOPS, RATE, SIZE, TIME, UnitError
 
 Path = tuple[str | int, ...]
 
@@ -94,7 +94,7 @@ def _say(detail: ErrorDetails, loc: tuple[str | int, ...], written: object, root
 
 def _in_units_of(written: object, limit: float) -> str:
     """A limit as a quantity of the kind that was written."""
-    for kind in (RATE, TIME, SIZE):
+    for kind in (RATE, TIME, SIZE, FLOPS, BANDWIDTH):
         with suppress(UnitError):
             kind.parse(written)
             return kind.format(Decimal(limit))

@@ -66,6 +66,16 @@ Size = Annotated[
     int, _quantity(units.parse_size), PlainSerializer(units.format_size, when_used="json"), _schema(units.SIZE)
 ]
 
+Flops = Annotated[
+    int, _quantity(units.parse_flops), PlainSerializer(units.format_flops, when_used="json"), _schema(units.FLOPS)
+]
+Bandwidth = Annotated[
+    int,
+    _quantity(units.parse_bandwidth),
+    PlainSerializer(units.format_bandwidth, when_used="json"),
+    _schema(units.BANDWIDTH),
+]
+
 
 def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]], None]:
     """For `json_schema_extra`: the names that a field knows, looked up when the schema is made."""

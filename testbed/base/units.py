@@ -100,6 +100,40 @@ SIZE = Kind(
 )
 
 
+FLOPS = Kind(
+    "FLOP/s",
+    "989TFLOPS",
+    {f"{p}FLOPS": Decimal(1000) ** i for i, p in enumerate((*_THOUSANDS, "E"))},
+    whole=True,
+    spellings={p: f"{p}FLOPS" for p in (*_THOUSANDS[1:], "E")},
+)
+BANDWIDTH = Kind(
+    "bandwidth",
+    "3.35TBps",
+    {f"{p}Bps": Decimal(1000) ** i for i, p in enumerate(_THOUSANDS)},
+    whole=True,
+    spellings={},
+)
+
+
+def parse_flops(text: object) -> int:
+    """`989T`, `989TFLOPS` -> 989000000000000 (operations per second).  Raises UnitError."""
+    return int(FLOPS.parse(text))
+
+
+def parse_bandwidth(text: object) -> int:
+    """`3.35TBps` -> 3350000000000 (bytes per second).  Raises UnitError."""
+    return int(BANDWIDTH.parse(text))
+
+
+def format_flops(flops: float) -> str:
+    return FLOPS.format(Decimal(flops))
+
+
+def format_bandwidth(bytes_per_s: float) -> str:
+    return BANDWIDTH.format(Decimal(bytes_per_s))
+
+
 def parse_rate(text: object) -> int:
     """`400Gbps` -> 400000000000 (bits per second).  Raises UnitError."""
     return int(RATE.parse(text))

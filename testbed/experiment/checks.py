@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
     from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.blocks.train import Train
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
     from testbed.faults import Injection
@@ -66,6 +67,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
             problems = step_checks.load(step.load, ranks)
         elif step.kind == "tasks":
             problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
+        elif step.kind == "train":
+            problems = train(step.train, fabric)
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
@@ -86,6 +89,13 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":
         yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
+
+
+def train(told: Train, fabric: Fabric) -> Iterator[Found]:
+    """All mistakes in a training step."""
+    from testbed.experiment.training import mistakes
+
+    yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, fabric))
 
 
 def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,10 @@ class Chooser:
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
 
+    def ways(self, ranks: Sequence[int]) -> Routed:
+        """How these ranks reach each other."""
+        return Routed(self._hops, ranks, self._links, self._latencies, self._scale_up)
+
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
         """The closed form's time for a step's size."""
         ranks = len(candidate.ways.ranks)
@@ -67,8 +72,7 @@ class Chooser:
                     continue
                 ranks = told["ranks"] or list(range(self._fabric.ranks))
                 if entry.max_ranks is None or len(ranks) <= entry.max_ranks:
-                    ways = Routed(self._hops, ranks, self._links, self._latencies, self._scale_up)
-                    found.append(Candidate(entry, told, ways))
+                    found.append(Candidate(entry, told, self.ways(ranks)))
         return found
 
     def choose(self, step: CollectiveStep) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hardware import bounds, cc
 from hardware.config import Complex, Hardware
 from testbed.experiment.task_checks import algorithms
+from testbed.experiment.training import settings_of
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -260,6 +261,8 @@ def _shared_slots(experiment: Experiment) -> int:
     for step in experiment.workload:
         if step.kind == "tasks":
             named += algorithms(step.tasks.graph(ranks))
+        elif step.kind == "train":
+            named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
     entries = [registry.any_of(*pair) for pair in named]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import Complex, Nic
     from testbed.experiment.blocks.steps import Load, LoadStep
     from testbed.experiment.blocks.tasks import Tasks, TasksStep
+    from testbed.experiment.blocks.train import TrainStep
     from testbed.plan.choose import Chooser
 
 Plan = dict[str, Any]
@@ -45,8 +46,9 @@ def plan(experiment: Experiment) -> Plan:
         },
         "complex_costs": _complex_costs(experiment.fabric.nic),
         "steps": [
-            _helped(_step(step, experiment, fabric, experiment.seed + k, chooser), fabric, cores)
+            _helped(made, fabric, cores)
             for k, step in enumerate(experiment.workload)
+            for made in _steps(step, experiment, fabric, experiment.seed + k, chooser)
         ],
     }
 
@@ -126,7 +128,8 @@ def _tasks_described(step: Mapping[str, Any]) -> dict[str, Any]:
                 ways[key] = ways.get(key, 0) + (int(rank) == its["ranks"][0])
     done = [{"group": g, "collective": c, "algorithm": a, "count": n} for (g, c, a), n in ways.items()]
     count = sum(map(len, step["tasks"].values()))
-    return {"kind": "tasks", "name": step["name"], "ranks": len(step["ranks"]), "tasks": count, "ways": done}
+    described = {"kind": "tasks", "name": step["name"], "ranks": len(step["ranks"]), "tasks": count, "ways": done}
+    return {**described, **step.get("training", {})}
 
 
 def choices(plan: Plan) -> list[dict[str, Any]]:
@@ -156,6 +159,25 @@ def measurements(plan: Plan) -> int:
         else:
             total += len(step["ranks"] or range(plan["ranks"])) * len(step["sizes"]) * step["iterations"]
     return total
+
+
+def _steps(
+    step: CollectiveStep | FlowsStep | LoadStep | TasksStep | TrainStep,
+    experiment: Experiment,
+    fabric: Fabric,
+    seed: int,
+    chooser: Callable[[], Chooser],
+) -> list[dict[str, Any]]:
+    """One, most often."""
+    from testbed.experiment.blocks.train import TrainStep
+
+    if not isinstance(step, TrainStep):
+        return [_step(step, experiment, fabric, seed, chooser)]
+    from testbed.plan.training import training_steps
+
+    return training_steps(
+        step.train, experiment, fabric, lambda one: _collective(one, experiment, fabric, chooser), chooser
+    )
 
 
 def _step(

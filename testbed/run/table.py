@@ -15,7 +15,8 @@ from rich.text import Text
 
 from results import Run
 from results.figures.report import gigabytes
-from results.figures.timeline import steps
+from results.figures.scaled import scaled
+from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
 from testbed.run.profile import wall_s
@@ -254,18 +255,37 @@ def _steps(run: Run) -> Iterator[RenderableType]:
     table = _grid(
         ("step", "", 5), ("iter", "", 4), ("ranks", "", 5), ("time", "(us)", 9), ("compute", "(us)", 9),
         ("exposed", "(us)", 9), ("bubble", "(us)", 9), ("overlap", "(%)", 7), ("util", "(%)", 6),
-        ("straggler", "(rank)", 9), ("tokens", "(1/s)", 9),
+        ("straggler", "(rank)", 9), ("MFU", "(%)", 6), ("tokens", "(1/s)", 9),
     )  # fmt: skip
     for one in found:
-        row = one.row(run.steps[one.step].get("tokens") if one.step < len(run.steps) else None)
+        about = run.steps[one.step] if one.step < len(run.steps) else {}
+        row = one.row(about.get("tokens"), about.get("ideal_ns"))
         table.add_row(
             str(row["step"]), str(row["iteration"]), str(row["ranks"]),
             *(microseconds(row[f"{key}_ns"]) for key in ("time", "compute", "exposed", "bubble")),
             "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}", f"{100 * row['utilisation']:.1f}",
             "-" if row["straggler"] is None else f"{row['straggler']} x{row['straggles']:.2f}",
+            "-" if row["mfu"] is None else f"{100 * row['mfu']:.1f}",
             "-" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:.4g}",
         )  # fmt: skip
     yield table
+    yield from _scaled(run, found)
+
+
+def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
+    """What follows from steps of few layers for the model."""
+    numbers = sorted({one.step for one in found})
+    times = {number: fmean(one.time_ns for one in found if one.step == number) for number in numbers}
+    for number in numbers:
+        if number - 1 in times and (whole := scaled(run.steps[number], times[number - 1], times[number])):
+            few, more, layers = whole.layers
+            yield Text("#")
+            yield Text(
+                f"# {layers} layers, from {few} and {more}: {whole.time_ns / 1e6:.4f} ms, "
+                f"within {100 * whole.bound:.2f} %; MFU {100 * whole.row['mfu']:.1f} %, "
+                f"{whole.row['tokens_per_s']:.4g} tokens/s",
+                style="bold",
+            )
 
 
 def _footer(

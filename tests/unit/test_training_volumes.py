@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.parts.training_steps import GPU, sent
+from topologies.kinds import axes, build
 from workloads.steps.build import step_graph
 from workloads.steps.plan.experts import Gating
 from workloads.steps.plan.model import Model
@@ -186,6 +188,34 @@ def test_all_tokens_are_routed(tokens: int, experts: int, top_k: int, zipf: floa
 # Where ranks stand
 
 RAIL = [("rail", 4), ("scale_up", 8)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "names"),
+    [
+        ("rail", {"servers": 4, "gpus": 8}, (("rail", 4), ("scale_up", 8))),
+        ("clos", {"leaves": 4, "spines": 2, "hosts_per_leaf": 3}, (("core", 1), ("spine", 4), ("leaf", 3))),
+        (
+            "clos",
+            {"leaves": 2, "spines": 2, "hosts_per_leaf": 4, "pods": 2, "cores": 2},
+            (("core", 2), ("spine", 2), ("leaf", 4)),
+        ),
+        ("torus", {"dims": [2, 3, 4]}, (("dim0", 2), ("dim1", 3), ("dim2", 4))),
+        ("star", {"hosts": 5}, (("ranks", 5),)),
+    ],
+)
+def test_axes_are_those_that_ranks_count(kind: str, params: dict[str, Any], names: tuple[tuple[str, int], ...]) -> None:
+    fabric = build(kind, params)
+    assert axes(fabric) == names and prod(n for _, n in names) == fabric.ranks
+
+
+def test_an_axis_leads_where_its_name_says() -> None:
+    """The innermost of rail is a server's GPUs, of clos a leaf's hosts; so are neighbours in tensor without a word."""
+    rail = build("rail", {"servers": 4, "gpus": 8})
+    assert [rail.nics[r].host for r in range(8)] == ["h0"] * 8
+    clos = build("clos", {"leaves": 4, "spines": 2, "hosts_per_leaf": 3})
+    above = {c.other(n.name).node for n in clos.nics[:3] for c in clos.cables if n.name in (c.a.node, c.b.node)}
+    assert above == {"leaf0"}
 
 
 def test_without_a_placement_ranks_are_megatrons() -> None:

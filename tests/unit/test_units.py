@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.base.units import UnitError, format_rate, format_size, format_time, parse_rate, parse_size, parse_time
+from testbed.base.units import (
+    UnitError,
+    format_bandwidth,
+    format_flops,
+    format_rate,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_flops,
+    parse_rate,
+    parse_size,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +39,11 @@ from testbed.base.units import UnitError, format_rate, format_size, format_time,
         (parse_size, "1KiB", 1024),
         (parse_size, "0.5KiB", 512),
         (parse_size, "0B", 0),
+        (parse_flops, "989T", 989 * 10**12),
+        (parse_flops, "989.4TFLOPS", 9894 * 10**11),
+        (parse_flops, "2.25P", 2250 * 10**12),
+        (parse_bandwidth, "3.35TBps", 3350 * 10**9),
+        (parse_bandwidth, "900GBps", 900 * 10**9),
     ],
 )
 def test_parses(parse, text, value):
@@ -50,6 +67,9 @@ def test_parses(parse, text, value):
         (parse_rate, "1.5bps", "'1.5bps' is not a whole number of bps"),
         (parse_rate, "1e999Gbps", "'1e999Gbps' is not a rate"),
         (parse_rate, "9" * 1000 + "bps", "is not a rate"),
+        (parse_flops, "989", "'989' has no unit"),
+        (parse_flops, "989Tbps", "'Tbps' is not a unit of FLOP/s"),
+        (parse_bandwidth, "3.35Tbps", "'Tbps' is not a unit of bandwidth"),
         (parse_time, "-5ns", "a time cannot be negative: '-5ns'"),
         (parse_time, "5 NS", "'NS' is not a unit of time"),
         (parse_time, "5min", "'min' is not a unit of time"),
@@ -74,6 +94,8 @@ def test_refuses_and_says_what_is_allowed(parse, text, what):
         (format_rate, 400_000_000_000, "400Gbps"),
         (format_rate, 3_600_000_000_000, "3600Gbps"),
         (format_rate, 0, "0bps"),
+        (format_flops, 989 * 10**12, "989TFLOPS"),
+        (format_bandwidth, 3350 * 10**9, "3350GBps"),
         (format_time, 500.0, "500ns"),
         (format_time, 1500.0, "1500ns"),
         (format_time, 1e6, "1ms"),

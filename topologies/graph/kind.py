@@ -35,6 +35,11 @@ class Kind:
         return ()
 
     @classmethod
+    def axes(cls, params: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """The same for people: what joins the ranks along each dimension, and its length; the outermost first."""
+        return tuple((f"dim{k}", n) for k, n in enumerate(cls.grid(params)))
+
+    @classmethod
     def of_ranks(cls, ranks: int) -> dict[str, Any] | None:
         """Parameters for so many ranks; None where no such fabric has so many, or nothing speaks for any shape."""
         return None

@@ -47,6 +47,11 @@ def dimensions(fabric: Fabric) -> tuple[int, ...]:
     return KINDS.get(fabric.kind, Kind).grid(fabric.params)
 
 
+def axes(fabric: Fabric) -> tuple[tuple[str, int], ...]:
+    """Names and lengths of the grid's dimensions, as ranks count its places; ("ranks", n): they have no coordinates."""
+    return KINDS.get(fabric.kind, Kind).axes(fabric.params) or (("ranks", fabric.ranks),)
+
+
 def in_words(kind: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters for a line of text: false ones are left out; of a custom network the numbers of its parts."""
     return KINDS.get(kind, Kind).in_words(params)

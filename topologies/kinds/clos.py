@@ -5,6 +5,7 @@ Leaves, spines and hosts are numbered through all pods: pod p has leaves p * lea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -61,6 +62,11 @@ class Clos(Kind):
                 for core in cores:
                     wiring.cable(spine, core)
         return wiring.fabric(self.name, asdict(self))
+
+    @classmethod
+    def axes(cls, params: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        pods, leaves, hosts = (int(params[key]) for key in ("pods", "leaves", "hosts_per_leaf"))
+        return ("core", pods), ("spine", leaves), ("leaf", hosts)
 
     @classmethod
     def of_ranks(cls, ranks: int) -> dict[str, Any]:

@@ -46,6 +46,11 @@ class Rail(Kind):
         return int(params["servers"]), int(params["gpus"])
 
     @classmethod
+    def axes(cls, params: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        servers, gpus = cls.grid(params)
+        return ("rail", servers), ("scale_up", gpus)
+
+    @classmethod
     def of_ranks(cls, ranks: int) -> dict[str, Any]:
         """Servers of 8, 4 or 2 GPUs if there are then two of them at least, else of one."""
         gpus = next(g for g in (8, 4, 2, 1) if ranks % g == 0 and (ranks // g > 1 or g == 1))

@@ -80,13 +80,22 @@ def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((t.get("collective"), t.get("algorithm")) for t in listed if isinstance(t, dict))
 
 
+def _of_training(step: Any) -> Iterator[tuple[Any, Any]]:
+    """(collective, algorithm) of what the groups of a training step may do by the algorithms that they name."""
+    train = step.get("train") if isinstance(step, dict) else None
+    groups = train.get("groups") if isinstance(train, dict) else None
+    for group in groups.values() if isinstance(groups, dict) else ():
+        if isinstance(group, dict):
+            yield from ((c, group.get("algorithm")) for c in collectives())
+
+
 def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
     """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
     steps = value.get("workload") if isinstance(value, dict) else None
     if not isinstance(steps, list):
         return False
     named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
-    named += [pair for step in steps for pair in named_in(step)]
+    named += [pair for step in steps for pair in (*named_in(step), *_of_training(step))]
     return any(
         isinstance(c, str)
         and isinstance(a, str)
@@ -205,6 +214,32 @@ def width(dtype: str) -> int:
     from workloads.base.vocabulary import DTYPES
 
     return DTYPES[dtype]
+
+
+def float_types() -> list[str]:
+    """Element types that something can be trained in."""
+    from workloads.base.vocabulary import DTYPES
+
+    return [name for name in DTYPES if "float" in name]
+
+
+def model_presets() -> list[str | None]:
+    from workloads.steps.plan.model import PRESETS
+
+    return [*PRESETS, None]
+
+
+def gpu_presets() -> list[str | None]:
+    from workloads.steps.plan.gpu import PRESETS
+
+    return [*PRESETS, None]
+
+
+def schedules() -> list[str]:
+    """Schedules of pipelines that have a name alone."""
+    from workloads.steps.plan.schedules import SCHEDULES
+
+    return [name for name in SCHEDULES if name != "interleaved"]
 
 
 def smartnic_profiles() -> list[str | None]:

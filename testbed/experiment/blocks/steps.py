@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.tasks import TasksStep
+from testbed.experiment.blocks.train import TrainStep
 
 MAX_TIME = 10.0**13
 
@@ -179,7 +180,7 @@ class LoadStep(Model):
 
 
 def _step_kind(value: Any) -> str:
-    for kind, step in (("flows", FlowsStep), ("load", LoadStep), ("tasks", TasksStep)):
+    for kind, step in (("flows", FlowsStep), ("load", LoadStep), ("tasks", TasksStep), ("train", TrainStep)):
         if isinstance(value, step) or (isinstance(value, dict) and kind in value):
             return f"<{kind}>"
     return "<collective>"
@@ -189,6 +190,7 @@ Step = Annotated[
     Annotated[CollectiveStep, Tag("<collective>")]
     | Annotated[FlowsStep, Tag("<flows>")]
     | Annotated[LoadStep, Tag("<load>")]
-    | Annotated[TasksStep, Tag("<tasks>")],
+    | Annotated[TasksStep, Tag("<tasks>")]
+    | Annotated[TrainStep, Tag("<train>")],
     Discriminator(_step_kind),
 ]

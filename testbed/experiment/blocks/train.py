@@ -1,0 +1,158 @@
+"""The step `train` of a workload: a training step of a model, by its plan of parallelism."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from testbed.base.types import Bandwidth, Flops, Model, Size, default, mistake, names, unknown
+from testbed.experiment.blocks import known
+
+Count = Annotated[int, Field(ge=1, le=1 << 20)]
+
+
+class TrainModel(Model):
+    preset: str | None = Field(
+        default=None,
+        description="a known model, of which the other keys change something (null: they say everything)",
+        json_schema_extra=names(known.model_presets),
+    )
+    layers: Count | None = Field(default=None, description="layers (required without a preset, as the next three)")
+    hidden: Count | None = Field(default=None, description="elements of a token's vector")
+    heads: Count | None = Field(default=None, description="heads of attention")
+    seq: Count | None = Field(default=None, description="tokens of a sequence")
+    kv_heads: Count | None = Field(default=None, description="heads of keys and values (null: as `heads`)")
+    head_dim: Count | None = Field(default=None, description="elements of a head (null: hidden / heads)")
+    ffn: Count | None = Field(default=None, description="inner width of an MLP (null: 4 x hidden)")
+    vocab: int | None = Field(
+        default=None, ge=0, le=1 << 24, description="words: rows of the embedding and of the head (null: 0, neither)"
+    )
+    experts: int | None = Field(default=None, ge=0, le=4096, description="MLPs of a layer (null: 0, one)")
+    top_k: Count | None = Field(default=None, description="experts that a token takes (null: 2)")
+    gated: bool | None = Field(default=None, description="MLPs of three matrices, SwiGLU (null: false)")
+    bias: bool | None = Field(default=None, description="matrices and norms have biases (null: false)")
+    tied: bool | None = Field(default=None, description="the head uses the embedding's table (null: false)")
+    positions: int | None = Field(default=None, ge=0, le=1 << 24, description="learned positions (null: 0)")
+    dtype: str | None = Field(
+        default=None, description="of parameters, gradients and activations (null: bfloat16)",
+        json_schema_extra=names(lambda: [*known.float_types(), None]),
+    )  # fmt: skip
+
+
+class Gpu(Model):
+    preset: str | None = Field(
+        default=None,
+        description="a known GPU, of which the other keys change something",
+        json_schema_extra=names(known.gpu_presets),
+    )
+    flops: Flops | None = Field(
+        default=None, gt=0, description="FLOP/s of dense matrix multiplications (required without a preset)"
+    )
+    efficiency: float = Field(
+        default=0.5, gt=0, le=1, allow_inf_nan=False, description="share of them that a multiplication reaches"
+    )
+    hbm: Bandwidth | None = Field(default=None, gt=0, description="rate of its memory (null: the preset's, or none)")
+    memory: Size | None = Field(default=None, gt=0, description="its memory (null: the preset's, or no limit)")
+
+
+class Batch(Model):
+    micro: Count = Field(default=1, description="sequences of a micro-batch")
+    count: int = Field(
+        default=1, ge=1, le=4096, description="micro-batches that each pipeline takes in a step, one after the other"
+    )
+
+
+class Parallel(Model):
+    tensor: Count = Field(default=1, description="ranks that share every matrix")
+    context: Count = Field(default=1, description="ranks that share a sequence (ring attention)")
+    data: Count = Field(default=1, description="copies that take different micro-batches")
+    pipeline: Count = Field(default=1, description="stages")
+    expert: Count = Field(default=1, description="of the ranks of `data`, so many in a row share the experts")
+    sequence: bool = Field(default=False, description="the ranks of `tensor` share what lies between matrices, too")
+
+
+class Interleaved(Model):
+    interleaved: int = Field(ge=2, le=64, description="chunks of the model on each stage")
+
+
+def _schedule(value: Any) -> Any:
+    if value == "interleaved":
+        raise mistake("interleaved in how many chunks?", "{interleaved: 2}: so many on each stage")
+    if isinstance(value, str) and value not in known.schedules():
+        raise mistake(*unknown("schedule", value, [*known.schedules(), "{interleaved: 2}"]))
+    return value
+
+
+class Gating(Model):
+    zipf: float | None = Field(
+        default=None, ge=0, le=10, allow_inf_nan=False, description="expert k gets 1/k^zipf (null: all as much)"
+    )
+    hot: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="instead of `zipf`: the first expert's share, the others have as much as each other",
+    )  # fmt: skip
+    capacity: float | None = Field(
+        default=None, gt=0, le=1000, allow_inf_nan=False,
+        description="an expert takes so many times its even share of tokens, others are dropped (null: all)",
+    )  # fmt: skip
+
+
+class GroupOf(Model):
+    """How a group of ranks does what it does together."""
+
+    algorithm: str | None = Field(
+        default=None, description="for all of its collectives that have it (null: the fastest by closed form)",
+        json_schema_extra=names(lambda: [*known.every_algorithm(), None]),
+    )  # fmt: skip
+    compression: Literal["bfp"] | None = Field(default=None, description="as of a collective")
+    traffic_class: int | None = Field(
+        default=None, ge=0, le=7, description="class of its messages (null: the NIC's `class`)"
+    )
+
+
+class Scale(Model):
+    """A large model by two small ones: layers are alike, so that time grows by as much with each."""
+
+    layers: list[Count] = Field(
+        min_length=2, max_length=2, description="two numbers of layers, which are run; from them the model's follows"
+    )
+
+
+class Train(Model):
+    model: TrainModel = Field(description="what is trained")
+    gpu: Gpu = Field(description="what computes")
+    batch: Batch = Field(default_factory=Batch, description="what a step takes in")
+    parallel: Parallel = Field(
+        default_factory=Parallel,
+        description="ranks of each dimension; tensor x context x data x pipeline is all ranks of the fabric",
+    )
+    place: dict[Literal["tensor", "context", "data", "pipeline"], str] = Field(
+        default_factory=dict,
+        description="`{DIMENSION: AXIS}`: along which axis of the fabric a dimension lies (left out: Megatron's order)",
+    )
+    schedule: Annotated[str | Interleaved, BeforeValidator(_schedule)] = Field(
+        default="1f1b", description="of the pipeline: `gpipe`, `1f1b`, `{interleaved: CHUNKS}` or `zero_bubble` (ZB-H1)"
+    )
+    shard: Literal["none", "zero1", "zero2", "zero3", "fsdp"] = Field(
+        default="none", description="what the ranks of data (and context) share of optimizer, gradients, parameters"
+    )
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none", description="activations that are computed again: none, attention's scores, all of a layer"
+    )
+    buckets: Size = default("25MiB", "gradients go in buckets of this size", gt=0, le=1 << 34)
+    gating: Gating = Field(default_factory=Gating, description="which experts tokens take")
+    groups: dict[str, GroupOf] = Field(
+        default_factory=dict,
+        description="`{GROUP: ..}`: how tensor, context, data, pipeline, expert, expert_data or embedding communicate",
+    )
+    scale: Scale | None = Field(
+        default=None, description="the model is too large to be run: its time from that of fewer layers (null: all)"
+    )
+    iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
+    warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
+
+
+class TrainStep(Model):
+    kind: ClassVar[Literal["train"]] = "train"
+    train: Train = Field(description="a training step, forward, backward and optimizer")

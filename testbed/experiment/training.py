@@ -1,0 +1,266 @@
+"""From the step `train` of an experiment to a training step and its ranks' places; and everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from testbed.base.types import unknown
+from testbed.base.units import format_size
+from testbed.experiment.blocks.known import misshapen
+from topologies.kinds import axes
+from workloads.base.entry import Algorithm
+from workloads.registry import ALGORITHMS
+from workloads.steps.build import step_groups
+from workloads.steps.memory import Memory, memory
+from workloads.steps.plan.experts import Gating
+from workloads.steps.plan.gpu import PRESETS as GPUS
+from workloads.steps.plan.gpu import Gpu
+from workloads.steps.plan.model import PRESETS as MODELS
+from workloads.steps.plan.model import Model
+from workloads.steps.plan.parallel import Layout, Parallel
+from workloads.steps.plan.placement import CannotPlace, placed
+from workloads.steps.plan.training import RECOMPUTE, SHARDS, Training, problems
+from workloads.tasks.graph import Settings
+
+if TYPE_CHECKING:
+    from testbed.experiment.blocks.train import GroupOf, Train
+    from topologies import Fabric
+
+Found = tuple[tuple[str | int, ...], str, str]
+
+_NEEDED = ("layers", "hidden", "heads", "seq")
+_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+_OPTIMIZER_STEP = "optimizer_step"
+
+
+class Mistakes(ValueError):
+    """A step that cannot be: `found` is everything, with paths below `train`."""
+
+    def __init__(self, found: list[Found]) -> None:
+        super().__init__(found[0][1])
+        self.found = found
+
+
+def training_of(train: Train) -> Training:
+    """Raises Mistakes for what is missing or unknown; `problems` has the rest."""
+    model = _model(train)
+    if isinstance(train.schedule, str):
+        schedule, chunks = train.schedule, 1
+    else:
+        schedule, chunks = "interleaved", train.schedule.interleaved
+    p = train.parallel
+    return Training(
+        model=model,
+        gpu=_gpu(train, model.dtype),
+        parallel=Parallel(
+            tensor=p.tensor, context=p.context, data=p.data, pipeline=p.pipeline, expert=p.expert, sequence=p.sequence
+        ),
+        micro=train.batch.micro,
+        count=train.batch.count,
+        schedule=schedule,
+        chunks=chunks,
+        shard=train.shard,
+        recompute=train.recompute,
+        bucket_bytes=train.buckets,
+        gating=Gating(zipf=train.gating.zipf or 0.0, hot=train.gating.hot, capacity=train.gating.capacity),
+        optimizer_in=_optimizer_in(train),
+    )
+
+
+def layout_of(train: Train, fabric: Fabric) -> Layout:
+    """Which rank stands where.  Raises CannotPlace."""
+    return _placed(train, training_of(train), fabric)
+
+
+def settings_of(train: Train) -> dict[str, Settings]:
+    """What holds for each group of ranks."""
+    return {name: _settings(group) for name, group in train.groups.items()}
+
+
+def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
+    """Everything that is wrong, with what is allowed."""
+    try:
+        t = training_of(train)
+    except Mistakes as wrong:
+        yield from wrong.found
+        return
+    if train.gating.zipf is not None and train.gating.hot is not None:
+        yield ("gating", "hot"), "tokens go by zipf, or to a hot expert", "leave one of them out"
+    found = list(problems(t))
+    yield from found
+    try:
+        layout = _placed(train, t, fabric)
+    except CannotPlace as error:
+        yield ("place", error.key) if error.key else ("parallel",), error.what, error.hint
+        return
+    yield from _scale(train, t)
+    if not found:
+        yield from _too_large(t)
+        yield from _groups(train, t, layout, fabric)
+
+
+def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
+    return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, axes(fabric))
+
+
+def _model(train: Train) -> Model:
+    its = train.model
+    written = {key: value for key, value in its if value is not None and key != "preset"}
+    if its.preset is not None:
+        if its.preset not in MODELS:
+            raise Mistakes([(("model", "preset"), *unknown("model", its.preset, list(MODELS)))])
+        return replace(MODELS[its.preset], **written)
+    if missing := [key for key in _NEEDED if key not in written]:
+        what = f"a model needs {', '.join(missing)}"
+        raise Mistakes([(("model",), what, f"layers, hidden, heads, seq; or preset: {', '.join(MODELS)}")])
+    filled = {"kv_heads": its.heads, "ffn": 4 * (its.hidden or 0), **written}
+    return Model(**filled)
+
+
+def _gpu(train: Train, dtype: str) -> Gpu:
+    its = train.gpu
+    written = {"efficiency": its.efficiency} | {
+        key: value for key in ("flops", "hbm", "memory") if (value := getattr(its, key)) is not None
+    }
+    if its.preset is None:
+        if its.flops is None:
+            raise Mistakes([(("gpu",), "a GPU without FLOP/s", f"flops: 989T, or preset: {', '.join(GPUS)}")])
+        return Gpu(**written)
+    if its.preset not in GPUS:
+        raise Mistakes([(("gpu", "preset"), *unknown("GPU", its.preset, list(GPUS)))])
+    by_type = GPUS[its.preset]
+    if dtype not in by_type and its.flops is None:
+        what = f"it is not known how many FLOP/s {its.preset} has in {dtype}"
+        raise Mistakes([(("gpu", "preset"), what, f"model: {{dtype: {' or '.join(by_type)}}}, or write flops, too")])
+    return replace(by_type.get(dtype, next(iter(by_type.values()))), **written)
+
+
+def _scale(train: Train, t: Training) -> Iterator[Found]:
+    if train.scale is None:
+        return
+    few, more = train.scale.layers
+    stages = t.parallel.pipeline * t.chunks
+    for k, layers in enumerate((few, more)):
+        if layers % stages:
+            what = f"{layers} layers cannot be divided into {stages} stages" + (" of chunks" if t.chunks > 1 else "")
+            yield ("scale", "layers", k), what, f"a multiple of {stages}"
+    if not few < more < t.model.layers:
+        what = f"from {few} and {more} layers the time of {t.model.layers} does not follow"
+        yield ("scale", "layers"), what, f"two numbers below {t.model.layers}, the smaller one first"
+
+
+def _too_large(t: Training) -> Iterator[Found]:
+    """Whether the fullest rank holds what it has to."""
+    room = t.gpu.memory
+    if room is None:
+        return
+    needed = {stage: memory(t, stage) for stage in range(t.parallel.pipeline)}
+    stage = max(needed, key=lambda s: needed[s].all)
+    if needed[stage].all <= room:
+        return
+    its = needed[stage]
+    where = f"a rank of stage {stage}" if len(needed) > 1 else "a rank"
+    what = (
+        f"the model does not fit: {where} needs {_gb(its.all)}, {_gb(its.all - room)} more than the GPU's {_gb(room)} "
+        f"({_parts(its)})"
+    )
+    yield ("gpu",), what, _what_would_fit(t, room)
+
+
+def _what_would_fit(t: Training, room: int) -> str:
+    """The least change of sharding and recomputation with which it fits."""
+    for recompute in RECOMPUTE[RECOMPUTE.index(t.recompute) :]:
+        for shard in SHARDS[SHARDS.index(t.shard) :]:
+            other = replace(t, recompute=recompute, shard=shard)
+            if (recompute, shard) == (t.recompute, t.shard) or next(problems(other), None):
+                continue
+            most = max(memory(other, stage).all for stage in range(t.parallel.pipeline))
+            if most <= room:
+                changed = {"recompute": recompute} if recompute != t.recompute else {}
+                changed |= {"shard": shard} if shard != t.shard else {}
+                return f"with {', '.join(f'{k}: {v}' for k, v in changed.items())} it needs {_gb(most)}"
+    return "more ranks of tensor or pipeline, a smaller micro-batch, or another GPU"
+
+
+def _parts(m: Memory) -> str:
+    return ", ".join(f"{f.name} {_gb(getattr(m, f.name))}" for f in fields(m))
+
+
+def _gb(nbytes: int) -> str:
+    return f"{nbytes / 1e9:.1f}GB" if nbytes >= 10**8 else format_size(nbytes)
+
+
+# Groups
+
+
+def _entries(algorithm: str) -> dict[str, Algorithm]:
+    """collective -> entry, of those that a training step has."""
+    return {c: ALGORITHMS[c, algorithm] for c in (*_COLLECTIVES, _OPTIMIZER_STEP) if (c, algorithm) in ALGORITHMS}
+
+
+def _optimizer_in(train: Train) -> str | None:
+    """Gradients go in, parameters come out: an algorithm of optimizer_step that the group `data` has."""
+    algorithm = train.groups["data"].algorithm if "data" in train.groups else None
+    return algorithm if algorithm and list(_entries(algorithm)) == [_OPTIMIZER_STEP] else None
+
+
+def _settings(group: GroupOf) -> Settings:
+    algorithms = dict.fromkeys(_entries(group.algorithm), group.algorithm) if group.algorithm else {}
+    options = {"compression": group.compression} if group.compression else {}
+    return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
+
+
+def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterator[Found]:
+    there = step_groups(t, layout)
+    uses = _uses(t)
+    for name, group in train.groups.items():
+        if name not in there:
+            what, hint = f"this step has no group {name!r} of several ranks", f"it has {', '.join(there) or 'none'}"
+            yield ("groups", name), what, hint
+            continue
+        if group.algorithm is None:
+            if group.compression:
+                yield ("groups", name, "compression"), "nobody compresses", "algorithm: direct_reduce"
+            continue
+        its = uses.get(name, ())
+        known = sorted({a for c, a in ALGORITHMS if c in its})
+        entries = {c: e for c, e in _entries(group.algorithm).items() if c in its}
+        if name == "data" and _optimizer_in(train):
+            entries = _entries(group.algorithm)
+        if not entries:
+            what, hint = unknown("algorithm", group.algorithm, known)
+            yield ("groups", name, "algorithm"), f"{what} of {' and '.join(its) or 'what this group does'}", hint
+            continue
+        dtype = "float32" if _optimizer_in(train) else t.model.dtype
+        ranks = len(there[name][0])
+        for collective, entry in entries.items():
+            if entry.waits:
+                what = f"{entry} cannot run beside other work: it needs its ranks for itself"
+                yield ("groups", name, "algorithm"), what, unknown("algorithm", "", known)[1]
+            if problem := misshapen(entry, list(there[name][0]), fabric):
+                yield ("groups", name, "algorithm"), *problem
+            if dtype not in entry.dtypes:
+                hint = f"model: {{dtype: {entry.dtypes[0]}}}"
+                yield ("groups", name, "algorithm"), f"{entry} does not add up {dtype}", hint
+            if ranks < entry.min_ranks or (entry.max_ranks is not None and ranks > entry.max_ranks):
+                yield ("groups", name, "algorithm"), f"{collective} by {entry.name} is not for {ranks} ranks", "another"
+        if group.compression:
+            if not any("compression" in e.extra for e in entries.values()):
+                yield ("groups", name, "compression"), f"{group.algorithm} does not compress", "leave compression out"
+            elif dtype != "float32":
+                yield ("groups", name, "compression"), f"compression is of float32, not of {dtype}", "dtype: float32"
+
+
+def _uses(t: Training) -> dict[str, tuple[str, ...]]:
+    """The collectives of each group."""
+    shares = ("all_reduce",) if t.shard == "none" else ("reduce_scatter", "all_gather")
+    tensor = ("all_gather", "reduce_scatter") if t.parallel.sequence else ("all_reduce",)
+    return {
+        "tensor": tensor,
+        "data": shares,
+        "expert_data": shares,
+        "expert": ("all_to_all",),
+        "embedding": ("all_reduce",),
+    }

@@ -1,0 +1,89 @@
+"""Training steps from the file to the table: their times against closed forms, their data, their offloads, scaling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from results.figures.scaled import scaled
+from results.figures.timeline import steps
+from tests.parts.training_runs import checked, compared, experiment_of
+
+FLOAT = "model: {layers: 4, hidden: 256, heads: 4, seq: 128, dtype: float32}, gpu: {preset: h100}"
+MODEL = "model: {layers: 4, hidden: 128, heads: 4, seq: 128}, gpu: {preset: h100}"
+VOCAB = "model: {layers: 4, hidden: 128, heads: 4, seq: 128, vocab: 256}, gpu: {preset: h100}"
+EXPERTS = "model: {layers: 2, hidden: 128, heads: 4, seq: 128, experts: 8}, gpu: {preset: h100}"
+
+STAR, RAIL = "{star: {hosts: 4}}", "{rail: {servers: 4, gpus: 2}}"
+
+
+def test_steps_whose_messages_do_not_meet_take_what_closed_forms_say(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path / "run",
+        STAR,
+        [
+            f"{{{FLOAT}, batch: {{count: 8}}, parallel: {{pipeline: 4}}, schedule: gpipe}}",
+            f"{{{FLOAT}, batch: {{count: 8}}, parallel: {{pipeline: 4}}}}",
+            f"{{{MODEL}, parallel: {{data: 4}}, buckets: 256KiB}}",
+            f"{{{MODEL}, batch: {{count: 2}}, parallel: {{data: 4}}, shard: zero2}}",
+            f"{{{MODEL}, parallel: {{context: 4}}}}",
+            f"{{{EXPERTS}, parallel: {{data: 4, expert: 4}}}}",
+        ],
+    )
+    assert [round(one.off, 4) for one in found if abs(one.off) > 0.005] == []
+
+
+def test_hybrid_plans_on_rails_take_what_closed_forms_say(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path / "run",
+        RAIL,
+        [
+            f"{{{VOCAB}, batch: {{count: 4}}, parallel: {{tensor: 2, pipeline: 2, data: 2}}, "
+            "place: {tensor: scale_up, pipeline: rail, data: rail}}",
+            f"{{{VOCAB}, parallel: {{tensor: 2, sequence: true, data: 4}}, shard: zero1}}",
+            f"{{{MODEL}, parallel: {{tensor: 2, context: 2, data: 2}}, place: {{tensor: scale_up}}}}",
+        ],
+    )
+    assert [round(one.off, 4) for one in found if abs(one.off) > 0.005] == []
+
+
+def test_steps_whose_messages_meet_are_never_faster(tmp_path: Path) -> None:
+    """Gathers beside scatters, activations beside their gradients, many tokens for one expert."""
+    found = compared(
+        tmp_path / "run",
+        STAR,
+        [
+            f"{{{MODEL}, parallel: {{data: 4}}, shard: fsdp}}",
+            f"{{{FLOAT}, batch: {{count: 8}}, parallel: {{pipeline: 4}}, schedule: zero_bubble}}",
+            f"{{{EXPERTS}, parallel: {{data: 4, expert: 4}}, gating: {{hot: 0.5, capacity: 1.5}}}}",
+        ],
+    )
+    assert [round(one.off, 4) for one in found if not 0 <= one.off < 0.4] == []
+
+
+def test_gradients_by_whoever_adds_them_up(tmp_path: Path) -> None:
+    """Data is right with every offload, and each is faster than the hosts' ring."""
+    named = ["ring", "in_network", "direct_reduce", "optimus_nic"]
+    model = "model: {layers: 2, hidden: 128, heads: 4, seq: 64, dtype: float32}, gpu: {preset: h100}"
+    trains = [f"{{{model}, parallel: {{data: 4}}, groups: {{data: {{algorithm: {name}}}}}}}" for name in named]
+    done = checked(experiment_of(STAR, trains, "nic: {kind: on_path}"), tmp_path / "run")
+    times = {name: row["time_ns"] for name, row in zip(named, done.rows("results"), strict=True)}
+    assert all(times[name] < times["ring"] for name in named[1:]), times
+    assert [one["ways"][0]["algorithm"] for one in done.steps] == named
+
+
+def test_a_few_layers_tell_of_many_within_the_bound(tmp_path: Path) -> None:
+    model = "model: {layers: 8, hidden: 128, heads: 4, seq: 64, vocab: 256}, gpu: {preset: h100}"
+    step = f"{model}, batch: {{count: 2}}, parallel: {{tensor: 2, data: 2}}, shard: fsdp"
+    experiment = experiment_of(
+        "{rail: {servers: 2, gpus: 2}}", [f"{{{step}, scale: {{layers: [1, 3]}}}}", f"{{{step}}}"]
+    )
+    done = checked(experiment, tmp_path / "run")
+    few, more, whole = (one.time_ns for one in steps(done.rows("timeline")))
+    said = scaled(done.steps[1], few, more)
+    assert said is not None and said.layers == (1, 3, 8)
+    assert abs(said.time_ns / whole - 1) < said.bound < 0.03
+    about = done.steps[2]
+    assert said.row["mfu"] == pytest.approx(about["ideal_ns"] / whole, rel=said.bound)
+    assert said.row["tokens_per_s"] == pytest.approx(about["tokens"] * 1e9 / whole, rel=said.bound)
