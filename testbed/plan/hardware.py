@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
 from hardware.config import Complex, Hardware
-from testbed.experiment.task_checks import algorithms
-from testbed.experiment.training import settings_of
-from testbed.plan.graphs import graph_of
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -253,6 +250,10 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 def _shared_slots(experiment: Experiment) -> int:
     """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
+    from testbed.experiment.task_checks import algorithms  # commands on a live fabric do without
+    from testbed.experiment.training import settings_of
+    from testbed.plan.graphs import graph_of
+
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
