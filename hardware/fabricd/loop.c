@@ -28,6 +28,7 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "engine/watch.h"
+#include "fast_path/flow_cache.h"
 #include "fault/fault.h"
 #include "link/cable.h"
 #include "link/frame.h"
@@ -54,7 +55,7 @@ static ps_t clock_limit(const struct fabric *f)
 
 	if (c->mode == CLOCK_REAL)
 		return clock_real_now(f) + 1;
-	if (!c->started)
+	if (!c->started || trace_holds(f->flow_cache))
 		return 0;
 	ps_t limit = c->workers;
 	if (f->ovs->head && f->ovs->head->deadline < limit)
