@@ -26,6 +26,8 @@ RASTER_FROM = 20_000
 """Bars: from so many on an SVG would be too large to open."""
 _COLOURS = (*(COLOURS[k] for k in (0, 2, 5, 4, 1)), "#7A5195", "#8C564B", COLOURS[6])  # yellow is faint where thin
 _HATCHES = ("", "////", "....", "xxxx")
+_BARS = 3
+"""Where bars lie: over lines of waiting and over what is lost."""
 _EXPOSED, _BUBBLE, _WAITS = "#F2A48B", "#D4D4D4", "#6E6E6E"
 
 
@@ -117,7 +119,8 @@ def _drawn(step: StepTime, spans: Sequence[Span]) -> list[tuple[float, float]]:
 
 def _bars(axes: Axes, step: StepTime, lanes: Mapping[tuple[int, str], float]) -> None:
     looks = _looks(step.rows)
-    many = len(step.rows) > RASTER_FROM
+    if len(step.rows) > RASTER_FROM:
+        axes.set_rasterization_zorder(_BARS + 1)  # all of them in one image
     bars: dict[tuple[str, float], list[Span]] = defaultdict(list)
     waits: dict[float, list[Span]] = defaultdict(list)
     for row, moving in zip(step.rows, moving_from(step.rows), strict=True):
@@ -127,7 +130,7 @@ def _bars(axes: Axes, step: StepTime, lanes: Mapping[tuple[int, str], float]) ->
         if moving > begun:
             waits[top].append((begun, moving))
     named: set[str] = set()
-    inner: dict[str, Any] = {"linewidth": 0.25, "edgecolor": "white", "zorder": 3, "rasterized": many}
+    inner: dict[str, Any] = {"linewidth": 0.25, "edgecolor": "white", "zorder": _BARS}
     for kind, look in looks.items():
         for (of, top), spans in bars.items():
             if of == kind:
@@ -136,7 +139,7 @@ def _bars(axes: Axes, step: StepTime, lanes: Mapping[tuple[int, str], float]) ->
                 axes.broken_barh(_drawn(step, spans), (top + 0.06, 0.88), label=label, **look, **inner)
     for k, (top, spans) in enumerate(waits.items()):
         axes.broken_barh(_drawn(step, spans), (top + 0.44, 0.12), color=_WAITS, linewidth=0, zorder=2,
-                         label=None if k else "waits for a send", rasterized=many)  # fmt: skip
+                         label=None if k else "waits for a send")  # fmt: skip
 
 
 def _kind(row: Row) -> str:
