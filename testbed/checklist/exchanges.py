@@ -54,12 +54,46 @@ def exchanges(experiment: Experiment) -> list[Exchange]:
     told = [_by_one_algorithm(step, experiment) for step in experiment.workload]
     planned = planning.plan(experiment.model_copy(update={"workload": told}))
     found: list[Exchange] = []
-    for number, step in enumerate(planned["steps"]):
+    for number, step in zip(_numbers(experiment), planned["steps"], strict=True):
         if step["kind"] == "flows":
             found.append(_flows(number, step["flows"], experiment.workload[number]))
         elif step["kind"] == "collective":
             found += _collective(number, step, planned["ranks"], experiment.seed + number)
+        elif step["kind"] == "tasks":
+            found += _tasks(number, step, experiment.seed)
     return found
+
+
+def _numbers(experiment: Experiment) -> Iterator[int]:
+    """Of which step of the workload each step of the plan comes: a training step by fewer layers is two of them."""
+    for number, step in enumerate(experiment.workload):
+        yield from [number] * (2 if step.kind == "train" and step.train.scale else 1)
+
+
+def _tasks(number: int, step: Mapping[str, Any], seed: int) -> Iterator[Exchange]:
+    """What each group does in its largest collective of each kind, and all messages of each group of senders."""
+    largest: dict[tuple[int, int], Mapping[str, Any]] = {}
+    messages: dict[int, Counter[Pair]] = {}
+    longest: Counter[int] = Counter()
+    for rank, orders in step["tasks"].items():
+        for order in orders:
+            if order["do"] == "collective":
+                key = (order["communicator"], order["way"])
+                if key not in largest or largest[key]["size_bytes"] < order["size_bytes"]:
+                    largest[key] = order
+            elif order["do"] == "send":
+                pairs = messages.setdefault(order["lane"], Counter())
+                pairs[int(rank), order["peer"]] += order["size_bytes"]
+                longest[order["lane"]] = max(longest[order["lane"]], order["size_bytes"])
+    for (communicator, way), order in largest.items():
+        told, its = step["ways"][way], step["communicators"][communicator]
+        entry = find(told["collective"], told["algorithm"])
+        one = {**told, "dtype": order["dtype"]}
+        made = _one(("workload", number), entry, one, order["size_bytes"], len(told["ranks"]), seed)
+        yield replace(made, name=f"{entry} of group {its['group']}")
+    for lane, sent in messages.items():
+        ranks = tuple(sorted({rank for pair in sent for rank in pair}))
+        yield Exchange(("workload", number), "messages", ranks, sent, longest[lane])
 
 
 def _by_one_algorithm(step: Step, experiment: Experiment) -> Step:

@@ -62,6 +62,15 @@ def test_rails_are_crossed_where_the_order_of_ranks_says_so() -> None:
     assert checks(RAIL, "{collective: all_to_all, sizes: [1MiB]}") == []  # no order of ranks changes that
 
 
+def test_messages_and_groups_of_a_training_step_are_looked_at() -> None:
+    step = "train: {model: {layers: 8, hidden: 256, heads: 8, seq: 256}, gpu: {flops: 100T}, parallel: {%s}%s}"
+    (one,) = found(RAIL, step % ("pipeline: 8", ", batch: {count: 8}"))
+    assert one.check == "rails" and one.what.startswith("messages: 100%") and "rank 3 on rail 3" in one.what
+    assert checks(RAIL, step % ("tensor: 4, pipeline: 2", ", batch: {count: 2}, place: {tensor: scale_up}")) == []
+    by_few = step % ("data: 8", ", groups: {data: {algorithm: ring}}, scale: {layers: [1, 2]}")
+    assert checks(RAIL, by_few) == []  # a ring over all ranks turns round at the servers' ends
+
+
 def test_without_a_scale_up_domain_neighbours_in_a_server_cross_rails_too() -> None:
     ring = "{collective: all_reduce, algorithm: ring, sizes: [1MiB]}"
     (one,) = found(RAIL, ring, fabric="  scale_up: null\n")
