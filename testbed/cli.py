@@ -25,7 +25,7 @@ from testbed.base.text import printable
 INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
-    *("doctor", "checklist", "run", "bench", "show", "plot"),
+    *("doctor", "checklist", "run", "bench", "show", "plot", "chakra"),
     *("up", "status", "inspect", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down"),
     *("clean", "completion"),
 )

@@ -1,6 +1,9 @@
 """Benchmarks: `./setup.sh bench [--out FILE]`.  Ratios measured in one run, printed as a table and stored as JSON.
 
 - frame-hops: frames through a switch (Open vSwitch's userspace datapath) per wall second, at an MTU of 4096
+- fast path: frame-hops per wall second with it, of the ring below and of plain writes (all frames, and data alone),
+  over what Open vSwitch carries alone, and without it likewise; with shared buffers, PFC, ECN and DCQCN over without;
+  fabricd's processor time for a frame; the ring over its floor. Medians of five rounds, each of which has all of it
 - ring floor: a ring all-reduce of 8 ranks x 64 MiB, wall time against frames x what one frame costs Open vSwitch alone
 - up/down: a fabric of 64 servers, against stock Mininet with the same topology
 - full over plain: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
@@ -9,6 +12,8 @@
   whole run of 64 ranks x 1 MiB on a clos, by `auto`
 - crowd: fabricd's CPU time for 3,900 SYNCs with 60,000 records of the same worker for later over that without, and for
   an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
+- tasks: CPU time of a run with 1,000 tasks a rank, all-reduces one after the other, over that of as many iterations of
+  one all-reduce
 - large over small: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
 - help: `testbed --help` against a Python that imports click alone
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
@@ -19,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -80,10 +86,17 @@ fabric: {topology: {clos: {leaves: 8, spines: 4, hosts_per_leaf: 8}}}
 def hops(text: str) -> dict[str, float]:
     """One run: how many frames went through a switch, and in how much wall time, from the first to the last."""
     with tempfile.TemporaryDirectory() as folder:
-        result = run(loads(text), Path(folder) / "run", Progress())
-        fidelity = json.loads((Path(result.folder) / "counters.json").read_text())["fidelity"]
+        result = run(loads(text), Path(folder) / "run", Progress(), profile=True)
+        counters = json.loads((Path(result.folder) / "counters.json").read_text())
+        profile = json.loads((Path(result.folder) / "profile.json").read_text())
+    fidelity = counters["fidelity"]
     assert fidelity["flagged"] == 0 and fidelity["forwarding_drops"] == 0
-    return {"frame_hops": fidelity["frame_hops"], "wall_s": fidelity["forwarding_wall_ns"] / 1e9}
+    return {
+        "frame_hops": fidelity["frame_hops"],
+        "data_hops": sum(qp["tx_packets"] for qp in counters["qps"]),  # one switch
+        "wall_s": fidelity["forwarding_wall_ns"] / 1e9,
+        "fabricd_s": profile["busy"]["fabricd"] - profile["fabricd"].get("worker", 0.0),  # which makes memory
+    }
 
 
 def offload() -> dict[str, float]:
@@ -105,6 +118,7 @@ workload:
 """.replace("FLOWS", ", ".join(f"{{from: {i}, to: {(i + 1) % 8}, size: 64MiB}}" for i in range(8)))
 FULL = PLAIN.replace("SWITCH", "{}").replace("workload:", "transport: {cc: dcqcn}\nworkload:")
 PLAIN = PLAIN.replace("SWITCH", "{pfc: false, ecn: null, watchdog: null, alpha: 64, lossless: [], headroom: 0B}")
+FAST = "control: {fast_path: {sample: 1024}}\n"
 SAMPLED = FULL + "measure: {sample: 10us}\n"
 
 
@@ -122,6 +136,32 @@ def costs_of_features(rounds: int = 5) -> dict[str, float]:
         "full_over_plain": statistics.median(r[1] / p for r, p in zip(rates, plain, strict=False)),
         "sampled_over_full": statistics.median(r[2] / f for r, f in zip(rates, full, strict=False)),
     }
+
+
+def fast_path(rounds: int = 5) -> dict[str, float]:
+    """Frame-hops per wall second with the fast path and without, by what Open vSwitch alone carries."""
+
+    def one_round() -> dict[str, float]:
+        alone = 1e6 / ovs_cost_us()[0]
+        off, ring_off = hops(PLAIN), hops(RING)
+        plain, full, ring = hops(PLAIN + FAST), hops(FULL + FAST), hops(RING + FAST)
+        rate = plain["frame_hops"] / plain["wall_s"]
+        return {
+            "fast_frame_hops_per_s": rate,
+            "fast_data_frame_hops_per_s": plain["data_hops"] / plain["wall_s"],
+            "fast_fabricd_us_per_frame": plain["fabricd_s"] / plain["frame_hops"] * 1e6,
+            "fast_over_ovs": rate / alone,
+            "fast_full_over_plain": full["frame_hops"] / full["wall_s"] / rate,
+            "off_over_ovs": off["frame_hops"] / off["wall_s"] / alone,
+            "fast_ring_frame_hops_per_s": ring["frame_hops"] / ring["wall_s"],
+            "fast_ring_over_ovs": ring["frame_hops"] / ring["wall_s"] / alone,
+            "fast_ring_8x64MiB_wall_s": ring["wall_s"],
+            "fast_ring_over_floor": ring["wall_s"] / (ring["frame_hops"] / alone),
+            "off_ring_over_floor": ring_off["wall_s"] / (ring_off["frame_hops"] / alone),
+        }
+
+    seen = [one_round() for _ in range(rounds)]
+    return {name: statistics.median(one[name] for one in seen) for name in seen[0]}
 
 
 def memory_mb() -> dict[str, float]:
@@ -329,6 +369,29 @@ def waiting_groups() -> float:
         return work() / alone
 
 
+def tasks_over_iterations(count: int = 1000) -> float:
+    """CPU time of everything that a run takes; all-reduces of 64 KiB on 4 ranks."""
+    head = "name: bench-tasks\nfabric: {topology: {star: {hosts: 4}}}\nworkload:\n"
+    plain = f"{head}- {{collective: all_reduce, algorithm: ring, sizes: [64KiB], iterations: {count}}}\n"
+    one = "collective: all_reduce, algorithm: ring, group: all, size: 64KiB"
+    listed = ", ".join(f"{{id: t{k}, {one}}}" for k in range(count))
+    tasks = f"{head}- tasks: {{groups: {{all: [[0, 1, 2, 3]]}}, list: [{listed}]}}\n"
+    return min(_run_cpu_s(tasks) for _ in range(RUNS)) / min(_run_cpu_s(plain) for _ in range(RUNS))
+
+
+def _run_cpu_s(text: str) -> float:
+    """Ours, and that of all processes that a run starts."""
+
+    def used() -> float:
+        its = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+        return sum(one.ru_utime + one.ru_stime for one in its)
+
+    with tempfile.TemporaryDirectory() as folder:
+        before = used()
+        run(loads(text), Path(folder) / "run")
+        return used() - before
+
+
 def large_over_small() -> float:
     def build_cpu_s(servers: int) -> float:
         began = time.process_time()
@@ -376,8 +439,10 @@ def measure() -> dict[str, Any]:
         "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
         **offload(),
         **costs_of_features(),
+        **fast_path(),
         "records_for_later_cpu": records_for_later(),
         "waiting_groups_cpu": waiting_groups(),
+        "tasks_over_iterations_cpu": tasks_over_iterations(),
         "rail_64_over_16_servers": large_over_small(),
         **help_s(),
         **memory_mb(),

@@ -28,6 +28,7 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "engine/watch.h"
+#include "fast_path/flow_cache.h"
 #include "fault/fault.h"
 #include "link/cable.h"
 #include "link/frame.h"
@@ -54,7 +55,7 @@ static ps_t clock_limit(const struct fabric *f)
 
 	if (c->mode == CLOCK_REAL)
 		return clock_real_now(f) + 1;
-	if (!c->started)
+	if (!c->started || trace_holds(f->flow_cache))
 		return 0;
 	ps_t limit = c->workers;
 	if (f->ovs->head && f->ovs->head->deadline < limit)
@@ -214,7 +215,7 @@ bool fabric_step(struct fabric *f)
 	bool real = f->clock.mode == CLOCK_REAL;
 	ps_t real_limit = real ? clock_limit(f) : 0;
 	for (; n < BURST && f->heap.n && !f->stop; n++) {
-		const struct event *first = &f->heap.ev[0];
+		const struct event *first = event_first(&f->heap);
 		ps_t limit = real ? real_limit : clock_limit(f);
 		if (first->t >= limit || must_wait(f, first))
 			break;
@@ -264,7 +265,7 @@ static int watch_dispatch(struct fabric *f, int64_t timeout_ns)
 	if (f->clock.mode == CLOCK_REAL && n > 0) {
 		fabric_step(f); /* what was due before it was heard */
 		ps_t now = clock_real_now(f);
-		if (now > f->clock.now && (!f->heap.n || f->heap.ev[0].t >= now))
+		if (now > f->clock.now && (!f->heap.n || event_first(&f->heap)->t >= now))
 			f->clock.now = now;
 	}
 	for (int i = 0; i < n; i++)
@@ -319,9 +320,9 @@ static int64_t sleep_ns(const struct fabric *f)
 	if (f->clock.mode == CLOCK_REAL) {
 		int64_t ns = NAP_NS;
 		if (f->heap.n) {
-			ps_t ahead = f->heap.ev[0].t - clock_real_now(f);
+			ps_t ahead = event_first(&f->heap)->t - clock_real_now(f);
 			if (ahead <= 0)
-				ns = must_wait(f, &f->heap.ev[0]) ? OVS_PATIENCE_NS : 0;
+				ns = must_wait(f, event_first(&f->heap)) ? OVS_PATIENCE_NS : 0;
 			else if (ahead < NAP_NS / f->clock.dilation * PS_PER_NS + PS_PER_NS)
 				ns = (int64_t)((__int128)ahead * f->clock.dilation / PS_PER_NS);
 		}
@@ -350,7 +351,7 @@ void fabric_run(struct fabric *f)
 	while (!f->stop) {
 		bool ran = fabric_step(f);
 		ovs_stepped(f);
-		if (ran && f->heap.n && f->heap.ev[0].t < clock_limit(f) && !must_wait(f, &f->heap.ev[0])) {
+		if (ran && f->heap.n && event_first(&f->heap)->t < clock_limit(f) && !must_wait(f, event_first(&f->heap))) {
 			watch_dispatch(f, 0); /* a long burst: look up now and then */
 			continue;
 		}

@@ -87,7 +87,7 @@ void fabric_free(struct fabric *f)
 	free(f->syncs);
 	free(f->turns);
 	f->syncs = NULL;
-	free(f->heap.ev);
+	events_free(&f->heap);
 	free(f->nodes);
 	free(f->accelerators);
 	free(f->switches);

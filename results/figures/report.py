@@ -71,7 +71,7 @@ def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     rows = (
         (
-            r["collective"] or f"flow {r['flow']}",
+            r["collective"] or (f"flow {r['flow']}" if r["flow"] else "tasks"),
             f"{r['algorithm']}, by the ranks: {r['fallback']}" if r.get("fallback") else r["algorithm"],
             r["ranks"],
             r["size_bytes"],

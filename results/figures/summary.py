@@ -34,7 +34,8 @@ _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "w
 def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
     """What to call each step of a resolved workload: its algorithm, and what tells it from others with that algorithm.
 
-    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`.
+    `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`, one of tasks
+    by its kind.
     """
     made = []
     for step in workload:
@@ -42,7 +43,8 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
             made += ["train"] * (2 if step["train"].get("scale") else 1)
             continue
         if "collective" not in step:
-            made.append("write")
+            graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
+            made.append(graph)
             continue
         alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
         differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]

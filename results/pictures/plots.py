@@ -103,7 +103,8 @@ def rate(run: Run) -> Figure:
     rates = {who: _rates(one, edges) * 8 / window for who, one in pairs}
     most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
     some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
-    flows = set(run.results["kind"]) != {"collective"}  # the hops of a collective do not compete: fairness says nothing
+    flows = not set(run.results["kind"]) <= {"collective", "tasks"} or run.results.empty
+    # the hops of a collective do not compete: fairness says nothing
     figure, (axes, *fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2 if flows else 1, 2.8)
     for k, who in enumerate(sorted(most)):
         rank, qp, peer = who

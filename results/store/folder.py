@@ -33,6 +33,11 @@ class StoreError(Exception):
         self.hint = hint
 
 
+def imports_for_frames() -> None:
+    """Imports what RunFolder.write_frame needs, which takes a while."""
+    import pyarrow.parquet  # noqa: F401
+
+
 class RunFolder:
     """A run being written. Make it with `create`; end it with `complete`, `fail` or `discard`."""
 

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hardware.config import Hardware
-from testbed.checklist.exchanges import Exchange, exchanges
+from testbed.checklist.exchange import Exchange
+from testbed.checklist.exchanges import exchanges
 from testbed.plan.hardware import hardware_of
 from topologies.graph.fabric import Fabric
 from topologies.ranks.hops import Hops

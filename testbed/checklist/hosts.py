@@ -12,14 +12,17 @@ from testbed.machine.memory import available_bytes
 @check("messages", "messages fill a packet")
 def messages(case: Case) -> Found:
     mtu = case.experiment.fabric.nic.mtu
+    told: set[tuple[str | int, ...]] = set()
     for one in case.exchanges:
-        if not one.small and 0 < one.largest < mtu and one.path[2:] in ((), ("groups", 0)):
+        like = (*one.path[:2], one.group)  # the other tuples of a group are alike
+        if not one.small and 0 < one.largest < mtu and like not in told:
+            told.add(like)
             what = (
                 f"{one.name}: no message is larger than {size(one.largest)}, and a packet holds "
                 f"{mtu} bytes: this measures latencies, not bandwidth"
             )
-            key = ("sizes",) if "by" in one.name.split() else ()
-            yield what, (*one.path[:2], *key), "larger sizes, or fewer ranks or chunks"
+            where = one.path if one.group else (*one.path[:2], *(("sizes",) if "by" in one.name.split() else ()))
+            yield what, where, "larger sizes, or fewer ranks or chunks"
 
 
 @check("memory", "workers and this machine have the memory")

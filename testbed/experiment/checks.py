@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
-from testbed.experiment import step_checks, task_checks
+from testbed.experiment import step_checks, task_checks, trace_checks
 from testbed.experiment.blocks import known
 from testbed.experiment.step_checks import Found
 from topologies.graph.fabric import Fabric
@@ -67,6 +67,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
             problems = step_checks.load(step.load, ranks)
         elif step.kind == "tasks":
             problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
+        elif step.kind == "chakra" or step.kind == "aicb":
+            problems = trace_checks.trace(step, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
         else:

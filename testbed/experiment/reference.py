@@ -46,6 +46,8 @@ def tables() -> str:
     parts += ["### Step of a workload: tasks", *table(rows(defs["TasksStep"], defs))]
     parts += ["### A group of tasks", *table(rows(defs["TaskGroup"], defs))]
     parts += ["### A task", *table(rows(defs["Task"], defs))]
+    parts += ["### Step of a workload: a trace of Chakra", *table(rows(defs["ChakraStep"], defs))]
+    parts += ["### Step of a workload: a workload of AICB", *table(rows(defs["AicbStep"], defs))]
     parts += ["### Step of a workload: a training step", *table(rows(defs["TrainStep"], defs))]
     parts += ["### A group of a training step", *table(rows(defs["GroupOf"], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")

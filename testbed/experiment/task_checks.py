@@ -91,12 +91,19 @@ def collectives(graph: Graph, fabric: Fabric) -> Iterator[tuple[Collective, Path
                 f"{step.collective} by {step.algorithm} needs its ranks for itself: it cannot be one of several tasks"
             )
             problems = [(("algorithm",), what, "a step of its own, or another algorithm")]
+        elif not problems and _own_class(graph, task) and not known.entry(step.collective, step.algorithm).schedule:
+            what = f"{step.collective} by {step.algorithm} is sent in the NIC's class, not in one of the group's own"
+            problems = [(("algorithm",), what, "leave traffic_class out, or let another group have it")]
         yield from ((task, *problem) for problem in problems)
 
 
 def algorithms(graph: Graph) -> list[tuple[str, str]]:
     """(collective, algorithm) of all collectives of a graph."""
     return list(dict.fromkeys((task.collective, _algorithm(graph, task)) for task in distinct(graph)))
+
+
+def _own_class(graph: Graph, task: Collective) -> bool:
+    return graph.settings.get(task.group, Settings()).traffic_class is not None
 
 
 def distinct(graph: Graph) -> list[Collective]:

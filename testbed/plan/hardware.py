@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
 from hardware.config import Complex, Hardware
-from testbed.experiment.task_checks import algorithms
-from testbed.experiment.training import settings_of
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -252,17 +250,20 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 def _shared_slots(experiment: Experiment) -> int:
     """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
+    from testbed.experiment.task_checks import algorithms  # commands on a live fabric do without
+    from testbed.experiment.training import settings_of
+    from testbed.plan.graphs import graph_of
+
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
         return accelerator.shared_slots
     named = [(s.collective, s.algorithm) for s in experiment.workload if s.kind == "collective"]
-    ranks = experiment.build_fabric().ranks
     for step in experiment.workload:
-        if step.kind == "tasks":
-            named += algorithms(step.tasks.graph(ranks))
-        elif step.kind == "train":
+        if step.kind == "train":
             named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
+        elif graph := graph_of(step, experiment.build_fabric()):
+            named += algorithms(graph)
     entries = [registry.any_of(*pair) for pair in named]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)

@@ -16,9 +16,9 @@ from workloads.sparse.sizes import spot_blocks
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment, FlowsStep
     from testbed.experiment.blocks.fabric import Complex, Nic
-    from testbed.experiment.blocks.steps import Load, LoadStep
+    from testbed.experiment.blocks.steps import Load, LoadStep, Step
     from testbed.experiment.blocks.tasks import Tasks, TasksStep
-    from testbed.experiment.blocks.train import TrainStep
+    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
     from testbed.plan.choose import Chooser
 
 Plan = dict[str, Any]
@@ -162,7 +162,7 @@ def measurements(plan: Plan) -> int:
 
 
 def _steps(
-    step: CollectiveStep | FlowsStep | LoadStep | TasksStep | TrainStep,
+    step: Step,
     experiment: Experiment,
     fabric: Fabric,
     seed: int,
@@ -181,7 +181,7 @@ def _steps(
 
 
 def _step(
-    step: CollectiveStep | FlowsStep | LoadStep | TasksStep,
+    step: CollectiveStep | FlowsStep | LoadStep | TasksStep | ChakraStep | AicbStep,
     experiment: Experiment,
     fabric: Fabric,
     seed: int,
@@ -189,6 +189,7 @@ def _step(
 ) -> dict[str, Any]:
     from testbed.experiment.blocks.steps import FlowsStep, LoadStep
     from testbed.experiment.blocks.tasks import TasksStep
+    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
 
     if isinstance(step, FlowsStep):
         return _flows(step)
@@ -196,10 +197,17 @@ def _step(
         return _drawn(step.load, experiment, fabric, seed)
     if isinstance(step, TasksStep):
         return _tasks(step.tasks, experiment, fabric, chooser)
+    if isinstance(step, ChakraStep | AicbStep):
+        return _tasks(step, experiment, fabric, chooser)
     return _collective(step, experiment, fabric, chooser)
 
 
-def _tasks(told: Tasks, experiment: Experiment, fabric: Fabric, chooser: Callable[[], Chooser]) -> dict[str, Any]:
+def _tasks(
+    told: Tasks | ChakraStep | AicbStep,
+    experiment: Experiment,
+    fabric: Fabric,
+    chooser: Callable[[], Chooser],
+) -> dict[str, Any]:
     from testbed.plan.tasks import planned
 
     return planned(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, StealMeter, silent
@@ -26,7 +27,7 @@ from results.frames.metrics import (
 )
 from results.frames.series import PLACES, SAMPLES
 from results.store.environment import environment
-from results.store.folder import RunFolder
+from results.store.folder import RunFolder, imports_for_frames
 from results.store.load import event_row
 from testbed.base import yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
@@ -173,6 +174,7 @@ class Attempt:
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
         self.profile.stage(WORKLOAD)
+        Thread(target=imports_for_frames, name="imports").start()  # the workers are at work, we are not
         return watch
 
     def _requests(self, lab: Lab) -> list[dict[str, Any]]:

@@ -265,6 +265,13 @@ def _see(logs: Path, name: str) -> str:
     return f"logs/{name} of the run ends with: {tail}" if tail else f"logs/{name} of the run is empty"
 
 
+def _named(row: Mapping[str, Any]) -> str:
+    """An operation, for a person."""
+    if row["kind"] == "tasks":
+        return f"step {row['step']} ({row['algorithm']}), iteration {row['iteration']}"
+    return f"{row['collective'] or row['flow']} of {row['size_bytes']} bytes, iteration {row['iteration']}"
+
+
 def wrong_results(results: Sequence[Mapping[str, Any]]) -> Problem | None:
     """The problem if any result was wrong."""
     bad = [r for r in results if r["wrong"]]
@@ -273,6 +280,6 @@ def wrong_results(results: Sequence[Mapping[str, Any]]) -> Problem | None:
     first = bad[0]
     return Problem(
         f"{sum(r['wrong'] for r in bad)} elements are wrong, in {len(bad)} of {len(results)} operations",
-        f"{first['collective'] or first['flow']} of {first['size_bytes']} bytes, iteration {first['iteration']}",
+        _named(first),
         "the data that arrived differs from what was computed locally",
     )

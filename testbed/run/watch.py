@@ -287,7 +287,9 @@ class Watch:
         for name, process in self._processes.items():
             if name == "fabricd" or (name == "controller" and self._hung_on_purpose):
                 continue
-            patience = self._patience.setdefault(name, Patience(process.pid, float("inf")))
+            if name not in self._patience:
+                self._patience[name] = Patience(process.pid, float("inf"))
+            patience = self._patience[name]
             was = patience.stopped
             patience.look()
             if patience.stopped and not was:
@@ -296,14 +298,16 @@ class Watch:
     def _look_for_absent(self) -> None:
         """Looks after workers that have not reached fabricd: fabricd cannot see that they hang."""
         absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
-        for rank in sorted(absent - self.symptoms.done):
-            worker = self._workers[rank]
-            if getattr(worker, "starting", False) or rank in self.symptoms.exits:
+        absent -= self.symptoms.done
+        for worker, group in self._groups:
+            ours = absent.intersection(group)
+            if not ours or getattr(worker, "starting", False) or group[0] in self.symptoms.exits:
                 continue  # its container is being made, or it has ended
-            name = f"rank {rank}"
-            patience = self._patience.setdefault(name, Patience(worker.pid, self._patience_s, family=True))
-            if why := patience.look():
-                self.symptoms.absent[rank] = why
+            name = f"rank {group[0]}"
+            if name not in self._patience:
+                self._patience[name] = Patience(worker.pid, self._patience_s, family=True)
+            if why := self._patience[name].look():
+                self.symptoms.absent |= dict.fromkeys(sorted(ours), why)
 
     def _look_for_losses(self) -> None:
         """Looks for frames that find no flow again and again: with the real clock, a queue pair gives up too late.
@@ -325,10 +329,13 @@ class Watch:
         if len(self.symptoms.done) < len(self._workers):
             return False
         lingering = [r for r in self._workers if r not in self.symptoms.exits]
-        for rank in lingering:
-            name = f"end of rank {rank}"
-            patience = self._patience.setdefault(name, Patience(self._workers[rank].pid, LINGER_S, family=True))
-            if patience.look():
+        for worker, group in self._groups:
+            if group[0] in self.symptoms.exits:
+                continue
+            name = f"end of rank {group[0]}"
+            if name not in self._patience:
+                self._patience[name] = Patience(worker.pid, LINGER_S, family=True)
+            if self._patience[name].look():
                 self.note("workers_linger", ranks=lingering)
                 return True
         return not lingering

@@ -258,6 +258,23 @@ def test_compute_runs_beside_communication() -> None:
         pair.done()
 
 
+def test_compute_streams_run_side_by_side() -> None:
+    with bare_fabric("star", {"hosts": 2}) as f:
+        pair = f.pair(0, 1)
+        pair.park()
+        start = pair.a.time_ps
+        commands = [
+            wire.command(wire.COMPUTE, 1, 5_000_000, 7, 0),
+            wire.command(wire.COMPUTE, 2, 1_000_000, 255, 0),
+            wire.command(wire.COMPUTE, 3, 1_000_000, 7, 0),
+            wire.command(wire.COMPUTE, 4, 3_000_000, 255, 0),
+        ]
+        records = pair.a.wait(4, wire.FOREVER, *commands)
+        found = [(r.wr_id, r.time_ps - start) for r in records]
+        assert found == [(2, 1_000_000), (4, 4_000_000), (1, 5_000_000), (3, 6_000_000)]
+        pair.done()
+
+
 def posted_in_a_row(f: BareFabric, pair: Pair, count: int) -> list[int]:
     pair.park()
     start = pair.a.time_ps

@@ -49,6 +49,8 @@ def experiment(tasks: str, more: str = "") -> str:
          "list[0].algorithm", "needs its ranks for itself", "a step of its own"),
         ("groups: {g: {ranks: [[0, 1]], traffic_class: 5}}, list: [{id: a, compute: 1us}]", "groups.g.traffic_class",
          "no DSCP is in class 5", "fabric.switch.dscp: {40: 5}"),
+        ("groups: {g: {ranks: [[0, 2]], traffic_class: 4, algorithm: {all_gather: multicast}}}, list: [{id: a, "
+         "collective: all_gather, group: g, size: 1MiB}]", "groups.g", "sent in the NIC's class", "traffic_class"),
         ("groups: {g: {ranks: [[0, 1]], options: {chains: 2}}}, list: [{id: a, collective: all_reduce, group: g, "
          "size: 1MiB}]", "groups.g.options.chains", "none of its collectives heeds chains", "chunk"),
         ("groups: {g: {ranks: [[0, 1]], options: {chunk: 1}}}, list: [{id: a, collective: all_reduce, "

@@ -15,10 +15,8 @@ from typing import Any
 from workloads.chakra import et
 from workloads.chakra.et import TYPE_OF, Node, Trace, Value
 from workloads.chakra.names import NUMBER_OF, OF_A_PART, OWN
-from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.graph import Graph
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
-
-GROUPS = "groups.json"
 
 
 def record(graph: Graph) -> dict[int, Trace]:
@@ -26,10 +24,12 @@ def record(graph: Graph) -> dict[int, Trace]:
     numbers = _numbers(graph)
     told = {
         "groups": {name: [list(members) for members in tuples] for name, tuples in graph.groups.items()},
-        "settings": {name: asdict(of) for name, of in graph.settings.items() if of != Settings()},
+        "settings": {name: asdict(of) for name, of in graph.settings.items()},
+        "ranks": sorted(graph.tasks),
     }
     own = json.dumps(told, separators=(",", ":"))
-    return {rank: Trace(list(_nodes(graph, rank, numbers)), attributes={OWN: own}) for rank in sorted(graph.tasks)}
+    every = range(max(graph.tasks, default=-1) + 1)  # who reads traces wants one of each rank
+    return {rank: Trace(_nodes(graph, rank, numbers), attributes={OWN: own}) for rank in every}
 
 
 def groups(graph: Graph) -> dict[str, list[int]]:
@@ -38,13 +38,13 @@ def groups(graph: Graph) -> dict[str, list[int]]:
 
 
 def write(graph: Graph, folder: Path, name: str = "trace") -> list[Path]:
-    """Writes NAME.RANK.et and groups.json into a folder, which is made; returns what was written."""
+    """Writes NAME.RANK.et and NAME.json, the groups, into a folder, which is made; returns what was written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for rank, trace in record(graph).items():
         written.append(folder / f"{name}.{rank}.et")
         et.write(written[-1], trace)
-    written.append(folder / GROUPS)
+    written.append(folder / f"{name}.json")
     written[-1].write_text(json.dumps(groups(graph), indent=1) + "\n")
     return written
 
@@ -58,9 +58,10 @@ def _nodes(graph: Graph, rank: int, numbers: Mapping[tuple[str, tuple[int, ...]]
     nodes: list[Node] = []
     ids: dict[str, int] = {}
     last: dict[str, int] = {}
-    for number, task in enumerate(graph.tasks[rank], 1):  # node 0 would be an empty message, where files end
+    tasks = graph.tasks.get(rank, ())
+    for number, task in enumerate(tasks, 1):  # node 0 would be an empty message, where files end
         ids[task.id] = number
-    for number, task in enumerate(graph.tasks[rank], 1):
+    for number, task in enumerate(tasks, 1):
         waits = [ids[name] for name in task.after]
         before = last.get(task.stream)
         node = Node(number, task.id, data_deps=[*waits, *([before] if before and before not in waits else [])])

@@ -3,14 +3,15 @@
 As the usual feeder has it, a rank does one computation on its CPU, one on its GPU and one communication at a time, and
 any number of receives.  So each of these is a stream; a receive shares one only with receives that it waits for anyway.
 The order on a stream is fixed beforehand: no node before one that it waits for, of the others by recorded start, then
-by id.  Metadata and invalid nodes take no time, and whoever waits for them waits for what they wait for.
+by id.  Metadata and invalid nodes take no time, and whoever waits for them waits for what they wait for.  So do
+collectives of one rank.  Those of no bytes are barriers.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,11 +56,11 @@ def graph(
 ) -> Graph:
     """The graph of rank -> trace; `files` are their names, for messages.  Raises BadTrace."""
     how, files = how or How(), files or {rank: f"rank {rank}" for rank in traces}
-    missing = sorted(set(range(max(traces, default=0) + 1)) - set(traces))
-    if missing:
-        raise BadTrace(f"there is no trace of rank {missing[0]}: there are {_some(sorted(traces))}")
+    _check_all(range(max(traces, default=0) + 1), traces)
     own = _own_groups(traces[0], files[0])
     its_groups: dict[str, tuple[tuple[int, ...], ...]] = own[0] if own else {}
+    if own:
+        _check_all(own[2], traces)
     for name, members in (groups or {}).items():
         if not own:
             its_groups[name] = (tuple(members),)
@@ -67,7 +68,8 @@ def graph(
     nodes: dict[int, dict[str, Node]] = {}
     for rank, trace in sorted(traces.items()):
         reader = _Rank(rank, trace, files[rank], its_groups, len(traces), how, written=own is not None)
-        tasks[rank] = tuple(reader.tasks())
+        if own is None or rank in own[2] or trace.nodes:
+            tasks[rank] = tuple(reader.tasks())
         nodes[rank] = reader.by_task
         its_groups |= reader.new_groups
     try:
@@ -78,14 +80,23 @@ def graph(
         raise BadTrace(error.what, files.get(rank, ""), str(node) if node else "") from None
 
 
-def _own_groups(trace: Trace, file: str) -> tuple[dict[str, tuple[tuple[int, ...], ...]], dict[str, Settings]] | None:
-    """Groups and settings of a graph that was written by record.py."""
+def _check_all(ranks: Iterable[int], traces: Mapping[int, Trace]) -> None:
+    missing = sorted(set(ranks) - set(traces))
+    if missing:
+        raise BadTrace(f"there is no trace of rank {missing[0]}: there are {_some(sorted(traces))}")
+
+
+def _own_groups(
+    trace: Trace, file: str
+) -> tuple[dict[str, tuple[tuple[int, ...], ...]], dict[str, Settings], list[int]] | None:
+    """Groups, settings and ranks of a graph that was written by record.py."""
     if OWN not in trace.attributes:
         return None
     try:
         told = json.loads(str(trace.attributes[OWN]))
         made = {str(name): tuple(tuple(map(int, m)) for m in tuples) for name, tuples in told["groups"].items()}
-        return made, {str(name): Settings(**of) for name, of in told["settings"].items()}
+        settings = {str(name): Settings(**of) for name, of in told["settings"].items()}
+        return made, settings, list(map(int, told["ranks"]))
     except (ValueError, TypeError, KeyError, AttributeError):
         raise BadTrace(f"its attribute {OWN!r} is damaged", file, "metadata") from None
 
@@ -145,7 +156,7 @@ class _Rank:
             behind = 0
             for other in self.waits[node.id]:
                 behind |= receives[other]
-            if node.type_name in PASSED or node.type_name in self.how.skip or str(node.type) in self.how.skip:
+            if self._passes(node):
                 for_whom[node.id], receives[node.id] = tuple(through), behind
                 continue
             stream = ""
@@ -158,6 +169,12 @@ class _Rank:
             self._names[node.id] = task.id
             self.by_task[task.id] = node
             yield task
+
+    def _passes(self, node: Node) -> bool:
+        """Whether nothing is done for it; a collective of one rank is over at once."""
+        if node.type_name in PASSED or node.type_name in self.how.skip or str(node.type) in self.how.skip:
+            return True
+        return node.type_name == "comm_coll" and len(self._group(node)[1]) == 1
 
     def _order(self) -> list[Node]:
         """No node before one that it waits for; of those that could be next by recorded start, then by id."""
@@ -255,8 +272,8 @@ class _Rank:
         collective = COLLECTIVES[number]
         group, members = self._group(node)
         whole = size * len(members) if collective in OF_A_PART else size
-        if collective == "barrier":
-            whole = 0
+        if not whole or collective == "barrier":  # of no bytes it is one
+            collective, whole = "barrier", 0
         dtype = next((d for d in ELEMENTS if whole % (DTYPES[d] * len(members)) == 0), ELEMENTS[-1])
         return Collective(**common, stream="comm", collective=collective, group=group, size_bytes=whole, dtype=dtype)
 
@@ -272,6 +289,8 @@ class _Rank:
             known = _some(list(self.groups)) if self.groups else "none"
             raise self.bad(node, f"there is no group {name!r} (the groups' file has {known})")
         (members,) = self.groups[name]
+        if max(members) >= self.ranks:
+            raise self.bad(node, f"group {name!r} has rank {max(members)}, of which there is no trace")
         if self.rank not in members:
             raise self.bad(node, f"rank {self.rank} is not in group {name!r}")
         return name, members

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workloads.base.data import Inputs
@@ -41,6 +41,10 @@ class HostCosts:
         return nbytes * 8e9 / rate if rate else 0.0
 
 
+def _nothing(done: int, of: int) -> None:
+    pass
+
+
 @dataclass
 class Context:
     """A rank's session.  `largest_bytes` bounds the sizes of all its collectives.
@@ -54,12 +58,18 @@ class Context:
     seed: int
     costs: HostCosts
     largest_bytes: int = 1
-    tick: Callable[[int, int], None] = lambda done, of: None  # called between the messages of a long operation
+    tick: Callable[[int, int], None] = _nothing  # called between the messages of a long operation
     options: Mapping[str, Any] = field(default_factory=dict)
     completed: dict[int, Callable[[Record], None]] = field(default_factory=dict)
     engine: Callable[..., Any] | None = None  # makes what carries out schedules; None: one with its own connections
     _inputs: dict[tuple[int, str, str | None], Inputs] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
+    _of_parts: dict[int, dict[str, Region]] = field(default_factory=dict)
+
+    def beside(self, number: int, largest_bytes: int, options: Mapping[str, Any]) -> Context:
+        """For a part that works while others do: its memory is its own, and later that of the next of its number."""
+        own: dict[str, Any] = {"_regions": self._of_parts.setdefault(number, {}), "_of_parts": {}, "completed": {}}
+        return replace(self, largest_bytes=largest_bytes, options=options, tick=_nothing, **own)
 
     def inputs(self, ranks: int, dtype: str, op: str | None) -> Inputs:
         """The inputs of so many ranks."""

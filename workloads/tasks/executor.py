@@ -8,7 +8,7 @@ another one on its stream is not held up by what the host posts at that moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -147,15 +147,7 @@ class Executor:
             told = self.step["requests"][number]
             way = self.step["ways"][told["way"]]
             entry = self.find(way["collective"], way["algorithm"])
-            context = replace(
-                self.context,
-                largest_bytes=told["most"],
-                options=way,
-                completed={},
-                _regions={},
-                _inputs={},
-                tick=_nothing,
-            )
+            context = self.context.beside(number, told["most"], way)
             part = entry.load()(context, entry, way["ranks"], told["dtype"], told["op"], tag + told["tag"])
             requests = Requests(context, part, tag + told["tag"], its, self._variant, self._synced_by)
             made.append(requests)
@@ -303,7 +295,3 @@ class Stuck(FabricError):
     ) -> None:
         super().__init__(str(why))
         self.waiting, self.status, self.peer = waiting, status, peer
-
-
-def _nothing(done: int, of: int) -> None:
-    pass

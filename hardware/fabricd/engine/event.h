@@ -52,16 +52,27 @@ struct event {
 	uint64_t b;
 };
 
+struct heap_entry;
+struct lane;
+struct queued;
+
 struct heap {
-	struct event *ev;
-	size_t n, room;
+	struct heap_entry *at;
+	size_t entries, room;
+	struct lane *lanes;
+	struct queued *free;
+	void **slabs;
+	size_t slab_count;
+	size_t n; /* events, in the heap and in lanes */
 	size_t background; /* pauses and faults that come and go: alone, they lead to nothing */
 };
 
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b);
 void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context);
+const struct event *event_first(const struct heap *h);
 bool event_pop(struct heap *h, struct event *e);
+void events_free(struct heap *h);
 
 static inline enum event_kind event_kind(const struct event *e)
 {

@@ -99,6 +99,7 @@ void decision_add(struct fabric *f, struct decision *d, struct frame *before, ui
 
 int local_connect(const char *folder, const char *name, const char *suffix);
 bool trace_ask(struct fabric *f, const struct flow *flow);
+bool trace_holds(const struct flow_cache *c);
 void trace_free(struct fabric *f);
 bool trace_purge(struct fabric *f);
 bool tables_watched(struct fabric *f, struct node *sw);

@@ -7,6 +7,13 @@
  * if that is to output it, with headers changed or not, and no action on the way
  * looks at anything but headers, will the next packet of the flow fare alike.
  *
+ * Open vSwitch answers some questions at each turn of its main loop, and its turns
+ * get longer with each port.  Where thousands of flows begin at once, most of their
+ * frames would be through before the answers are there.  So when many questions are
+ * open, the virtual clock stands still until all are answered (trace_holds()).  That
+ * costs no figure, as it makes no difference which way frames go; and should answers
+ * not come, the clock goes on after HOLD_NS of wall time.
+ *
  * The control socket speaks JSON-RPC 1.0: {"id", "method", "params"} one way,
  * {"id", "result", "error"} the other, one after another.  Questions are sent
  * without waiting; frames take the slow path until the answer is there.
@@ -28,6 +35,8 @@
 #define SOCKET "ovs-vswitchd.ctl"
 #define ASKED_MAX 64
 #define ANSWER_MAX (1u << 20)
+#define MANY (ASKED_MAX / 2)
+#define HOLD_NS 1000000000LL
 #define PURGE 0 /* the id of that request; those of questions are larger */
 
 struct question {
@@ -40,6 +49,9 @@ struct trace {
 	int fd; /* -1: not connected */
 	int64_t again_ns; /* wall time before which it is not tried again */
 	struct question asked[ASKED_MAX];
+	uint32_t open; /* questions */
+	bool holds; /* the clock */
+	int64_t holds_until_ns; /* of wall time */
 	char *answer;
 	size_t have, room;
 };
@@ -96,6 +108,8 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 		return;
 	uint32_t number = q->number;
 	q->number = 0;
+	t->open--;
+	t->holds = t->holds && t->open;
 	int copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
 	struct flow *flow = flow_cache_explained(f, &q->key, number, copies);
 	if (flow)
@@ -109,6 +123,8 @@ static void hang_up(struct fabric *f, struct trace *t)
 	t->fd = -1;
 	t->have = 0;
 	memset(t->asked, 0, sizeof t->asked);
+	t->open = 0;
+	t->holds = false;
 	f->flow_cache->purges = 0;
 	flow_cache_forget(f, NULL);
 }
@@ -210,7 +226,23 @@ bool trace_ask(struct fabric *f, const struct flow *flow)
 	if (!request(f, t, (uint64_t)flow->number * ASKED_MAX + i, "ofproto/trace", json_pack("[s, s]", f->flow_cache->bridge[flow->sw->index], what)))
 		return false;
 	t->asked[i] = (struct question){.number = flow->number, .key = flow->key};
+	if (++t->open >= MANY && !t->holds) {
+		t->holds = true;
+		t->holds_until_ns = wall_ns() + HOLD_NS;
+	}
 	return true;
+}
+
+/* trace_holds() - Are so many questions open that the clock had better wait for the answers? */
+bool trace_holds(const struct flow_cache *c)
+{
+	struct trace *t = c ? c->trace : NULL;
+
+	if (!t || !t->holds)
+		return false;
+	if (wall_ns() > t->holds_until_ns)
+		t->holds = false;
+	return t->holds;
 }
 
 /* trace_purge() - Have Open vSwitch forget what it has cached

@@ -67,8 +67,12 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
 
 
 def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
-    """(collective, algorithm) of a step of tasks as written, where it names both."""
-    tasks = step.get("tasks") if isinstance(step, dict) else None
+    """(collective, algorithm) of a step of tasks, or of a trace, as written, where it names both."""
+    if not isinstance(step, dict):
+        return
+    if ("chakra" in step or "aicb" in step) and isinstance(its := step.get("algorithm"), dict):
+        yield from its.items()
+    tasks = step.get("tasks")
     if not isinstance(tasks, dict):
         return
     if isinstance(groups := tasks.get("groups"), dict):

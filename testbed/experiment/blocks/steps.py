@@ -1,4 +1,4 @@
-"""The steps of a workload: a collective, flows, a load of drawn flows, or tasks."""
+"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or tasks of a trace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.tasks import TasksStep
+from testbed.experiment.blocks.traces import AicbStep, ChakraStep
 from testbed.experiment.blocks.train import TrainStep
 
 MAX_TIME = 10.0**13
@@ -179,8 +180,19 @@ class LoadStep(Model):
     load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")
 
 
+_KINDS: dict[str, type[Model]] = {
+    "flows": FlowsStep,
+    "load": LoadStep,
+    "tasks": TasksStep,
+    "train": TrainStep,
+    "chakra": ChakraStep,
+    "aicb": AicbStep,
+}
+"""Of steps that are known by a key."""
+
+
 def _step_kind(value: Any) -> str:
-    for kind, step in (("flows", FlowsStep), ("load", LoadStep), ("tasks", TasksStep), ("train", TrainStep)):
+    for kind, step in _KINDS.items():
         if isinstance(value, step) or (isinstance(value, dict) and kind in value):
             return f"<{kind}>"
     return "<collective>"
@@ -191,6 +203,8 @@ Step = Annotated[
     | Annotated[FlowsStep, Tag("<flows>")]
     | Annotated[LoadStep, Tag("<load>")]
     | Annotated[TasksStep, Tag("<tasks>")]
-    | Annotated[TrainStep, Tag("<train>")],
+    | Annotated[TrainStep, Tag("<train>")]
+    | Annotated[ChakraStep, Tag("<chakra>")]
+    | Annotated[AicbStep, Tag("<aicb>")],
     Discriminator(_step_kind),
 ]

@@ -1,0 +1,41 @@
+"""`testbed chakra`: the tasks of an experiment as execution traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.commands._complete import FILE
+
+
+@click.command(short_help="Write the tasks of an experiment as Chakra's execution traces.")
+@click.argument("file", shell_complete=FILE)
+@click.option("--out", metavar="DIR", required=True, help="Folder for the traces; it is made, and must be empty.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+def command(file: str, out: str, settings: tuple[str, ...]) -> None:
+    """Write the steps of tasks of the experiment in FILE as execution traces of Chakra: DIR/stepK.RANK.et and
+    DIR/stepK.json with the groups. Nothing is run.
+
+    A step `{chakra: DIR/stepK, groups: DIR/stepK.json}` replays them, and other tools read them (docs/chakra.md).
+
+    \b
+    Examples:
+      testbed chakra step.yaml --out traces
+    """
+    from testbed.base.errors import InputError
+    from testbed.experiment import load
+    from testbed.experiment.overrides import override
+    from testbed.plan.graphs import graphs
+    from workloads.chakra import record
+
+    experiment = override(load(file), settings)
+    found = graphs(experiment)
+    if not found:
+        raise InputError("this experiment has no step of tasks", file, "docs/chakra.md says which steps become traces")
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError("the folder exists and is not empty", out, "name another one with --out")
+    for number, graph in found.items():
+        for path in record.write(graph, folder, f"step{number}"):
+            click.echo(str(path))

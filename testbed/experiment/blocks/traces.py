@@ -1,0 +1,110 @@
+"""The steps `chakra` and `aicb` of a workload: graphs of tasks that stand in files from elsewhere."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from testbed.base.types import Bandwidth, Flops, Model, mistake
+from workloads.chakra import aicb, files
+from workloads.chakra.et import NODE_TYPES, BadTrace
+from workloads.chakra.replay import How, Roofline
+from workloads.tasks.graph import Graph, Settings
+
+WITHOUT_TASKS = (*NODE_TYPES.values(),)
+
+Repeats = Annotated[int, Field(ge=1, le=10**6)]
+
+
+class OwnTime(Model):
+    """A roofline: a computation takes what its operations or its bytes take, whichever is longer."""
+
+    flops: Flops = Field(gt=0, description="operations per second (`num_ops` of a node)")
+    memory: Bandwidth = Field(gt=0, description="bytes per second (`tensor_size` of a node)")
+
+
+class FromFile(Model):
+    """What both have."""
+
+    algorithm: dict[str, str] = Field(
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+    )
+    iterations: Repeats = Field(default=1, description="measured repetitions")
+    warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
+
+    def _set(self, graph: Graph) -> Graph:
+        """With the algorithms that the file of the experiment names."""
+        if not self.algorithm:
+            return graph
+        settings = {}
+        for name in graph.groups:
+            its = graph.settings.get(name, Settings())
+            settings[name] = Settings(its.traffic_class, {**its.algorithms, **self.algorithm}, its.options)
+        return Graph(graph.groups, graph.tasks, settings)
+
+
+class ChakraStep(FromFile):
+    kind: ClassVar[Literal["chakra"]] = "chakra"
+    chakra: str = Field(
+        description="folder of traces NAME.RANK.et, or their beginning (`traces/gpt`), from this file's folder on"
+    )
+    groups: str | None = Field(
+        default=None,
+        description="JSON file `{GROUP: [RANKS]}` (null: nodes name no groups, or the trace is one of ours)",
+    )
+    time: Literal["recorded"] | OwnTime = Field(
+        default="recorded", description="what computations take: as recorded, or `{flops: .., memory: ..}`"
+    )
+    skip: list[str | int] = Field(
+        default_factory=list, max_length=100, description="types of nodes that take no time, such as `mem_load`, or 12"
+    )
+
+    @field_validator("chakra", "groups")
+    @classmethod
+    def _from_the_files_folder(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value if value is None else _absolute(value, info)
+
+    @field_validator("skip")
+    @classmethod
+    def _known_types(cls, value: list[str | int]) -> list[str | int]:
+        for k, one in enumerate(value):
+            if isinstance(one, str) and one not in WITHOUT_TASKS:
+                raise mistake(f"there is no type of nodes {one!r:.40}", f"a number, or {', '.join(WITHOUT_TASKS)}", [k])
+        return value
+
+    @cached_property
+    def _graph(self) -> Graph:
+        time = None if self.time == "recorded" else Roofline(self.time.flops, self.time.memory)
+        how = How(time, frozenset(map(str, self.skip)))
+        return files.load(Path(self.chakra), Path(self.groups) if self.groups else None, how)
+
+    def graph(self, ranks: int) -> Graph:
+        """The graph on a fabric of so many ranks.  Raises BadTrace."""
+        most = max(self._graph.tasks)
+        if most >= ranks:
+            raise BadTrace(f"there are traces of ranks 0 to {most}, and this fabric has {ranks} ranks", self.chakra)
+        return self._set(self._graph)
+
+
+class AicbStep(FromFile):
+    kind: ClassVar[Literal["aicb"]] = "aicb"
+    aicb: str = Field(description="a text workload of AICB (SimAI's), from this file's folder on")
+
+    @field_validator("aicb")
+    @classmethod
+    def _from_the_files_folder(cls, value: str, info: ValidationInfo) -> str:
+        return _absolute(value, info)
+
+    def graph(self, ranks: int) -> Graph:
+        """The graph on a fabric of so many ranks.  Raises BadTrace."""
+        return self._set(aicb.load(Path(self.aicb), ranks))
+
+
+def _absolute(value: str, info: ValidationInfo) -> str:
+    if not value:
+        raise mistake("the name of the file is empty", "a path relative to the experiment file")
+    directory: Any = (info.context or {}).get("directory", ".")
+    return str(Path(directory, value).absolute())
