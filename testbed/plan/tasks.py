@@ -5,15 +5,17 @@ Every step that is made of tasks comes through here, whatever it was built from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from testbed.base.errors import InputError
 from testbed.experiment.blocks.layout import group
 from testbed.experiment.task_checks import as_step, dscp_of
+from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
 from workloads.registry import find
-from workloads.tasks.check import Members
+from workloads.tasks.check import BadGraph, Members
 from workloads.tasks.graph import Graph
 from workloads.tasks.program import compiled
 from workloads.tasks.task import Collective
@@ -46,9 +48,14 @@ def planned(
 
     @cache
     def chosen(like: Collective) -> str:
-        """What is fastest in the group's first tuple, all of them do."""
+        """What is fastest in the group's first tuple, of all that each of its tuples can do: all of them do it."""
         ((_, best),) = chooser().choose(step_of(like)).items()
-        return str(best["algorithm"])
+        expected: dict[str, float] = best["expected_ns"]
+        tuples = graph.groups[like.group]
+        return next(
+            (name for name in sorted(expected, key=lambda n: expected[n]) if _all_can(like, name, tuples, fabric)),
+            str(best["algorithm"]),
+        )
 
     def way(task: Collective, members: Members) -> dict[str, Any]:
         step = step_of(task)
@@ -78,4 +85,20 @@ def planned(
         key = (task.collective, task.group, task.algorithm, task.size_bytes, task.dtype, task.op)
         return way(like.setdefault(key, task), members)
 
-    return compiled(graph, cache(way_of_like), find, dscp, iterations=iterations, warmup=warmup) | {"name": name}
+    try:
+        return compiled(graph, cache(way_of_like), find, dscp, iterations=iterations, warmup=warmup) | {"name": name}
+    except BadGraph as bad:
+        hint = "a group's offloaded collectives go in the order of the list, one at a time (docs/tasks.md)"
+        raise InputError(str(bad), experiment.place("workload"), hint) from None
+
+
+def _all_can(task: Collective, algorithm: str, tuples: Sequence[Members], fabric: Fabric) -> bool:
+    entry = find(task.collective, algorithm)
+    for members in tuples:
+        if entry.max_ranks is not None and len(members) > entry.max_ranks:
+            return False
+        try:
+            group(entry, members, fabric)
+        except NoGrid:
+            return False
+    return True

@@ -106,6 +106,28 @@ def test_auto_takes_what_is_fastest() -> None:
         assert way["ranks"] == [1, 3]
 
 
+def test_auto_takes_what_each_of_a_groups_lists_can_do() -> None:
+    """Of the first list's ranks two share a server, twice; the second list's do not: no hierarchical all-reduce."""
+    told = "{id: a, collective: all_reduce, group: g, size: 16MiB}"
+    (step,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3], [4, 7]]}}, list: [{told}]")))["steps"]
+    (alone,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3]]}}, list: [{told}]")))["steps"]
+    assert {way["algorithm"] for way in alone["ways"]} == {"hierarchical"}
+    assert len({way["algorithm"] for way in step["ways"]} - {"hierarchical"}) == 1
+
+
+def test_offloads_of_a_group_that_would_wait_for_each_other_are_refused() -> None:
+    """b has to wait for its turn behind a, and a waits for b."""
+    group = "groups: {g: {ranks: [[0, 2]], algorithm: {all_reduce: in_network}}}"
+    listed = ["{id: a, collective: all_reduce, group: g, size: 1MiB, after: [b]}",
+              "{id: b, collective: all_reduce, group: g, size: 1MiB, stream: x}"]  # fmt: skip
+    made = loads(experiment(f"{group}, list: [{', '.join(listed)}]"))
+    with pytest.raises(InputError, match="circle") as e:
+        plan(made)
+    assert "in the order of the list" in e.value.hint
+    by_hosts = group.replace("in_network", "ring")
+    plan(loads(experiment(f"{by_hosts}, list: [{', '.join(listed)}]")))
+
+
 def test_switches_get_accelerators_where_tasks_ask_for_them() -> None:
     text = "groups: {dp: {ranks: [[0, 2, 4, 6]], algorithm: {all_reduce: in_network}}}, list: [" + REDUCE + "]"
     made = loads(experiment(text))

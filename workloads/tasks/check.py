@@ -63,7 +63,7 @@ def links(groups: Groups, tasks: Tasks) -> Links:
         before |= _check_rank(rank, its, groups)
     instances = dict(_instances(groups, tasks))
     sends = _messages(tasks)
-    return Links(before, instances, sends, _order(tasks, before, instances, sends))
+    return Links(before, instances, sends, order_of(tasks, before, instances, sends))
 
 
 def _check_groups(groups: Groups) -> None:
@@ -218,7 +218,7 @@ def _messages(tasks: Tasks) -> dict[Node, Node]:
     return matched
 
 
-def _order(
+def order_of(
     tasks: Tasks,
     before: Mapping[Node, tuple[Node, ...]],
     instances: Mapping[Node, Instance],

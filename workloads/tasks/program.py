@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workloads.base.entry import Algorithm
-from workloads.tasks.check import BadGraph, Instance, Members, Node
+from workloads.tasks.check import BadGraph, Instance, Members, Node, order_of
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
@@ -64,6 +64,7 @@ class _Compiler:
     def step(self) -> dict[str, Any]:
         tasks = self.graph.tasks
         self._collectives()
+        self._check_turns()
         self._messages()
         for rank, its in tasks.items():
             streams = self._streams(rank, its)
@@ -153,6 +154,21 @@ class _Compiler:
         told = self.requests[key]
         told["most"] = max(told["most"], order["size_bytes"])
         return int(told["number"])
+
+    def _check_turns(self) -> None:
+        """Requests of a part go out in the order of the lists: no task may wait for one that comes after it there."""
+        links = self.graph.links
+        before = dict(links.before)
+        for rank, its in self.graph.tasks.items():
+            last: dict[int, Node] = {}
+            for number in range(len(its)):
+                request = self.orders.get((rank, number), {}).get("request")
+                if request is not None:
+                    if request in last:
+                        before[rank, number] = (*before[rank, number], last[request])
+                    last[request] = (rank, number)
+        if before != links.before:
+            order_of(self.graph.tasks, before, links.instances, links.sends)
 
     def _slots(self, instances: list[tuple[Instance, Algorithm]]) -> None:
         """Memory of each collective: its own, or two that take turns.
