@@ -12,6 +12,8 @@
   whole run of 64 ranks x 1 MiB on a clos, by `auto`
 - crowd: fabricd's CPU time for 3,900 SYNCs with 60,000 records of the same worker for later over that without, and for
   an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
+- size: `testbed run experiments/quickstart.yaml` as a command; runs of 256 ranks x 16 MiB and 1,024 ranks x 64 KiB on a
+  clos, fabric and all, and the memory of the latter; wall time of a frame-hop at 1,024 ranks over that at 8
 - tasks: CPU time of a run with 1,000 tasks a rank, all-reduces one after the other, over that of as many iterations of
   one all-reduce
 - large over small: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
@@ -42,6 +44,7 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
+from tests import bench_ranks
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
@@ -440,6 +443,7 @@ def measure() -> dict[str, Any]:
         **offload(),
         **costs_of_features(),
         **fast_path(),
+        **bench_ranks.size(),
         "records_for_later_cpu": records_for_later(),
         "waiting_groups_cpu": waiting_groups(),
         "tasks_over_iterations_cpu": tasks_over_iterations(),

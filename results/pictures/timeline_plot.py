@@ -24,7 +24,7 @@ STREAMS_NAMED = 48
 """Lanes, up to which each is named; beyond that only ranks are."""
 RASTER_FROM = 20_000
 """Bars: from so many on an SVG would be too large to open."""
-_COLOURS = (*(COLOURS[k] for k in (0, 2, 5, 4, 1, 6)), "#7A5195", "#8C564B")
+_COLOURS = (*(COLOURS[k] for k in (0, 2, 5, 4, 1)), "#7A5195", "#8C564B", COLOURS[6])  # yellow is faint where thin
 _HATCHES = ("", "////", "....", "xxxx")
 _EXPOSED, _BUBBLE, _WAITS = "#F2A48B", "#D4D4D4", "#6E6E6E"
 

@@ -21,7 +21,7 @@ def command(file: str, out: str, settings: tuple[str, ...]) -> None:
 
     \b
     Examples:
-      testbed chakra step.yaml --out traces
+      testbed chakra experiments/training/schedules.yaml --out traces
     """
     from testbed.base.errors import InputError
     from testbed.experiment import load

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
+from results.figures.timeline import StepTime
+from results.figures.timeline import steps as step_times
 from results.frames import series
 from results.frames.metrics import (
     Row,
@@ -332,6 +334,7 @@ class Attempt:
             counters=counter_totals(self.counters),
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
+            steps=[self._step_row(one) for one in step_times(timeline)],
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
@@ -342,6 +345,10 @@ class Attempt:
             raise failed(self.problem, self.folder.fail(self.problem.to_dict()), len(results), code)
         result.folder = self.folder.complete()
         return result
+
+    def _step_row(self, one: StepTime) -> Row:
+        about = self.steps[one.step]
+        return one.row(about.get("tokens"), about.get("ideal_ns"))
 
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(

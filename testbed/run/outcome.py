@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class RunResult:
     counters: dict[str, Any]
     metrics_sha256: str
     stopped: int = 0
+    steps: list[Row] = field(default_factory=list)  # where the time of steps of tasks went
 
     def to_dict(self) -> dict[str, Any]:
         """What `testbed run --json` prints."""
@@ -53,6 +54,7 @@ class RunResult:
             "clock": self.clock,
             "fidelity": self.fidelity.to_dict(),
             "results": [printed(row) for row in self.results],
+            **({"steps": self.steps} if self.steps else {}),
             "counters": self.counters,
             "metrics_sha256": self.metrics_sha256,
         }

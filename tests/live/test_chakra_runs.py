@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import results
 from testbed.experiment import load
 from testbed.plan.graphs import graphs
@@ -35,6 +37,10 @@ def test_written_and_replayed_is_the_direct_run(tmp_path: Path) -> None:
     runs = [run(load(file), tmp_path / file.stem) for file in (direct, replayed)]
     rows = [results.load(one.folder).rows("timeline") for one in runs]
     assert rows[0] == rows[1] and len(rows[0]) == 2 * 20
+    (told, _) = runs[0].to_dict()["steps"]
+    assert told["step"] == told["iteration"] == 0 and told["ranks"] == 4
+    lost = told["compute_ns"] + told["exposed_ns"] + told["bubble_ns"]
+    assert lost == pytest.approx(told["time_ns"], rel=1e-12)
     assert runs[0].metrics_sha256 == runs[1].metrics_sha256
     assert {row["wrong"] for one in runs for row in one.results} == {0}
 

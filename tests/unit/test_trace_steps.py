@@ -66,6 +66,15 @@ def test_algorithms_of_the_experiment_come_before_those_of_the_trace(tmp_path: P
     assert experiment.fabric.switch.accelerator is not None  # asked for, so there is one
 
 
+def test_a_training_step_is_written_and_read_back_as_it_was(tmp_path: Path) -> None:
+    plan = "{tensor: 2, pipeline: 2, data: 2}, shard: zero1, batch: {count: 3}"
+    model = "{layers: 4, hidden: 256, heads: 4, seq: 64}"
+    experiment = loaded(tmp_path, f"train: {{model: {model}, gpu: {{flops: 40T}}, parallel: {plan}}}", hosts=8)
+    (graph,) = graphs(experiment).values()
+    record.write(graph, tmp_path / "traces")
+    assert graphs(loaded(tmp_path, "{chakra: traces}", hosts=8)) == {0: graph}
+
+
 def test_aicb_and_times_by_a_roofline(tmp_path: Path) -> None:
     (tmp_path / "w.txt").write_text(AICB % 4096)
     (graph,) = graphs(loaded(tmp_path, "{aicb: w.txt}")).values()

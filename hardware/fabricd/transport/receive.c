@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/ring.h"
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -186,7 +187,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	q->expected++;
 	uint8_t *at;
 	if (pkt->payload_bytes && q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
-		memcpy(at, pkt->payload, pkt->payload_bytes);
+		copy_payload(at, pkt->payload, pkt->payload_bytes);
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
