@@ -70,7 +70,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         elif step.kind == "chakra" or step.kind == "aicb":
             problems = trace_checks.trace(step, fabric)
         elif step.kind == "train":
-            problems = train(step.train, fabric)
+            problems = train(step.train, blocks.fabric, fabric)
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
@@ -93,11 +93,11 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
-def train(told: Train, fabric: Fabric) -> Iterator[Found]:
+def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     """All mistakes in a training step."""
     from testbed.experiment.training import mistakes
 
-    yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, fabric))
+    yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, spec, fabric))
 
 
 def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks.known import misshapen
+from testbed.experiment.task_checks import dscp_of
 from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
@@ -25,6 +26,7 @@ from workloads.steps.plan.training import RECOMPUTE, SHARDS, Training, problems
 from workloads.tasks.graph import Settings
 
 if TYPE_CHECKING:
+    from testbed.experiment.blocks.fabric import FabricSpec
     from testbed.experiment.blocks.train import GroupOf, Train
     from topologies import Fabric
 
@@ -79,7 +81,7 @@ def settings_of(train: Train) -> dict[str, Settings]:
     return {name: _settings(group) for name, group in train.groups.items()}
 
 
-def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
+def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     """Everything that is wrong, with what is allowed."""
     try:
         t = training_of(train)
@@ -88,6 +90,7 @@ def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
         return
     if train.gating.zipf is not None and train.gating.hot is not None:
         yield ("gating", "hot"), "tokens go by zipf, or to a hot expert", "leave one of them out"
+    yield from _classes(train, spec)
     found = list(problems(t))
     yield from found
     try:
@@ -103,6 +106,15 @@ def mistakes(train: Train, fabric: Fabric) -> Iterator[Found]:
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
     return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, axes(fabric))
+
+
+def _classes(train: Train, spec: FabricSpec) -> Iterator[Found]:
+    for name, group in train.groups.items():
+        its = group.traffic_class
+        if its is not None and dscp_of(its, spec) is None:
+            what = f"no DSCP is in class {its}, so nothing can be sent in it"
+            hint = f"fabric.switch.dscp: {{{its * 8}: {its}}} beside the others"
+            yield ("groups", name, "traffic_class"), what, hint
 
 
 def _model(train: Train) -> Model:

@@ -117,6 +117,22 @@ MISTAKES = {
         {"more": "groups: {data: {algorithm: hierarchical}}", "parallel": "{tensor: 2, data: 4}"},
         10, "groups.data.algorithm", "no two of these ranks share a scale-up domain", "two GPUs",
     ),
+    "group's class": (
+        {"more": "groups: {data: {traffic_class: 5}}"},
+        10, "groups.data.traffic_class", "no DSCP is in class 5", "fabric.switch.dscp: {40: 5}",
+    ),
+    "gating": (
+        {"more": "gating: {zipf: 1.0, hot: 0.5}", "model": SMALL[:-1] + ", experts: 8}"},
+        10, "gating.hot", "by zipf, or to a hot expert", "leave one of them out",
+    ),
+    "scale": (
+        {"more": "scale: {layers: [4, 8]}"},
+        10, "scale.layers", "from 4 and 8 layers the time of 8 does not follow", "below 8",
+    ),
+    "scale's stages": (
+        {"more": "scale: {layers: [3, 4]}", "parallel": "{pipeline: 2, data: 4}"},
+        10, "scale.layers[0]", "3 layers cannot be divided into 2 stages", "a multiple of 2",
+    ),
     "a group that waits": (
         {"more": "groups: {data: {algorithm: omnireduce}}"},
         10, "groups.data.algorithm", "cannot run beside other work", "direct_reduce",

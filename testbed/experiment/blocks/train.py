@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from testbed.base.types import Bandwidth, Flops, Model, Size, default, mistake, names, unknown
 from testbed.experiment.blocks import known
+from testbed.experiment.blocks.fabric import TrafficClass
 
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
 
@@ -106,8 +107,8 @@ class GroupOf(Model):
         json_schema_extra=names(lambda: [*known.every_algorithm(), None]),
     )  # fmt: skip
     compression: Literal["bfp"] | None = Field(default=None, description="as of a collective")
-    traffic_class: int | None = Field(
-        default=None, ge=0, le=7, description="class of its messages (null: the NIC's `class`)"
+    traffic_class: TrafficClass | None = Field(
+        default=None, description="class of what its ranks send by themselves (null: that of transport.dscp)"
     )
 
 
