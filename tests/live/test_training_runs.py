@@ -27,6 +27,8 @@ def test_steps_whose_messages_do_not_meet_take_what_closed_forms_say(tmp_path: P
             f"{{{FLOAT}, batch: {{count: 8}}, parallel: {{pipeline: 4}}}}",
             f"{{{MODEL}, parallel: {{data: 4}}, buckets: 256KiB}}",
             f"{{{MODEL}, batch: {{count: 2}}, parallel: {{data: 4}}, shard: zero2}}",
+            f"{{{MODEL}, parallel: {{data: 4}}, shard: fsdp}}",
+            f"{{{MODEL}, parallel: {{data: 4}}, shard: zero3}}",
             f"{{{MODEL}, parallel: {{context: 4}}}}",
             f"{{{EXPERTS}, parallel: {{data: 4, expert: 4}}}}",
         ],
@@ -49,12 +51,11 @@ def test_hybrid_plans_on_rails_take_what_closed_forms_say(tmp_path: Path) -> Non
 
 
 def test_steps_whose_messages_meet_are_never_faster(tmp_path: Path) -> None:
-    """Gathers beside scatters, activations beside their gradients, many tokens for one expert."""
+    """Activations beside their gradients, many tokens for one expert."""
     found = compared(
         tmp_path / "run",
         STAR,
         [
-            f"{{{MODEL}, parallel: {{data: 4}}, shard: fsdp}}",
             f"{{{FLOAT}, batch: {{count: 8}}, parallel: {{pipeline: 4}}, schedule: zero_bubble}}",
             f"{{{EXPERTS}, parallel: {{data: 4, expert: 4}}, gating: {{hot: 0.5, capacity: 1.5}}}}",
         ],

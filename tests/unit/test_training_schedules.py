@@ -130,6 +130,22 @@ def test_zero2_scatters_in_every_micro_batch() -> None:
     assert sum(x.size_bytes for x in _named(tasks, "all_gather")) == 4 * SMALL.parameters
 
 
+def test_fsdp_asks_for_the_next_parameters_before_it_scatters_these_gradients() -> None:
+    """Zhao et al. (VLDB'23), section 3.3.2, backward prefetching."""
+    tasks = graph_of(Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), shard="fsdp")).tasks[0]
+    order = [x.collective for x in tasks if isinstance(x, Collective)]
+    gather, scatter = "all_gather", "reduce_scatter"
+    assert order == [gather] * 10 + [scatter, gather] * 6 + [scatter] * 2
+
+
+@pytest.mark.parametrize("shard", ["fsdp", "zero3"])
+def test_one_process_group_gathers_and_scatters_in_turn(shard: str) -> None:
+    """As above: "its collectives run sequentially in the process group's internal NCCL stream"."""
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), shard=shard)
+    times = oracle(graph_of(t, constant(1, 2)), _alone(0, all_gather=20_000.0, reduce_scatter=30_000.0))
+    assert step_ns(times) == pytest.approx(2 * SMALL.layers * 20_000 + SMALL.layers * 30_000, rel=1e-3)
+
+
 def test_gradients_of_norms_and_of_the_table_come_last() -> None:
     """Megatron's finalize_model_grads: those of data, with sequence parallelism norms, the table's, the optimizer."""
     model = replace(SMALL, vocab=64, tied=True)

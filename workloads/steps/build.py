@@ -192,10 +192,11 @@ class _Rank:
         self._program.wait(*self._gathers.pop(at))
 
     def _ask(self, use: int, name: str, after: tuple[str, ...]) -> None:
+        """On the stream of the gradients: FSDP's one process group runs both in turn (Zhao et al. 2023, 3.3.2)."""
         self._gathers[use] = [
             self._program.collective(
                 f"parameters.{name}.{group}", PARAMETERS, "all_gather", group, size, self._t.model.dtype,
-                stream=f"{group}_gather", after=after,
+                after=after,
             )
             for group, size in self._shares(self._uses[use])
         ]  # fmt: skip
