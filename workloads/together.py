@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from workloads import worker
-from workloads.tasks import runner
 
 DEFAULT_SOCKETS = "/run/railbed/workers"
 
@@ -59,7 +58,7 @@ class _Rank(threading.Thread):
 
 def main() -> int:
     """Reads the plan and runs all of its ranks; returns the exit code."""
-    signal.signal(signal.SIGUSR1, runner.answer)
+    signal.signal(signal.SIGUSR1, worker.asked)
     with open(os.environ.get("RAILBED_PLAN", worker.DEFAULT_PLAN), encoding="utf-8") as file:
         plan = json.load(file)
     sockets = os.environ.get("RAILBED_SOCKETS", DEFAULT_SOCKETS)

@@ -22,7 +22,6 @@ from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context, HostCosts
 from workloads.parts.part import Part
-from workloads.tasks import runner
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -90,6 +89,8 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
         elif step.tasks:
+            from workloads.tasks import runner
+
             runner.run_tasks(context, step.plan, step.number, step.tag, len(step.ranks), registry.find, emit)
         else:
             _run_collective(context, step, emit)
@@ -204,9 +205,16 @@ def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
     return 1
 
 
+def asked(*_: object) -> None:
+    """SIGUSR1: which tasks wait, and for whom?"""
+    from workloads.tasks import runner  # most workers never need it
+
+    runner.answer()
+
+
 def main() -> int:
     """Reads the plan, runs it, and returns the exit code."""
-    signal.signal(signal.SIGUSR1, runner.answer)
+    signal.signal(signal.SIGUSR1, asked)
     try:
         with open(os.environ.get("RAILBED_PLAN", DEFAULT_PLAN), encoding="utf-8") as file:
             plan = json.load(file)

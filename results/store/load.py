@@ -170,7 +170,8 @@ class Run:
         path = self.path / "metrics" / f"{name}.parquet"
         if path.exists():
             try:
-                return list(pq.read_table(path).to_pylist())
+                with pq.ParquetFile(path) as file:  # read_table() would import pyarrow.dataset first, half a second
+                    return list(file.read().to_pylist())
             except (OSError, ValueError):  # pyarrow's own errors are among them
                 raise damaged(path) from None
         if name == "timeline":

@@ -268,7 +268,7 @@ def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterat
 def _uses(t: Training) -> dict[str, tuple[str, ...]]:
     """The collectives of each group."""
     shares = ("all_reduce",) if t.shard == "none" else ("reduce_scatter", "all_gather")
-    tensor = ("all_gather", "reduce_scatter") if t.parallel.sequence else ("all_reduce",)
+    tensor = ("all_gather", "reduce_scatter", "all_reduce") if t.parallel.sequence else ("all_reduce",)
     return {
         "tensor": tensor,
         "data": shares,

@@ -70,6 +70,25 @@ def test_a_gpu_takes_what_is_slower() -> None:
     assert replace(gpu, hbm=None).time_ns(0, 1e12) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "with_sparsity", "hbm", "memory"),
+    [
+        ("a100", "bfloat16", 624, 2039, 80),
+        ("h100", "bfloat16", 1979, 3350, 80),
+        ("h200", "bfloat16", 1979, 4800, 141),
+        ("h20", "bfloat16", 296, 4000, 96),
+        ("l40s", "bfloat16", 733, 864, 48),
+        ("b200", "bfloat16", 4500, 8000, 180),
+        ("mi300x", "bfloat16", 2614.9, 5300, 192),
+    ],
+)
+def test_presets_of_gpus_are_dense(name: str, dtype: str, with_sparsity: float, hbm: float, memory: int) -> None:
+    """Data sheets lead with figures of structured sparsity, which are twice as high."""
+    gpu = GPUS[name][dtype]
+    assert gpu.flops == pytest.approx(with_sparsity * 1e12 / 2, rel=0.02)  # of L40S they say 733 and 362.05
+    assert (gpu.hbm, gpu.memory) == (hbm * 1e9, memory * 10**9)
+
+
 def test_presets_of_gpus_are_of_one_gpu() -> None:
     for name, by_type in GPUS.items():
         assert len({(g.hbm, g.memory) for g in by_type.values()}) == 1, name
@@ -137,3 +156,20 @@ def test_micro_batches_that_are_held(schedule, chunks, layers_held) -> None:  # 
     for stage in range(p):
         if (layers := layers_held(p, m, stage)) is not None:
             assert memory(t, stage).activations == layers * layer_activations(t)
+
+
+@pytest.mark.parametrize(("schedule", "chunks", "through"), [("1f1b", 1, 1), ("gpipe", 1, 8), ("interleaved", 2, 1)])
+def test_logits_of_all_micro_batches_that_are_held(schedule: str, chunks: int, through: int) -> None:
+    """Korthikanti et al., section 4.3: 4 s b h (1 + v / h) for a micro-batch in the last stage; GPipe holds all."""
+    model = replace(SMALL, vocab=512, dtype="bfloat16")
+    t = Training(model=model, gpu=GPU, parallel=Parallel(pipeline=4), count=8, schedule=schedule, chunks=chunks)
+    without = replace(t, model=replace(model, vocab=0))
+    more = memory(t, 3).activations - memory(without, 3).activations
+    assert more == through * 4 * 64 * 64 * (1 + 512 // 64)
+
+
+def test_what_experts_get_stays_gathered() -> None:
+    """One expert that all tokens take: an MLP, but for its input, which every rank of tensor keeps whole."""
+    dense = Training(model=gpt(24, 4096, 32), gpu=GPU, parallel=Parallel(tensor=4, sequence=True))
+    routed = replace(dense, model=replace(dense.model, experts=1, top_k=1))
+    assert layer_activations(routed) - layer_activations(dense) == 2 * 2048 * 4096 * 3 // 4

@@ -1,5 +1,7 @@
 """Schedules of pipelines, buckets and prefetching against the closed forms, by the longest path."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,3 +128,26 @@ def test_zero2_scatters_in_every_micro_batch() -> None:
     tasks = graph_of(t).tasks[0]
     assert sum(x.size_bytes for x in _named(tasks, "reduce_scatter")) == 3 * 4 * SMALL.parameters
     assert sum(x.size_bytes for x in _named(tasks, "all_gather")) == 4 * SMALL.parameters
+
+
+def test_gradients_of_norms_and_of_the_table_come_last() -> None:
+    """Megatron's finalize_model_grads: those of data, with sequence parallelism norms, the table's, the optimizer."""
+    model = replace(SMALL, vocab=64, tied=True)
+    parallel = Parallel(tensor=2, sequence=True, data=2, pipeline=2)
+    gpu = replace(GPU, hbm=1e12)  # the optimizer takes time
+    tasks = graph_of(Training(model=model, gpu=gpu, parallel=parallel, count=2, shard="zero1")).tasks[0]
+    after = {x.id: x.after for x in tasks}
+    norms, table = "gradients.norms", "gradients.embedding"
+    assert {x.id for x in tasks if x.id.startswith("gradients.data")} <= set(after[norms])
+    assert norms in after[table] and {norms, table} <= set(after["optimizer"])
+
+
+def test_experts_gradients_of_weights_come_before_the_sum_of_their_inputs() -> None:
+    """Their matrices know nothing of tensor parallelism: what was gathered around them is scattered behind them."""
+    model = replace(SMALL, experts=4)
+    parallel = Parallel(tensor=2, sequence=True, data=2, expert=2)
+    tasks = graph_of(Training(model=model, gpu=GPU, parallel=parallel)).tasks[0]
+    half = [x for x in tasks if x.id.startswith("b0.l7.mlp")]
+    assert [x.id for x in half] == ["b0.l7.mlp.b.all_gather", "b0.l7.mlp.column", "b0.l7.mlp.b.reduce_scatter"]
+    forward = next(x for x in tasks if x.id.startswith("f0.l7.experts"))
+    assert half[1].duration_ns == pytest.approx(2 * forward.duration_ns, rel=1e-6)  # type: ignore[union-attr]

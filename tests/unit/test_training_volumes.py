@@ -78,16 +78,29 @@ class Formulas:
 
     def tensor(self, stage: int) -> Fraction:
         """Shoeybi et al.: 8 b s h (t - 1) / t elements a layer; with sequence parallelism 10 (Korthikanti et al.:
-        as many, and the inputs gathered again).  Of experts' halves, `top_k` times as much: each copy of a token."""
+        as many, and the inputs gathered again).
+
+        Experts' halves: `top_k` times as much, as each copy of a token goes, and never again: Megatron gathers around
+        the experts (moe/token_dispatcher.py, dispatch_postprocess), whose matrices are not sequence parallel
+        (tensor_parallel/layers.py: False if explicit_expert_comm)."""
         t, p = self.t, self.t.parallel
-        whole, again = (10, 4) if p.sequence else (8, 4)
-        halves = Fraction(1 + (t.model.top_k if t.model.experts else 1), 2)
-        units = self.stage_layers * halves * (whole + (again if t.recompute == "full" else 0))
+        again = 2 if t.recompute == "full" else 0
+        half = (5 if p.sequence else 4) + again
+        units = Fraction(self.stage_layers * (half + (t.model.top_k * (4 + again) if t.model.experts else half)))
         if t.model.vocab and stage == 0:
             units += 2
         if t.model.vocab and stage == p.pipeline - 1:
             units += 3 if p.sequence else 2
-        return t.count * units * self.bsh * Fraction(p.tensor - 1, p.tensor) * self.w
+        bytes_of_norms = 2 * self.norms(stage) * self.w if p.sequence else 0
+        return (t.count * units * self.bsh * self.w + bytes_of_norms) * Fraction(p.tensor - 1, p.tensor)
+
+    def norms(self, stage: int) -> Fraction:
+        """Megatron's finalize_model_grads: with sequence parallelism norms and routers are added up once a step; of
+        sharded gradients, a rank's part."""
+        t, m, p = self.t, self.t.model, self.t.parallel
+        elements = self.stage_layers * (2 + m.experts) * m.hidden
+        elements += m.hidden if m.vocab and stage == p.pipeline - 1 else 0
+        return Fraction(elements, p.data * p.context if t.shard in ("zero2", "zero3", "fsdp") else 1)
 
     def pipeline(self, stage: int) -> Fraction:
         """b s h at each boundary, forward and backward; interleaved over all chunks, round the ends."""

@@ -247,8 +247,11 @@ class _Rank:
         for buckets in self._buckets.values():
             buckets.flush()
             self._reduced += buckets.asked
-        if "embedding" in self._groups:
-            self._reduced.append(self._tied())
+        if t.parallel.sequence:
+            self._reduced.append(self._summed("norms", "tensor", units.replicated(t, self._stage)))
+        if "embedding" in self._groups:  # the first and the last stage have a copy each of one table
+            table = -(-t.model.vocab * t.model.hidden // t.parallel.tensor)
+            self._reduced.append(self._summed("embedding", "embedding", table))
         if t.optimizer_in:
             return
         program.wait(*self._reduced)
@@ -264,14 +267,14 @@ class _Rank:
             for group, elements in parts.items():
                 self._buckets[group].gather(elements, after)
 
-    def _tied(self) -> str:
-        """The first and the last stage have a copy each of one table: their gradients are added up."""
+    def _summed(self, name: str, group: str, elements: int) -> str:
+        """Gradients of parameters that other groups than `data` have copies of, behind all others (Megatron's
+        finalize_model_grads: norms, then the embedding)."""
         t = self._t
-        elements = -(-t.model.vocab * t.model.hidden // t.parallel.tensor)
         if t.reduces_always:
             elements = -(-elements // t.parallel.copies)
         after = tuple(dict.fromkeys((*self._reduced, *self._program.done())))
         size = elements * t.model.width
         return self._program.collective(
-            "gradients.embedding", GRADIENTS, "all_reduce", "embedding", size, t.model.dtype, after=after
+            f"gradients.{name}", GRADIENTS, "all_reduce", group, size, t.model.dtype, after=after
         )

@@ -1,8 +1,9 @@
 """Gradients on their way to the other ranks with the same parameters: in buckets, while the backward pass goes on.
 
 As DistributedDataParallel does it (Li et al. 2020): gradients stand in one row, in the order in which the backward pass
-makes them, and the row is cut every `bucket_bytes`; a bucket sets off when all of it is there.  With ZeRO-1 and 2 a
-bucket is reduced and scattered, and after the optimizer's step the parameters are gathered by the same buckets.
+makes them, and the row is cut every `bucket_bytes`; a bucket sets off when all of it is there.  (PyTorch cuts between
+parameters alone, and its first bucket is one of 1 MiB.)  With ZeRO-1 and 2 a bucket is reduced and scattered, and after
+the optimizer's step the parameters are gathered by the same buckets.
 """
 
 from __future__ import annotations

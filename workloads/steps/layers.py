@@ -6,7 +6,8 @@ an all-gather before and a reduce-scatter behind each half take their place; wha
 gradients of the weights, beside those of the inputs.
 
 Experts (GShard): a rank's tokens are dispatched to the ranks of their experts and combined again: an all-to-all each
-way, one message to each rank where the parts differ.
+way, one message to each rank where the parts differ.  What the experts of tensor ranks get is gathered around them by
+Megatron's dispatcher, and they know nothing of it: it stays gathered, and its gradients wait for those of the weights.
 """
 
 from __future__ import annotations
@@ -76,7 +77,11 @@ class Layers:
             self._half(f"{name}.mlp", times.row, Cost(), times.column)
             return
         self._dispatch(f"{name}.combine", COMBINE)
-        self._half(f"{name}.mlp", Cost(), Cost(), self._experts, self._received)
+        self._gather(f"{name}.mlp.b", self._received)
+        program.compute(BACKWARD, f"{name}.mlp.column", self._experts.inputs)
+        if not self._split:
+            program.compute(BACKWARD, f"{name}.mlp.column_weights", self._experts.weights)
+        self._sum(f"{name}.mlp.b", self._received)
         self._combine(f"{name}.dispatch", DISPATCH)
         program.compute(BACKWARD, f"{name}.router", times.router.inputs)
         if not self._split:
@@ -87,7 +92,7 @@ class Layers:
 
     def weights_mlp(self, name: str) -> None:
         if self.training.model.experts:
-            self._weights(f"{name}.mlp", Cost(), self._experts, self._received)
+            self.program.compute(WEIGHTS, f"{name}.mlp.column_weights", self._experts.weights)
             self.program.compute(WEIGHTS, f"{name}.router_weights", self.times.router.weights)
         else:
             self._weights(f"{name}.mlp", self.times.row, self.times.column)
@@ -116,23 +121,23 @@ class Layers:
     def predict_weights(self, name: str) -> None:
         self._weights(f"{name}.head", Cost(), self.times.head)
 
-    def _half(self, name: str, row: Cost, core: Cost, column: Cost, nbytes: int | None = None) -> None:
+    def _half(self, name: str, row: Cost, core: Cost, column: Cost) -> None:
         """Half a layer backwards: what ends it, the core, what begins it."""
         program = self.program
-        self._gather(f"{name}.b", nbytes)
+        self._gather(f"{name}.b")
         program.compute(BACKWARD, f"{name}.row", row.inputs if self._split else row.backward)
         if "context" in self.groups and core.inputs:
             ring_attention.backward(program, self.groups["context"], name, BACKWARD, self._block, core.inputs)
         else:
             program.compute(BACKWARD, f"{name}.core", core.inputs)
-        self._column(name, column, nbytes)
+        self._column(name, column)
 
-    def _column(self, name: str, column: Cost, nbytes: int | None = None) -> None:
+    def _column(self, name: str, column: Cost) -> None:
         """Its inputs' gradients are summed beside the computation of its weights'."""
         program, sequence = self.program, self.training.parallel.sequence
-        again = self._ask_gather(f"{name}.again", nbytes) if sequence and not self._split else None
+        again = self._ask_gather(f"{name}.again") if sequence and not self._split else None
         program.compute(BACKWARD, f"{name}.column", column.inputs)
-        summed = self._ask_sum(f"{name}.b", nbytes)
+        summed = self._ask_sum(f"{name}.b")
         if not self._split:
             if again:
                 program.wait(again)
@@ -140,8 +145,8 @@ class Layers:
         if summed:
             program.wait(summed)
 
-    def _weights(self, name: str, row: Cost, column: Cost, nbytes: int | None = None) -> None:
-        again = self._ask_gather(f"{name}.again", nbytes) if self.training.parallel.sequence else None
+    def _weights(self, name: str, row: Cost, column: Cost) -> None:
+        again = self._ask_gather(f"{name}.again") if self.training.parallel.sequence else None
         self.program.compute(WEIGHTS, f"{name}.row_weights", row.weights)
         if again:
             self.program.wait(again)

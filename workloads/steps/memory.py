@@ -43,9 +43,8 @@ def layer_activations(t: Training) -> int:
     split = w * (m.queries + 2 * m.keys) + w * m.queries  # queries, keys, values; what the projection gets
     scores = (2 * w + 1) * m.heads * m.seq if t.recompute == "none" else 0  # softmax, its dropout, that one's mask
     rows, received = n, shard
-    if m.experts:
-        rows = max(rank_rows(t))
-        received = rows // tensor if t.parallel.sequence else rows
+    if m.experts:  # what they got stays gathered
+        rows = received = max(rank_rows(t))
     into = w * m.hidden * received  # inputs of what the MLPs begin with
     inner = w * m.ffn * (m.columns + 1)  # what an activation function gets, and what it gives
     return shard * whole + into + n * (split + scores) // tensor + rows * inner // tensor
@@ -84,7 +83,9 @@ def memory(t: Training, stage: int) -> Memory:
     if t.recompute == "full":  # the layer that is being computed again has all of them
         activations += layer_activations(replace(t, recompute="none"))
     if stage == p.pipeline - 1 and m.vocab:
-        activations += t.routed * 2 * w * m.hidden + 4 * t.tokens * -(-m.vocab // p.tensor)  # logits, in float32
+        logits = 4 * t.tokens * -(-m.vocab // p.tensor)  # in float32
+        through = held([step for step in passes if step.chunk == t.chunks - 1])
+        activations += through * (t.routed * 2 * w * m.hidden + logits)
     return Memory(
         parameters=w * (shares["parameters"] + gathered),
         gradients=w * shares["gradients"],

@@ -1,9 +1,10 @@
 """How long a layer's parts compute on a rank: the roofline of every matrix multiplication and of what lies between.
 
 A multiplication of (m x k) by (k x n) is 2 m k n FLOPs over its three matrices' bytes; its two in the backward pass,
-for the gradients of inputs and of weights, cost the same each.  Attention's core is fused (FlashAttention: scores stay
-in the GPU): forward 4 FLOPs, backward 8, for every query, key and element of a head.  Norms, activations and residual
-additions are bound by memory; backward they touch half as much again.
+for the gradients of inputs and of weights, cost the same each.  Attention's core reads and writes queries, keys, values
+and results alone, its scores stay in the GPU: forward 4 FLOPs, backward 8, for every query, key and element of a head.
+Selective recomputation does the 4 again (FlashAttention's own backward pass does 2 of them again).  Norms, activations
+and residual additions are bound by memory; backward they touch half as much again.
 """
 
 from __future__ import annotations

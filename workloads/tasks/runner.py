@@ -68,8 +68,8 @@ def _say(executor: Executor, said: Mapping[str, Any], emit: Emit) -> None:
         emit({"kind": "timeline", **said, "first": first, "times": times})
 
 
-def answer(*_: object) -> None:
-    """SIGUSR1 asks this process which tasks of its ranks wait, and for whom."""
+def answer() -> None:
+    """Says which tasks of this process's ranks wait, and for whom."""
     for say in list(_ASKED.values()):
         say()
 

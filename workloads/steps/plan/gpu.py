@@ -34,6 +34,10 @@ PRESETS: dict[str, dict[str, Gpu]] = {
     | {"float32": Gpu(flops=494.7e12, hbm=3350e9, memory=80 * _GB)},
     "h200": {d: Gpu(flops=989.4e12, hbm=4800e9, memory=141 * _GB) for d in ("bfloat16", "float16")}
     | {"float32": Gpu(flops=494.7e12, hbm=4800e9, memory=141 * _GB)},
+    "h20": {d: Gpu(flops=148e12, hbm=4000e9, memory=96 * _GB) for d in ("bfloat16", "float16")}
+    | {"float32": Gpu(flops=74e12, hbm=4000e9, memory=96 * _GB)},
+    "l40s": {d: Gpu(flops=362.05e12, hbm=864e9, memory=48 * _GB) for d in ("bfloat16", "float16")}
+    | {"float32": Gpu(flops=183e12, hbm=864e9, memory=48 * _GB)},
     "b200": {d: Gpu(flops=2250e12, hbm=8000e9, memory=180 * _GB) for d in ("bfloat16", "float16")}
     | {"float32": Gpu(flops=1125e12, hbm=8000e9, memory=180 * _GB)},
     "mi250x": {d: Gpu(flops=383e12, hbm=3200e9, memory=128 * _GB) for d in ("bfloat16", "float16")},
@@ -41,4 +45,5 @@ PRESETS: dict[str, dict[str, Gpu]] = {
     | {"float32": Gpu(flops=653.7e12, hbm=5300e9, memory=192 * _GB)},
 }
 """By the type of the elements (float32 stands for TF32).  NVIDIA's data sheets of V100 SXM2 32 GB, A100 SXM 80 GB, H100
-SXM, H200 SXM, and HGX B200 (half of the figures with sparsity); AMD's of MI250X (both dies) and MI300X."""
+SXM, H200 SXM, H20 96 GB, L40S, and HGX B200 (half of the figures with sparsity); AMD's of MI250X (both dies) and
+MI300X.  A GB is 10^9 bytes, also where a data sheet means 2^30."""

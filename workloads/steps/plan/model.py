@@ -104,7 +104,8 @@ class Model:
         """What a model has to compute for a step over so many tokens: forward, and backward with twice as much.
 
         Narayanan et al. (SC'21), equation 3 without recomputation: 72 B s l h^2 (1 + s/6h + V/12lh), here with the
-        model's own matrices.  Attention counts in full, also where it is causal, as they and PaLM do.
+        model's own matrices.  Attention counts in full, also where it is causal, as in their paper and in PaLM's;
+        Megatron-LM's log has since taken half of it.
         """
         mlps = self.top_k if self.experts else 1
         matrices = self.hidden * (2 * self.queries + 2 * self.keys) + mlps * (self.columns + 1) * self.hidden * self.ffn

@@ -3,6 +3,7 @@
 gpipe: Huang et al. 2019; the backward passes in the order of the forward ones, as PyTorch's ScheduleGPipe.
 1f1b: Narayanan et al. (SOSP'19, PipeDream-Flush), as in Megatron and ScheduleOneFOneB.
 interleaved: Narayanan et al. (SC'21), section 2.2: each stage has `chunks` parts of the model, in Megatron's order.
+With as many micro-batches as stages all forward passes come first, as in their code (later versions do not do that).
 zero_bubble: ZB-H1 of Qi et al. (2023): the gradients of weights are computed by themselves, later, where a stage would
 wait; no more micro-batches are held than the first stage of 1F1B does.
 """

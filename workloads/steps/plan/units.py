@@ -47,6 +47,17 @@ def head(t: Training) -> Unit:
     return Unit("head", part.on(t.parallel.tensor))
 
 
+def replicated(t: Training, stage: int) -> int:
+    """Parameters of a stage that every rank of tensor has whole: norms, biases behind a sum, routers.
+
+    With sequence parallelism each sees its part of the sequence alone, so that their gradients have to be added up.
+    Learned positions are added before the sequence is split.
+    """
+    m = t.model
+    layers = t.layers * t.chunks * (m.attention.whole + m.feed_forward.whole)
+    return layers + (m.head.whole if stage == t.parallel.pipeline - 1 else 0)
+
+
 def units_of(t: Training, stage: int) -> Iterator[Unit]:
     """All units of a stage."""
     for _ in range(t.layers * t.chunks):
