@@ -137,16 +137,22 @@ static bool frames_out(const struct fabric *f, const struct event *e)
 	return f->ovs->head && f->clock.mode == CLOCK_VIRTUAL;
 }
 
+/* A worker that runs may make a queue pair before that: their numbers decide on paths */
+static bool workers_out(const struct fabric *f, const struct event *e)
+{
+	return f->clock.workers_now <= e->t;
+}
+
 /* And another worker may call at the same time */
 static bool calls_out(const struct fabric *f, const struct event *e)
 {
-	return f->clock.mode == CLOCK_VIRTUAL && (f->clock.workers_now <= e->t || f->ovs->head);
+	return f->clock.mode == CLOCK_VIRTUAL && (workers_out(f, e) || f->ovs->head);
 }
 
 /* And a worker may end before that */
 static bool fault_waits(const struct fabric *f, const struct event *e)
 {
-	return f->clock.workers_now <= e->t || frames_out(f, e);
+	return workers_out(f, e) || frames_out(f, e);
 }
 
 /* All kinds of events: a new one gets a line here and a place in `enum event_kind` */
@@ -157,7 +163,7 @@ static const struct event_type {
 } events[EVENT_KINDS] = {
 	[EV_FAULT_NOW] = {fault_goes, NULL, frames_out},
 	[EV_FAULT] = {fault_goes, NULL, fault_waits},
-	[EV_TRAFFIC] = {flow_starts, NULL, NULL},
+	[EV_TRAFFIC] = {flow_starts, NULL, workers_out},
 	[EV_CABLE] = {cable_changes, NULL, NULL},
 	[EV_ANNOUNCE] = {controller_learns, NULL, frames_out},
 	[EV_GROUP_LEFT] = {member_left, NULL, calls_out},

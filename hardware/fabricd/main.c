@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!close_later_start())
-		fputs("fabricd: no thread to close files in: a worker may hold up the fabric\n", stderr);
+		fputs("fabricd: no threads to close files and to unmap memory in: a worker may hold up the fabric\n", stderr);
 	clock_workers_changed(f);
 	if (f->clock.mode == CLOCK_REAL)
 		clock_start_real(f);

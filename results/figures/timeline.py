@@ -197,12 +197,15 @@ def moving_from(rows: Sequence[Row]) -> list[int]:
 
 
 def messages(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Places of sends and of the receives that match them: by ranks and tag, in order."""
+    """Places of sends and of the receives that match them: by ranks and tag, in the order of the rows.
+
+    That is the order of the ranks' lists.  Times would not do: of two streams the later message may start first.
+    """
     ends: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for k in sorted(range(len(rows)), key=lambda k: (rows[k]["start_ns"], rows[k]["end_ns"], k)):
-        row = rows[k]
+    for k, row in enumerate(rows):
+        which = row["step"], row["iteration"], row.get("tag")
         if row.get("operation") == "send":
-            ends[row["rank"], row["peer"], row.get("tag")][0].append(k)
+            ends[row["rank"], row["peer"], *which][0].append(k)
         elif row.get("operation") == "recv":
-            ends[row["peer"], row["rank"], row.get("tag")][1].append(k)
+            ends[row["peer"], row["rank"], *which][1].append(k)
     return [pair for sends, receives in ends.values() for pair in zip(sends, receives, strict=False)]

@@ -22,7 +22,7 @@ def trace(rows: Sequence[Row], name: str, clock: str = "virtual") -> dict[str, A
     return {
         "displayTimeUnit": "ns",
         "otherData": {"run": name, "clock": f"{clock}, emulated time"},
-        "traceEvents": [*_names(ordered), *_slices(ordered), *_arrows(ordered)],
+        "traceEvents": [*_names(ordered), *_slices(ordered), *_arrows(rows)],
     }
 
 

@@ -162,9 +162,11 @@ def timeline_rows(
 ) -> list[Row]:
     """Rows of the frame `timeline`; `about` says for each step and rank what each of its tasks is.
 
-    In order of step, iteration, start and rank.
+    In order of step, iteration, rank and the rank's list: by that, messages of one tag match.
     """
-    rows = [
+    told = [line for line in lines if line.get("kind") == "timeline" and line["iteration"] >= 0]
+    told.sort(key=lambda line: (line["step"], line["iteration"], line["rank"], line["first"]))
+    return [
         {
             "step": line["step"],
             "iteration": line["iteration"],
@@ -173,12 +175,9 @@ def timeline_rows(
             "start_ns": nanoseconds(start - line.get("began_ps", 0)),
             "end_ns": nanoseconds(end - line.get("began_ps", 0)),
         }
-        for line in lines
-        if line.get("kind") == "timeline" and line["iteration"] >= 0
+        for line in told
         for k, (start, end, _) in enumerate(line["times"])
     ]
-    rows.sort(key=lambda r: (r["step"], r["iteration"], r["start_ns"], r["rank"]))  # what is equal stays in its order
-    return rows
 
 
 def _result(rows: list[Mapping[str, Any]], start: int, end: int, busbw_factor: float, what: Row) -> Row:

@@ -68,7 +68,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         elif step.kind == "tasks":
             problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
         elif step.kind == "chakra" or step.kind == "aicb":
-            problems = trace_checks.trace(step, fabric)
+            problems = trace_checks.trace(step, blocks.fabric, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
         else:

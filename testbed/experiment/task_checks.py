@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.steps import CollectiveStep
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def tasks(told: Tasks, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     """All mistakes in it; a graph is only made of tasks whose ranks there are."""
-    found = [*_ranks(told, fabric.ranks), *_classes(told, spec)]
+    found = [*_ranks(told, fabric.ranks), *_classes(told, spec), *_algorithms(told)]
     if not found:
         found = [*_graph(told, fabric.ranks)]
     if not found:
@@ -49,16 +50,38 @@ def _ranks(told: Tasks, ranks: int) -> Iterator[Found]:
 
 def _classes(told: Tasks, spec: FabricSpec) -> Iterator[Found]:
     for name, group in told.groups.items():
-        its = group.traffic_class
-        if its is not None and dscp_of(its, spec) is None:
-            what = f"no DSCP is in class {its}, so nothing can be sent in it"
-            yield ("groups", name, "traffic_class"), what, f"fabric.switch.dscp: {{{its * 8}: {its}}} beside the others"
+        if problem := no_dscp(group.traffic_class, spec):
+            yield ("groups", name, "traffic_class"), *problem
+
+
+def no_dscp(its: int | None, spec: FabricSpec) -> tuple[str, str] | None:
+    """What is wrong with a group's class, and what to do, if no DSCP is in it."""
+    if its is None or dscp_of(its, spec) is not None:
+        return None
+    what = f"no DSCP is in class {its}, so nothing can be sent in it"
+    return what, f"fabric.switch.dscp: {{{its * 8}: {its}}} beside the others"
 
 
 def dscp_of(traffic_class: int, spec: FabricSpec) -> int | None:
     """How packets of a class are marked: by the lowest DSCP that switches put into it."""
     marks = [d for d in range(64) if spec.switch.dscp.get(d, 0) == traffic_class]
     return min(marks, default=None)
+
+
+def _algorithms(told: Tasks) -> Iterator[Found]:
+    for name, group in told.groups.items():
+        for path, what, hint in named(group.algorithm):
+            yield ("groups", name, "algorithm", *path), what, hint
+
+
+def named(algorithms: Mapping[str, str]) -> Iterator[Found]:
+    """Mistakes in `{COLLECTIVE: ALGORITHM}`: one that nothing uses would be passed over else."""
+    for name, algorithm in algorithms.items():
+        if name not in known.collectives():
+            yield (name,), *unknown("collective", name, known.collectives())
+        elif algorithm not in known.choices(name):
+            what, hint = unknown("algorithm", algorithm, known.choices(name))
+            yield (name,), f"{what} of {name}", hint
 
 
 def _graph(told: Tasks, ranks: int) -> Iterator[Found]:

@@ -155,3 +155,16 @@ def test_same_figures_every_time(name: str) -> None:
         assert '"reason": "tail"' in results[0]
     for other in results[1:]:
         assert other == results[0]
+
+
+def test_a_flow_gets_its_queue_pairs_behind_those_that_workers_make_by_then() -> None:
+    """Whoever is slower to say so: the numbers decide on paths."""
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[0, 1, 4096, 0]])
+        f.start(0, 1)
+        workers = [f.worker(rank) for rank in (0, 1)]
+        f.counters()
+        pair = f.connect(*workers)
+        generated = [q["qp"] for q in f.counters()["qps"] if q["generated"]]
+        assert generated and min(generated) > max(pair.qp_a, pair.qp_b)
+        pair.done()

@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,19 +232,37 @@ def test_a_socket_that_lingers_holds_nobody_up(how: Callable[[BareFabric, int], 
         pair.done()
 
 
+def a_socket_inside_a_socket(f: BareFabric, fd: int) -> None:
+    """It lingers where nobody can tell it not to."""
+    inner, outer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    socket.send_fds(inner, [b"x"], [fd])
+    os.close(fd)  # not the last: it lies in the queue
+    f.worker(3)
+    with stopped(f):  # so that fabricd's close() is the last
+        f.worker(3, hello=False).send(wire.command(wire.PROGRESS), fds=(outer.fileno(),))
+        inner.close()
+        outer.close()
+
+
+def test_who_keeps_fabricd_closing_keeps_nobodys_memory() -> None:
+    """It is charged to fabricd: with what ranks of many jobs have left there it would run out."""
+    with bare_fabric("star", {"hosts": 4}) as f, lingering() as fd:
+        rank = f.worker(1)
+        rank.region(1 << 20)
+        a_socket_inside_a_socket(f, fd)
+        f.fabricd.request("status")
+        rank.socket.close()
+        f.events("worker_lost")
+        maps = Path(f"/proc/{f.pid}/maps")
+        wait_until(lambda: "memfd:railbed-test" not in maps.read_text(), "the rank's memory to be unmapped", 20)
+
+
 def test_who_comes_again_and_again_is_let_in_no_more() -> None:
-    """A socket inside a socket lingers where nobody can tell it not to; what piles up behind it is bounded."""
+    """What piles up behind a descriptor that lingers is bounded."""
     with bare_fabric("star", {"hosts": 4}) as f, lingering() as fd:
         f.start(1, 2)
         pair = f.pair(1, 2)
-        inner, outer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        socket.send_fds(inner, [b"x"], [fd])
-        os.close(fd)  # not the last: it lies in the queue
-        f.worker(3)
-        with stopped(f):  # so that fabricd's close() is the last
-            f.worker(3, hello=False).send(wire.command(wire.PROGRESS), fds=(outer.fileno(),))
-            inner.close()
-            outer.close()
+        a_socket_inside_a_socket(f, fd)
 
         def refused() -> bool:
             with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as s:

@@ -186,6 +186,28 @@ def test_who_is_refused_an_offload_does_it_by_hosts(tmp_path: Path) -> None:
     assert all(row["fallback"] for row in result.results)
 
 
+def test_a_group_that_fails_before_one_of_its_ranks_begins(tmp_path: Path) -> None:
+    """Whoever waits longest gives up; the late one meets it where all agree, and the hosts do it from then on."""
+    listed = ["{id: c, compute: 500us, ranks: [1]}"]
+    listed += [f"{{id: {name}, collective: all_reduce, group: dp, size: 16KiB}}" for name in "ab"]
+    for options, why in (("{}", "no accelerator answers rank"), ("{timeout: 1ms}", "")):
+        groups = f"dp: {{ranks: [[0, 1, 2]], algorithm: {{all_reduce: in_network}}, options: {options}}}"
+        result = ran(tmp_path / why[:2], "{star: {hosts: 3}}", tasks(groups, *listed, more=", iterations: 2"))
+        assert [str(row["fallback"] or "").startswith(why) and bool(row["fallback"]) for row in result.results] == [
+            bool(why)
+        ] * 2
+
+
+def test_multicasts_of_which_nothing_comes_follow_each_other(tmp_path: Path) -> None:
+    """The root misses nothing, so the ranks do not agree on what they think of it, and need not."""
+    groups = "dp: {ranks: [[0, 1, 2]], algorithm: {broadcast: multicast}}"
+    listed = ["{id: c, compute: 200us, ranks: [0]}"]
+    listed += [f"{{id: {name}, collective: broadcast, group: dp, size: 64KiB}}" for name in "ab"]
+    more = "inject:\n- {fault: missing_group, on: 'switch:sw0', at: 100us}\n"
+    result = ran(tmp_path, "{star: {hosts: 3}}", tasks(groups, *listed, more=", iterations: 2"), more=more)
+    assert all(row["fallback"] for row in result.results)
+
+
 def test_a_rank_that_dies_is_named_with_the_tasks_that_wait_for_it(tmp_path: Path) -> None:
     compute = "{id: c, compute: 50us, stream: gpu}"
     step = tasks(SMALL_RAILS, compute, reduce("d", stream="d", after="[c]"))

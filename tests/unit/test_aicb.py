@@ -85,6 +85,7 @@ def test_groups_by_suffix_and_groups_of_one_rank_have_nothing_to_do() -> None:
         (HEAD + LAYERS.replace("2\n", "3\n", 1), "w:2: 3 layers are announced, and there are 2"),
         (HEAD + LAYERS.replace("\t100\n", "\n", 1), "w:3: attention: a layer has 12 fields, and this has 11"),
         (HEAD + LAYERS.replace("ALLREDUCE", "ALLREDUCEALLTOALL"), "w:3: attention: there is no collective"),
+        (HEAD + LAYERS.replace("4096", "0").replace("100", "9" * 18), "w:3: attention: a computation takes more than"),
         (HEAD + LAYERS.replace("4096", "-4096"), "w:3: a size is '-4096', and not a whole number"),
     ],
 )

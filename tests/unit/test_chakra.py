@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,14 @@ def test_any_bytes_are_refused_or_read(data: bytes) -> None:
     read_or_refused(data)
 
 
+def test_more_nodes_than_memory_is_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte is a node: an empty message."""
+    monkeypatch.setattr(et, "MOST_NODES", 100)
+    assert len(et.parse(bytes(101)).nodes) == 100
+    with pytest.raises(BadTrace, match="some: more than 100 nodes"):
+        et.parse(bytes(102), "some")
+
+
 def read_or_refused(data: bytes) -> None:
     try:
         trace = et.parse(data, "some.0.et")
@@ -264,6 +273,18 @@ def test_bad_groups(tmp_path: Path, text: str, said: str) -> None:
     path.write_text(text)
     with pytest.raises(BadTrace, match=said):
         files.read_groups(path)
+
+
+def test_a_rank_far_off_costs_nothing(tmp_path: Path) -> None:
+    for rank in (0, 9_999_999):
+        et.write(tmp_path / f"t.{rank}.et", Trace())
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadTrace, match=r"t\.1\.et: missing"):
+            files.load(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 # -- traces of others
@@ -407,3 +428,63 @@ def test_our_own_attribute_damaged(damage: str) -> None:
     written[0].attributes[OWN] = damage
     with pytest.raises(BadTrace, match="rank 0: metadata: its attribute 'railbed' is damaged"):
         replay.graph(written)
+
+
+@pytest.mark.parametrize(
+    ("node", "damage"),
+    [
+        (0, {"duration_ns": "soon"}), (0, {"duration_ns": 10**400}), (0, {"duration_ns": -1}), (0, {"stream": 7}),
+        (0, {"kind": []}), (0, {"after": True}), (1, {"tag": {}}), (1, {"group": ["g"]}), (2, {"dtype": []}),
+        (2, {"size_bytes": "8"}), (2, {"op": {}}), (2, {"collective": 7}),
+        (2, {"algorithm": 7}), (2, {"group": []}),
+    ],
+)  # fmt: skip
+def test_what_our_own_attribute_says_is_checked(node: int, damage: dict[str, Any]) -> None:
+    both = Collective(id="g", collective="all_reduce", group="g", size_bytes=64)
+    graph = Graph({"g": ((0, 1),)}, {0: (Compute(id="a", duration_ns=1), Send(id="b", peer=1, size_bytes=1), both),
+                                     1: (Recv(id="c", peer=0, size_bytes=1), both)})  # fmt: skip
+    written = record.record(graph)
+    its = written[0].nodes[node].attributes
+    its[OWN] = json.dumps(json.loads(str(its[OWN])) | damage)
+    with pytest.raises(BadTrace, match=f"rank 0: node {node + 1} "):
+        replay.graph(written)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["[" * 100_000, '{"groups": {}, "settings": {}, "ranks": [Infinity]}',
+     '{"groups": {}, "settings": {"g": {"traffic_class": "x", "algorithms": {}, "options": {}}}, "ranks": [0]}',
+     '{"groups": {}, "settings": {"g": {"traffic_class": 3, "algorithms": 5, "options": {}}}, "ranks": [0]}'],
+    ids=["deep", "infinite", "class", "algorithms"],
+)  # fmt: skip
+def test_our_own_metadata_are_checked(damage: str) -> None:
+    with pytest.raises(BadTrace, match="rank 0: metadata: its attribute 'railbed' is damaged"):
+        replay.graph({0: Trace(attributes={OWN: damage})})
+    node = Node(1, "n", 4, attributes={OWN: damage})
+    with pytest.raises(BadTrace, match="rank 0: node 1 'n': its attribute 'railbed' is damaged"):
+        replay.graph({0: Trace([node], attributes={OWN: '{"groups": {}, "settings": {}, "ranks": [0]}'})})
+
+
+def test_waits_through_others_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes could ask for gigabytes: each of many nodes without a task hands on what many wait for."""
+    many = [comp(k, 1) for k in range(1, 101)]
+    chain = [Node(200 + k, "m", 1, data_deps=[*range(1, 101)] if not k else [199 + k]) for k in range(30)]
+    assert len(graph_of([*many, *chain]).tasks[0]) == 100
+    got = [Node(k, "r", 6, data_deps=[k - 1] if k > 1 else [], attributes={"comm_src": 1, "comm_size": 8})
+           for k in range(1, 401)]  # fmt: skip
+    sent = [Node(k, "s", 5, attributes={"comm_dst": 0, "comm_size": 8}) for k in range(1, 401)]
+    assert {t.stream for t in graph_of(got, sent).tasks[0]} == {"receive"}
+    monkeypatch.setattr(replay, "MOST_KEPT", 8000)
+    for nodes in ([*many, *chain], got):
+        with pytest.raises(BadTrace, match="rank 0: node .* nodes wait for too many others"):
+            graph_of(nodes, sent)
+
+
+def test_damaged_times_and_sizes_are_refused() -> None:
+    with pytest.raises(BadTrace, match="node 1 'c1': it takes more than 10000 s"):
+        graph_of([comp(1, 1 << 60)])
+    send = Node(5, "s", 5, attributes={"comm_dst": 1, "comm_size": 1 << 60})
+    with pytest.raises(BadTrace, match="node 5 's': a message of 1152921504606846976 bytes, and at most 2147483648"):
+        graph_of([send], [])
+    with pytest.raises(BadTrace, match="a group 'world' that is not all ranks"):
+        graph_of([coll(5)], [coll(5)], groups={"world": [0]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from tests.parts import task_graphs
 from workloads.registry import ALGORITHMS, COLLECTIVES
 from workloads.tasks import communicator, messages
+from workloads.tasks.executor import Executor
 from workloads.tasks.graph import Graph
+from workloads.tasks.requests import Requests
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
 
@@ -134,3 +137,25 @@ def test_any_graph(graph: Graph, seed: int, reduce_bps: float | None) -> None:
     for iteration in range(2):
         found = task_graphs.times(lines, graph, iteration=iteration)
         assert len(found) == sum(map(len, graph.tasks.values()))
+
+
+def test_parts_that_connect_go_first_by_when_their_ranks_have_met() -> None:
+    """All ranks have these times in common, so no two groups wait for each other's connections."""
+    went: list[str] = []
+
+    class Asked:
+        def __init__(self, name: str, met_ps: int, *, connects: bool) -> None:
+            self.part, self.met_ps, self.name = SimpleNamespace(connects=connects), met_ps, name
+
+        turn = Requests.turn
+
+        def go_on(self) -> list[Any]:
+            went.append(self.name)
+            return []
+
+    executor = object.__new__(Executor)
+    executor._ready = []
+    both = [Asked("late", 70, connects=True), Asked("soon", 40, connects=True)]
+    executor.requests = [Asked("a", 90, connects=False), *both, Asked("b", 10, connects=False)]  # type: ignore[list-item]
+    executor._start_ready()
+    assert went == ["soon", "late", "a", "b"]

@@ -51,6 +51,10 @@ def experiment(tasks: str, more: str = "") -> str:
          "no DSCP is in class 5", "fabric.switch.dscp: {40: 5}"),
         ("groups: {g: {ranks: [[0, 2]], traffic_class: 4, algorithm: {all_gather: multicast}}}, list: [{id: a, "
          "collective: all_gather, group: g, size: 1MiB}]", "groups.g", "sent in the NIC's class", "traffic_class"),
+        ("groups: {g: {ranks: [[0, 1]], algorithm: {all_reduse: ring}}}, list: [{id: a, compute: 1us}]",
+         "groups.g.algorithm.all_reduse", "unknown collective 'all_reduse'", "did you mean 'all_reduce'"),
+        ("groups: {g: {ranks: [[0, 1]], algorithm: {all_gather: rng}}}, list: [{id: a, collective: all_reduce, "
+         "group: g, size: 1MiB}]", "groups.g.algorithm.all_gather", "unknown algorithm 'rng' of all_gather", "ring"),
         ("groups: {g: {ranks: [[0, 1]], options: {chains: 2}}}, list: [{id: a, collective: all_reduce, group: g, "
          "size: 1MiB}]", "groups.g.options.chains", "none of its collectives heeds chains", "chunk"),
         ("groups: {g: {ranks: [[0, 1]], options: {chunk: 1}}}, list: [{id: a, collective: all_reduce, "

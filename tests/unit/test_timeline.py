@@ -15,6 +15,7 @@ from results.figures.report import report
 from results.figures.timeline import RankTime, length, moving_from, steps, union, without
 from results.figures.trace_events import microseconds, threads, trace
 from results.frames.columns import COLUMNS
+from results.frames.metrics import timeline_rows
 from results.pictures.drawing import PlotError
 from results.pictures.timeline_plot import chosen, timeline
 from results.store.folder import RunFolder
@@ -128,6 +129,22 @@ def test_messages_of_one_tag_match_in_order() -> None:
         send(2, 1, 1, 9),
     ]
     assert moving_from(rows) == [50_000, 70_000, 50_000, 70_000, 0, 1000]
+
+
+def test_messages_match_in_the_order_of_the_lists_whichever_starts_first() -> None:
+    """Two streams send: the first of the list starts late. Both are received by one stream, in order."""
+    about = {
+        "0": [{"operation": "send", "stream": s, "task": s, "peer": 1, "tag": ""} for s in ("late", "soon")],
+        "1": [{"operation": "recv", "stream": "in", "task": t, "peer": 0, "tag": ""} for t in ("r0", "r1")],
+    }
+    said = {"kind": "timeline", "step": 0, "iteration": 0, "first": 0}
+    lines = [{**said, "rank": 1, "times": [[0, 110_000, 0], [110_000, 110_000, 0]]},
+             {**said, "rank": 0, "times": [[100_000, 120_000, 0], [5_000, 20_000, 0]]}]  # fmt: skip
+    rows = [row | {"kind": "", "group": None, "size_bytes": 8} for row in timeline_rows(lines, [about])]
+    (step,) = steps(rows)
+    assert step.ranks[1].communication == [(100_000, 110_000)]
+    arrows = [(e["ph"], e["ts"]) for e in trace(rows, "x")["traceEvents"] if e["ph"] in "sf"]
+    assert arrows == [("s", 0.1), ("f", 0.1)]  # the other message was there before its receive
 
 
 # -- the picture

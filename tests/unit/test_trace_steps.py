@@ -104,6 +104,20 @@ def test_mistakes_have_their_place_and_name_file_and_node(tmp_path: Path) -> Non
     assert where == ":5: workload[0].chakra" and what == "there is no trace of rank 1: there are 0"
 
 
+def test_a_class_that_this_fabric_has_no_dscp_for_and_traces_of_nothing(tmp_path: Path) -> None:
+    both = Collective(id="g", collective="all_reduce", group="all", size_bytes=4096)
+    graph = Graph({"all": ((0, 1),)}, {0: (both,), 1: (both,)}, {"all": Settings(5)})
+    record.write(graph, tmp_path / "other")
+    where, what = mistake(tmp_path, "{chakra: other}")
+    assert where == ":5: workload[0].chakra" and what == (
+        "group 'all' of the trace: no DSCP is in class 5, so nothing can be sent in it"
+    )
+    et.write(tmp_path / "n.0.et", Trace([Node(1, "m", 1)]))
+    assert "there is nothing to do in it" in mistake(tmp_path, "{chakra: n}")[1]
+    (tmp_path / "w.txt").write_text("HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 1\n0\n")
+    assert "there is nothing to do in it" in mistake(tmp_path, "{aicb: w.txt}")[1]
+
+
 def test_more_traces_than_ranks_and_nodes_without_their_sizes(tmp_path: Path) -> None:
     for rank in range(3):
         et.write(tmp_path / f"t.{rank}.et", Trace([Node(7, "nccl", 7, attributes={"comm_type": 0})]))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from workloads.base.vocabulary import DTYPES
 from workloads.chakra.et import BadTrace
-from workloads.chakra.names import ELEMENTS
+from workloads.chakra.names import ELEMENTS, MOST_NS
 from workloads.tasks.check import Members
 from workloads.tasks.graph import Graph
 from workloads.tasks.task import Collective, Compute, Task
@@ -20,6 +20,7 @@ from workloads.tasks.task import Collective, Compute, Task
 HEAD = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 FIELDS = 12
 MOST_BYTES = 64 << 20
+MOST_LAYERS = 100_000
 TYPES = {
     "ALLREDUCE": "all_reduce",
     "ALLGATHER": "all_gather",
@@ -70,6 +71,8 @@ def parse(text: str, ranks: int, name: str = "workload") -> Graph:
     where, count = f"{name}:{lines[1][0]}", lines[1][1]
     if len(count) != 1 or _whole(count[0], "the number of layers", where) != len(lines) - 2:
         raise BadTrace(f"{count[0][:20]} layers are announced, and there are {len(lines) - 2}", where)
+    if len(lines) - 2 > MOST_LAYERS:
+        raise BadTrace(f"more than {MOST_LAYERS} layers", where)
     layers = [_layer(fields, f"{name}:{n}") for n, fields in lines[2:]]
     return _graph(layers, groups(ranks, tensor, expert))
 
@@ -130,6 +133,8 @@ def _phase(fields: list[str], plain: str, where: str, name: str) -> Phase:
     compute, kind, size = fields
     took = _whole(compute, "a time", where)
     nbytes = _whole(size, "a size", where)
+    if took > MOST_NS:
+        raise BadTrace(f"a computation takes more than {MOST_NS / 1e9:g} s", where, name[:60])
     if kind == "NONE" or not nbytes:
         return Phase(took, None)
     base, _, _ = kind.partition("_")

@@ -16,6 +16,7 @@ from workloads.chakra.wire import BadWire, Field
 
 VERSION = "0.0.4"
 MOST_BYTES = 1 << 30
+MOST_NODES = 1 << 20
 
 Value = int | float | str | bytes | bool | list[int] | list[float] | list[bool] | list[str] | list[bytes]
 
@@ -101,6 +102,8 @@ def parse(data: bytes, name: str = "trace") -> Trace:
             size, at = wire.varint(data, at, len(data))
             if size > len(data) - at:
                 raise BadWire(f"a message of {size} bytes, of which {len(data) - at} are there", begin)
+            if count > MOST_NODES:
+                raise BadTrace(f"more than {MOST_NODES} nodes", name)
             if count:
                 trace.nodes.append(_node(data, at, at + size))
             else:

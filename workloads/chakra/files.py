@@ -42,11 +42,11 @@ def find(path: Path) -> dict[int, Path]:
         names = ", ".join(str(folder / name) for name in sorted(found)[: replay.MOST_SHOWN])
         raise BadTrace(f"there are several traces in this folder: name one of {names}", str(path))
     (files,) = found.values()
-    missing = sorted(set(range(max(files) + 1)) - set(files))
-    if missing:
+    missing = next((rank for rank in range(len(files)) if rank not in files), None)
+    if missing is not None:
         stem = next(iter(found))
         there = ", ".join(map(str, sorted(files)[: replay.MOST_SHOWN]))
-        raise BadTrace(f"missing: there are traces of ranks {there} ..", str(folder / f"{stem}.{missing[0]}.et"))
+        raise BadTrace(f"missing: there are traces of ranks {there} ..", str(folder / f"{stem}.{missing}.et"))
     return dict(sorted(files.items()))
 
 

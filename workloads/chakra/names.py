@@ -24,3 +24,7 @@ ELEMENTS = ("float32", "bfloat16", "uint8")
 
 OWN = "railbed"
 """Attribute of what Chakra has no word for, as JSON: with it a graph that was written is read back as it was."""
+
+MOST_NS = 10**13  # of a computation
+MOST_MESSAGE = 1 << 31  # bytes
+"""As in the experiment file: what is more is damage."""

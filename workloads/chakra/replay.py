@@ -13,11 +13,12 @@ import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from workloads.base.vocabulary import DTYPES
 from workloads.chakra.et import BadTrace, Node, Trace
-from workloads.chakra.names import COLLECTIVES, ELEMENTS, OF_A_PART, OWN
+from workloads.chakra.names import COLLECTIVES, ELEMENTS, MOST_MESSAGE, MOST_NS, OF_A_PART, OWN
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
@@ -27,6 +28,8 @@ WORLD = "world"
 PASSED = frozenset({"invalid", "metadata"})
 KNOWN = frozenset({"comp", "comm_send", "comm_recv", "comm_coll"})
 MOST_SHOWN = 6
+MOST_KEPT = 256 << 20
+"""Bytes of what a rank's nodes wait for through others: a small file may ask for any amount."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ def graph(
     if own:
         _check_all(own[2], traces)
     for name, members in (groups or {}).items():
+        if name == WORLD and sorted(members) != sorted(traces):
+            raise BadTrace(f"the groups' file has a group {WORLD!r} that is not all ranks: here these are called so")
         if not own:
             its_groups[name] = (tuple(members),)
     tasks: dict[int, tuple[Task, ...]] = {}
@@ -95,10 +100,26 @@ def _own_groups(
     try:
         told = json.loads(str(trace.attributes[OWN]))
         made = {str(name): tuple(tuple(map(int, m)) for m in tuples) for name, tuples in told["groups"].items()}
-        settings = {str(name): Settings(**of) for name, of in told["settings"].items()}
+        settings = {str(name): _settings(of) for name, of in told["settings"].items()}
         return made, settings, list(map(int, told["ranks"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise BadTrace(f"its attribute {OWN!r} is damaged", file, "metadata") from None
+
+
+def _settings(told: Mapping[str, Any]) -> Settings:
+    """Raises KeyError or TypeError."""
+    algorithms, options = _of(told, "algorithms", dict), _of(told, "options", dict)
+    for name in algorithms:
+        _of(algorithms, name, str)
+    return Settings(_of(told, "traffic_class", (int, NoneType)), algorithms, options)
+
+
+def _of(told: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+    """What is said there, if it is of that kind.  Raises KeyError or TypeError."""
+    value = told[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{key} is {value!r:.40}")
+    return value
 
 
 class _Rank:
@@ -144,18 +165,22 @@ class _Rank:
         """In the order in which they are issued.  Raises BadTrace."""
         if self.written:
             for node in self.nodes.values():
-                task = self._as_written(node)
+                task = self._checked(node, self._as_written(node))
                 self.by_task[task.id] = node
                 yield task
             return
         for_whom: dict[int, tuple[int, ...]] = {}  # node -> nodes with tasks that it waits for, through those without
         receives: dict[int, int] = {}  # node -> the receives that are behind it, as bits
-        bits = 0
+        bits = kept = 0
         for node in self._order():
             through = dict.fromkeys(n for other in self.waits[node.id] for n in for_whom[other])
             behind = 0
             for other in self.waits[node.id]:
                 behind |= receives[other]
+            kept += 8 * len(through) + behind.bit_length() // 8
+            if kept > MOST_KEPT:
+                what = "nodes wait for too many others through nodes without tasks, or for too many receives"
+                raise self.bad(node, f"{what}: that takes more than {MOST_KEPT >> 20} MiB")
             if self._passes(node):
                 for_whom[node.id], receives[node.id] = tuple(through), behind
                 continue
@@ -165,7 +190,7 @@ class _Rank:
                 stream = self._receive_stream(behind, 1 << bits)
                 behind |= 1 << bits
             for_whom[node.id], receives[node.id] = (node.id,), behind
-            task = self._task(node, [self._names[n] for n in through], stream)
+            task = self._checked(node, self._task(node, [self._names[n] for n in through], stream))
             self._names[node.id] = task.id
             self.by_task[task.id] = node
             yield task
@@ -198,11 +223,11 @@ class _Rank:
         return order
 
     def _circle(self, stuck: set[int]) -> BadTrace:
-        at, path = min(stuck), list[int]()
+        at, path = min(stuck), dict[int, int]()  # and its place in it
         while at not in path:
-            path.append(at)
+            path[at] = len(path)
             at = min(other for other in self.waits[at] if other in stuck)
-        circle = [str(self.nodes[n]) for n in path[path.index(at) :]]
+        circle = [str(self.nodes[n]) for n in list(path)[path[at] :]]
         shown = (
             circle if len(circle) <= MOST_SHOWN else [*circle[: MOST_SHOWN - 1], f"{len(circle) - MOST_SHOWN + 1} more"]
         )
@@ -256,6 +281,14 @@ class _Rank:
             raise self.bad(node, "it has operations, but no recorded time: give flops and memory under `time`")
         return float(node.duration_us * 1000)
 
+    def _checked(self, node: Node, task: Task) -> Task:
+        """A task that is not larger than tasks are."""
+        if isinstance(task, Compute) and task.duration_ns > MOST_NS:
+            raise self.bad(node, f"it takes more than {MOST_NS / 1e9:g} s")
+        if isinstance(task, Send | Recv) and task.size_bytes > MOST_MESSAGE:
+            raise self.bad(node, f"a message of {task.size_bytes} bytes, and at most {MOST_MESSAGE} can be sent")
+        return task
+
     def _whole(self, node: Node, name: str, default: int | None = None) -> int:
         """An attribute that is a whole number, not below 0."""
         value = node.attributes.get(name, default)
@@ -303,26 +336,30 @@ class _Rank:
             raise self.bad(node, f"it has no attribute {OWN!r}, and other nodes have ({hint})")
         try:
             own: dict[str, Any] = dict(json.loads(str(node.attributes[OWN])))
-            waits = [self.nodes[n].name for n in node.data_deps[: int(own["after"])]]
-            common: dict[str, Any] = {"id": node.name, "after": tuple(waits), "stream": str(own["stream"])}
-            common["kind"] = str(own.get("kind", ""))
+            waits = [self.nodes[n].name for n in node.data_deps[: _of(own, "after", int)]]
+            common: dict[str, Any] = {"id": node.name, "after": tuple(waits), "stream": _of(own, "stream", str)}
+            common["kind"] = _of({"kind": "", **own}, "kind", str)
             what = node.type_name
             if what == "comp":
-                return Compute(**common, duration_ns=own.get("duration_ns", node.duration_us * 1000))
-            size = self._whole(node, "comm_size")
+                took = {"duration_ns": node.duration_us * 1000, **own}
+                return Compute(**common, duration_ns=_of(took, "duration_ns", (int, float)))
+            size, group = self._whole(node, "comm_size"), _of(own, "group", str)
             if what == "comm_coll":
-                members = next(m for m in self.groups[own["group"]] if self.rank in m)
-                whole = size * len(members) if own["collective"] in OF_A_PART else size
+                members = next(m for m in self.groups[group] if self.rank in m)
+                collective = _of(own, "collective", str)
+                whole = size * len(members) if collective in OF_A_PART else size
                 return Collective(
-                    **common, collective=own["collective"], group=own["group"], dtype=own["dtype"], op=own["op"],
-                    algorithm=own.get("algorithm"), size_bytes=own.get("size_bytes", whole),
+                    **common, collective=collective, group=group, dtype=_of(own, "dtype", str),
+                    op=_of(own, "op", (str, NoneType)),
+                    algorithm=_of({"algorithm": None, **own}, "algorithm", (str, NoneType)),
+                    size_bytes=_of({"size_bytes": whole, **own}, "size_bytes", int),
                 )  # fmt: skip
-            ends: dict[str, Any] = {"size_bytes": size, "tag": own["tag"], "group": own["group"]}
+            ends: dict[str, Any] = {"size_bytes": size, "tag": _of(own, "tag", str), "group": group}
             if what == "comm_send":
                 return Send(**common, **ends, peer=self._whole(node, "comm_dst"))
             if what == "comm_recv":
                 return Recv(**common, **ends, peer=self._whole(node, "comm_src"))
-        except (KeyError, TypeError, ValueError, StopIteration) as error:
+        except (KeyError, TypeError, ValueError, StopIteration, RecursionError) as error:
             if isinstance(error, BadTrace):
                 raise
         raise self.bad(node, f"its attribute {OWN!r} is damaged")

@@ -64,6 +64,7 @@ class _Multicast(Offloaded):
         self._connect(ranks, tag)
         self.group = self.device.group("multicast", tag, ranks, (self.device.mtu,))
         self.fallback = self.given_up = self.group.refused
+        self.by_hosts = bool(self.group.refused)  # what comes later, not all ranks know
         self.operation = 0
         self.posted: Counter[int] = Counter()
         self.ready: Counter[int] = Counter()  # barrier messages, by queue pair

@@ -2,7 +2,8 @@
 
 `OneRequest` is for those whose result goes beside the input, so that the ranks can do it all again by themselves: when
 the group is refused, before anything is sent; when it fails, once that is agreed.  They agree without cost, when all
-are through: a rank that has its result must not go on while another lacks some.
+are through: a rank that has its result must not go on while another lacks some.  A group may fail before one of its
+ranks has begun: that rank asks for nothing, and meets the others where they agree.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ class OneRequest(Offloaded):
         self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
         self.input = self.inputs.of(self.index)
         self.group = self._join()
-        self.fallback = self.group.refused
-        if self.fallback:
+        self.fallback = self.given_up = self.group.refused
+        self.by_hosts = bool(self.group.refused)
+        if self.by_hosts:
             self._instead()
 
     def _join(self) -> Group:
@@ -95,7 +97,7 @@ class OneRequest(Offloaded):
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.size_bytes, self.start = size_bytes, variant
-        if self.fallback:
+        if self.by_hosts:
             self._instead().prepare(size_bytes, variant)
             return
         self.count = size_bytes // self.input.itemsize
@@ -104,25 +106,30 @@ class OneRequest(Offloaded):
         self._fill()
 
     def work(self) -> Iterator[Wanted]:
-        if self.fallback:
+        if self.by_hosts:
             yield from self._instead().work()
             return
         self._through = not self.count
-        if self.count:
+        if self.count and not self.given_up:
             self._post()
-        while not self._through and not self.fallback:
+        while not self._through and not self.given_up:
             yield None
         yield Sync(_AGREE + self.tag, self.n)
-        if self.fallback:
+        if self.given_up:
+            self.fallback, self.by_hosts = self.given_up, True
             again = self._instead()
             again.prepare(self.size_bytes, self.start)
             yield from again.work()
+
+    @property
+    def connects(self) -> bool:
+        return bool(self.given_up) and not self.by_hosts
 
     def _done(self, record: wire.Record) -> None:
         self._through = True
 
     def _failed(self, why: str) -> None:
-        self.fallback = why
+        self.given_up = why
 
     def finish(self) -> int:
-        return self._instead().finish() if self.fallback else self._wrong()
+        return self._instead().finish() if self.by_hosts else self._wrong()

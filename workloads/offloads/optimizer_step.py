@@ -122,6 +122,7 @@ class OptimusNic(_Step, Offloaded):
         args = (max(self.count, 1) * 4, wire.ELEMENTS[_DTYPE], 0, self.kind.number)
         self.group = self.device.group("ring", self.tag, self.ranks, args)
         self.fallback = self.group.refused
+        self.by_hosts = bool(self.fallback)
         if self.fallback or not self.count:
             return
         self.optimizer: Optimizer = self.kind()

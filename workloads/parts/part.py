@@ -43,6 +43,7 @@ class Part:
     """For every iteration: prepare, (sync), run, finish; only run is measured."""
 
     fallback: str = ""  # why it did its work another way than asked ("": it did not)
+    by_hosts: bool = False  # hosts do it from now on, as all ranks of the group know
     moved: Mapping[str, int] = {}
     """`tx_bytes` and `rx_bytes` of this rank's messages in the iteration, where the data decides on them."""
 
@@ -70,6 +71,11 @@ class Part:
     def work(self) -> Iterator[Wanted]:
         """The same, without waiting itself.  Parts that have none are run alone (`waits` of their entries)."""
         raise NotImplementedError(f"{self.entry} waits by itself")
+
+    @property
+    def connects(self) -> bool:
+        """Whether its work connects with the group when all have met: each rank waits there for the others."""
+        return False
 
     def heard(self, record: Record) -> None:
         """Takes a record of this part's, also before its work begins: a peer may be ahead."""

@@ -262,11 +262,11 @@ def order_of(
 def _circle(tasks: Tasks, waits: Mapping[Node, set[Node]], stuck: set[Node]) -> BadGraph:
     """Names tasks that wait for each other."""
     at = min(stuck)
-    path: list[Node] = []
+    path: dict[Node, int] = {}  # and its place in it
     while at not in path:
-        path.append(at)
+        path[at] = len(path)
         at = min(other for other in waits[at] if other in stuck)
-    circle = path[path.index(at) :]
+    circle = list(path)[path[at] :]
     said = [f"task {tasks[r][n].id!r} of rank {r} ({words(tasks[r][n])})" for r, n in circle]
     shown = said if len(said) <= 6 else [*said[:5], f"{len(said) - 5} more"]
     rank, number = circle[0]

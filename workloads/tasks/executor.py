@@ -96,7 +96,7 @@ class Executor:
         self._computed: dict[int, tuple[int, Callable[[], None]]] = {}
         self._token = 0
         self._synced: dict[int, Requests] = {}
-        self.fallbacks: dict[int, str] = {}  # task -> why its ranks did it by themselves
+        self.fallbacks: dict[int, str] = {}  # of this iteration: task -> why its ranks did it by themselves
         self.tick: Callable[[int, int], None] | None = None
 
     # What there is to do it with
@@ -176,6 +176,7 @@ class Executor:
     def prepare(self, iteration: int) -> None:
         """Writes inputs and posts receives."""
         self.iteration = iteration
+        self.fallbacks = {}
         for communicator in self.communicators.values():
             communicator.prepare()
         self.messages.prepare(iteration)
@@ -212,7 +213,8 @@ class Executor:
         while going:
             while self._ready:
                 self._start(heappop(self._ready)[1])
-            through = [request.task for requests in self.requests for request in requests.go_on()]
+            in_turn = sorted(self.requests, key=lambda requests: requests.turn)
+            through = [request.task for requests in in_turn for request in requests.go_on()]
             for number in sorted(through):
                 self._ended(number, self.device.answered_ps)
             going = bool(through)
@@ -243,7 +245,7 @@ class Executor:
             then()
             self._look(task, record.time_ps)
         elif record.kind == wire.SYNCED:
-            self._synced.pop(record.wr_id).met()
+            self._synced.pop(record.wr_id).met(record.time_ps)
         elif record.qp in self._by_pair and record.kind in (wire.SENT, wire.RECEIVED_IMM):
             its = self._by_pair[record.qp](record)
             if its is not None:

@@ -50,6 +50,15 @@ class Requests:
     synced: Callable[[int, Requests], None]  # has us told when a sync with this tag is complete
     live: dict[int, Request] = field(default_factory=dict)
     fallbacks: dict[int, str] = field(default_factory=dict)  # task -> why the ranks did it by themselves
+    met_ps: int = 0  # when its ranks have met last: the same time at all of them
+
+    @property
+    def turn(self) -> tuple[bool, int]:
+        """Who goes on first, of several: whoever connects, in an order that all ranks have in common.
+
+        Else groups that overlap could wait for each other in a circle.
+        """
+        return (False, self.met_ps) if self.part.connects else (True, 0)
 
     def prepare(self) -> None:
         """Before an iteration."""
@@ -85,8 +94,9 @@ class Requests:
         self.part.heard(record)
         self._said = True
 
-    def met(self) -> None:
+    def met(self, time_ps: int) -> None:
         """A sync is complete."""
+        self.met_ps = time_ps
         self._meeting = False
         self._said = True
 
@@ -117,7 +127,7 @@ class Requests:
 
     def _begun(self) -> Iterator[Wanted]:
         """The part's work.  Where hosts do it instead, nobody begins before all are ready."""
-        if self.part.fallback:
+        if self.part.by_hosts:
             yield Sync(_BEGIN + self.tag, self.part.n)
         yield from self.part.work()
 

@@ -6,12 +6,13 @@
  * SO_LINGER and unsent data, say, or of a packet socket, which waits for all
  * processors.  A worker can send us any descriptor.  Some may still be in the
  * queue of its socket, and closing the socket closes those too.  So a thread of
- * its own closes whatever came from workers.  It also unmaps the memory that
- * they had registered, because large regions take long.
+ * its own closes whatever came from workers.  Another one unmaps the memory that
+ * they had registered, because large regions take long.  It never blocks for good:
+ * what is charged to us for one worker's memory another must not be able to keep.
  *
- * When the thread is stuck, its list grows.  A session can add only so many
- * entries.  With CLOSE_LATER_MAX of them, new connections have to wait.  When the
- * process ends, nothing waits for the thread.
+ * When the thread that closes is stuck, its list grows.  A session can add only so
+ * many entries.  With CLOSE_LATER_MAX of them, new connections have to wait.  When
+ * the process ends, nothing waits for the threads.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -29,13 +30,17 @@ struct left {
 	size_t bytes;
 };
 
-static struct {
+/* What a thread has to do yet */
+struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct left *list;
 	size_t count, room, busy;
 	bool runs;
-} pending = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+};
+
+static struct queue to_close = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+static struct queue to_unmap = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 static void let_go(const struct left *x)
 {
@@ -50,80 +55,82 @@ static void let_go(const struct left *x)
 	close(x->fd);
 }
 
-static void *run(void *unused)
+static void *run(void *queue)
 {
-	(void)unused;
-	pthread_mutex_lock(&pending.lock);
+	struct queue *q = queue;
+
+	pthread_mutex_lock(&q->lock);
 	for (;;) {
-		while (!pending.count)
-			pthread_cond_wait(&pending.more, &pending.lock);
-		struct left x = pending.list[--pending.count];
-		pending.busy = 1;
-		pthread_mutex_unlock(&pending.lock);
+		while (!q->count)
+			pthread_cond_wait(&q->more, &q->lock);
+		struct left x = q->list[--q->count];
+		q->busy = 1;
+		pthread_mutex_unlock(&q->lock);
 		let_go(&x);
-		pthread_mutex_lock(&pending.lock);
-		pending.busy = 0;
+		pthread_mutex_lock(&q->lock);
+		q->busy = 0;
 	}
 	return NULL;
 }
 
-/* close_later_start() - Start the thread; without it all is closed where it is found
+/* close_later_start() - Start the threads; without them all is closed and unmapped where it is found
  *
- * Return: whether it runs
+ * Return: whether they run
  */
 bool close_later_start(void)
 {
 	pthread_attr_t attr;
-	pthread_t thread;
 	sigset_t all, before;
+	pthread_t thread;
 
 	sigfillset(&all); /* signals are the main thread's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pending.runs = !pthread_create(&thread, &attr, run, NULL);
+	to_close.runs = !pthread_create(&thread, &attr, run, &to_close);
+	to_unmap.runs = !pthread_create(&thread, &attr, run, &to_unmap);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return pending.runs;
+	return to_close.runs && to_unmap.runs;
 }
 
-static void later(const struct left *x)
+static void later(struct queue *q, const struct left *x)
 {
-	if (!pending.runs) {
+	if (!q->runs) {
 		let_go(x);
 		return;
 	}
-	pthread_mutex_lock(&pending.lock);
-	if (pending.count == pending.room) {
-		size_t room = pending.room ? 2 * pending.room : 64;
-		struct left *grown = realloc(pending.list, room * sizeof *grown);
+	pthread_mutex_lock(&q->lock);
+	if (q->count == q->room) {
+		size_t room = q->room ? 2 * q->room : 64;
+		struct left *grown = realloc(q->list, room * sizeof *grown);
 		if (!grown)
 			abort();
-		pending.list = grown;
-		pending.room = room;
+		q->list = grown;
+		q->room = room;
 	}
-	pending.list[pending.count++] = *x;
-	pthread_cond_signal(&pending.more);
-	pthread_mutex_unlock(&pending.lock);
+	q->list[q->count++] = *x;
+	pthread_cond_signal(&q->more);
+	pthread_mutex_unlock(&q->lock);
 }
 
 /* close_later() - Close a descriptor that came from a worker, or a worker's socket; it is ours no longer */
 void close_later(int fd)
 {
-	later(&(struct left){.fd = fd});
+	later(&to_close, &(struct left){.fd = fd});
 }
 
 /* unmap_later() - Unmap a worker's memory; nobody looks at it any more */
 void unmap_later(void *base, size_t bytes)
 {
-	later(&(struct left){.fd = -1, .base = base, .bytes = bytes});
+	later(&to_unmap, &(struct left){.fd = -1, .base = base, .bytes = bytes});
 }
 
 /* close_later_full() - Has so much piled up that nobody should be let in just to be sent away? */
 bool close_later_full(void)
 {
-	pthread_mutex_lock(&pending.lock);
-	bool full = pending.count + pending.busy >= CLOSE_LATER_MAX;
-	pthread_mutex_unlock(&pending.lock);
+	pthread_mutex_lock(&to_close.lock);
+	bool full = to_close.count + to_close.busy >= CLOSE_LATER_MAX;
+	pthread_mutex_unlock(&to_close.lock);
 	return full;
 }

@@ -1,4 +1,4 @@
-/* Files and memory whose closing may take long: a thread of its own does it (close_later.c). */
+/* Files and memory whose closing may take long: threads of their own do it (close_later.c). */
 #ifndef BASE_CLOSE_LATER_H
 #define BASE_CLOSE_LATER_H
 

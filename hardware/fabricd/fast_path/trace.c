@@ -136,13 +136,14 @@ static void readable(struct fabric *f, struct reader *r)
 	json_t *answer;
 
 	if (t->room - t->have < 4096) {
-		t->room = t->room ? 2 * t->room : 1 << 16;
-		t->answer = t->room > ANSWER_MAX ? NULL : realloc(t->answer, t->room);
-		if (!t->answer) {
-			t->room = t->have = 0;
+		size_t room = t->room ? 2 * t->room : 1 << 16;
+		char *grown = room > ANSWER_MAX ? NULL : realloc(t->answer, room);
+		if (!grown) {
 			hang_up(f, t);
 			return;
 		}
+		t->answer = grown;
+		t->room = room;
 	}
 	ssize_t n = read(t->fd, t->answer + t->have, t->room - t->have);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))

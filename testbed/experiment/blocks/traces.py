@@ -83,9 +83,11 @@ class ChakraStep(FromFile):
 
     def graph(self, ranks: int) -> Graph:
         """The graph on a fabric of so many ranks.  Raises BadTrace."""
-        most = max(self._graph.tasks)
+        most = max(self._graph.tasks, default=-1)
         if most >= ranks:
             raise BadTrace(f"there are traces of ranks 0 to {most}, and this fabric has {ranks} ranks", self.chakra)
+        if not any(self._graph.tasks.values()):
+            raise BadTrace("there is nothing to do in it: no node becomes a task", self.chakra)
         return self._set(self._graph)
 
 
@@ -100,7 +102,10 @@ class AicbStep(FromFile):
 
     def graph(self, ranks: int) -> Graph:
         """The graph on a fabric of so many ranks.  Raises BadTrace."""
-        return self._set(aicb.load(Path(self.aicb), ranks))
+        graph = aicb.load(Path(self.aicb), ranks)
+        if not any(graph.tasks.values()):
+            raise BadTrace("there is nothing to do in it: no layer computes, or communicates with others", self.aicb)
+        return self._set(graph)
 
 
 def _absolute(value: str, info: ValidationInfo) -> str:
