@@ -8,36 +8,37 @@ Causal attention is taken to be balanced (each rank has a part of the sequence's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from workloads.steps.program import Program
 
 KIND = "ring_attention"
 
 
-def forward(
-    program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float, pass_name: str = "k"
-) -> str | None:
-    """Computes all of the core, and returns the last block's arrival."""
-    n, at = len(ring), ring.index(program.rank)
-    arrived: str | None = None
-    for k in range(n):
-        after = program.done() if arrived is None else (arrived,)
-        coming = None
-        if k < n - 1:
-            coming = _pass_on(program, ring, at, f"{name}.{pass_name}{k}", block_bytes, "context", after)
-        if arrived is not None:
-            program.wait(arrived)
-        program.compute(kind, f"{name}.core{k}", core_ns / n)
-        arrived = coming
-    return arrived
+def forward(program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float) -> None:
+    """Computes all of the core."""
+    for _ in _turns(program, ring, name, kind, block_bytes, core_ns):
+        pass
 
 
 def backward(program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float) -> None:
     """As forward, with gradients behind the blocks; what is computed next waits for the rank's own block's."""
+    gradients: str | None = None
+    for k in _turns(program, ring, name, kind, block_bytes, core_ns):
+        if k:
+            at = ring.index(program.rank)
+            added = (*program.done(), *((gradients,) if gradients else ()))
+            gradients = _pass_on(program, ring, at, f"{name}.g{k}", block_bytes, "context_gradients", added)
+    if gradients is not None:
+        program.wait(gradients)
+
+
+def _turns(
+    program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float
+) -> Iterator[int]:
+    """Passes each block on while it computes with it; yields the block's number when it has computed."""
     n, at = len(ring), ring.index(program.rank)
     arrived: str | None = None
-    gradients: str | None = None
     for k in range(n):
         after = program.done() if arrived is None else (arrived,)
         coming = None
@@ -46,12 +47,8 @@ def backward(program: Program, ring: Sequence[int], name: str, kind: str, block_
         if arrived is not None:
             program.wait(arrived)
         program.compute(kind, f"{name}.core{k}", core_ns / n)
-        if k:
-            added = (*program.done(), *((gradients,) if gradients else ()))
-            gradients = _pass_on(program, ring, at, f"{name}.g{k}", block_bytes, "context_gradients", added)
+        yield k
         arrived = coming
-    if gradients is not None:
-        program.wait(gradients)
 
 
 def _pass_on(
