@@ -82,7 +82,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
     its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
-    return {**step, "tasks": its, "about": {}}
+    return {**step, "tasks": its, "about": {}, "about_step": {}}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
@@ -129,7 +129,7 @@ def _tasks_described(step: Mapping[str, Any]) -> dict[str, Any]:
     done = [{"group": g, "collective": c, "algorithm": a, "count": n} for (g, c, a), n in ways.items()]
     count = sum(map(len, step["tasks"].values()))
     described = {"kind": "tasks", "name": step["name"], "ranks": len(step["ranks"]), "tasks": count, "ways": done}
-    return {**described, **step.get("training", {})}
+    return {**described, **step.get("about_step", {})}
 
 
 def choices(plan: Plan) -> list[dict[str, Any]]:
@@ -169,15 +169,21 @@ def _steps(
     chooser: Callable[[], Chooser],
 ) -> list[dict[str, Any]]:
     """One, most often."""
+    from testbed.experiment.blocks.serve import ServeStep
     from testbed.experiment.blocks.train import TrainStep
 
-    if not isinstance(step, TrainStep):
-        return [_step(step, experiment, fabric, seed, chooser)]
-    from testbed.plan.training import training_steps
+    def alone(one: CollectiveStep) -> dict[str, Any]:
+        return _collective(one, experiment, fabric, chooser)
 
-    return training_steps(
-        step.train, experiment, fabric, lambda one: _collective(one, experiment, fabric, chooser), chooser
-    )
+    if isinstance(step, TrainStep):
+        from testbed.plan.training import training_steps
+
+        return training_steps(step.train, experiment, fabric, alone, chooser)
+    if isinstance(step, ServeStep):
+        from testbed.plan.serving import serving_steps
+
+        return serving_steps(step.serve, experiment, fabric, alone, chooser)
+    return [_step(step, experiment, fabric, seed, chooser)]
 
 
 def _step(
