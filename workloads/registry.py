@@ -313,11 +313,11 @@ _ENTRIES = (
     ),
     _others(
         _PING_PONG, "write", "parts.ping_pong:WritePingPong", "times.messages:ping_pong_write_ns",
-        "by RDMA write with immediate", **_PAIR, **_ALONE,
+        "by RDMA write with immediate", anywhere=True, **_PAIR, **_ALONE,
     ),
     _others(
         _PING_PONG, "send", "parts.ping_pong:SendPingPong", "times.messages:ping_pong_send_ns",
-        "by send and receive", **_PAIR, **_ALONE,
+        "by send and receive", anywhere=True, **_PAIR, **_ALONE,
     ),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from testbed.base.types import unknown
 from testbed.experiment import step_checks, task_checks, trace_checks
 from testbed.experiment.blocks import known
 from testbed.experiment.step_checks import Found
+from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     ranks = fabric.ranks
     for i, step in enumerate(blocks.workload):
         if step.kind == "flows":
-            problems = step_checks.flows(step.flows, ranks)
+            problems = step_checks.flows(step.flows, fabric)
         elif step.kind == "load":
             problems = step_checks.load(step.load, ranks)
         elif step.kind == "tasks":
@@ -124,6 +125,8 @@ def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:
         if not (port.isdecimal() and port.isascii() and 1 <= int(port[:9]) <= ports):
             return f"switch {switch} has no port {port!r:.20}", f"it has ports 1 to {ports}"
         return None
+    if kind == "nic" and (end := endpoint.parse(point)) is not None:
+        return endpoint.missing(end, fabric)
     if kind == "nic":
         if name.isdecimal() and name.isascii() and int(name[:9]) < len(fabric.nics):
             return None

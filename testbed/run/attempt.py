@@ -316,7 +316,7 @@ class Attempt:
         if self.profile.on:
             self.folder.write_json(FILE, self.profile.to_dict())
         ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
+        results = with_slowdowns(result_rows(ranks, self.steps), self.steps, Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
         timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])

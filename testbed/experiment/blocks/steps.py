@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
+from testbed.experiment.blocks.endpoint import Endpoint
 from testbed.experiment.blocks.serve import ServeStep
 from testbed.experiment.blocks.tasks import TasksStep
 from testbed.experiment.blocks.traces import AicbStep, ChakraStep
@@ -40,9 +41,10 @@ class CollectiveStep(Model):
     )
     iterations: int = Field(default=1, ge=1, le=10**6, description="measured repetitions of each size")
     warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
-    ranks: list[int] | None = Field(
+    ranks: list[Endpoint] | None = Field(
         default=None,
-        description="the ranks that take part, in ring order (null: all, so that ring neighbours are near)",
+        description="the ranks that take part, in ring order (null: all, so that ring neighbours are near); of a "
+        "ping_pong also compute complexes of their NICs, `nic:RANK.complex`",
     )
     groups: list[list[int]] | None = Field(
         default=None, min_length=1, max_length=64,
@@ -153,8 +155,8 @@ class CollectiveStep(Model):
 
 
 class Flow(Model):
-    from_: int = Field(alias="from", description="rank that writes")
-    to: int = Field(description="rank whose memory is written")
+    from_: Endpoint = Field(alias="from", description="rank that writes, or the compute complex of a rank's NIC")
+    to: Endpoint = Field(description="rank whose memory is written, or such a complex")
     size: BufferSize = Field(gt=0, description="payload")
     start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
 
