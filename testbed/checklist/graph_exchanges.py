@@ -20,7 +20,7 @@ from workloads.tasks.task import Collective, Send
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.steps.steps import Step
 
 MESSAGES = "messages"
 

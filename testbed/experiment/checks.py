@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.serve import Serve
-    from testbed.experiment.blocks.steps import Step
-    from testbed.experiment.blocks.train import Train
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.serve import Serve
+    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.train import Train
     from testbed.faults import Injection
 
 

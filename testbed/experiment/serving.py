@@ -15,7 +15,7 @@ from workloads.steps.plan.experts import Gating
 from workloads.tasks.graph import Graph
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.serve import PoolOf, Serve
+    from testbed.experiment.steps.serve import PoolOf, Serve
     from topologies import Fabric
     from workloads.steps.plan.model import Model
 

@@ -12,7 +12,7 @@ from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load
+    from testbed.experiment.steps.steps import CollectiveStep, Flow, Load
     from workloads.base.entry import Algorithm
 
 Path = tuple[str | int, ...]

@@ -27,8 +27,8 @@ from workloads.tasks.graph import Settings
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.train import Gpu as GpuOf
-    from testbed.experiment.blocks.train import GroupOf, Train, TrainModel
+    from testbed.experiment.steps.train import Gpu as GpuOf
+    from testbed.experiment.steps.train import GroupOf, Train, TrainModel
     from topologies import Fabric
 
 Found = tuple[tuple[str | int, ...], str, str]

@@ -11,7 +11,7 @@ from workloads.tasks.graph import Graph
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.steps.steps import Step
 
 
 def graphs(experiment: Experiment) -> dict[int, Graph]:

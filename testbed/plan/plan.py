@@ -17,9 +17,9 @@ from workloads.sparse.sizes import spot_blocks
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment, FlowsStep
     from testbed.experiment.blocks.fabric import Complex, Nic
-    from testbed.experiment.blocks.steps import Load, LoadStep, Step
-    from testbed.experiment.blocks.tasks import Tasks, TasksStep
-    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+    from testbed.experiment.steps.steps import Load, LoadStep, Step
+    from testbed.experiment.steps.tasks import Tasks, TasksStep
+    from testbed.experiment.steps.traces import AicbStep, ChakraStep
     from testbed.plan.choose import Chooser
 
 Plan = dict[str, Any]
@@ -180,8 +180,8 @@ def _steps(
     chooser: Callable[[], Chooser],
 ) -> list[dict[str, Any]]:
     """One, most often."""
-    from testbed.experiment.blocks.serve import ServeStep
-    from testbed.experiment.blocks.train import TrainStep
+    from testbed.experiment.steps.serve import ServeStep
+    from testbed.experiment.steps.train import TrainStep
 
     def alone(one: CollectiveStep) -> dict[str, Any]:
         return _collective(one, experiment, fabric, chooser)
@@ -204,9 +204,9 @@ def _step(
     seed: int,
     chooser: Callable[[], Chooser],
 ) -> dict[str, Any]:
-    from testbed.experiment.blocks.steps import FlowsStep, LoadStep
-    from testbed.experiment.blocks.tasks import TasksStep
-    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+    from testbed.experiment.steps.steps import FlowsStep, LoadStep
+    from testbed.experiment.steps.tasks import TasksStep
+    from testbed.experiment.steps.traces import AicbStep, ChakraStep
 
     if isinstance(step, FlowsStep):
         return _flows(step, fabric)

@@ -18,7 +18,7 @@ from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.serve import Serve
+    from testbed.experiment.steps.serve import Serve
     from testbed.plan.choose import Chooser
     from topologies import Fabric
     from workloads.serving.pools import Pool

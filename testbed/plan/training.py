@@ -17,7 +17,7 @@ from workloads.tasks.oracle import step_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.train import Train
+    from testbed.experiment.steps.train import Train
     from testbed.plan.choose import Chooser
     from topologies import Fabric
     from workloads.steps.plan.training import Training

@@ -44,8 +44,8 @@ def _balance(steps: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Rendera
     yield Text("#")
     yield Text("# ping-pong: Ta ~ Te, and m >= 2 (1 + Tc/Tf) hides messages", style="bold")
     table = grid(
-        ("step", "", 5), ("m", "", 3), ("needs", "m", 6), ("Ta", "(us)", 8), ("Te", "(us)", 8), ("busiest", "(rank)", 7),
-        ("Tc", "(us)", 8), ("formula", "(us)", 9), ("waits", "", 9),
+        ("step", "", 5), ("m", "", 3), ("needs", "m", 6), ("Ta", "(us)", 8), ("Te", "(us)", 8),
+        ("busiest", "(rank)", 7), ("Tc", "(us)", 8), ("formula", "(us)", 9), ("waits", "", 9),
     )  # fmt: skip
     for number, its in steps:
         exchange = (its["dispatch_ns"] + its["combine_ns"]) / 2

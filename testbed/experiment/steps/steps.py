@@ -9,10 +9,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.endpoint import Endpoint
-from testbed.experiment.blocks.serve import ServeStep
-from testbed.experiment.blocks.tasks import TasksStep
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep
-from testbed.experiment.blocks.train import TrainStep
+from testbed.experiment.steps.serve import ServeStep
+from testbed.experiment.steps.tasks import TasksStep
+from testbed.experiment.steps.traces import AicbStep, ChakraStep
+from testbed.experiment.steps.train import TrainStep
 
 MAX_TIME = 10.0**13
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from testbed.base.types import Model, Time
-from testbed.experiment.blocks.train import Count, Gpu, TrainModel
+from testbed.experiment.steps.train import Count, Gpu, TrainModel
 
 MOST_MICRO_BATCHES = 64
 
