@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from testbed.experiment.serving import graph_of_serving
 from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.plan.serving import serving_graph
 from workloads.steps.build import step_graph
 from workloads.tasks.graph import Graph
 
@@ -30,5 +30,5 @@ def graph_of(step: Step, experiment: Experiment) -> Graph | None:
     if step.kind == "train":
         return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
     if step.kind == "serve":
-        return graph_of_serving(step.serve, experiment.seed)
+        return serving_graph(step.serve, experiment)
     return None
