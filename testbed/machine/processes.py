@@ -195,8 +195,8 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:
