@@ -27,7 +27,7 @@ MESSAGES = "messages"
 
 def of_tasks(number: int, step: Step, experiment: Experiment) -> Iterator[Exchange]:
     """Of a step of the workload that becomes a graph of tasks."""
-    graph = graph_of(step, experiment.build_fabric())
+    graph = graph_of(step, experiment, experiment.build_fabric())
     if graph is None:
         return
     path: tuple[str | int, ...] = ("workload", number, step.kind)

@@ -27,6 +27,7 @@ from workloads.tasks.graph import Settings
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec
+    from testbed.experiment.blocks.train import Gpu as Written
     from testbed.experiment.blocks.train import GroupOf, Train
     from topologies import Fabric
 
@@ -55,7 +56,7 @@ def training_of(train: Train) -> Training:
     p = train.parallel
     return Training(
         model=model,
-        gpu=_gpu(train, model.dtype),
+        gpu=gpu_of(train.gpu, model.dtype),
         parallel=Parallel(
             tensor=p.tensor, context=p.context, data=p.data, pipeline=p.pipeline, expert=p.expert, sequence=p.sequence
         ),
@@ -131,8 +132,10 @@ def _model(train: Train) -> Model:
     return Model(**filled)
 
 
-def _gpu(train: Train, dtype: str) -> Gpu:
-    its = train.gpu
+def gpu_of(its: Written, dtype: str, any_type: bool = False) -> Gpu:
+    """A GPU as it computes in a type.  Raises Mistakes; with `any_type`, not for a type that the preset does not know:
+    that is then computed as its widest.
+    """
     written = {"efficiency": its.efficiency} | {
         key: value for key in ("flops", "hbm", "memory") if (value := getattr(its, key)) is not None
     }
@@ -143,6 +146,8 @@ def _gpu(train: Train, dtype: str) -> Gpu:
     if its.preset not in GPUS:
         raise Mistakes([(("gpu", "preset"), *unknown("GPU", its.preset, list(GPUS)))])
     by_type = GPUS[its.preset]
+    if any_type and dtype not in by_type:
+        return replace(list(by_type.values())[-1], **written)
     if dtype not in by_type and its.flops is None:
         what = f"it is not known how many FLOP/s {its.preset} has in {dtype}"
         raise Mistakes([(("gpu", "preset"), what, f"model: {{dtype: {' or '.join(by_type)}}}, or write flops, too")])

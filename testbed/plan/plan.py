@@ -82,7 +82,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
     its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
-    return {**step, "tasks": its, "about": {}}
+    return {**step, "tasks": its, "about": {}, "printed": []}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
@@ -169,15 +169,21 @@ def _steps(
     chooser: Callable[[], Chooser],
 ) -> list[dict[str, Any]]:
     """One, most often."""
+    from testbed.experiment.blocks.traces import TorchStep
     from testbed.experiment.blocks.train import TrainStep
 
+    def alone(one: CollectiveStep) -> dict[str, Any]:
+        return _collective(one, experiment, fabric, chooser)
+
+    if isinstance(step, TorchStep):
+        from testbed.plan.scripts import script_steps
+
+        return script_steps(step, experiment, fabric, alone, chooser)
     if not isinstance(step, TrainStep):
         return [_step(step, experiment, fabric, seed, chooser)]
     from testbed.plan.training import training_steps
 
-    return training_steps(
-        step.train, experiment, fabric, lambda one: _collective(one, experiment, fabric, chooser), chooser
-    )
+    return training_steps(step.train, experiment, fabric, alone, chooser)
 
 
 def _step(

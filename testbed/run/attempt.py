@@ -87,6 +87,9 @@ class Attempt:
             yaml_writer.dump(self.experiment.resolved(), file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+        for number, step in enumerate(self.plan["steps"]):
+            for rank, text in enumerate(step.get("printed", ())):
+                (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""

@@ -1,4 +1,4 @@
-"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or tasks of a trace."""
+"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or tasks of a trace or script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.tasks import TasksStep
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+from testbed.experiment.blocks.traces import AicbStep, ChakraStep, TorchStep
 from testbed.experiment.blocks.train import TrainStep
 
 MAX_TIME = 10.0**13
@@ -187,6 +187,7 @@ _KINDS: dict[str, type[Model]] = {
     "train": TrainStep,
     "chakra": ChakraStep,
     "aicb": AicbStep,
+    "torch": TorchStep,
 }
 """Of steps that are known by a key."""
 
@@ -205,6 +206,7 @@ Step = Annotated[
     | Annotated[TasksStep, Tag("<tasks>")]
     | Annotated[TrainStep, Tag("<train>")]
     | Annotated[ChakraStep, Tag("<chakra>")]
-    | Annotated[AicbStep, Tag("<aicb>")],
+    | Annotated[AicbStep, Tag("<aicb>")]
+    | Annotated[TorchStep, Tag("<torch>")],
     Discriminator(_step_kind),
 ]
