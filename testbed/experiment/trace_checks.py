@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.experiment import task_checks, training
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep, TorchStep
 from testbed.experiment.step_checks import Found, rank_out_of_range
+from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
 from topologies.graph.fabric import Fabric
 from workloads.chakra.et import BadTrace
 

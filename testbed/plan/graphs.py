@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, UserError
+from testbed.experiment.serving import graph_of_serving
 from testbed.experiment.training import gpu_of, layout_of, settings_of, training_of
-from topologies.graph.fabric import Fabric
 from workloads.steps.build import step_graph
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
@@ -17,27 +17,33 @@ from workloads.torch.steps import Step, steps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step as Written
-    from testbed.experiment.blocks.traces import TorchStep
+    from testbed.experiment.steps.steps import Step as Written
+    from testbed.experiment.steps.traces import TorchStep
+    from topologies import Fabric
 
 DOCS = "docs/pytorch.md says how a script becomes tasks"
 
 
 def graphs(experiment: Experiment) -> dict[int, Graph]:
     """Number of the step in the workload -> its graph; steps that are none are left out."""
-    fabric = experiment.build_fabric()
-    found = ((number, graph_of(step, experiment, fabric)) for number, step in enumerate(experiment.workload))
+    found = ((number, graph_of(step, experiment)) for number, step in enumerate(experiment.workload))
     return {number: graph for number, graph in found if graph is not None}
 
 
-def graph_of(step: Written, experiment: Experiment, fabric: Fabric) -> Graph | None:
-    """A training step is that of the whole model; a script is run, and stands for the step that it does most often."""
+def graph_of(step: Written, experiment: Experiment) -> Graph | None:
+    """A training step is that of the whole model, a serving step that of the most micro-batches.
+
+    A script is run, and stands for the step that it does most often.
+    """
+    fabric = experiment.build_fabric()
     if step.kind == "tasks":
         return step.tasks.graph(fabric.ranks)
     if step.kind == "chakra" or step.kind == "aicb":
         return step.graph(fabric.ranks)
     if step.kind == "train":
         return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
+    if step.kind == "serve":
+        return graph_of_serving(step.serve, experiment.seed)
     if step.kind == "torch":
         return _steady(step, experiment, fabric)
     return None

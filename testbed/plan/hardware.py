@@ -264,7 +264,7 @@ def _shared_slots(experiment: Experiment) -> int:
             named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
         elif step.kind == "torch":
             named += list(step.algorithm.items())
-        elif graph := graph_of(step, experiment, experiment.build_fabric()):
+        elif graph := graph_of(step, experiment):
             named += algorithms(graph)
     entries = [registry.any_of(*pair) for pair in named]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}

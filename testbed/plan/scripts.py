@@ -14,7 +14,7 @@ from workloads.tasks.graph import Graph
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.traces import TorchStep
+    from testbed.experiment.steps.traces import TorchStep
     from testbed.plan.choose import Chooser
     from topologies import Fabric
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.base.types import Bandwidth, Flops, Model, mistake
-from testbed.experiment.blocks.train import Gpu
+from testbed.experiment.steps.train import Gpu
 from workloads.chakra import aicb, files
 from workloads.chakra.et import NODE_TYPES, BadTrace
 from workloads.chakra.replay import How, Roofline
