@@ -17,16 +17,19 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.steps import Step
-    from testbed.experiment.blocks.train import Train
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.serve import Serve
+    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.train import Train
     from testbed.faults import Injection
 
 
 class Blocks(Protocol):
     """The blocks of an experiment that are checked against each other."""
 
+    @property
+    def seed(self) -> int: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -72,6 +75,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
             problems = trace_checks.trace(step, blocks.fabric, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
+        elif step.kind == "serve":
+            problems = serve(step.serve, blocks.seed, fabric)
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
@@ -99,6 +104,13 @@ def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     from testbed.experiment.training import mistakes
 
     yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, spec, fabric))
+
+
+def serve(told: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
+    """All mistakes in a serving step."""
+    from testbed.experiment.serving import mistakes
+
+    yield from ((("serve", *path), what, hint) for path, what, hint in mistakes(told, seed, fabric))
 
 
 def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:

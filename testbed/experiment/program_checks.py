@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from testbed.experiment.blocks.programs import MOST_LEAVES
+from testbed.experiment.steps.programs import MOST_LEAVES
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.steps import CollectiveStep
+    from testbed.experiment.steps.steps import CollectiveStep
 
 Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
 

@@ -19,9 +19,9 @@ from workloads.sparse.sizes import spot_blocks
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment, FlowsStep
     from testbed.experiment.blocks.fabric import Complex, Nic
-    from testbed.experiment.blocks.steps import Load, LoadStep, Step
-    from testbed.experiment.blocks.tasks import Tasks, TasksStep
-    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+    from testbed.experiment.steps.steps import Load, LoadStep, Step
+    from testbed.experiment.steps.tasks import Tasks, TasksStep
+    from testbed.experiment.steps.traces import AicbStep, ChakraStep
     from testbed.plan.choose import Chooser
 
 Plan = dict[str, Any]
@@ -94,7 +94,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
     its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
-    return {**step, "tasks": its, "about": {}}
+    return {**step, "tasks": its, "about": {}, "about_step": {}}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
@@ -142,7 +142,7 @@ def _tasks_described(step: Mapping[str, Any]) -> dict[str, Any]:
     done = [{"group": g, "collective": c, "algorithm": a, "count": n} for (g, c, a), n in ways.items()]
     count = sum(map(len, step["tasks"].values()))
     described = {"kind": "tasks", "name": step["name"], "ranks": len(step["ranks"]), "tasks": count, "ways": done}
-    return {**described, **step.get("training", {})}
+    return {**described, **step.get("about_step", {})}
 
 
 def choices(plan: Plan) -> list[dict[str, Any]]:
@@ -182,15 +182,21 @@ def _steps(
     chooser: Callable[[], Chooser],
 ) -> list[dict[str, Any]]:
     """One, most often."""
-    from testbed.experiment.blocks.train import TrainStep
+    from testbed.experiment.steps.serve import ServeStep
+    from testbed.experiment.steps.train import TrainStep
 
-    if not isinstance(step, TrainStep):
-        return [_step(step, experiment, fabric, seed, chooser)]
-    from testbed.plan.training import training_steps
+    def alone(one: CollectiveStep) -> dict[str, Any]:
+        return _collective(one, experiment, fabric, chooser)
 
-    return training_steps(
-        step.train, experiment, fabric, lambda one: _collective(one, experiment, fabric, chooser), chooser
-    )
+    if isinstance(step, TrainStep):
+        from testbed.plan.training import training_steps
+
+        return training_steps(step.train, experiment, fabric, alone, chooser)
+    if isinstance(step, ServeStep):
+        from testbed.plan.serving import serving_steps
+
+        return serving_steps(step.serve, experiment, fabric, alone, chooser)
+    return [_step(step, experiment, fabric, seed, chooser)]
 
 
 def _step(
@@ -200,9 +206,9 @@ def _step(
     seed: int,
     chooser: Callable[[], Chooser],
 ) -> dict[str, Any]:
-    from testbed.experiment.blocks.steps import FlowsStep, LoadStep
-    from testbed.experiment.blocks.tasks import TasksStep
-    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+    from testbed.experiment.steps.steps import FlowsStep, LoadStep
+    from testbed.experiment.steps.tasks import TasksStep
+    from testbed.experiment.steps.traces import AicbStep, ChakraStep
 
     if isinstance(step, FlowsStep):
         return _flows(step, fabric)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
+from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
 from results.frames import series
@@ -348,7 +349,7 @@ class Attempt:
 
     def _step_row(self, one: StepTime) -> Row:
         about = self.steps[one.step]
-        return one.row(about.get("tokens"), about.get("ideal_ns"))
+        return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
 
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(

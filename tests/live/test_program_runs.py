@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.experiment import loads
-from testbed.experiment.blocks.programs import Message
+from testbed.experiment.steps.programs import Message
 from testbed.run.outcome import RunResult
 from testbed.run.run import run
 from workloads.programs.closed_form import rpc_by_hosts_ns, rpc_by_nics_ns

@@ -1,4 +1,4 @@
-"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or tasks of a trace."""
+"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or what becomes tasks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.layout import Endpoint
-from testbed.experiment.blocks.programs import Message
-from testbed.experiment.blocks.tasks import TasksStep
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep
-from testbed.experiment.blocks.train import TrainStep
+from testbed.experiment.steps.programs import Message
+from testbed.experiment.steps.serve import ServeStep
+from testbed.experiment.steps.tasks import TasksStep
+from testbed.experiment.steps.traces import AicbStep, ChakraStep
+from testbed.experiment.steps.train import TrainStep
 
 MAX_TIME = 10.0**13
 
+Part = Annotated[int, Field(ge=0, le=1 << 20)]
 BufferSize = Annotated[Size, Field(le=16 << 30)]
 
 
@@ -66,6 +68,12 @@ class CollectiveStep(Model):
         description="how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
         json_schema_extra=known.heeded("skew"),
     )
+    parts: list[list[Part]] | None = Field(
+        default=None, min_length=1, max_length=4096,
+        description="instead of `skew`: weights of the parts, for each sender one for each receiver "
+        "(n2m: for each receiver one for each sender); the largest row is `size` (null: by `skew`)",
+        json_schema_extra=known.heeded("parts"),
+    )  # fmt: skip
 
     density: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False,
@@ -193,6 +201,7 @@ _KINDS: dict[str, type[Model]] = {
     "load": LoadStep,
     "tasks": TasksStep,
     "train": TrainStep,
+    "serve": ServeStep,
     "chakra": ChakraStep,
     "aicb": AicbStep,
 }
@@ -212,6 +221,7 @@ Step = Annotated[
     | Annotated[LoadStep, Tag("<load>")]
     | Annotated[TasksStep, Tag("<tasks>")]
     | Annotated[TrainStep, Tag("<train>")]
+    | Annotated[ServeStep, Tag("<serve>")]
     | Annotated[ChakraStep, Tag("<chakra>")]
     | Annotated[AicbStep, Tag("<aicb>")],
     Discriminator(_step_kind),
