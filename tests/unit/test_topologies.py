@@ -38,6 +38,7 @@ def test_what_holds_for_every_fabric(fabric: Fabric) -> None:
     params_are_complete_and_build_the_same_again(fabric)
     nics_are_named_and_addressed_by_their_place(fabric)
     cables_are_found_under_both_names(fabric)
+    its_parts_are_those_of_networkx(fabric)
 
 
 def validates_and_survives_json(fabric: Fabric) -> None:
@@ -49,6 +50,12 @@ def validates_and_survives_json(fabric: Fabric) -> None:
 def params_are_complete_and_build_the_same_again(fabric: Fabric) -> None:
     assert set(fabric.params) == {p.name for p in KINDS[fabric.kind].parameters()}
     assert build(fabric.kind, fabric.params) == fabric
+
+
+def its_parts_are_those_of_networkx(fabric: Fabric) -> None:
+    for without in (set[str](), {s.name for s in fabric.switches[::2]}, {s.name for s in fabric.switches}):
+        view = nx.restricted_view(fabric.graph, without, [])
+        assert fabric.parts(without) == list(nx.connected_components(view))
 
 
 @given(switched)

@@ -6,6 +6,7 @@ returns a validated `Fabric`; the other layers read it and never change it.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address
@@ -198,9 +199,34 @@ class Fabric:
         return found
 
     @cached_property
+    def neighbours(self) -> dict[str, list[str]]:
+        """Switches and NICs, each with those at the other ends of its cables."""
+        found: dict[str, list[str]] = {name: [] for name in (*self.switch_by_name, *self.nic_by_name)}
+        for cable in self.cables:
+            found[cable.a.node].append(cable.b.node)
+            found[cable.b.node].append(cable.a.node)
+        return found
+
+    def parts(self, without: Container[str] = ()) -> list[set[str]]:
+        """The connected parts of the graph, `without` these nodes."""
+        found: list[set[str]] = []
+        seen: set[str] = set()
+        for start in self.neighbours:
+            if start in seen or start in without:
+                continue
+            part, front = {start}, [start]
+            while front:
+                beyond = {far for node in front for far in self.neighbours[node] if far not in without} - part
+                part |= beyond
+                front = list(beyond)
+            seen |= part
+            found.append(part)
+        return found
+
+    @cached_property
     def graph(self) -> nx.Graph[str]:
         """Switches and NICs as nodes (attribute `kind`), cables as edges (attribute `cable`)."""
-        import networkx as nx  # slow to import, and most commands need no graph
+        import networkx as nx  # slow to import: what every command asks does without
 
         g: nx.Graph[str] = nx.Graph()
         g.add_nodes_from((s.name, {"kind": "switch"}) for s in self.switches)
