@@ -6,7 +6,6 @@ returns a validated `Fabric`; the other layers read it and never change it.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address
@@ -205,22 +204,6 @@ class Fabric:
         for cable in self.cables:
             found[cable.a.node].append(cable.b.node)
             found[cable.b.node].append(cable.a.node)
-        return found
-
-    def parts(self, without: Container[str] = ()) -> list[set[str]]:
-        """The connected parts of the graph, `without` these nodes."""
-        found: list[set[str]] = []
-        seen: set[str] = set()
-        for start in self.neighbours:
-            if start in seen or start in without:
-                continue
-            part, front = {start}, [start]
-            while front:
-                beyond = {far for node in front for far in self.neighbours[node] if far not in without} - part
-                part |= beyond
-                front = list(beyond)
-            seen |= part
-            found.append(part)
         return found
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 
-from topologies.graph import address
+from topologies.graph import address, search
 from topologies.graph.fabric import OWN_PORTS, Fabric, TopologyError
 
 
@@ -82,7 +82,7 @@ def _cables(fabric: Fabric) -> None:
 
 
 def _connected(fabric: Fabric) -> None:
-    parts = fabric.parts()
+    parts = search.parts(fabric)
     if not fabric.nics:
         raise TopologyError(fabric.kind, "has no NIC")
     if len(parts) > 1:
@@ -99,7 +99,7 @@ def _reachable(fabric: Fabric) -> None:
     closed = {s.name for s in fabric.switches if s.role == OWN_PORTS}
     if not closed:
         return
-    parts = fabric.parts(without=closed)
+    parts = search.parts(fabric, without=closed)
     part = {node: i for i, nodes in enumerate(parts) for node in nodes}
     # What a host is beside: networks that forward, and NICs that do not; of the latter one is its own.
     beside: dict[tuple[str | None, frozenset[int], frozenset[str]], str] = {}
