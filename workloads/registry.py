@@ -125,8 +125,8 @@ def _others(collective: Collective, name: str, code: str, time: str, summary: st
 
 _CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 _PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
-_SKEW: dict[str, Any] = {"extra": ("skew",), "defaults": {"skew": 1.0}}
-_SENDERS: dict[str, Any] = {"extra": ("senders", "skew"), "defaults": {"skew": 1.0}}
+_SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
+_SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
 _CUTOFF: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring"}
 _SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
 _BY_SWITCHES: dict[str, Any] = {**_SUMS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
@@ -313,11 +313,11 @@ _ENTRIES = (
     ),
     _others(
         _PING_PONG, "write", "parts.ping_pong:WritePingPong", "times.messages:ping_pong_write_ns",
-        "by RDMA write with immediate", **_PAIR, **_ALONE,
+        "by RDMA write with immediate", anywhere=True, **_PAIR, **_ALONE,
     ),
     _others(
         _PING_PONG, "send", "parts.ping_pong:SendPingPong", "times.messages:ping_pong_send_ns",
-        "by send and receive", **_PAIR, **_ALONE,
+        "by send and receive", anywhere=True, **_PAIR, **_ALONE,
     ),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.checklist.exchange import LATENCY, Exchange, Pair, between
 from testbed.checklist.graph_exchanges import of_tasks
 from testbed.experiment.blocks.layout import group
-from testbed.experiment.blocks.steps import FlowsStep
+from testbed.experiment.steps.steps import FlowsStep
 from testbed.plan import plan as planning
 from topologies.ranks.grid import NoGrid
 from workloads.base.entry import Algorithm
@@ -18,7 +18,7 @@ from workloads.registry import choices, find
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.steps.steps import Step
 
 
 def exchanges(experiment: Experiment) -> list[Exchange]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from testbed.experiment import task_checks
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep
 from testbed.experiment.step_checks import Found
+from testbed.experiment.steps.traces import AicbStep, ChakraStep
 from topologies.graph.fabric import Fabric
 from workloads.chakra.et import BadTrace
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
+from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
 from results.frames import series
@@ -316,7 +317,7 @@ class Attempt:
         if self.profile.on:
             self.folder.write_json(FILE, self.profile.to_dict())
         ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
+        results = with_slowdowns(result_rows(ranks, self.steps), self.steps, Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
         timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
@@ -350,7 +351,7 @@ class Attempt:
 
     def _step_row(self, one: StepTime) -> Row:
         about = self.steps[one.step]
-        return one.row(about.get("tokens"), about.get("ideal_ns"))
+        return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
 
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(

@@ -72,6 +72,8 @@ def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
         return
     if ("chakra" in step or "aicb" in step) and isinstance(its := step.get("algorithm"), dict):
         yield from its.items()
+    if isinstance(serve := step.get("serve"), dict) and isinstance(its := serve.get("algorithm"), dict):
+        yield from its.items()
     tasks = step.get("tasks")
     if not isinstance(tasks, dict):
         return
