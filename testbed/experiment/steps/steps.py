@@ -8,7 +8,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.endpoint import Endpoint
+from testbed.experiment.blocks.layout import Endpoint
+from testbed.experiment.steps.programs import Message
 from testbed.experiment.steps.serve import ServeStep
 from testbed.experiment.steps.tasks import TasksStep
 from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
@@ -137,6 +138,11 @@ class CollectiveStep(Model):
     )
     optimizer: Literal["sgd", "adam"] | None = Field(
         default=None, description="SGD with momentum 0.9, or Adam (sgd)", json_schema_extra=known.heeded("optimizer")
+    )
+    message: Message | None = Field(
+        default=None,
+        description="the calls' messages, and what they cost (docs/smartnic-programs.md)",
+        json_schema_extra=known.heeded("message"),
     )
 
     @model_validator(mode="before")
