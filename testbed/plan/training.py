@@ -17,7 +17,7 @@ from workloads.tasks.oracle import step_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.train import Train
+    from testbed.experiment.steps.train import Train
     from testbed.plan.choose import Chooser
     from topologies import Fabric
     from workloads.steps.plan.training import Training
@@ -41,7 +41,7 @@ def training_steps(
             graph, experiment, fabric, alone, chooser,
             iterations=train.iterations, warmup=train.warmup, name=name_of(t),
         )  # fmt: skip
-        return graph, step | {"training": {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t)}}
+        return graph, step | {"about_step": {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t)}}
 
     if train.scale is None:
         return [made(whole)[1]]
@@ -51,8 +51,8 @@ def training_steps(
         times.append(step_ns(expected(graph, step, experiment, fabric)))
         steps.append(step)
     few, more = train.scale.layers
-    scale = {"layers": [few, more, whole.model.layers], "expected_ns": times, "whole": steps[2]["training"]}
-    steps[1]["training"]["scale"] = scale
+    scale = {"layers": [few, more, whole.model.layers], "expected_ns": times, "whole": steps[2]["about_step"]}
+    steps[1]["about_step"]["scale"] = scale
     return steps[:2]
 
 

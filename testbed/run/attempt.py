@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
+from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
 from results.frames import series
@@ -83,10 +84,14 @@ class Attempt:
         self.plan = planning.plan(self.experiment)
         self.steps = planning.steps(self.plan)
         self.environment = environment(self.experiment.seed)
+        self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
-            yaml_writer.dump(self.experiment.resolved(), file)
+            yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+        for number, step in enumerate(self.plan["steps"]):
+            for rank, text in enumerate(step.get("printed", ())):
+                (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
@@ -315,7 +320,7 @@ class Attempt:
         if self.profile.on:
             self.folder.write_json(FILE, self.profile.to_dict())
         ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
+        results = with_slowdowns(result_rows(ranks, self.steps), self.steps, Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
         timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
@@ -335,6 +340,7 @@ class Attempt:
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
             steps=[self._step_row(one) for one in step_times(timeline)],
+            experiment=self.resolved,
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
@@ -348,7 +354,7 @@ class Attempt:
 
     def _step_row(self, one: StepTime) -> Row:
         about = self.steps[one.step]
-        return one.row(about.get("tokens"), about.get("ideal_ns"))
+        return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
 
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(
