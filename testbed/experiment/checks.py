@@ -73,6 +73,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
             problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
         elif step.kind == "chakra" or step.kind == "aicb":
             problems = trace_checks.trace(step, blocks.fabric, fabric)
+        elif step.kind == "torch":
+            problems = trace_checks.script(step, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
         elif step.kind == "serve":

@@ -132,8 +132,10 @@ def model_of(its: TrainModel) -> Model:
     return Model(**filled)
 
 
-def gpu_of(its: GpuOf, dtype: str) -> Gpu:
-    """Of a model with elements of this type.  Raises Mistakes, with paths from the step on."""
+def gpu_of(its: GpuOf, dtype: str, any_type: bool = False) -> Gpu:
+    """Of a model with elements of this type.  Raises Mistakes, with paths from the step on; with `any_type` not for a
+    type that the preset does not know: that is computed as its widest.
+    """
     written = {"efficiency": its.efficiency} | {
         key: value for key in ("flops", "hbm", "memory") if (value := getattr(its, key)) is not None
     }
@@ -144,6 +146,8 @@ def gpu_of(its: GpuOf, dtype: str) -> Gpu:
     if its.preset not in GPUS:
         raise Mistakes([(("gpu", "preset"), *unknown("GPU", its.preset, list(GPUS)))])
     by_type = GPUS[its.preset]
+    if any_type and dtype not in by_type:
+        return replace(list(by_type.values())[-1], **written)
     if dtype not in by_type and its.flops is None:
         what = f"it is not known how many FLOP/s {its.preset} has in {dtype}"
         raise Mistakes([(("gpu", "preset"), what, f"model: {{dtype: {' or '.join(by_type)}}}, or write flops, too")])

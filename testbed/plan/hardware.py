@@ -262,6 +262,8 @@ def _shared_slots(experiment: Experiment) -> int:
     for step in experiment.workload:
         if step.kind == "train":
             named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
+        elif step.kind == "torch":
+            named += step.algorithm.items()
         elif step.kind == "serve":
             named += step.serve.algorithm.items()
         elif step.kind == "tasks":

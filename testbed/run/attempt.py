@@ -84,10 +84,14 @@ class Attempt:
         self.plan = planning.plan(self.experiment)
         self.steps = planning.steps(self.plan)
         self.environment = environment(self.experiment.seed)
+        self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
-            yaml_writer.dump(self.experiment.resolved(), file)
+            yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+        for number, step in enumerate(self.plan["steps"]):
+            for rank, text in enumerate(step.get("printed", ())):
+                (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
@@ -336,6 +340,7 @@ class Attempt:
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
             steps=[self._step_row(one) for one in step_times(timeline)],
+            experiment=self.resolved,
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())

@@ -46,6 +46,7 @@ class RunResult:
     metrics_sha256: str
     stopped: int = 0
     steps: list[Row] = field(default_factory=list)  # where the time of steps of tasks went
+    experiment: Mapping[str, Any] = field(default_factory=dict)  # as resolved
 
     def to_dict(self) -> dict[str, Any]:
         """What `testbed run --json` prints."""
