@@ -176,7 +176,7 @@ def _steps(
     from testbed.plan.training import training_steps
 
     return training_steps(
-        step.train, experiment, fabric, lambda one: _collective(one, experiment, fabric, chooser), chooser
+        step.train, experiment, fabric, lambda one, on: _collective(one, on, fabric, chooser), chooser
     )
 
 

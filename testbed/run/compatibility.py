@@ -25,6 +25,7 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
     Raises InputError if the two differ.
     """
     from testbed.experiment import load
+    from testbed.experiment.blocks.train import scaled_by
     from testbed.experiment.overrides import changed, override
 
     try:
@@ -36,6 +37,9 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
         raise InputError(
             "a sweep brings up a fabric for each of its points", f"{file}: sweep", "leave --fabric out, or the sweep"
         )
+    if scaled_by(experiment.workload) > 1:
+        what = f"`scale: {{by: {scaled_by(experiment.workload)}}}` needs other latencies than this fabric's"
+        raise InputError(what, f"{file}: workload", "leave --fabric out, or by")
     wanted = experiment.resolved()
     found = [
         Problem(
