@@ -27,16 +27,18 @@ TOO_LONG, FAILED = "too long", "failed"
 """Instead of a hash. That a point fails (buffers that wait for each other) is a result like any other."""
 
 
-def one(file: str, number: int) -> None:
+def one(file: str, number: int, settings: list[str]) -> None:
     """Runs one point of a file and prints its hash: in a process of its own, so that it can be stopped."""
     from testbed.base.progress import for_stderr
     from testbed.experiment import load
+    from testbed.experiment.overrides import override
     from testbed.run.run import run
     from testbed.run.sweep import points
 
     experiment = load(file)
     if experiment.sweep:
         experiment = next(p for n, p in enumerate(points(experiment)) if n == number).experiment
+    experiment = override(experiment, settings)
     with tempfile.TemporaryDirectory(prefix="rbhash-") as folder, for_stderr() as progress:
         print(run(experiment, str(Path(folder, "run")), progress).to_dict()["metrics_sha256"])
 
@@ -51,14 +53,17 @@ def chosen(experiment: Experiment, most: int | None) -> list[int]:
     return sorted({round(i * (total - 1) / max(most - 1, 1)) for i in range(most)})
 
 
-def hashes(files: list[Path], most: int | None, limit: float) -> Iterator[tuple[str, str, float]]:
-    """Of each point: its name, its hash or why there is none, and the seconds that it took."""
+def hashes(files: list[Path], most: int | None, limit: float, *settings: str) -> Iterator[tuple[str, str, float]]:
+    """Of each point: its name, its hash or why there is none, and the seconds that it took.
+
+    `settings` are keys and values, as of `testbed run --set`.
+    """
     from testbed.experiment import load
 
     for file in files:
         name = file.resolve().relative_to(ROOT)
         for number in chosen(load(str(file)), most):
-            command = [sys.executable, str(Path(__file__).resolve()), "--one", str(name), str(number)]
+            command = [sys.executable, str(Path(__file__).resolve()), "--one", str(name), str(number), *settings]
             began = time.monotonic()
             child = subprocess.Popen(
                 command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -83,10 +88,10 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=120, metavar="SECONDS", help="for one point (default 120)")
     parser.add_argument("--save", metavar="TABLE")
     parser.add_argument("--compare", metavar="TABLE")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        one(options.one[0], int(options.one[1]))
+        one(options.one[0], int(options.one[1]), options.one[2:])
         return
     before = json.loads(Path(options.compare).read_text()) if options.compare else {}
     files = [Path(f) for f in options.files] or sorted((ROOT / "experiments").rglob("*.yaml"))

@@ -100,6 +100,11 @@ _PING_PONG = Collective(
     "ping_pong", "a message has gone to the other rank and back; the time is the round trip", "the message", _TWICE
 )
 
+_RPC = Collective(
+    "rpc", "the first rank has served remote procedure calls of all others ([smartnic-programs.md]"
+    "(smartnic-programs.md))", "a message, in memory", _WHOLE, rooted=True,
+)  # fmt: skip
+
 
 # Algorithms
 
@@ -125,8 +130,8 @@ def _others(collective: Collective, name: str, code: str, time: str, summary: st
 
 _CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 _PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
-_SKEW: dict[str, Any] = {"extra": ("skew",), "defaults": {"skew": 1.0}}
-_SENDERS: dict[str, Any] = {"extra": ("senders", "skew"), "defaults": {"skew": 1.0}}
+_SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
+_SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
 _CUTOFF: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring"}
 _SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
 _BY_SWITCHES: dict[str, Any] = {**_SUMS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
@@ -137,6 +142,7 @@ _OPTIMIZER: dict[str, Any] = {
 }
 _PAIR: dict[str, Any] = {"max_ranks": 2}
 _ALONE: dict[str, Any] = {"waits": True}
+_MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
 _SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}  # workloads/sparse/inputs.py
 
 _ALL_REDUCE_RING = _hosts(
@@ -313,11 +319,20 @@ _ENTRIES = (
     ),
     _others(
         _PING_PONG, "write", "parts.ping_pong:WritePingPong", "times.messages:ping_pong_write_ns",
-        "by RDMA write with immediate", **_PAIR, **_ALONE,
+        "by RDMA write with immediate", anywhere=True, **_PAIR, **_ALONE,
     ),
     _others(
         _PING_PONG, "send", "parts.ping_pong:SendPingPong", "times.messages:ping_pong_send_ns",
-        "by send and receive", **_PAIR, **_ALONE,
+        "by send and receive", anywhere=True, **_PAIR, **_ALONE,
+    ),
+    _others(
+        _RPC, "host", "programs.rpc:ByHosts", "programs.closed_form:rpc_by_hosts_ns",
+        "host cores serialize and make objects", **_MESSAGE, **_ALONE,
+    ),
+    _others(
+        _RPC, "nic", "programs.rpc:ByNics", "programs.closed_form:rpc_by_nics_ns",
+        "compute complexes of the NICs do (RpcNIC)", on_complexes=True, helped_by="workloads.programs.roles:everybody",
+        **_MESSAGE, **_ALONE,
     ),
 )  # fmt: skip
 

@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts in half the time without a pool of threads
-
+import workloads.base.process
 from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context, HostCosts
@@ -225,4 +224,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    workloads.base.process.leave(main())

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.serving import SERVED, served
 from results.figures.timeline import steps
 from results.figures.values import size_label
 
@@ -42,6 +43,9 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
         if "train" in step:
             made += ["train"] * (2 if step["train"].get("scale") else 1)
             continue
+        if "serve" in step:
+            made += ["serve"] * len(step["serve"].get("micro_batches") or [1])
+            continue
         if "collective" not in step:
             graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
             made.append(graph)
@@ -70,6 +74,8 @@ _FIGURES = {
     "retransmitted": "packets sent again", "fallbacks": "operations not offloaded", "step_us": "step (us)",
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
+    "between_tokens_us": "time between tokens (us)", "tokens_per_s_gpu": "tokens per second and GPU",
+    "tokens_per_cost": "tokens per unit of cost",
 }  # fmt: skip
 
 
@@ -85,6 +91,9 @@ def figure_label(name: str) -> str:
     return _FIGURES.get(name, name)
 
 
+_STEP = ("time_ns", "compute_ns", "exposed_ns", "bubble_ns", "overlap", "mfu", "tokens_per_s")
+
+
 def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Where the time of steps of tasks goes, means over iterations and ranks; with its number, if there are several.
 
@@ -95,10 +104,11 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
     figures: dict[str, float] = {}
     for number in numbers:
         its = about[number]
-        rows = [one.row(its.get("tokens"), its.get("ideal_ns")) for one in found if one.step == number]
+        mine = [one for one in found if one.step == number]
+        rows = [one.row(its.get("tokens"), its.get("ideal_ns")) | served(one, its) for one in mine]
         suffix = f"_{number}" if len(numbers) > 1 else ""
-        for key in ("time_ns", "compute_ns", "exposed_ns", "bubble_ns", "overlap", "mfu", "tokens_per_s"):
-            if values := [row[key] for row in rows if row[key] is not None]:
+        for key in (*_STEP, *SERVED):
+            if values := [row[key] for row in rows if row.get(key) is not None]:
                 name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
                 figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
     return figures

@@ -62,7 +62,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _STEP,
         Column("kind", TEXT, "", "`collective`, `flow` or `tasks`"),
         Column("collective", TEXT, "", "name of the collective, else missing"),
-        Column("flow", TEXT, "", "`FROM->TO`, as ranks, else missing"),
+        Column("flow", TEXT, "", "`FROM->TO`, as ranks (or `nic:RANK.complex`), else missing"),
         Column("group", MAYBE, "", "which of the `groups` of a step did it; missing where there are none"),
         Column("algorithm", TEXT, "", "algorithm of the collective; `write` for a flow, the step's name for tasks"),
         Column("dtype", TEXT, "", "element type of a collective"),

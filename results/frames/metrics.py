@@ -73,13 +73,16 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     return rows
 
 
-def with_slowdowns(rows: Sequence[Row], ideal_ns: Callable[[int, int, int], float | None]) -> list[Row]:
-    """Rows of `results` with `ideal_ns` and `slowdown` of every flow; `ideal_ns` takes ranks and bytes."""
+def with_slowdowns(
+    rows: Sequence[Row], steps: Sequence[Mapping[str, Any]], ideal_ns: Callable[[int, int, int], float | None]
+) -> list[Row]:
+    """Rows of `results` with `ideal_ns` and `slowdown` of every flow; `ideal_ns` takes its ends' numbers and bytes."""
     done = []
     for row in rows:
         ideal = None
         if row["kind"] == "flow":
-            source, target = map(int, row["flow"].split("->"))
+            of = {name: int(number) for number, name in steps[row["step"]].get("names", {}).items()}
+            source, target = (of[end] if end in of else int(end) for end in row["flow"].split("->"))
             ideal = ideal_ns(source, target, row["size_bytes"])
         done.append({**row, "ideal_ns": ideal, "slowdown": row["time_ns"] / ideal if ideal else None})
     return done
@@ -89,7 +92,7 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
     """Rows of the frame `results`: one per operation that every rank taking part has finished.
 
     `rank_rows` are those of the function of that name. `steps` says what each step of the workload is: `{"kind":
-    "flows"}`, `{"kind": "tasks", "name", "ranks"}`, or
+    "flows"}` (with "names", {number: name}, of ends that are no ranks), `{"kind": "tasks", "name", "ranks"}`, or
     `{"kind": "collective", "collective", "algorithm", "dtype", "op": str or None, "ranks": how many take
     part, "busbw_factor"}`, with "chosen", {size: {"algorithm", ..}}, where the algorithm depends on the size, and
     with "groups", their ranks and factors, where several do it at the same time. That factor is what nccl-tests calls
@@ -142,7 +145,9 @@ def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
     sender = [r for r in rows if r["rank"] == int(name.split("->")[0])]
     if len(rows) < 2 or not sender:
         return None
-    what = {"collective": None, "flow": name, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    names = step.get("names", {})
+    shown = "->".join(names.get(end, end) for end in name.split("->"))
+    what = {"collective": None, "flow": shown, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
     return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
 
 

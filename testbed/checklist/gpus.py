@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from testbed.checklist.finding import Case, Found, check, size
-from testbed.experiment.blocks.train import TrainStep
+from testbed.experiment.steps.train import TrainStep
 from testbed.experiment.training import training_of
 from workloads.steps.memory import Memory, memory
 from workloads.steps.plan.training import Training

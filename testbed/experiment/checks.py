@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.base.types import unknown
 from testbed.experiment import step_checks, task_checks, trace_checks
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.train import TrainStep, scaled_by
 from testbed.experiment.step_checks import Found
+from testbed.experiment.steps.train import TrainStep, scaled_by
+from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.steps import Step
-    from testbed.experiment.blocks.train import Train
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.serve import Serve
+    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.train import Train
     from testbed.faults import Injection
 
 
 class Blocks(Protocol):
     """The blocks of an experiment that are checked against each other."""
 
+    @property
+    def seed(self) -> int: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -63,15 +67,19 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     ranks = fabric.ranks
     for i, step in enumerate(blocks.workload):
         if step.kind == "flows":
-            problems = step_checks.flows(step.flows, ranks)
+            problems = step_checks.flows(step.flows, fabric)
         elif step.kind == "load":
             problems = step_checks.load(step.load, ranks)
         elif step.kind == "tasks":
             problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
         elif step.kind == "chakra" or step.kind == "aicb":
             problems = trace_checks.trace(step, blocks.fabric, fabric)
+        elif step.kind == "torch":
+            problems = trace_checks.script(step, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
+        elif step.kind == "serve":
+            problems = serve(step.serve, blocks.seed, fabric)
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
@@ -128,6 +136,13 @@ def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, spec, fabric))
 
 
+def serve(told: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
+    """All mistakes in a serving step."""
+    from testbed.experiment.serving import mistakes
+
+    yield from ((("serve", *path), what, hint) for path, what, hint in mistakes(told, seed, fabric))
+
+
 def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:
     """What is wrong with a capture point, if anything."""
     kind, _, name = point.partition(":")
@@ -140,6 +155,8 @@ def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:
         if not (port.isdecimal() and port.isascii() and 1 <= int(port[:9]) <= ports):
             return f"switch {switch} has no port {port!r:.20}", f"it has ports 1 to {ports}"
         return None
+    if kind == "nic" and (end := endpoint.parse(point)) is not None:
+        return endpoint.missing(end, fabric)
     if kind == "nic":
         if name.isdecimal() and name.isascii() and int(name[:9]) < len(fabric.nics):
             return None

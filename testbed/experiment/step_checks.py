@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
+from testbed.experiment import program_checks
 from testbed.experiment.blocks import known
+from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load
+    from testbed.experiment.steps.steps import CollectiveStep, Flow, Load
     from workloads.base.entry import Algorithm
 
 Path = tuple[str | int, ...]
@@ -22,6 +24,10 @@ def rank_out_of_range(rank: int, ranks: int) -> tuple[str, str] | None:
     if 0 <= rank < ranks:
         return None
     return f"there is no rank {rank}", f"this fabric has ranks 0 to {ranks - 1}"
+
+
+def _end(end: int) -> str:
+    return str(end) if isinstance(end, endpoint.OfNic) else f"rank {end}"
 
 
 def load(load: Load, ranks: int) -> Iterator[Found]:
@@ -56,6 +62,7 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
             what = f"{step.collective} by {step.algorithm} has no {key}"
             its = dict.fromkeys((*entry.parameters, *heeded))
             yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
+    yield from program_checks.mistakes(step)
     if step.compression and step.dtype != "float32":
         yield ("compression",), f"compression is of float32, not of {step.dtype}", "leave compression out"
     if step.dtype not in entry.dtypes:
@@ -67,7 +74,7 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.groups is not None:
         yield from _groups(step, entry, fabric)
         return
-    problems = list(_ranks(step, entry, fabric.ranks))
+    problems = list(_ranks(step, entry, fabric))
     yield from problems
     if not problems:
         yield from _group(step, entry, fabric)
@@ -82,7 +89,7 @@ def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):
         alone = step.model_copy(update={"ranks": ranks, "groups": None})
-        problems = list(_ranks(alone, entry, fabric.ranks)) or list(_group(alone, entry, fabric))
+        problems = list(_ranks(alone, entry, fabric)) or list(_group(alone, entry, fabric))
         yield from ((("groups", i, *path[1:]), what, hint) for path, what, hint in problems)
         for rank in sorted(seen.intersection(ranks)):
             yield ("groups", i), f"rank {rank} is in another group already", "each rank takes part once"
@@ -96,7 +103,7 @@ def complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.algorithm not in known.algorithms(step.collective):
         return
     if known.entry(step.collective, step.algorithm).on_complexes:
-        what = f"{step.algorithm} aggregates on compute complexes, and these NICs have none"
+        what = f"{step.algorithm} works on compute complexes, and these NICs have none"
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 
@@ -106,8 +113,26 @@ def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[F
     if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
         what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
         yield ("senders",), what, f"1 to {taking_part - 1}"
+    elif step.parts is not None and "parts" in entry.extra:
+        yield from _parts(step, entry, taking_part)
     if step.algorithm == entry.name and (problem := known.misshapen(entry, step.ranks, fabric)):
         yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
+
+
+def _parts(step: CollectiveStep, entry: Algorithm, taking_part: int) -> Iterator[Found]:
+    """Whether a table of weights has a row and a column for everybody."""
+    rows = columns = taking_part
+    if "senders" in entry.extra:
+        senders = step.senders or taking_part // 2
+        rows, columns = senders, taking_part - senders
+        if entry.collective.transposed:
+            rows, columns = columns, rows
+    assert step.parts is not None
+    if len(step.parts) != rows or any(len(row) != columns for row in step.parts):
+        whose = "receiver" if entry.collective.transposed else "sender"
+        yield ("parts",), f"the table is not for {rows} x {columns} ranks", f"{rows} rows (one a {whose}) of {columns}"
+    elif not any(map(sum, step.parts)):
+        yield ("parts",), "nobody sends anything", "a weight above 0"
 
 
 def _sizes(sizes: list[int], dtype: str, entry: Algorithm) -> Iterator[Found]:
@@ -122,12 +147,15 @@ def _sizes(sizes: list[int], dtype: str, entry: Algorithm) -> Iterator[Found]:
             yield ("sizes", i), what, f"a multiple of {width} bytes"
 
 
-def _ranks(step: CollectiveStep, entry: Algorithm, ranks: int) -> Iterator[Found]:
+def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
+    ranks = fabric.ranks
     for i, rank in enumerate(step.ranks or ()):
-        if problem := rank_out_of_range(rank, ranks):
+        if problem := endpoint.missing(rank, fabric):
             yield ("ranks", i), *problem
+        elif isinstance(rank, endpoint.OfNic) and not entry.anywhere:
+            yield ("ranks", i), f"{step.collective} is between ranks, and {rank} is none", "name ranks by number"
         elif step.ranks and rank in step.ranks[:i]:
-            yield ("ranks", i), f"rank {rank} stands twice", "each rank takes part once"
+            yield ("ranks", i), f"{_end(rank)} stands twice", "each rank takes part once"
     taking_part = ranks if step.ranks is None else len(step.ranks)
     if entry.on_complexes and (step.aggregators or 0) > taking_part:
         yield ("aggregators",), f"{taking_part} ranks have {taking_part} complexes", f"1 to {taking_part}, or null"
@@ -145,10 +173,10 @@ def _ranks(step: CollectiveStep, entry: Algorithm, ranks: int) -> Iterator[Found
         yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
 
 
-def flows(flows: list[Flow], ranks: int) -> Iterator[Found]:
+def flows(flows: list[Flow], fabric: Fabric) -> Iterator[Found]:
     for i, flow in enumerate(flows):
         for key, rank in (("from", flow.from_), ("to", flow.to)):
-            if problem := rank_out_of_range(rank, ranks):
+            if problem := endpoint.missing(rank, fabric):
                 yield ("flows", i, key), *problem
         if flow.from_ == flow.to:
-            yield ("flows", i, "to"), f"a flow from rank {flow.to} to itself", "name two different ranks"
+            yield ("flows", i, "to"), f"a flow from {_end(flow.to)} to itself", "name two different ranks"

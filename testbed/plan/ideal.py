@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from testbed.plan.hardware import hardware_of
 from topologies.graph.fabric import OWN_PORTS
-from workloads.times.messages import Costs, Link, Path, flow_ns
+from workloads.times.messages import Costs, Link, Memory, Path, flow_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -39,6 +40,7 @@ class Ideal:
         self._fabric = experiment.build_fabric()
         self._hardware = hardware_of(experiment)
         self._costs = costs_of(experiment)
+        self._cores = experiment.fabric.nic.complex
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
 
@@ -48,7 +50,7 @@ class Ideal:
 
         fabric, hardware = self._fabric, self._hardware
         source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
-        own = {bridge.name for name in (source_nic, target_nic) if (bridge := fabric.bridge_of(name)) is not None}
+        own = {fabric.cable_at[name, 1].other(name).node for name in (source_nic, target_nic)}
         others = [s.name for s in fabric.switches if s.role == OWN_PORTS and s.name not in own]
 
         def takes(a: str, b: str, edge: dict[str, Any]) -> float:
@@ -58,11 +60,22 @@ class Ideal:
         nodes = nx.shortest_path(nx.restricted_view(fabric.graph, others, []), source_nic, target_nic, weight=takes)
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
         latencies = [hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
-        return Path(tuple(Link(*hardware.cable(fabric, c)) for c in cables), tuple(latencies))
+        links = tuple(Link(*hardware.cable(fabric, c)) for c in cables)
+        return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
+
+    def _memory(self, end: int) -> Memory:
+        """Of a host, or of a compute complex."""
+        cores, costs = self._cores, self._costs
+        if cores is None or end < self._fabric.ranks:
+            return Memory(costs.pcie_rate_bps, costs.pcie_latency_ns)
+        return Memory(cores.rate, cores.dma_latency)
 
     def _time_ns(self, source: int, target: int, size_bytes: int) -> float | None:
         """None inside a scale-up domain, for which there is no formula."""
         names = {self._fabric.nics[source].name, self._fabric.nics[target].name}
         if any(names <= set(domain) for domain in self._fabric.scale_up):
             return None
-        return flow_ns(size_bytes, self._path(source, target), self._costs)
+        cores, costs = self._cores, self._costs
+        if cores is not None and source >= self._fabric.ranks:
+            costs = replace(costs, post_ns=cores.post)
+        return flow_ns(size_bytes, self._path(source, target), costs)

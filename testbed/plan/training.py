@@ -20,7 +20,7 @@ from workloads.tasks.task import Collective, Send
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.train import Train
+    from testbed.experiment.steps.train import Train
     from testbed.plan.choose import Chooser
     from topologies import Fabric
     from workloads.steps.plan.training import Training
@@ -45,7 +45,7 @@ def training_steps(
             graph, one, fabric, lambda step: alone(step, one), chooser,
             iterations=train.iterations, warmup=train.warmup, name=name_of(t, by),
         )  # fmt: skip
-        return step | {"training": {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t)}}
+        return step | {"about_step": {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t)}}
 
     def made(t: Training) -> tuple[Graph, dict[str, Any]]:
         graph = step_graph(t, layout, settings_of(train))
@@ -70,8 +70,8 @@ def training_steps(
     about = {"tokens": whole.step_tokens, "ideal_ns": ideal_ns(whole)}
     if by > 1:  # its time is no step's: no MFU
         for one in steps:
-            one["training"].clear()
-    steps[-1]["training"]["scale"] = {
+            one["about_step"].clear()
+    steps[-1]["about_step"]["scale"] = {
         "layers": [*sizes, *([whole.model.layers] if train.scale.layers else [])],
         "by": by,
         "expected_ns": times,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
 from results.figures.scaled import all_scaled
+from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
 from results.frames import series
@@ -86,10 +87,14 @@ class Attempt:
         self.plan = planning.plan(self.experiment)
         self.steps = planning.steps(self.plan)
         self.environment = environment(self.experiment.seed)
+        self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
-            yaml_writer.dump(self.experiment.resolved(), file)
+            yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+        for number, step in enumerate(self.plan["steps"]):
+            for rank, text in enumerate(step.get("printed", ())):
+                (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
@@ -318,7 +323,7 @@ class Attempt:
         if self.profile.on:
             self.folder.write_json(FILE, self.profile.to_dict())
         ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), Ideal(self.experiment).time_ns)
+        results = with_slowdowns(result_rows(ranks, self.steps), self.steps, Ideal(self.experiment).time_ns)
         self.problem = self.problem or wrong_results(results)
         tables = counter_rows(self.counters)
         timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
@@ -340,6 +345,7 @@ class Attempt:
             stopped=self.stopped,
             steps=[self._step_row(one) for one in found],
             scaled=self._scaled(found),
+            experiment=self.resolved,
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
@@ -353,7 +359,7 @@ class Attempt:
 
     def _step_row(self, one: StepTime) -> Row:
         about = self.steps[one.step]
-        return one.row(about.get("tokens"), about.get("ideal_ns"))
+        return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
 
     def _scaled(self, found: Sequence[StepTime]) -> list[Row]:
         of: dict[int, list[float]] = {}

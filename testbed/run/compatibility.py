@@ -25,8 +25,8 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
     Raises InputError if the two differ.
     """
     from testbed.experiment import load
-    from testbed.experiment.blocks.train import scaled_by
     from testbed.experiment.overrides import changed, override
+    from testbed.experiment.steps.train import scaled_by
 
     try:
         live = json.loads((record.dir / "experiment.json").read_text())

@@ -47,6 +47,7 @@ class RunResult:
     stopped: int = 0
     steps: list[Row] = field(default_factory=list)  # where the time of steps of tasks went
     scaled: list[Row] = field(default_factory=list)  # what follows from small steps for large ones, with bounds
+    experiment: Mapping[str, Any] = field(default_factory=dict)  # as resolved
 
     def to_dict(self) -> dict[str, Any]:
         """What `testbed run --json` prints."""

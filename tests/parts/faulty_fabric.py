@@ -77,18 +77,18 @@ class FaultyFabric:
         place = injection.place(self.lab.fabric)
         for request in injection.requests(place, name, now_ns=self.now_ns()):
             self.fabricd.request("inject", **request)
-        self._rest()
+        self.rest()
         return [f["fault"] for f in self.fabricd.request("faults")["faults"] if f["fault"].split(".")[0] == name]
 
     def heal(self, names: Sequence[str]) -> None:
         for name in names:
             self.fabricd.request("heal", fault=name)
-        self._rest()
+        self.rest()
 
     def hits(self, names: Sequence[str]) -> int:
         return sum(f["hits"] for f in self.fabricd.request("counters")["faults"] if f["fault"] in names)
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         """Nothing is under way any more; what faults ask of an agent is done."""
         wanted = self.fabricd._last_id + 1
         self.fabricd._last_id = wanted
@@ -111,10 +111,10 @@ class FaultyFabric:
         before, seen, name = self._counters(), len(self.events), f"m{next(self._number)}"
         later = [[source, to, size, start + DRAINED_NS] for source, to, size, start in flows]
         self.fabricd.request("inject", fault=name, primitive="traffic", flows=later)
-        self._rest()
+        self.rest()
         results = self.fabricd.request("traffic_results", fault=name)["flows"]
         self.fabricd.request("heal", fault=name)
-        self._rest()
+        self.rest()
         after = self._counters()
         assert len(results) == len(flows)
         return Outcome(

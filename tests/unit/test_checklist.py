@@ -41,7 +41,7 @@ STAR = "{star: {hosts: 4}}"
 RAIL = "{rail: {servers: 2, gpus: 4, spines: 4}}"
 
 
-FOLDERS = ("congestion", "control", "offload", "topology")
+FOLDERS = ("congestion", "control", "offload", "smartnic", "topology")
 FILES = [
     EXPERIMENTS / "quickstart.yaml",
     *(f for folder in FOLDERS for f in sorted((EXPERIMENTS / folder).glob("*.yaml"))),

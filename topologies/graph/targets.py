@@ -2,7 +2,7 @@
 
 cable:A-B      the cable between two nodes, in either order
 port:SWITCH:N  one port of a switch
-nic:RANK       the NIC of a rank
+nic:RANK       the NIC of a rank; nic:RANK.complex the compute complex of an off-path SmartNIC
 switch:NAME    a whole switch
 flow:R->R      what one rank sends to another
 controller     the OpenFlow controller
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from topologies.graph import endpoint
 from topologies.graph.fabric import Cable, Fabric, Nic, Switch, TopologyError
 
 FORMS = "cable:A-B, port:SWITCH:N, nic:RANK, switch:NAME, flow:RANK->RANK, controller, all"
@@ -132,6 +133,10 @@ def _port(fabric: Fabric, text: str, name: str) -> Target:
 
 
 def _nic(fabric: Fabric, text: str, name: str) -> Target:
+    if (end := endpoint.parse(text)) is not None:
+        if problem := endpoint.missing(end, fabric):
+            raise TopologyError(text, *problem)
+        return NicTarget(fabric.nics[endpoint.number(end, fabric)])
     return NicTarget(_rank(fabric, text, name))
 
 

@@ -35,15 +35,25 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What leads from a NIC to memory: PCIe, or of a compute complex its own way."""
+
+    rate_bps: float
+    latency_ns: float
+
+
+@dataclass(frozen=True)
 class Path:
     """From NIC to NIC: the links in order, and the latency of the switch behind each but the last.
 
-    A `scale_up` domain is one link that leads from GPU memory to GPU memory, without PCIe.
+    A `scale_up` domain is one link that leads from GPU memory to GPU memory, without PCIe.  `memories`: the sender's
+    and the receiver's, where they are not both what the costs say.
     """
 
     links: tuple[Link, ...]
     switch_latency_ns: tuple[float, ...] = ()
     scale_up: bool = False
+    memories: tuple[Memory, Memory] | None = None
 
     def __post_init__(self) -> None:
         if len(self.switch_latency_ns) != len(self.links) - 1:
@@ -156,14 +166,20 @@ def stages_of(path: Path, costs: Costs, *, to_memory: bool) -> list[Stage]:
     links = [Stage(link.rate_bps, wire=True) for link in path.links]
     if path.scale_up:
         return links
-    pcie = Stage(costs.pcie_rate_bps, wire=False)
-    return [pcie, *links, pcie] if to_memory else [pcie, *links]
+    read, write = (Stage(memory.rate_bps, wire=False) for memory in memories_of(path, costs))
+    return [read, *links, write] if to_memory else [read, *links]
+
+
+def memories_of(path: Path, costs: Costs) -> tuple[Memory, Memory]:
+    """The sender's and the receiver's."""
+    pcie = Memory(costs.pcie_rate_bps, costs.pcie_latency_ns)
+    return path.memories or (pcie, pcie)
 
 
 def pcie_ns(path: Path, costs: Costs, *, to_memory: bool) -> float:
     """PCIe latencies on the way: the doorbell's, that of fetching, that of writing."""
-    crossings = 1 if path.scale_up else 2 + to_memory
-    return crossings * costs.pcie_latency_ns
+    read, write = memories_of(path, costs)
+    return read.latency_ns if path.scale_up else 2 * read.latency_ns + to_memory * write.latency_ns
 
 
 def received_ns(size_bytes: int, path: Path, costs: Costs, *, reth: bool = True, imm: bool = True) -> float:
@@ -179,7 +195,7 @@ def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | N
     `message_bytes`: in messages of that size (None: in one), the last with an immediate.
     """
     packets = Packets.of(size_bytes, costs, reth=True, imm=True, message_bytes=message_bytes)
-    pcie = pcie_ns(path, costs, to_memory=False) + costs.pcie_latency_ns
+    pcie = pcie_ns(path, costs, to_memory=False) + memories_of(path, costs)[0].latency_ns
     there = path.constant_ns + packets.through(stages_of(path, costs, to_memory=False))
     return pcie + there + path.ack_ns()
 

@@ -68,11 +68,11 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 		frame_release(f, fr);
 		return;
 	}
+	fr->class = buffer_class(s, fr);
 	if (!ip_hop(fr->data, fr->len)) {
 		port_drop(f, out, fr, DROP_TTL);
 		return;
 	}
-	fr->class = buffer_class(s, fr);
 	if (out->dropping >> fr->class & 1)
 		port_drop(f, out, fr, DROP_WATCHDOG);
 	else if (buffer_queue_full(s, out, fr->class, fr->len))
