@@ -262,6 +262,8 @@ def _shared_slots(experiment: Experiment) -> int:
     for step in experiment.workload:
         if step.kind == "train":
             named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
+        elif step.kind == "torch":
+            named += list(step.algorithm.items())
         elif graph := graph_of(step, experiment):
             named += algorithms(graph)
     entries = [registry.any_of(*pair) for pair in named]

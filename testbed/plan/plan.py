@@ -94,7 +94,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
     its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
-    return {**step, "tasks": its, "about": {}, "about_step": {}}
+    return {**step, "tasks": its, "about": {}, "about_step": {}, "printed": []}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
@@ -183,6 +183,7 @@ def _steps(
 ) -> list[dict[str, Any]]:
     """One, most often."""
     from testbed.experiment.steps.serve import ServeStep
+    from testbed.experiment.steps.traces import TorchStep
     from testbed.experiment.steps.train import TrainStep
 
     def alone(one: CollectiveStep) -> dict[str, Any]:
@@ -191,11 +192,17 @@ def _steps(
     if isinstance(step, TrainStep):
         from testbed.plan.training import training_steps
 
-        return training_steps(step.train, experiment, fabric, alone, chooser)
+        return training_steps(
+            step.train, experiment, fabric, lambda one, on: _collective(one, on, fabric, chooser), chooser
+        )
     if isinstance(step, ServeStep):
         from testbed.plan.serving import serving_steps
 
         return serving_steps(step.serve, experiment, fabric, alone, chooser)
+    if isinstance(step, TorchStep):
+        from testbed.plan.scripts import script_steps
+
+        return script_steps(step, experiment, fabric, alone, chooser)
     return [_step(step, experiment, fabric, seed, chooser)]
 
 

@@ -12,7 +12,7 @@ from testbed.experiment.blocks.layout import Endpoint
 from testbed.experiment.steps.programs import Message, Storage
 from testbed.experiment.steps.serve import ServeStep
 from testbed.experiment.steps.tasks import TasksStep
-from testbed.experiment.steps.traces import AicbStep, ChakraStep
+from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
 from testbed.experiment.steps.train import TrainStep
 
 MAX_TIME = 10.0**13
@@ -209,6 +209,7 @@ _KINDS: dict[str, type[Model]] = {
     "serve": ServeStep,
     "chakra": ChakraStep,
     "aicb": AicbStep,
+    "torch": TorchStep,
 }
 """Of steps that are known by a key."""
 
@@ -228,6 +229,7 @@ Step = Annotated[
     | Annotated[TrainStep, Tag("<train>")]
     | Annotated[ServeStep, Tag("<serve>")]
     | Annotated[ChakraStep, Tag("<chakra>")]
-    | Annotated[AicbStep, Tag("<aicb>")],
+    | Annotated[AicbStep, Tag("<aicb>")]
+    | Annotated[TorchStep, Tag("<torch>")],
     Discriminator(_step_kind),
 ]

@@ -1,4 +1,4 @@
-"""The steps `chakra` and `aicb` of a workload: graphs of tasks that stand in files from elsewhere."""
+"""The steps `chakra`, `aicb` and `torch` of a workload: graphs of tasks that follow from files from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.base.types import Bandwidth, Flops, Model, mistake
+from testbed.experiment.steps.train import Gpu
 from workloads.chakra import aicb, files
 from workloads.chakra.et import NODE_TYPES, BadTrace
 from workloads.chakra.replay import How, Roofline
@@ -106,6 +107,24 @@ class AicbStep(FromFile):
         if not any(graph.tasks.values()):
             raise BadTrace("there is nothing to do in it: no layer computes, or communicates with others", self.aicb)
         return self._set(graph)
+
+
+class TorchStep(Model):
+    kind: ClassVar[Literal["torch"]] = "torch"
+    torch: str = Field(description="a script of PyTorch (DDP, FSDP2), from this file's folder on; it runs in its own")
+    ranks: list[int] | None = Field(
+        default=None, min_length=1, description="rank of the fabric for each of the script's (null: all)"
+    )
+    args: list[str | int | float] = Field(default_factory=list, max_length=1000, description="arguments of the script")
+    gpu: Gpu = Field(description="what computes: its time follows from FLOPs and bytes")
+    algorithm: dict[str, str] = Field(
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+    )
+
+    @field_validator("torch")
+    @classmethod
+    def _from_the_files_folder(cls, value: str, info: ValidationInfo) -> str:
+        return _absolute(value, info)
 
 
 def _absolute(value: str, info: ValidationInfo) -> str:
