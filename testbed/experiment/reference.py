@@ -48,6 +48,7 @@ def tables() -> str:
     parts += ["### A task", *table(rows(defs["Task"], defs))]
     parts += ["### Step of a workload: a trace of Chakra", *table(rows(defs["ChakraStep"], defs))]
     parts += ["### Step of a workload: a workload of AICB", *table(rows(defs["AicbStep"], defs))]
+    parts += ["### Step of a workload: a script of PyTorch", *table(rows(defs["TorchStep"], defs))]
     parts += ["### Step of a workload: a training step", *table(rows(defs["TrainStep"], defs))]
     parts += ["### A group of a training step", *table(rows(defs["GroupOf"], defs))]
     parts += ["### Step of a workload: serving", *table(rows(defs["ServeStep"], defs))]

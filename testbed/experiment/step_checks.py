@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
+from testbed.experiment import program_checks
 from testbed.experiment.blocks import known
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
@@ -61,6 +62,7 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
             what = f"{step.collective} by {step.algorithm} has no {key}"
             its = dict.fromkeys((*entry.parameters, *heeded))
             yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
+    yield from program_checks.mistakes(step, fabric.ranks)
     if step.compression and step.dtype != "float32":
         yield ("compression",), f"compression is of float32, not of {step.dtype}", "leave compression out"
     if step.dtype not in entry.dtypes:
@@ -101,7 +103,7 @@ def complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.algorithm not in known.algorithms(step.collective):
         return
     if known.entry(step.collective, step.algorithm).on_complexes:
-        what = f"{step.algorithm} aggregates on compute complexes, and these NICs have none"
+        what = f"{step.algorithm} works on compute complexes, and these NICs have none"
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 

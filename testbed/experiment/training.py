@@ -132,8 +132,10 @@ def model_of(its: TrainModel) -> Model:
     return Model(**filled)
 
 
-def gpu_of(its: GpuOf, dtype: str) -> Gpu:
-    """Of a model with elements of this type.  Raises Mistakes, with paths from the step on."""
+def gpu_of(its: GpuOf, dtype: str, any_type: bool = False) -> Gpu:
+    """Of a model with elements of this type.  Raises Mistakes, with paths from the step on; with `any_type` not for a
+    type that the preset does not know: that is computed as its widest.
+    """
     written = {"efficiency": its.efficiency} | {
         key: value for key in ("flops", "hbm", "memory") if (value := getattr(its, key)) is not None
     }
@@ -144,6 +146,8 @@ def gpu_of(its: GpuOf, dtype: str) -> Gpu:
     if its.preset not in GPUS:
         raise Mistakes([(("gpu", "preset"), *unknown("GPU", its.preset, list(GPUS)))])
     by_type = GPUS[its.preset]
+    if any_type and dtype not in by_type:
+        return replace(list(by_type.values())[-1], **written)
     if dtype not in by_type and its.flops is None:
         what = f"it is not known how many FLOP/s {its.preset} has in {dtype}"
         raise Mistakes([(("gpu", "preset"), what, f"model: {{dtype: {' or '.join(by_type)}}}, or write flops, too")])
@@ -151,7 +155,7 @@ def gpu_of(its: GpuOf, dtype: str) -> Gpu:
 
 
 def _scale(train: Train, t: Training) -> Iterator[Found]:
-    if train.scale is None:
+    if train.scale is None or train.scale.layers is None:
         return
     few, more = train.scale.layers
     stages = t.parallel.pipeline * t.chunks
@@ -208,7 +212,7 @@ def gigabytes(nbytes: int) -> str:
 # Groups
 
 
-def _entries(algorithm: str) -> dict[str, Algorithm]:
+def entries_of(algorithm: str) -> dict[str, Algorithm]:
     """collective -> entry, of those that a training step has."""
     return {c: ALGORITHMS[c, algorithm] for c in (*_COLLECTIVES, _OPTIMIZER_STEP) if (c, algorithm) in ALGORITHMS}
 
@@ -216,11 +220,11 @@ def _entries(algorithm: str) -> dict[str, Algorithm]:
 def _optimizer_in(train: Train) -> str | None:
     """Gradients go in, parameters come out: an algorithm of optimizer_step that the group `data` has."""
     algorithm = train.groups["data"].algorithm if "data" in train.groups else None
-    return algorithm if algorithm and list(_entries(algorithm)) == [_OPTIMIZER_STEP] else None
+    return algorithm if algorithm and list(entries_of(algorithm)) == [_OPTIMIZER_STEP] else None
 
 
 def _settings(group: GroupOf) -> Settings:
-    algorithms = dict.fromkeys(_entries(group.algorithm), group.algorithm) if group.algorithm else {}
+    algorithms = dict.fromkeys(entries_of(group.algorithm), group.algorithm) if group.algorithm else {}
     options = {"compression": group.compression} if group.compression else {}
     return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
 
@@ -239,9 +243,9 @@ def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterat
             continue
         its = uses.get(name, ())
         known = sorted({a for c, a in ALGORITHMS if c in its})
-        entries = {c: e for c, e in _entries(group.algorithm).items() if c in its}
+        entries = {c: e for c, e in entries_of(group.algorithm).items() if c in its}
         if name == "data" and _optimizer_in(train):
-            entries = _entries(group.algorithm)
+            entries = entries_of(group.algorithm)
         if not entries:
             what, hint = unknown("algorithm", group.algorithm, known)
             yield ("groups", name, "algorithm"), f"{what} of {' and '.join(its) or 'what this group does'}", hint

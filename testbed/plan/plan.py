@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from testbed.base.types import Model
 from testbed.experiment.blocks.layout import group
 from topologies import Fabric
 from topologies.graph import endpoint
 from workloads import traffic
+from workloads.base.entry import named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.registry import any_of, extra, find
 from workloads.sparse.sizes import spot_blocks
@@ -92,7 +94,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
     its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
-    return {**step, "tasks": its, "about": {}, "about_step": {}}
+    return {**step, "tasks": its, "about": {}, "about_step": {}, "printed": []}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
@@ -181,6 +183,7 @@ def _steps(
 ) -> list[dict[str, Any]]:
     """One, most often."""
     from testbed.experiment.steps.serve import ServeStep
+    from testbed.experiment.steps.traces import TorchStep
     from testbed.experiment.steps.train import TrainStep
 
     def alone(one: CollectiveStep) -> dict[str, Any]:
@@ -189,11 +192,17 @@ def _steps(
     if isinstance(step, TrainStep):
         from testbed.plan.training import training_steps
 
-        return training_steps(step.train, experiment, fabric, alone, chooser)
+        return training_steps(
+            step.train, experiment, fabric, lambda one, on: _collective(one, on, fabric, chooser), chooser
+        )
     if isinstance(step, ServeStep):
         from testbed.plan.serving import serving_steps
 
         return serving_steps(step.serve, experiment, fabric, alone, chooser)
+    if isinstance(step, TorchStep):
+        from testbed.plan.scripts import script_steps
+
+        return script_steps(step, experiment, fabric, alone, chooser)
     return [_step(step, experiment, fabric, seed, chooser)]
 
 
@@ -243,7 +252,7 @@ def _collective(
 ) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
     heeded = extra(step.collective, step.algorithm)
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *heeded)}
+    told = {"kind": "collective"} | {key: _plain(getattr(step, key)) for key in (*keys, *heeded)}
     if step.algorithm == AUTO:
         return told | {"chosen": chooser().choose(step)}
     entry = find(step.collective, step.algorithm)
@@ -259,12 +268,23 @@ def _collective(
     return told
 
 
+def _plain(value: Any) -> Any:
+    """A key's value as workers get it: quantities as numbers."""
+    return value.model_dump(by_alias=True) if isinstance(value, Model) else value
+
+
 def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
     """Adds the compute complexes that a collective asks for, and spots that fit into their cache."""
-    if cores is None or told["kind"] != "collective" or not any_of(told["collective"], told["algorithm"]).on_complexes:
+    if cores is None or told["kind"] != "collective":
+        return told
+    entry = any_of(told["collective"], told["algorithm"])
+    if not entry.on_complexes:
         return told
     ranks = told["ranks"] or list(range(fabric.ranks))
-    helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]
+    helped = named(entry.helped_by)(ranks, told) if entry.helped_by else ranks[: told["aggregators"]]
+    helpers = [fabric.ranks + rank for rank in helped]
+    if "spot" not in told:
+        return {**told, "helpers": helpers}
     spot = told["spot"] or spot_blocks(len(ranks), told["block"] * DTYPES[told["dtype"]], cores.cache)
     return {**told, "helpers": helpers, "spot": spot}
 

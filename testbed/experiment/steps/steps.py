@@ -8,10 +8,11 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.endpoint import Endpoint
+from testbed.experiment.blocks.layout import Endpoint
+from testbed.experiment.steps.programs import Message, Storage
 from testbed.experiment.steps.serve import ServeStep
 from testbed.experiment.steps.tasks import TasksStep
-from testbed.experiment.steps.traces import AicbStep, ChakraStep
+from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
 from testbed.experiment.steps.train import TrainStep
 
 MAX_TIME = 10.0**13
@@ -138,6 +139,16 @@ class CollectiveStep(Model):
     optimizer: Literal["sgd", "adam"] | None = Field(
         default=None, description="SGD with momentum 0.9, or Adam (sgd)", json_schema_extra=known.heeded("optimizer")
     )
+    message: Message | None = Field(
+        default=None,
+        description="the calls' messages, and what they cost (docs/smartnic-programs.md)",
+        json_schema_extra=known.heeded("message"),
+    )
+    storage: Storage | None = Field(
+        default=None,
+        description="blocks, replicas, and what the middle tier takes (docs/smartnic-programs.md)",
+        json_schema_extra=known.heeded("storage"),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -198,6 +209,7 @@ _KINDS: dict[str, type[Model]] = {
     "serve": ServeStep,
     "chakra": ChakraStep,
     "aicb": AicbStep,
+    "torch": TorchStep,
 }
 """Of steps that are known by a key."""
 
@@ -217,6 +229,7 @@ Step = Annotated[
     | Annotated[TrainStep, Tag("<train>")]
     | Annotated[ServeStep, Tag("<serve>")]
     | Annotated[ChakraStep, Tag("<chakra>")]
-    | Annotated[AicbStep, Tag("<aicb>")],
+    | Annotated[AicbStep, Tag("<aicb>")]
+    | Annotated[TorchStep, Tag("<torch>")],
     Discriminator(_step_kind),
 ]
