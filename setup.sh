@@ -23,6 +23,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           more
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
+  torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
   build   set up only: system packages, .venv, fabricd
 
@@ -153,6 +154,15 @@ build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fa
 # Python code as it is run: a worker or controller whose environment lets Python write nothing would compile it each time.
 compile_python() { .venv/bin/python -m compileall -q topologies controllers workloads hardware testbed results tests; }
 
+# Only ever the wheel for CPUs: the ordinary one brings gigabytes for GPUs that nothing here uses.
+torch_wheel='torch==2.13.0+cpu'
+install_torch() {
+    .venv/bin/python -c 'import importlib.metadata as m; raise SystemExit(not m.version("torch").startswith("2.13."))' \
+        2>/dev/null && return
+    say "installing $torch_wheel"
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-compile "$torch_wheel" >/dev/null 2>&1
+}
+
 build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
 
 # --- verbs -----------------------------------------------------------------
@@ -219,6 +229,7 @@ case "$verb" in
         said=$(mktemp)
         lint >"$said" 2>&1 & # pip and mypy use one core each
         build_ryu
+        install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
         build_fabricd --sanitize
         linted=0
         wait $! || linted=1
@@ -255,6 +266,10 @@ case "$verb" in
     lint)
         set_up
         lint
+        ;;
+    torch)
+        set_up
+        install_torch || fail "there is no $torch_wheel to be had: give pip a place that has it (--extra-index-url, --find-links)"
         ;;
     ryu)
         set_up

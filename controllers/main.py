@@ -7,6 +7,7 @@ Listens on 127.0.0.1 for the fabric's switches.  Prints one JSON line when every
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ HOST = "127.0.0.1"
 
 def main(argv: list[str] | None = None) -> None:
     """Run until a signal ends it.  The switches keep their flows then."""
+    gc.set_threshold(100_000)  # most of what is made is imported, and stays
     options = _parser().parse_args(argv)
     logging.basicConfig(
         filename=options.log, level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
+from topologies.graph.search import hops
 
 WIRE_OVERHEAD = 24  # FCS, preamble and gap
 PAUSE_WIRE = 64 + 20
@@ -59,11 +60,9 @@ def dctcp_threshold(rate_bps: float) -> int:
 
 def most_switches(fabric: Fabric) -> int:
     """Switches on the longest of the shortest paths between two NICs."""
-    import networkx as nx  # slow to import
-
     nics = [n.name for n in fabric.nics]
-    alike = {frozenset(fabric.graph[name]): name for name in nics}  # neighbours -> one of the NICs that have them
-    lengths = {name: nx.single_source_shortest_path_length(fabric.graph, name) for name in alike.values()}
+    alike = {frozenset(fabric.neighbours[name]): name for name in nics}  # one of the NICs that have these
+    lengths = {name: hops(fabric, name) for name in alike.values()}
     return max((lengths[a][b] - 1 for a in lengths for b in nics if a != b and b in lengths[a]), default=1)
 
 

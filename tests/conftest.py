@@ -25,10 +25,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from testbed.machine.bytecode import keep_compiled
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
+PACKAGES = ("topologies", "controllers", "workloads", "hardware", "results", "testbed", "tests")
 MACHINE = {"test_doctor", "test_image", "test_lab", "test_net", "test_ownership"}
 PROGRAMS = {  # in the order in which they run
     "live": ("ovs-vswitchd", "ovs-vsctl", "runc", "mnexec"),
@@ -43,6 +46,13 @@ settings.load_profile("explore" if os.environ.get("RAILBED_EXPLORE") else "fixed
 # A shell starts background jobs with SIGINT ignored, nohup with SIGHUP, which a child inherits; a handler it does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests start hundreds of processes: none of them shall compile Python, also where it may not write bytecode."""
+    if not hasattr(config, "workerinput"):  # not once more in each of pytest-xdist's processes
+        for package in PACKAGES:
+            keep_compiled(HERE.parent / package)
 
 
 def missing(folder: str) -> list[str]:

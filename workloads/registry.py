@@ -100,6 +100,16 @@ _PING_PONG = Collective(
     "ping_pong", "a message has gone to the other rank and back; the time is the round trip", "the message", _TWICE
 )
 
+_RPC = Collective(
+    "rpc", "the first rank has served remote procedure calls of all others ([smartnic-programs.md]"
+    "(smartnic-programs.md))", "a message, in memory", _WHOLE, rooted=True,
+)  # fmt: skip
+
+_BLOCK_WRITE = Collective(
+    "block_write", "blocks have been compressed by a middle tier (the first rank) and are at storage servers (the last "
+    "ones) ([smartnic-programs.md](smartnic-programs.md))", "what all writers write together", _WHOLE, rooted=True,
+)  # fmt: skip
+
 
 # Algorithms
 
@@ -125,8 +135,8 @@ def _others(collective: Collective, name: str, code: str, time: str, summary: st
 
 _CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 _PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
-_SKEW: dict[str, Any] = {"extra": ("skew",), "defaults": {"skew": 1.0}}
-_SENDERS: dict[str, Any] = {"extra": ("senders", "skew"), "defaults": {"skew": 1.0}}
+_SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
+_SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
 _CUTOFF: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring"}
 _SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
 _BY_SWITCHES: dict[str, Any] = {**_SUMS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
@@ -137,6 +147,8 @@ _OPTIMIZER: dict[str, Any] = {
 }
 _PAIR: dict[str, Any] = {"max_ranks": 2}
 _ALONE: dict[str, Any] = {"waits": True}
+_MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
+_STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
 _SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}  # workloads/sparse/inputs.py
 
 _ALL_REDUCE_RING = _hosts(
@@ -318,6 +330,24 @@ _ENTRIES = (
     _others(
         _PING_PONG, "send", "parts.ping_pong:SendPingPong", "times.messages:ping_pong_send_ns",
         "by send and receive", anywhere=True, **_PAIR, **_ALONE,
+    ),
+    _others(
+        _RPC, "host", "programs.rpc:ByHosts", "programs.closed_form:rpc_by_hosts_ns",
+        "host cores serialize and make objects", **_MESSAGE, **_ALONE,
+    ),
+    _others(
+        _RPC, "nic", "programs.rpc:ByNics", "programs.closed_form:rpc_by_nics_ns",
+        "compute complexes of the NICs do (RpcNIC)", on_complexes=True, helped_by="workloads.programs.roles:everybody",
+        **_MESSAGE, **_ALONE,
+    ),
+    _others(
+        _BLOCK_WRITE, "host", "programs.storage:Write", "programs.closed_form:block_write_by_hosts_ns",
+        "the middle tier's cores look at headers, compress and send", **_STORAGE, **_ALONE,
+    ),
+    _others(
+        _BLOCK_WRITE, "nic", "programs.storage:Write", "programs.closed_form:block_write_by_nics_ns",
+        "its host looks at headers, its NIC does the rest (SmartDS)", on_complexes=True,
+        helped_by="workloads.programs.roles:first", **_STORAGE, **_ALONE,
     ),
 )  # fmt: skip
 

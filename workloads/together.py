@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+import workloads.base.process
 from workloads import worker
 
 DEFAULT_SOCKETS = "/run/railbed/workers"
@@ -72,4 +73,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    workloads.base.process.leave(main())

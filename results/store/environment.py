@@ -6,7 +6,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,18 +15,24 @@ from typing import Any
 
 _PACKAGES = ("railbed", "mininet", "os-ken", "numpy", "pandas", "pyarrow", "networkx", "pydantic", "click", "rich")
 _TOOLS = {"ovs": ("ovs-vsctl", "--version"), "runc": ("runc", "--version")}
+_COMMIT = ("git", "rev-parse", "HEAD")
+_CHANGES = ("git", "status", "--porcelain", "--untracked-files=no")
 
 
 def environment(seed: int) -> dict[str, Any]:
     """Plain data for environment.json. What cannot be found out is None."""
+    source = Path(__file__).resolve().parents[2]
+    repository = (source / ".git").exists()
+    git = {"commit": _Command(_COMMIT, source), "changes": _Command(_CHANGES, source)} if repository else {}
+    tools = {name: _Command(command) for name, command in _TOOLS.items()}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "seed": seed,
-        "commit": _commit(Path(__file__).resolve().parents[2]),
+        "commit": _commit(git),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "tools": {name: _first_line(command) for name, command in _TOOLS.items()},
+        "tools": {name: command.first_line() for name, command in tools.items()},
         "kernel": platform.release(),
         "machine": platform.machine(),
         "system": _system(),
@@ -42,20 +49,35 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _first_line(command: Sequence[str], cwd: Path | None = None) -> str | None:
-    try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.split("\n", 1)[0].strip()
+class _Command:
+    """A command, begun: several at a time take no longer than one."""
+
+    def __init__(self, command: Sequence[str], cwd: Path | None = None) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        quiet = subprocess.DEVNULL
+        with suppress(OSError):
+            self._process = subprocess.Popen(
+                command, cwd=cwd, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, text=True
+            )
+
+    def first_line(self) -> str | None:
+        """Of its output; None if it fails."""
+        if self._process is None:
+            return None
+        with self._process as process:
+            try:
+                said, _ = process.communicate(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return None
+        return None if process.returncode else said.split("\n", 1)[0].strip()
 
 
-def _commit(source: Path) -> str | None:
+def _commit(asked: Mapping[str, _Command]) -> str | None:
     """The commit of the source, with `+changes` behind it if files differ from it; None outside a git repository."""
-    if not (source / ".git").exists():
+    if not asked:
         return None
-    commit = _first_line(("git", "rev-parse", "HEAD"), source)
-    changed = _first_line(("git", "status", "--porcelain", "--untracked-files=no"), source)
+    commit, changed = asked["commit"].first_line(), asked["changes"].first_line()
     return f"{commit}+changes" if commit and changed else commit
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any
+
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for them in every installed package
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -15,7 +18,9 @@ from testbed.base import units
 class Model(BaseModel):
     """A mapping of the file.  Unknown keys are errors; nothing is converted silently ("3" is no number)."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
+    )
 
 
 def mistake(what: str, hint: str = "", path: Sequence[str | int] = ()) -> PydanticCustomError:

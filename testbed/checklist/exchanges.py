@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.checklist.exchange import LATENCY, Exchange, Pair, between
 from testbed.checklist.graph_exchanges import of_tasks
 from testbed.experiment.blocks.layout import group
-from testbed.experiment.blocks.steps import FlowsStep
+from testbed.experiment.steps.steps import FlowsStep
 from testbed.plan import plan as planning
 from topologies.ranks.grid import NoGrid
 from workloads.base.entry import Algorithm
@@ -18,7 +19,7 @@ from workloads.registry import choices, find
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.steps.steps import Step
 
 
 def exchanges(experiment: Experiment) -> list[Exchange]:
@@ -33,10 +34,22 @@ def exchanges(experiment: Experiment) -> list[Exchange]:
         planned = planning.plan(experiment.model_copy(update={"workload": told}))
         its = planned["steps"][number]
         if its["kind"] == "flows":
-            found.append(_flows(number, its["flows"], step))
+            found.append(_of_nics(_flows(number, its["flows"], step), planned["ranks"]))
         else:
-            found += _collective(number, its, planned["ranks"], experiment.seed + number)
+            its_own = _collective(number, its, planned["ranks"], experiment.seed + number)
+            found += (_of_nics(one, planned["ranks"]) for one in its_own)
     return found
+
+
+def _of_nics(one: Exchange, ranks: int) -> Exchange:
+    """What compute complexes send and receive passes their NIC's cable, as what the rank there does."""
+    if max(one.ranks, default=0) < ranks:
+        return one
+    sent: Counter[Pair] = Counter()
+    for (a, b), nbytes in one.sent.items():
+        if a % ranks != b % ranks:
+            sent[a % ranks, b % ranks] += nbytes
+    return replace(one, ranks=tuple(sorted({rank % ranks for rank in one.ranks})), sent=sent)
 
 
 _NOTHING = FlowsStep.model_validate({"flows": [{"from": 0, "to": 1, "size": "1B"}]})

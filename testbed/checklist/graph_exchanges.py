@@ -20,14 +20,14 @@ from workloads.tasks.task import Collective, Send
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.steps.steps import Step
 
 MESSAGES = "messages"
 
 
 def of_tasks(number: int, step: Step, experiment: Experiment) -> Iterator[Exchange]:
     """Of a step of the workload that becomes a graph of tasks."""
-    graph = graph_of(step, experiment.build_fabric())
+    graph = graph_of(step, experiment)
     if graph is None:
         return
     path: tuple[str | int, ...] = ("workload", number, step.kind)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -61,11 +61,12 @@ def command(
     from testbed.base.errors import InputError
     from testbed.experiment import load
     from testbed.experiment.overrides import override
-    from testbed.run.job import run_on
     from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
     if fabric is not None:
+        from testbed.run.job import run_on
+
         _run(lambda progress: run_on(fabric, file, settings, out, progress, profile=profile), host, as_json)
         return
     experiment = override(load(file), settings)
@@ -95,7 +96,7 @@ def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(result.to_dict()))
     else:
-        _show(result.folder, host)
+        _show(result.folder, host, result.experiment)
 
 
 def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
@@ -122,11 +123,15 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
         sys.exit(RUN_FAILED)
 
 
-def _show(folder: Path, host: bool) -> None:
+def _show(folder: Path, host: bool, experiment: Mapping[str, Any] | None = None) -> None:
+    """Shows a run; its experiment is read from the folder if it is not known."""
     from results import load
     from testbed.run.profile import FILE
     from testbed.run.table import of_profile, of_run, show
 
-    show(of_run(load(folder), host=host))
+    run = load(folder)
+    if experiment:
+        run.experiment = dict(experiment)
+    show(of_run(run, host=host))
     if (folder / FILE).exists():
         show(of_profile(json.loads((folder / FILE).read_text())))

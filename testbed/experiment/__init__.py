@@ -2,10 +2,10 @@
 
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.fabric import FabricSpec, Nic, ScaleUp, Topology
-from testbed.experiment.blocks.steps import CollectiveStep, Flow, FlowsStep
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.loader import load, loads
 from testbed.experiment.model import Experiment
+from testbed.experiment.steps.steps import CollectiveStep, Flow, FlowsStep
 
 __all__ = [
     "Clock",

@@ -10,6 +10,7 @@ from testbed.base.types import unknown
 from testbed.experiment import step_checks, task_checks, trace_checks
 from testbed.experiment.blocks import known
 from testbed.experiment.step_checks import Found
+from testbed.experiment.steps.train import TrainStep, scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
@@ -17,16 +18,19 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.steps import Step
-    from testbed.experiment.blocks.train import Train
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.serve import Serve
+    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.train import Train
     from testbed.faults import Injection
 
 
 class Blocks(Protocol):
     """The blocks of an experiment that are checked against each other."""
 
+    @property
+    def seed(self) -> int: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -70,11 +74,16 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
             problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
         elif step.kind == "chakra" or step.kind == "aicb":
             problems = trace_checks.trace(step, blocks.fabric, fabric)
+        elif step.kind == "torch":
+            problems = trace_checks.script(step, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
+        elif step.kind == "serve":
+            problems = serve(step.serve, blocks.seed, fabric)
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
+    found += _scaled(blocks, fabric)
     for i, injection in enumerate(blocks.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, blocks, fabric)]
     for i, point in enumerate(blocks.capture):
@@ -94,11 +103,44 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
+def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+    """What does not become 1/s of itself."""
+    by = scaled_by(blocks.workload)
+    if by == 1:
+        return
+    from testbed.experiment.training import entries_of
+
+    for i, step in enumerate(blocks.workload):
+        if not isinstance(step, TrainStep) or not step.train.scale or step.train.scale.by != by:
+            what = f"latencies are 1/{by} for all steps, so that all must be training steps of `scale: {{by: {by}}}`"
+            yield ("workload", i), what, "an experiment of its own for others"
+            continue
+        for name, group in step.train.groups.items():
+            if group.algorithm and not all(e.schedule for e in entries_of(group.algorithm).values()):
+                path = ("workload", i, "train", "groups", name, "algorithm")
+                yield path, f"{group.algorithm} goes by packets and slots, of which there is no 1/{by}", "ring"
+    if blocks.inject:
+        yield ("inject",), f"faults strike at times and frames, of which there is no 1/{by}", "leave inject or by out"
+    if blocks.transport.cc.name != "none":
+        yield ("transport", "cc"), f"a control's timers and thresholds do not become 1/{by}", "cc: none"
+    if any(cable.delay_ns is not None for cable in fabric.cables):
+        yield ("fabric", "cables"), f"single cables' delays do not become 1/{by}", "fabric.cable.delay, for all"
+    if blocks.fabric.nic.kind != "plain":
+        yield ("fabric", "nic", "kind"), f"latencies in a SmartNIC do not become 1/{by}", "kind: plain"
+
+
 def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     """All mistakes in a training step."""
     from testbed.experiment.training import mistakes
 
     yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, spec, fabric))
+
+
+def serve(told: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
+    """All mistakes in a serving step."""
+    from testbed.experiment.serving import mistakes
+
+    yield from ((("serve", *path), what, hint) for path, what, hint in mistakes(told, seed, fabric))
 
 
 def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:

@@ -20,10 +20,10 @@ from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
 from testbed.experiment.blocks.fabric import FabricSpec
-from testbed.experiment.blocks.steps import Step
 from testbed.experiment.blocks.transport import Transport
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
+from testbed.experiment.steps.steps import Step
 from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError
 from topologies.graph.smartnic import capped
 

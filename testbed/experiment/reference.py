@@ -48,8 +48,11 @@ def tables() -> str:
     parts += ["### A task", *table(rows(defs["Task"], defs))]
     parts += ["### Step of a workload: a trace of Chakra", *table(rows(defs["ChakraStep"], defs))]
     parts += ["### Step of a workload: a workload of AICB", *table(rows(defs["AicbStep"], defs))]
+    parts += ["### Step of a workload: a script of PyTorch", *table(rows(defs["TorchStep"], defs))]
     parts += ["### Step of a workload: a training step", *table(rows(defs["TrainStep"], defs))]
     parts += ["### A group of a training step", *table(rows(defs["GroupOf"], defs))]
+    parts += ["### Step of a workload: serving", *table(rows(defs["ServeStep"], defs))]
+    parts += ["### A pool of a serving step", *table(rows(defs["PoolOf"], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")
 
 
@@ -107,6 +110,7 @@ def _takes(described: dict[str, Any]) -> str:
 _UNLISTED = {
     "Topology": "`{KIND: {PARAMETERS}}`",
     "Clock": "see below",
+    "PoolOf": "`[RANKS]`, or a pool as below",
     "Interleaved": "`{interleaved: CHUNKS}`",
     "CongestionControl": "`NAME` or `{NAME: {PARAMETERS}}`",
 }

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
+from testbed.experiment import program_checks
 from testbed.experiment.blocks import known
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.steps import CollectiveStep, Flow, Load
+    from testbed.experiment.steps.steps import CollectiveStep, Flow, Load
     from workloads.base.entry import Algorithm
 
 Path = tuple[str | int, ...]
@@ -61,6 +62,7 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
             what = f"{step.collective} by {step.algorithm} has no {key}"
             its = dict.fromkeys((*entry.parameters, *heeded))
             yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
+    yield from program_checks.mistakes(step, fabric.ranks)
     if step.compression and step.dtype != "float32":
         yield ("compression",), f"compression is of float32, not of {step.dtype}", "leave compression out"
     if step.dtype not in entry.dtypes:
@@ -101,7 +103,7 @@ def complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.algorithm not in known.algorithms(step.collective):
         return
     if known.entry(step.collective, step.algorithm).on_complexes:
-        what = f"{step.algorithm} aggregates on compute complexes, and these NICs have none"
+        what = f"{step.algorithm} works on compute complexes, and these NICs have none"
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 
@@ -111,8 +113,26 @@ def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[F
     if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
         what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
         yield ("senders",), what, f"1 to {taking_part - 1}"
+    elif step.parts is not None and "parts" in entry.extra:
+        yield from _parts(step, entry, taking_part)
     if step.algorithm == entry.name and (problem := known.misshapen(entry, step.ranks, fabric)):
         yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
+
+
+def _parts(step: CollectiveStep, entry: Algorithm, taking_part: int) -> Iterator[Found]:
+    """Whether a table of weights has a row and a column for everybody."""
+    rows = columns = taking_part
+    if "senders" in entry.extra:
+        senders = step.senders or taking_part // 2
+        rows, columns = senders, taking_part - senders
+        if entry.collective.transposed:
+            rows, columns = columns, rows
+    assert step.parts is not None
+    if len(step.parts) != rows or any(len(row) != columns for row in step.parts):
+        whose = "receiver" if entry.collective.transposed else "sender"
+        yield ("parts",), f"the table is not for {rows} x {columns} ranks", f"{rows} rows (one a {whose}) of {columns}"
+    elif not any(map(sum, step.parts)):
+        yield ("parts",), "nobody sends anything", "a weight above 0"
 
 
 def _sizes(sizes: list[int], dtype: str, entry: Algorithm) -> Iterator[Found]:

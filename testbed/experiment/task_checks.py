@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.steps import CollectiveStep
 from testbed.experiment.step_checks import Found, Path, collective, rank_out_of_range
+from testbed.experiment.steps.steps import CollectiveStep
 from topologies.graph.fabric import Fabric
 from workloads.base.vocabulary import AUTO
 from workloads.tasks.check import BadGraph
@@ -20,7 +20,7 @@ from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.tasks import Task, Tasks
+    from testbed.experiment.steps.tasks import Task, Tasks
 
 
 def tasks(told: Tasks, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:

@@ -1,13 +1,14 @@
-"""Checks of steps that are traces: the files, and their graph against the fabric."""
+"""Checks of steps that are traces or scripts: the files, and a trace's graph against the fabric."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.experiment import task_checks
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep
-from testbed.experiment.step_checks import Found
+from testbed.experiment import task_checks, training
+from testbed.experiment.step_checks import Found, rank_out_of_range
+from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
 from topologies.graph.fabric import Fabric
 from workloads.chakra.et import BadTrace
 
@@ -33,3 +34,19 @@ def trace(step: ChakraStep | AicbStep, spec: FabricSpec, fabric: Fabric) -> Iter
         if what not in said:
             yield (step.kind,), f"task {task.id!r}: {what}", hint
         said.add(what)
+
+
+def script(step: TorchStep, fabric: Fabric) -> Iterator[Found]:
+    """All mistakes that show before the script is run."""
+    yield from ((("algorithm", *path), what, hint) for path, what, hint in task_checks.named(step.algorithm))
+    if not Path(step.torch).is_file():
+        yield ("torch",), f"there is no file {step.torch}", "a path from the experiment file's folder on"
+    for k, rank in enumerate(step.ranks or ()):
+        if problem := rank_out_of_range(rank, fabric.ranks):
+            yield ("ranks", k), *problem
+        elif rank in (step.ranks or ())[:k]:
+            yield ("ranks", k), f"rank {rank} stands twice", "each of the script's ranks has one of its own"
+    try:
+        training.gpu_of(step.gpu, "float32", any_type=True)
+    except training.Mistakes as wrong:
+        yield from wrong.found

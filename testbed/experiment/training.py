@@ -27,7 +27,8 @@ from workloads.tasks.graph import Settings
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.train import GroupOf, Train
+    from testbed.experiment.steps.train import Gpu as GpuOf
+    from testbed.experiment.steps.train import GroupOf, Train, TrainModel
     from topologies import Fabric
 
 Found = tuple[tuple[str | int, ...], str, str]
@@ -47,7 +48,7 @@ class Mistakes(ValueError):
 
 def training_of(train: Train) -> Training:
     """Raises Mistakes for what is missing or unknown; `problems` has the rest."""
-    model = _model(train)
+    model = model_of(train.model)
     if isinstance(train.schedule, str):
         schedule, chunks = train.schedule, 1
     else:
@@ -55,7 +56,7 @@ def training_of(train: Train) -> Training:
     p = train.parallel
     return Training(
         model=model,
-        gpu=_gpu(train, model.dtype),
+        gpu=gpu_of(train.gpu, model.dtype),
         parallel=Parallel(
             tensor=p.tensor, context=p.context, data=p.data, pipeline=p.pipeline, expert=p.expert, sequence=p.sequence
         ),
@@ -117,8 +118,8 @@ def _classes(train: Train, spec: FabricSpec) -> Iterator[Found]:
             yield ("groups", name, "traffic_class"), what, hint
 
 
-def _model(train: Train) -> Model:
-    its = train.model
+def model_of(its: TrainModel) -> Model:
+    """Raises Mistakes, with paths from the step on."""
     written = {key: value for key, value in its if value is not None and key != "preset"}
     if its.preset is not None:
         if its.preset not in MODELS:
@@ -131,8 +132,10 @@ def _model(train: Train) -> Model:
     return Model(**filled)
 
 
-def _gpu(train: Train, dtype: str) -> Gpu:
-    its = train.gpu
+def gpu_of(its: GpuOf, dtype: str, any_type: bool = False) -> Gpu:
+    """Of a model with elements of this type.  Raises Mistakes, with paths from the step on; with `any_type` not for a
+    type that the preset does not know: that is computed as its widest.
+    """
     written = {"efficiency": its.efficiency} | {
         key: value for key in ("flops", "hbm", "memory") if (value := getattr(its, key)) is not None
     }
@@ -143,6 +146,8 @@ def _gpu(train: Train, dtype: str) -> Gpu:
     if its.preset not in GPUS:
         raise Mistakes([(("gpu", "preset"), *unknown("GPU", its.preset, list(GPUS)))])
     by_type = GPUS[its.preset]
+    if any_type and dtype not in by_type:
+        return replace(list(by_type.values())[-1], **written)
     if dtype not in by_type and its.flops is None:
         what = f"it is not known how many FLOP/s {its.preset} has in {dtype}"
         raise Mistakes([(("gpu", "preset"), what, f"model: {{dtype: {' or '.join(by_type)}}}, or write flops, too")])
@@ -150,7 +155,7 @@ def _gpu(train: Train, dtype: str) -> Gpu:
 
 
 def _scale(train: Train, t: Training) -> Iterator[Found]:
-    if train.scale is None:
+    if train.scale is None or train.scale.layers is None:
         return
     few, more = train.scale.layers
     stages = t.parallel.pipeline * t.chunks
@@ -175,8 +180,8 @@ def _too_large(t: Training) -> Iterator[Found]:
     its = needed[stage]
     where = f"a rank of stage {stage}" if len(needed) > 1 else "a rank"
     what = (
-        f"the model does not fit: {where} needs {_gb(its.all)}, {_gb(its.all - room)} more than the GPU's {_gb(room)} "
-        f"({_parts(its)})"
+        f"the model does not fit: {where} needs {gigabytes(its.all)}, {gigabytes(its.all - room)} more than the "
+        f"GPU's {gigabytes(room)} ({_parts(its)})"
     )
     yield ("gpu",), what, _what_would_fit(t, room)
 
@@ -192,22 +197,22 @@ def _what_would_fit(t: Training, room: int) -> str:
             if most <= room:
                 changed = {"recompute": recompute} if recompute != t.recompute else {}
                 changed |= {"shard": shard} if shard != t.shard else {}
-                return f"with {', '.join(f'{k}: {v}' for k, v in changed.items())} it needs {_gb(most)}"
+                return f"with {', '.join(f'{k}: {v}' for k, v in changed.items())} it needs {gigabytes(most)}"
     return "more ranks of tensor or pipeline, a smaller micro-batch, or another GPU"
 
 
 def _parts(m: Memory) -> str:
-    return ", ".join(f"{f.name} {_gb(getattr(m, f.name))}" for f in fields(m))
+    return ", ".join(f"{f.name} {gigabytes(getattr(m, f.name))}" for f in fields(m))
 
 
-def _gb(nbytes: int) -> str:
+def gigabytes(nbytes: int) -> str:
     return f"{nbytes / 1e9:.1f}GB" if nbytes >= 10**8 else format_size(nbytes)
 
 
 # Groups
 
 
-def _entries(algorithm: str) -> dict[str, Algorithm]:
+def entries_of(algorithm: str) -> dict[str, Algorithm]:
     """collective -> entry, of those that a training step has."""
     return {c: ALGORITHMS[c, algorithm] for c in (*_COLLECTIVES, _OPTIMIZER_STEP) if (c, algorithm) in ALGORITHMS}
 
@@ -215,11 +220,11 @@ def _entries(algorithm: str) -> dict[str, Algorithm]:
 def _optimizer_in(train: Train) -> str | None:
     """Gradients go in, parameters come out: an algorithm of optimizer_step that the group `data` has."""
     algorithm = train.groups["data"].algorithm if "data" in train.groups else None
-    return algorithm if algorithm and list(_entries(algorithm)) == [_OPTIMIZER_STEP] else None
+    return algorithm if algorithm and list(entries_of(algorithm)) == [_OPTIMIZER_STEP] else None
 
 
 def _settings(group: GroupOf) -> Settings:
-    algorithms = dict.fromkeys(_entries(group.algorithm), group.algorithm) if group.algorithm else {}
+    algorithms = dict.fromkeys(entries_of(group.algorithm), group.algorithm) if group.algorithm else {}
     options = {"compression": group.compression} if group.compression else {}
     return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
 
@@ -238,9 +243,9 @@ def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterat
             continue
         its = uses.get(name, ())
         known = sorted({a for c, a in ALGORITHMS if c in its})
-        entries = {c: e for c, e in _entries(group.algorithm).items() if c in its}
+        entries = {c: e for c, e in entries_of(group.algorithm).items() if c in its}
         if name == "data" and _optimizer_in(train):
-            entries = _entries(group.algorithm)
+            entries = entries_of(group.algorithm)
         if not entries:
             what, hint = unknown("algorithm", group.algorithm, known)
             yield ("groups", name, "algorithm"), f"{what} of {' and '.join(its) or 'what this group does'}", hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hardware.config import Hardware
 from topologies import Fabric
+from topologies.graph import search
 
 # CPU per frame and hop, measured: Open vSwitch alone, which is the slower of the two.
 _FRAME_HOP_NS = 7_000.0
@@ -24,9 +25,6 @@ def automatic(fabric: Fabric, hardware: Hardware) -> int:
 
 def _hops(fabric: Fabric) -> float:
     """Switches on the way from a NIC to the others, on average (from one NIC in each place, all are alike)."""
-    import networkx as nx  # slow to import
-
-    first = fabric.nics[0].name
-    lengths = nx.single_source_shortest_path_length(fabric.graph, first)
+    lengths = search.hops(fabric, fabric.nics[0].name)
     hops = [lengths[n.name] - 1 for n in fabric.nics[1:] if n.name in lengths]
     return sum(hops) / len(hops) if hops else 1.0

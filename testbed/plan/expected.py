@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from testbed.plan.choose import Chooser
 from testbed.plan.ideal import costs_of
-from workloads.base.entry import named
+from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import DTYPES
+from workloads.collectives.schedule import schedule_of
 from workloads.registry import find
 from workloads.tasks.graph import Graph
 from workloads.tasks.oracle import Times, oracle
@@ -17,6 +18,7 @@ from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.messages import received_ns, sent_ns
+from workloads.times.replay import replayed_ends
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 def expected(graph: Graph, step: Mapping[str, Any], experiment: Experiment, fabric: Fabric) -> Times:
     """`step`: what the graph has become in the plan, where every collective has got its algorithm."""
-    return oracle(graph, Durations(graph, step, experiment, fabric))
+    durations = Durations(graph, step, experiment, fabric)
+    return oracle(graph, durations, durations.ends)
 
 
 class Durations:
@@ -42,6 +45,7 @@ class Durations:
         }
         self._message = cache(self._message_ns)
         self._known: dict[tuple[Any, ...], float] = {}
+        self._ended: dict[tuple[Any, ...], list[float] | None] = {}
 
     def __call__(self, rank: int, task: Task) -> float:
         match task:
@@ -60,18 +64,45 @@ class Durations:
         done = sent_ns if sent else received_ns
         return self._costs.post_ns + done(size_bytes, path, self._costs) + self._costs.wake_ns
 
+    def ends(self, task: Collective, starts: Mapping[int, float]) -> Mapping[int, float]:
+        """When each rank is through: together, or, where some need not wait for others, each in its own time."""
+        rank = next(iter(starts))
+        way = self._ways[rank, task.id]
+        entry = find(way["collective"], way["algorithm"])
+        if entry.schedule and not entry.collective.meets:
+            ranks, first = way["ranks"], min(starts.values())
+            begun = tuple(round(starts[r] - first, 3) for r in ranks)
+            ended = self._apart(self._like(way, task), task, way, begun)
+            if ended is not None:
+                return {r: first + end for r, end in zip(ranks, ended, strict=True)}
+        last = max(starts.values())
+        return {r: last + self(r, task) for r in starts}
+
+    def _apart(
+        self, like: tuple[Any, ...], task: Collective, way: Mapping[str, Any], begun: tuple[float, ...]
+    ) -> list[float] | None:
+        if (like, begun) not in self._ended:
+            entry = find(way["collective"], way["algorithm"])
+            case = self._case(entry, task, way)
+            self._ended[like, begun] = replayed_ends(case, schedule_of(entry), begun)
+        return self._ended[like, begun]
+
+    def _like(self, way: Mapping[str, Any], task: Collective) -> tuple[Any, ...]:
+        return way["collective"], way["algorithm"], tuple(way["ranks"]), task.group, task.size_bytes, task.dtype
+
+    def _case(self, entry: Algorithm, task: Collective, way: Mapping[str, Any]) -> Case:
+        ranks, width = way["ranks"], DTYPES[task.dtype]
+        ways = self._chooser.ways(ranks)
+        return Case.of(entry, len(ranks), task.size_bytes, width, way, self._seed, self._costs, ways)
+
     def _collective(self, rank: int, task: Collective) -> float:
         way = self._ways[rank, task.id]
-        ranks = way["ranks"]
-        key = (way["collective"], way["algorithm"], tuple(ranks), task.size_bytes, task.dtype)
+        ranks, key = way["ranks"], self._like(way, task)
         if key not in self._known:
             entry = find(way["collective"], way["algorithm"])
-            ways = self._chooser.ways(ranks)
             if entry.schedule:
-                width = DTYPES[task.dtype]
-                case = Case.of(entry, len(ranks), task.size_bytes, width, way, self._seed, self._costs, ways)
-                self._known[key] = expected_ns(entry, case)
+                self._known[key] = expected_ns(entry, self._case(entry, task, way))
             else:
-                path = ways.path([(k, (k + 1) % len(ranks)) for k in range(len(ranks))])
+                path = self._chooser.ways(ranks).path([(k, (k + 1) % len(ranks)) for k in range(len(ranks))])
                 self._known[key] = cast(float, named(entry.time)(len(ranks), task.size_bytes, path, self._costs))
         return self._known[key]

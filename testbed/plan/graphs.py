@@ -2,30 +2,83 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.experiment.training import layout_of, settings_of, training_of
-from topologies.graph.fabric import Fabric
+from testbed.base.errors import InputError, UserError
+from testbed.experiment.training import gpu_of, layout_of, settings_of, training_of
+from testbed.plan.serving import serving_graph
 from workloads.steps.build import step_graph
-from workloads.tasks.graph import Graph
+from workloads.tasks.check import BadGraph
+from workloads.tasks.graph import Graph, Settings
+from workloads.torch.launch import Recorded, Script, ScriptFailed, record
+from workloads.torch.steps import Step, steps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.steps import Step
+    from testbed.experiment.steps.steps import Step as Written
+    from testbed.experiment.steps.traces import TorchStep
+    from topologies import Fabric
+
+DOCS = "docs/pytorch.md says how a script becomes tasks"
 
 
 def graphs(experiment: Experiment) -> dict[int, Graph]:
     """Number of the step in the workload -> its graph; steps that are none are left out."""
-    found = ((number, graph_of(step, experiment.build_fabric())) for number, step in enumerate(experiment.workload))
+    found = ((number, graph_of(step, experiment)) for number, step in enumerate(experiment.workload))
     return {number: graph for number, graph in found if graph is not None}
 
 
-def graph_of(step: Step, fabric: Fabric) -> Graph | None:
-    """A training step is that of the whole model."""
+def graph_of(step: Written, experiment: Experiment) -> Graph | None:
+    """A training step is that of the whole model, a serving step that of the most micro-batches.
+
+    A script is run, and stands for the step that it does most often.
+    """
+    fabric = experiment.build_fabric()
     if step.kind == "tasks":
         return step.tasks.graph(fabric.ranks)
     if step.kind == "chakra" or step.kind == "aicb":
         return step.graph(fabric.ranks)
     if step.kind == "train":
         return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
+    if step.kind == "serve":
+        return serving_graph(step.serve, experiment)
+    if step.kind == "torch":
+        return _steady(step, experiment, fabric)
     return None
+
+
+def _steady(told: TorchStep, experiment: Experiment, fabric: Fabric) -> Graph:
+    """The step that the script does most often."""
+    return max(script_of(told, experiment, fabric)[1], key=lambda step: (step.training, step.times)).graph
+
+
+def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[Step]]:
+    """Runs a script, without a fabric, once for all that ask: what its ranks did and printed, and its steps."""
+    ranks = told.ranks if told.ranks is not None else list(range(fabric.ranks))
+    servers = tuple(fabric.nics[rank].name.partition(".")[0] for rank in ranks)
+    script = Script(told.torch, tuple(map(str, told.args)), str(Path(told.torch).parent), servers, experiment.seed)
+    gpus = cache(lambda dtype: gpu_of(told.gpu, dtype, any_type=True))
+    settings = Settings(algorithms=told.algorithm) if told.algorithm else None
+    try:
+        recorded = _recorded(script)
+        found = steps(recorded.ranks, ranks, lambda flops, nbytes, dtype: gpus(dtype).time_ns(flops, nbytes), settings)
+    except ScriptFailed as failed:
+        said = f"\n{failed.printed}" if failed.printed else ""
+        raise UserError(f"{failed.what}{said}", failed.where or place_of(told, experiment), failed.hint) from None
+    except BadGraph as bad:
+        raise InputError(f"what the script's ranks do does not fit together: {bad}", told.torch, DOCS) from None
+    if not found:
+        what = "the script's ranks have nothing to do with each other: no collective, no message"
+        raise InputError(what, told.torch, "does it call init_process_group and wrap its model?")
+    return recorded, found
+
+
+_recorded = cache(record)  # of a sweep, which changes the fabric
+
+
+def place_of(told: TorchStep, experiment: Experiment) -> str:
+    """Where in the experiment it stands."""
+    number = next((k for k, step in enumerate(experiment.workload) if step is told), 0)
+    return experiment.place("workload", number, "torch")

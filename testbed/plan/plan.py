@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from testbed.base.types import Model
 from testbed.experiment.blocks.layout import group
 from topologies import Fabric
 from topologies.graph import endpoint
 from workloads import traffic
+from workloads.base.entry import named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.registry import any_of, extra, find
 from workloads.sparse.sizes import spot_blocks
@@ -17,9 +19,9 @@ from workloads.sparse.sizes import spot_blocks
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment, FlowsStep
     from testbed.experiment.blocks.fabric import Complex, Nic
-    from testbed.experiment.blocks.steps import Load, LoadStep, Step
-    from testbed.experiment.blocks.tasks import Tasks, TasksStep
-    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+    from testbed.experiment.steps.steps import Load, LoadStep, Step
+    from testbed.experiment.steps.tasks import Tasks, TasksStep
+    from testbed.experiment.steps.traces import AicbStep, ChakraStep
     from testbed.plan.choose import Chooser
 
 Plan = dict[str, Any]
@@ -92,7 +94,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
     its = {str(rank): step["tasks"][str(rank)] for rank in ranks if str(rank) in step["tasks"]}
-    return {**step, "tasks": its, "about": {}}
+    return {**step, "tasks": its, "about": {}, "about_step": {}, "printed": []}
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
@@ -140,7 +142,7 @@ def _tasks_described(step: Mapping[str, Any]) -> dict[str, Any]:
     done = [{"group": g, "collective": c, "algorithm": a, "count": n} for (g, c, a), n in ways.items()]
     count = sum(map(len, step["tasks"].values()))
     described = {"kind": "tasks", "name": step["name"], "ranks": len(step["ranks"]), "tasks": count, "ways": done}
-    return {**described, **step.get("training", {})}
+    return {**described, **step.get("about_step", {})}
 
 
 def choices(plan: Plan) -> list[dict[str, Any]]:
@@ -180,15 +182,28 @@ def _steps(
     chooser: Callable[[], Chooser],
 ) -> list[dict[str, Any]]:
     """One, most often."""
-    from testbed.experiment.blocks.train import TrainStep
+    from testbed.experiment.steps.serve import ServeStep
+    from testbed.experiment.steps.traces import TorchStep
+    from testbed.experiment.steps.train import TrainStep
 
-    if not isinstance(step, TrainStep):
-        return [_step(step, experiment, fabric, seed, chooser)]
-    from testbed.plan.training import training_steps
+    def alone(one: CollectiveStep) -> dict[str, Any]:
+        return _collective(one, experiment, fabric, chooser)
 
-    return training_steps(
-        step.train, experiment, fabric, lambda one: _collective(one, experiment, fabric, chooser), chooser
-    )
+    if isinstance(step, TrainStep):
+        from testbed.plan.training import training_steps
+
+        return training_steps(
+            step.train, experiment, fabric, lambda one, on: _collective(one, on, fabric, chooser), chooser
+        )
+    if isinstance(step, ServeStep):
+        from testbed.plan.serving import serving_steps
+
+        return serving_steps(step.serve, experiment, fabric, alone, chooser)
+    if isinstance(step, TorchStep):
+        from testbed.plan.scripts import script_steps
+
+        return script_steps(step, experiment, fabric, alone, chooser)
+    return [_step(step, experiment, fabric, seed, chooser)]
 
 
 def _step(
@@ -198,9 +213,9 @@ def _step(
     seed: int,
     chooser: Callable[[], Chooser],
 ) -> dict[str, Any]:
-    from testbed.experiment.blocks.steps import FlowsStep, LoadStep
-    from testbed.experiment.blocks.tasks import TasksStep
-    from testbed.experiment.blocks.traces import AicbStep, ChakraStep
+    from testbed.experiment.steps.steps import FlowsStep, LoadStep
+    from testbed.experiment.steps.tasks import TasksStep
+    from testbed.experiment.steps.traces import AicbStep, ChakraStep
 
     if isinstance(step, FlowsStep):
         return _flows(step, fabric)
@@ -237,7 +252,7 @@ def _collective(
 ) -> dict[str, Any]:
     keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
     heeded = extra(step.collective, step.algorithm)
-    told = {"kind": "collective"} | {key: getattr(step, key) for key in (*keys, *heeded)}
+    told = {"kind": "collective"} | {key: _plain(getattr(step, key)) for key in (*keys, *heeded)}
     if step.algorithm == AUTO:
         return told | {"chosen": chooser().choose(step)}
     entry = find(step.collective, step.algorithm)
@@ -253,12 +268,23 @@ def _collective(
     return told
 
 
+def _plain(value: Any) -> Any:
+    """A key's value as workers get it: quantities as numbers."""
+    return value.model_dump(by_alias=True) if isinstance(value, Model) else value
+
+
 def _helped(told: dict[str, Any], fabric: Fabric, cores: Complex | None) -> dict[str, Any]:
     """Adds the compute complexes that a collective asks for, and spots that fit into their cache."""
-    if cores is None or told["kind"] != "collective" or not any_of(told["collective"], told["algorithm"]).on_complexes:
+    if cores is None or told["kind"] != "collective":
+        return told
+    entry = any_of(told["collective"], told["algorithm"])
+    if not entry.on_complexes:
         return told
     ranks = told["ranks"] or list(range(fabric.ranks))
-    helpers = [fabric.ranks + rank for rank in ranks[: told["aggregators"]]]
+    helped = named(entry.helped_by)(ranks, told) if entry.helped_by else ranks[: told["aggregators"]]
+    helpers = [fabric.ranks + rank for rank in helped]
+    if "spot" not in told:
+        return {**told, "helpers": helpers}
     spot = told["spot"] or spot_blocks(len(ranks), told["block"] * DTYPES[told["dtype"]], cores.cache)
     return {**told, "helpers": helpers, "spot": spot}
 

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from statistics import fmean
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
+from results.figures.scaled import all_scaled
+from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
 from results.frames import series
@@ -36,8 +39,9 @@ from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.units import format_size
 from testbed.base.worker_output import OutputParser
-from testbed.inject.agent import Agent
+from testbed.inject.agent import GONE_S, Agent
 from testbed.live.verdict import judged
+from testbed.machine.processes import wait_for
 from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
@@ -83,10 +87,14 @@ class Attempt:
         self.plan = planning.plan(self.experiment)
         self.steps = planning.steps(self.plan)
         self.environment = environment(self.experiment.seed)
+        self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
-            yaml_writer.dump(self.experiment.resolved(), file)
+            yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
+        for number, step in enumerate(self.plan["steps"]):
+            for rank, text in enumerate(step.get("printed", ())):
+                (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
@@ -167,7 +175,7 @@ class Attempt:
             on_waiting=self.progress.waiting,
         )
         files.callback(watch.close)
-        self._agent = Agent(lab, lambda rank: workers[rank].kill())
+        self._agent = Agent(lab, lambda rank: _killed(workers[rank]))
         for request in requests:
             lab.fabricd.request("inject", **request)
         for event in planning.choices(self.plan):
@@ -326,6 +334,7 @@ class Attempt:
             self.folder.write_frame(name, rows)
         series.store(self.folder.path)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
+        found = step_times(timeline)
         result = RunResult(
             folder=self.folder.final,
             clock=self.experiment.clock.mode,
@@ -334,7 +343,9 @@ class Attempt:
             counters=counter_totals(self.counters),
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
-            steps=[self._step_row(one) for one in step_times(timeline)],
+            steps=[self._step_row(one) for one in found],
+            scaled=self._scaled(found),
+            experiment=self.resolved,
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
@@ -348,7 +359,14 @@ class Attempt:
 
     def _step_row(self, one: StepTime) -> Row:
         about = self.steps[one.step]
-        return one.row(about.get("tokens"), about.get("ideal_ns"))
+        return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
+
+    def _scaled(self, found: Sequence[StepTime]) -> list[Row]:
+        of: dict[int, list[float]] = {}
+        for one in found:
+            of.setdefault(one.step, []).append(one.time_ns)
+        times = {number: fmean(its) for number, its in of.items()}
+        return [{"step": number, **whole.row()} for number, whole in all_scaled(self.steps, times)]
 
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(
@@ -363,3 +381,9 @@ class Attempt:
             environment=self.environment,
             metrics_sha256=result.metrics_sha256,
         )
+
+
+def _killed(worker: Worker) -> None:
+    """Returns when its process is gone, so that its NIC notices at the fault's own time."""
+    worker.kill()
+    wait_for(lambda: worker.poll() is not None, GONE_S)

@@ -15,10 +15,12 @@ from rich.text import Text
 
 from results import Run
 from results.figures.report import gigabytes
-from results.figures.scaled import scaled
+from results.figures.scaled import all_scaled
 from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
+from testbed.run import serving_table
+from testbed.run.cells import grid, microseconds
 from testbed.run.profile import wall_s
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
@@ -158,7 +160,7 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
     mean = f", mean of {iterations} iterations" if iterations > 1 else ""
     ranks = " + ".join(str(group["ranks"]) for group in groups)
     yield Text(f"# {step['collective']} ({step['algorithm']}), {ranks} ranks{mean}", style="bold")
-    table = _grid(
+    table = grid(
         *((("grp", "", 4),) if "groups" in step else ()),
         ("size", "(B)", 12), ("count", "(elements)", 10), ("type", "", 7), ("redop", "", 5), ("time", "(us)", 9),
         ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 6),
@@ -210,7 +212,7 @@ def choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:
     yield Text(f"# flows (RDMA write), {len(rows)} in this step", style="bold")
-    table = _grid(
+    table = grid(
         ("flow", "(from->to)", 12), ("size", "(B)", 10), ("start", "(us)", 9), ("time", "(us)", 9),
         ("algbw", "(GB/s)", 7), ("slowdown", "", 8), ("#wrong", "", 6),
     )  # fmt: skip
@@ -227,7 +229,7 @@ def _flows(rows: Rows) -> Iterator[RenderableType]:
 def _tasks(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[RenderableType]:
     """One line for each iteration, and by which algorithms the groups did their collectives."""
     yield Text(f"# {step['name']}: {step['tasks']} tasks of {step['ranks']} ranks", style="bold")
-    table = _grid(
+    table = grid(
         ("iter", "", 5), ("time", "(us)", 9), ("#wrong", "", 6),
         *((("host", "(us)", 9), ("sent", "(B)", 10)) if host else ()),
     )  # fmt: skip
@@ -252,7 +254,7 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         return
     yield Text("#")
     yield Text("# steps of tasks, times of a rank (mean over ranks)", style="bold")
-    table = _grid(
+    table = grid(
         ("step", "", 5), ("iter", "", 4), ("ranks", "", 5), ("time", "(us)", 9), ("compute", "(us)", 9),
         ("exposed", "(us)", 9), ("bubble", "(us)", 9), ("overlap", "(%)", 7), ("util", "(%)", 6),
         ("straggler", "(rank)", 9), ("MFU", "(%)", 6), ("tokens", "(1/s)", 9),
@@ -270,22 +272,27 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         )  # fmt: skip
     yield table
     yield from _scaled(run, found)
+    yield from serving_table.of_steps(run.steps, found)
 
 
 def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
     """What follows from steps of few layers for the model."""
     numbers = sorted({one.step for one in found})
     times = {number: fmean(one.time_ns for one in found if one.step == number) for number in numbers}
-    for number in numbers:
-        if number - 1 in times and (whole := scaled(run.steps[number], times[number - 1], times[number])):
-            few, more, layers = whole.layers
-            yield Text("#")
-            yield Text(
-                f"# {layers} layers, from {few} and {more}: {whole.time_ns / 1e6:.4f} ms, "
-                f"within {100 * whole.bound:.2f} %; MFU {100 * whole.row['mfu']:.1f} %, "
-                f"{whole.row['tokens_per_s']:.4g} tokens/s",
-                style="bold",
-            )
+    for _, whole in all_scaled(run.steps, times):
+        *fewer, layers = whole.layers
+        of = f", from {' and '.join(map(str, fewer))}" if fewer else ""
+        part = (
+            f"{', and' if fewer else ', from'} 1/{whole.by} of bytes, computations and latencies"
+            if whole.by > 1
+            else ""
+        )
+        yield Text("#")
+        yield Text(
+            f"# {layers} layers{of}{part}: {whole.time_ns / 1e6:.4f} ms, "
+            f"within {100 * whole.bound:.2f} %; MFU {100 * whole.mfu:.1f} %, {whole.tokens_per_s:.4g} tokens/s",
+            style="bold",
+        )
 
 
 def _footer(
@@ -305,21 +312,6 @@ def _footer(
     for text in (*fidelity["reasons"], *(f"to change it: {a}" for a in fidelity.get("advice", ()))):
         yield _item("#   - ", text)
     yield Text(f"# Run folder        : {folder}", overflow="ignore", no_wrap=True)
-
-
-def _grid(*columns: tuple[str, str, int]) -> Table:
-    """A table without lines; each column is headed by a name and a unit below it, and has at least a width."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, (name, unit, width) in enumerate(columns):
-        first = f"#{name:>{width - 1}}\n#{unit:>{width - 1}}"  # `#`: a comment for whatever reads the table
-        table.add_column(f"{name}\n{unit}" if number else first, justify="right", no_wrap=True, min_width=width)
-    return table
-
-
-def microseconds(ns: float) -> str:
-    """A time in us: two decimals, as nccl-tests has them; three below 10 us."""
-    us = ns / 1e3
-    return f"{us:.3f}" if us < 10 else f"{us:.2f}"
 
 
 def _wrong(count: int) -> Text:

@@ -10,7 +10,7 @@ from typing import Any
 import results
 from results.store.load import Run
 from testbed.experiment import Experiment, loads
-from testbed.experiment.blocks.train import Train, TrainStep
+from testbed.experiment.steps.train import Train, TrainStep
 from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
 from testbed.plan.plan import plan

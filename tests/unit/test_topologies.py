@@ -13,7 +13,7 @@ from hypothesis import given
 
 from tests.parts.drawn_fabrics import closes, directs, fabrics, rails, rings, several, stars, switched, toruses
 from topologies import KINDS, End, Fabric, TopologyError, build, validate
-from topologies.graph import address
+from topologies.graph import address, search
 from topologies.graph.fabric import FORWARDS, OWN_PORTS
 from topologies.graph.smartnic import with_complexes
 from topologies.kinds import dimensions
@@ -38,6 +38,7 @@ def test_what_holds_for_every_fabric(fabric: Fabric) -> None:
     params_are_complete_and_build_the_same_again(fabric)
     nics_are_named_and_addressed_by_their_place(fabric)
     cables_are_found_under_both_names(fabric)
+    parts_and_distances_are_those_of_networkx(fabric)
 
 
 def validates_and_survives_json(fabric: Fabric) -> None:
@@ -49,6 +50,14 @@ def validates_and_survives_json(fabric: Fabric) -> None:
 def params_are_complete_and_build_the_same_again(fabric: Fabric) -> None:
     assert set(fabric.params) == {p.name for p in KINDS[fabric.kind].parameters()}
     assert build(fabric.kind, fabric.params) == fabric
+
+
+def parts_and_distances_are_those_of_networkx(fabric: Fabric) -> None:
+    for without in (set[str](), {s.name for s in fabric.switches[::2]}, {s.name for s in fabric.switches}):
+        view = nx.restricted_view(fabric.graph, without, [])
+        assert search.parts(fabric, without) == list(nx.connected_components(view))
+        first = next(iter(view))
+        assert search.hops(fabric, first, without) == nx.single_source_shortest_path_length(view, first)
 
 
 @given(switched)

@@ -198,9 +198,18 @@ class Fabric:
         return found
 
     @cached_property
+    def neighbours(self) -> dict[str, list[str]]:
+        """Switches and NICs, each with those at the other ends of its cables."""
+        found: dict[str, list[str]] = {name: [] for name in (*self.switch_by_name, *self.nic_by_name)}
+        for cable in self.cables:
+            found[cable.a.node].append(cable.b.node)
+            found[cable.b.node].append(cable.a.node)
+        return found
+
+    @cached_property
     def graph(self) -> nx.Graph[str]:
         """Switches and NICs as nodes (attribute `kind`), cables as edges (attribute `cable`)."""
-        import networkx as nx  # slow to import, and most commands need no graph
+        import networkx as nx  # slow to import: what every command asks does without
 
         g: nx.Graph[str] = nx.Graph()
         g.add_nodes_from((s.name, {"kind": "switch"}) for s in self.switches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 
-from topologies.graph import address
+from topologies.graph import address, search
 from topologies.graph.fabric import OWN_PORTS, Fabric, TopologyError
 
 
@@ -82,9 +82,7 @@ def _cables(fabric: Fabric) -> None:
 
 
 def _connected(fabric: Fabric) -> None:
-    from networkx import connected_components
-
-    parts = list(connected_components(fabric.graph))
+    parts = search.parts(fabric)
     if not fabric.nics:
         raise TopologyError(fabric.kind, "has no NIC")
     if len(parts) > 1:
@@ -98,18 +96,16 @@ def _connected(fabric: Fabric) -> None:
 
 def _reachable(fabric: Fabric) -> None:
     """No path leads through NICs that do not forward: any two hosts need a path without other hosts' NICs."""
-    from networkx import connected_components, restricted_view
-
     closed = {s.name for s in fabric.switches if s.role == OWN_PORTS}
     if not closed:
         return
-    parts = list(connected_components(restricted_view(fabric.graph, closed, [])))
+    parts = search.parts(fabric, without=closed)
     part = {node: i for i, nodes in enumerate(parts) for node in nodes}
     # What a host is beside: networks that forward, and NICs that do not; of the latter one is its own.
     beside: dict[tuple[str | None, frozenset[int], frozenset[str]], str] = {}
     for nic in fabric.nics:
         at = fabric.cable_at[nic.name, 1].other(nic.name).node
-        near = [at] if at not in closed else [node for node in fabric.graph[at] if node != nic.name]
+        near = [at] if at not in closed else [node for node in fabric.neighbours[at] if node != nic.name]
         networks = frozenset(part[node] for node in near if node not in closed)
         hosts = frozenset(node for node in near if node in closed)
         beside.setdefault((at if hosts else None, networks, hosts), nic.name)

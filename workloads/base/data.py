@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes  # noqa: F401  (gives numpy bfloat16 and float8)
 import numpy as np
-from numpy.typing import NDArray
 
 from workloads.base.vocabulary import DTYPES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PERIOD = 16381
 BLOCK_BYTES = 4 << 20  # at most so much between two calls of `tick`
@@ -90,7 +91,12 @@ def element(dtype: str) -> np.dtype[Any]:
     """The element type of this name.  Raises ValueError."""
     if dtype not in DTYPES:
         raise ValueError(f"no element type {dtype!r}")
-    return np.dtype(dtype)
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        import ml_dtypes  # noqa: F401  (gives numpy bfloat16 and float8)
+
+        return np.dtype(dtype)
 
 
 class Inputs:

@@ -66,6 +66,8 @@ class Algorithm:
     shared_slots: bool = False  # in slots that jobs share, with a host as parameter server
     engines: bool = False  # adds up in NICs
     on_complexes: bool = False  # compute complexes of off-path SmartNICs help: `helpers` of a plan's step
+    helped_by: str = ""
+    """Whose complexes: "module:function", (ranks, plan's step) -> some of the ranks.  "": the first `aggregators`."""
     anywhere: bool = False  # also between compute complexes of off-path SmartNICs, and between these and ranks
     instead: Algorithm | None = None  # what the ranks do by themselves when they do not get what they ask for
     waits: bool = False  # its part waits by itself: it cannot be one of several tasks at a time

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workloads.collectives.schedule import Lane, Place, Program, Recv, Schedule, Send, Shape, places, program_of
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, QueuePair, Region, wire
 from workloads.verbs.wire import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted

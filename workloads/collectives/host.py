@@ -7,9 +7,7 @@ collective that has one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workloads.base import data
 from workloads.base.entry import Algorithm
@@ -20,6 +18,9 @@ from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
 from workloads.parts.part import Part, Wanted
 from workloads.verbs.wire import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Expected(NamedTuple):

@@ -8,13 +8,14 @@ from typing import Any
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives.schedule import Shape
-from workloads.collectives.uneven import uneven
+from workloads.collectives.uneven import given, uneven
 
 
 def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int) -> Shape:
     """The shape of a collective of `size_bytes` in elements of `width` bytes.
 
-    `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders` and `skew`, where the algorithm heeds them.
+    `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders`, `skew` and `parts`, where the algorithm
+    heeds them.
     """
     count = size_bytes // width
     chunk = options.get("chunk") if "chunk" in entry.extra else None
@@ -22,7 +23,9 @@ def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options:
         chunk = max(entry.chunk_bytes, size_bytes // MOST_PIECES)
     senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
     counts: tuple[tuple[int, ...], ...] = ()
-    if "skew" in entry.extra:
+    if options.get("parts") and "parts" in entry.extra:
+        counts = given(options["parts"], ranks, count, senders, entry.collective.transposed)
+    elif "skew" in entry.extra:
         counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.collective.transposed)
     return Shape(
         ranks=ranks,

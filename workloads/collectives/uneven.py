@@ -46,6 +46,26 @@ def uneven(
     return tuple(rows)
 
 
+def given(
+    parts: Sequence[Sequence[int]], ranks: int, count: int, senders: int = 0, transposed: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """[from][to]: how many elements, by a table of weights; the row with the largest sum has `count` of them.
+
+    A row for each sender with a weight for each receiver; `transposed`: for each receiver with one for each sender.
+    Without `senders` all ranks are both.  Exact where the shares are whole.
+    """
+    most = max(sum(row) for row in parts)
+    shares = [_divided(count * sum(row) // most, row) if sum(row) else [0] * len(row) for row in parts]
+    rows = [[0] * ranks for _ in range(ranks)]
+    for i, row in enumerate(shares):
+        for k, n in enumerate(row):
+            if transposed:
+                rows[k][senders + i] = n
+            else:
+                rows[i][senders + k] = n
+    return tuple(tuple(row) for row in rows)
+
+
 def _divided(count: int, weights: Sequence[float]) -> list[int]:
     """`count` in proportion to the weights, by largest remainder; of equal remainders the first ones."""
     total = sum(weights)

@@ -31,7 +31,7 @@ class SparseInputs:
     def __init__(self, seed: int, ranks: int, dtype: str, op: str, block: int, density: float, overlap: float) -> None:
         self.seed = seed
         self.ranks = ranks
-        self.dtype = np.dtype(dtype)
+        self.dtype = data.element(dtype)
         self.op = op
         self.block = block
         self.density = density

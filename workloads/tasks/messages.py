@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from workloads.base import data
 from workloads.parts.context import Context
@@ -19,6 +17,9 @@ from workloads.tasks.communicator import POSTED
 from workloads.tasks.program import aligned
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 from workloads.verbs.wire import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _TARGET = Struct("<IQ")  # region key, offset
 

@@ -48,6 +48,10 @@ class _Host:
         self.due: list[tuple[_Stream, bool]] = []
         self.lanes = [_Lane(self, lane.steps, lane.window, lane.per_peer) for lane in program]
 
+    def begin(self, _: float) -> None:
+        for lane in self.lanes:
+            self.advance(lane)
+
     def come(self, t: float, stream: _Stream, *, sent: bool) -> None:
         if not self.due:
             self.replay.agenda.at(max(t, self.clock), self._wake)
@@ -133,14 +137,15 @@ class _Replay:
             (lambda at: sender.come(at, stream, sent=True)) if told else None,
         )
 
-    def run(self) -> float:
-        for host in self.hosts:
-            for lane in host.lanes:
-                host.advance(lane)
+    def run(self, starts: Sequence[float]) -> list[float]:
+        """When each rank is through, if they begin at these times."""
+        for host, start in zip(self.hosts, starts, strict=True):
+            host.clock = start
+            self.agenda.at(start, host.begin) if start else host.begin(start)
         self.agenda.run()
         stuck = [lane for host in self.hosts for lane in host.lanes if lane.at < len(lane.steps) or lane.outbox]
         assert not stuck, "a schedule that does not end"
-        return max(host.clock for host in self.hosts)
+        return [host.clock for host in self.hosts]
 
 
 def replayed(case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES) -> float | None:
@@ -157,7 +162,22 @@ def replayed(case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGE
     return _followed(case, schedule, shape, most_messages)
 
 
+def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> list[float] | None:
+    """When each rank of a group is through, if they begin at these times; None as above.
+
+    A rank that begins late has what came before at once.
+    """
+    return _ends(case, schedule, case.shape, MOST_MESSAGES, starts)
+
+
 def _followed(case: Case, schedule: Schedule, shape: Shape, most_messages: float) -> float | None:
+    ends = _ends(case, schedule, shape, most_messages, [0.0] * shape.ranks)
+    return None if ends is None else max(ends)
+
+
+def _ends(
+    case: Case, schedule: Schedule, shape: Shape, most_messages: float, starts: Sequence[float]
+) -> list[float] | None:
     programs, messages, packets = [], 0, 0
     for index in range(shape.ranks):
         programs.append(program_of(schedule, shape, index))
@@ -167,4 +187,4 @@ def _followed(case: Case, schedule: Schedule, shape: Shape, most_messages: float
                 packets += case.costs.packets((step.stop - step.start) * case.width)
         if messages > most_messages:
             return None
-    return _Replay(case, programs, packets).run()
+    return _Replay(case, programs, packets).run(starts)

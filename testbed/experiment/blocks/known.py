@@ -67,10 +67,12 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
 
 
 def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
-    """(collective, algorithm) of a step of tasks, or of a trace, as written, where it names both."""
+    """(collective, algorithm) of a step of tasks, of a trace or of a script, as written, where it names both."""
     if not isinstance(step, dict):
         return
-    if ("chakra" in step or "aicb" in step) and isinstance(its := step.get("algorithm"), dict):
+    if any(key in step for key in ("chakra", "aicb", "torch")) and isinstance(its := step.get("algorithm"), dict):
+        yield from its.items()
+    if isinstance(serve := step.get("serve"), dict) and isinstance(its := serve.get("algorithm"), dict):
         yield from its.items()
     tasks = step.get("tasks")
     if not isinstance(tasks, dict):

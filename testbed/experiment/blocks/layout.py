@@ -1,14 +1,42 @@
-"""Which ranks take part in a collective, and in which order, so that it suits the algorithm and the fabric."""
+"""Which ranks take part in a collective, and in which order, so that it suits the algorithm and the fabric.
+
+A rank is written as its number, the compute complex of its SmartNIC as `nic:RANK.complex`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import PlainSerializer, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
+
+from testbed.base.types import mistake
 from topologies import Fabric
+from topologies.graph import endpoint
 from topologies.ranks.grid import grid, servers_and_gpus
 from topologies.ranks.ring_order import ring_order
 from workloads.base.entry import Algorithm
+
+
+def _read(value: Any, handler: ValidatorFunctionWrapHandler) -> int:
+    if isinstance(value, endpoint.OfNic):
+        return value
+    if not isinstance(value, str):
+        number: int = handler(value)
+        return number
+    if (found := endpoint.parse(value)) is None:
+        raise mistake(f"{value!r:.60} is neither a rank nor a compute complex", f"a number, or {endpoint.FORM}")
+    return found
+
+
+Endpoint = Annotated[
+    int,
+    WrapValidator(_read),
+    PlainSerializer(lambda end: str(end) if isinstance(end, endpoint.OfNic) else end, when_used="json"),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer"}, {"type": "string", "x-quantity": f"`{endpoint.FORM}`"}]}, mode="validation"
+    ),
+]
 
 
 def group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:

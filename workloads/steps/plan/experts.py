@@ -24,7 +24,7 @@ class Gating:
 
     def loads(self, tokens: int, top_k: int, experts: int) -> tuple[int, ...]:
         """How many of a rank's tokens go to each expert, dropped ones left out."""
-        drawn = divided(tokens * top_k, self._weights(experts, top_k))
+        drawn = divided(tokens * top_k, self.shares(experts, top_k))
         most = self.most(tokens, top_k, experts)
         return tuple(min(n, most) for n in drawn)
 
@@ -36,8 +36,8 @@ class Gating:
         """How many of a rank's tokens times `top_k` find no room."""
         return tokens * top_k - sum(self.loads(tokens, top_k, experts))
 
-    def _weights(self, experts: int, top_k: int) -> list[float]:
-        """A token takes an expert once, so that none has more than 1 / top_k of what is routed."""
+    def shares(self, experts: int, top_k: int) -> list[float]:
+        """Of what is routed.  A token takes an expert once, so that none has more than 1 / top_k."""
         if self.hot is not None and experts > 1:
             weights = [self.hot, *[(1 - self.hot) / (experts - 1)] * (experts - 1)]
         else:

@@ -1,4 +1,4 @@
-"""The steps `chakra` and `aicb` of a workload: graphs of tasks that stand in files from elsewhere."""
+"""The steps `chakra`, `aicb` and `torch` of a workload: graphs of tasks that follow from files from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.base.types import Bandwidth, Flops, Model, mistake
+from testbed.experiment.steps.train import Gpu
 from workloads.chakra import aicb, files
 from workloads.chakra.et import NODE_TYPES, BadTrace
 from workloads.chakra.replay import How, Roofline
@@ -65,7 +66,7 @@ class ChakraStep(FromFile):
     @field_validator("chakra", "groups")
     @classmethod
     def _from_the_files_folder(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value if value is None else _absolute(value, info)
+        return value if value is None else absolute(value, info)
 
     @field_validator("skip")
     @classmethod
@@ -98,7 +99,7 @@ class AicbStep(FromFile):
     @field_validator("aicb")
     @classmethod
     def _from_the_files_folder(cls, value: str, info: ValidationInfo) -> str:
-        return _absolute(value, info)
+        return absolute(value, info)
 
     def graph(self, ranks: int) -> Graph:
         """The graph on a fabric of so many ranks.  Raises BadTrace."""
@@ -108,7 +109,26 @@ class AicbStep(FromFile):
         return self._set(graph)
 
 
-def _absolute(value: str, info: ValidationInfo) -> str:
+class TorchStep(Model):
+    kind: ClassVar[Literal["torch"]] = "torch"
+    torch: str = Field(description="a script of PyTorch (DDP, FSDP2), from this file's folder on; it runs in its own")
+    ranks: list[int] | None = Field(
+        default=None, min_length=1, description="rank of the fabric for each of the script's (null: all)"
+    )
+    args: list[str | int | float] = Field(default_factory=list, max_length=1000, description="arguments of the script")
+    gpu: Gpu = Field(description="what computes: its time follows from FLOPs and bytes")
+    algorithm: dict[str, str] = Field(
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+    )
+
+    @field_validator("torch")
+    @classmethod
+    def _from_the_files_folder(cls, value: str, info: ValidationInfo) -> str:
+        return absolute(value, info)
+
+
+def absolute(value: str, info: ValidationInfo) -> str:
+    """A file's path as it is seen from the folder of the experiment file."""
     if not value:
         raise mistake("the name of the file is empty", "a path relative to the experiment file")
     directory: Any = (info.context or {}).get("directory", ".")

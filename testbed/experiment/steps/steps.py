@@ -1,4 +1,4 @@
-"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or tasks of a trace."""
+"""The steps of a workload: a collective, flows, a load of drawn flows, tasks, or what becomes tasks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.endpoint import Endpoint
-from testbed.experiment.blocks.tasks import TasksStep
-from testbed.experiment.blocks.traces import AicbStep, ChakraStep
-from testbed.experiment.blocks.train import TrainStep
+from testbed.experiment.blocks.layout import Endpoint
+from testbed.experiment.steps.programs import Message, Storage
+from testbed.experiment.steps.serve import ServeStep
+from testbed.experiment.steps.tasks import TasksStep
+from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
+from testbed.experiment.steps.train import TrainStep
 
 MAX_TIME = 10.0**13
 
+Part = Annotated[int, Field(ge=0, le=1 << 20)]
 BufferSize = Annotated[Size, Field(le=16 << 30)]
 
 
@@ -65,6 +68,12 @@ class CollectiveStep(Model):
         description="how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
         json_schema_extra=known.heeded("skew"),
     )
+    parts: list[list[Part]] | None = Field(
+        default=None, min_length=1, max_length=4096,
+        description="instead of `skew`: weights of the parts, for each sender one for each receiver "
+        "(n2m: for each receiver one for each sender); the largest row is `size` (null: by `skew`)",
+        json_schema_extra=known.heeded("parts"),
+    )  # fmt: skip
 
     density: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False,
@@ -130,6 +139,16 @@ class CollectiveStep(Model):
     optimizer: Literal["sgd", "adam"] | None = Field(
         default=None, description="SGD with momentum 0.9, or Adam (sgd)", json_schema_extra=known.heeded("optimizer")
     )
+    message: Message | None = Field(
+        default=None,
+        description="the calls' messages, and what they cost (docs/smartnic-programs.md)",
+        json_schema_extra=known.heeded("message"),
+    )
+    storage: Storage | None = Field(
+        default=None,
+        description="blocks, replicas, and what the middle tier takes (docs/smartnic-programs.md)",
+        json_schema_extra=known.heeded("storage"),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -187,8 +206,10 @@ _KINDS: dict[str, type[Model]] = {
     "load": LoadStep,
     "tasks": TasksStep,
     "train": TrainStep,
+    "serve": ServeStep,
     "chakra": ChakraStep,
     "aicb": AicbStep,
+    "torch": TorchStep,
 }
 """Of steps that are known by a key."""
 
@@ -206,7 +227,9 @@ Step = Annotated[
     | Annotated[LoadStep, Tag("<load>")]
     | Annotated[TasksStep, Tag("<tasks>")]
     | Annotated[TrainStep, Tag("<train>")]
+    | Annotated[ServeStep, Tag("<serve>")]
     | Annotated[ChakraStep, Tag("<chakra>")]
-    | Annotated[AicbStep, Tag("<aicb>")],
+    | Annotated[AicbStep, Tag("<aicb>")]
+    | Annotated[TorchStep, Tag("<torch>")],
     Discriminator(_step_kind),
 ]

@@ -1,0 +1,1 @@
+"""The steps of a workload as typed models: collectives, flows, tasks, and what becomes tasks."""

@@ -1,0 +1,86 @@
+"""What a program of a SmartNIC is told: keys of its step, beside those of every collective."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from testbed.base.types import Model, Rate, Size, Time
+from testbed.base.types import default as written
+from workloads.programs.figures import MESSAGE, STORAGE, Figure
+
+MAX_TIME = 10.0**12
+MAX_RATE = 10**15
+MOST_LEAVES = 1 << 14
+MOST_BLOCKS = 10_000
+
+
+def _of(figure: Figure, description: str, **bounds: Any) -> Any:
+    """A field whose default is a figure with a source."""
+    return written(str(figure.value), description, **bounds)
+
+
+class HostMessageCosts(Model):
+    """A core of a host."""
+
+    field: Time = _of(MESSAGE["host.field"], "for each field", le=MAX_TIME)
+    level: Time = _of(MESSAGE["host.level"], "for each message in a message", le=MAX_TIME)
+    copy_: Rate = Field(
+        default=MESSAGE["host.copy"].value, alias="copy", validate_default=True, gt=0, le=MAX_RATE,
+        description="its bytes",
+    )  # fmt: skip
+
+
+class NicMessageCosts(Model):
+    """The serializer of a compute complex."""
+
+    field: Time = _of(MESSAGE["nic.field"], "for each field", le=MAX_TIME)
+    level: Time = _of(MESSAGE["nic.level"], "for each message in a message", le=MAX_TIME)
+    copy_: Rate = Field(
+        default=MESSAGE["nic.copy"].value, alias="copy", validate_default=True, gt=0, le=MAX_RATE,
+        description="its bytes",
+    )  # fmt: skip
+
+
+class Message(Model):
+    """Remote procedure calls: their messages, and what these cost."""
+
+    nesting: int = Field(default=1, ge=1, le=64, description="messages in each other")
+    fields: int = Field(default=8, ge=1, le=1024, description="scalar fields of each of them")
+    requests: int = Field(default=1, ge=1, le=10_000, description="calls of each caller: the time is that of all")
+    outstanding: int = Field(default=1, ge=1, le=256, description="calls of a caller that are under way at a time")
+    handler: Time = written("1us", "time of the server's core for what is called", le=MAX_TIME)
+    batch: bool = Field(default=True, description="nic: an object crosses PCIe in one piece (false: field by field)")
+    host: HostMessageCosts = Field(
+        default_factory=HostMessageCosts, description="to serialize a message or make an object of it: a host's core"
+    )
+    nic: NicMessageCosts = Field(default_factory=NicMessageCosts, description="the same: the complex of a NIC")
+
+
+class HostCores(Model):
+    cores: int = Field(
+        default=int(STORAGE["host.cores"].value), ge=1, le=256, description="that compress, beside the one for headers"
+    )
+    compress: Rate = _of(STORAGE["host.compress"], "of one of them", gt=0, le=MAX_RATE)
+
+
+class NicEngines(Model):
+    cores: int = Field(default=int(STORAGE["nic.cores"].value), ge=1, le=256, description="engines that compress")
+    compress: Rate = _of(STORAGE["nic.compress"], "of one of them", gt=0, le=MAX_RATE)
+
+
+class Storage(Model):
+    """Writes to a block storage through a middle tier."""
+
+    block: Size = written("4KiB", "bytes of a block", ge=512, le=1 << 20)
+    servers: int = Field(default=1, ge=1, le=64, description="storage servers: so many of the ranks, the last ones")
+    replicas: int = Field(default=1, ge=1, le=64, description="storage servers that get each block")
+    outstanding: int = Field(default=16, ge=1, le=256, description="blocks of a writer that are under way at a time")
+    ratio: float = Field(
+        default=float(STORAGE["ratio"].value), ge=1, le=64, allow_inf_nan=False,
+        description="by which blocks compress, about",
+    )  # fmt: skip
+    header: Time = _of(STORAGE["header"], "time of the middle tier's host for a header", le=MAX_TIME)
+    host: HostCores = Field(default_factory=HostCores, description="the middle tier's host")
+    nic: NicEngines = Field(default_factory=NicEngines, description="the complex of its NIC")

@@ -1,0 +1,42 @@
+"""From a script of PyTorch to steps of the plan: what its ranks did when it was run by itself (graphs.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.errors import InputError
+from testbed.experiment import task_checks
+from testbed.plan.graphs import place_of, script_of
+from testbed.plan.tasks import planned
+from workloads.tasks.graph import Graph
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment.steps.traces import TorchStep
+    from testbed.plan.choose import Chooser
+    from topologies import Fabric
+
+
+def script_steps(
+    told: TorchStep,
+    experiment: Experiment,
+    fabric: Fabric,
+    alone: Callable[[CollectiveStep], Mapping[str, Any]],
+    chooser: Callable[[], Chooser],
+) -> list[dict[str, Any]]:
+    """The steps of the plan: the setup, then steps that are alike as iterations of one; `alone` as for tasks."""
+    recorded, found = script_of(told, experiment, fabric)
+    made = []
+    for step in found:
+        _check(step.graph, told, experiment, fabric)
+        name = f"{Path(told.torch).stem}, {step.name}"
+        made.append(planned(step.graph, experiment, fabric, alone, chooser, iterations=step.times, warmup=0, name=name))
+    made[0]["printed"] = list(recorded.printed)
+    return made
+
+
+def _check(graph: Graph, told: TorchStep, experiment: Experiment, fabric: Fabric) -> None:
+    for task, _, what, hint in task_checks.collectives(graph, fabric):
+        raise InputError(f"task {task.id!r} of the script: {what}", place_of(told, experiment), hint)

@@ -1,0 +1,173 @@
+"""From a serving step of an experiment to steps of the plan: graphs of tasks, and what their figures are held to.
+
+A step that lists several numbers of micro-batches becomes as many steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from testbed.experiment.serving import context_of, ping_pongs, plays_ping_pong, requests_of, shared_pools
+from testbed.plan.expected import Durations
+from testbed.plan.iterations import Decided, decided
+from testbed.plan.tasks import planned
+from workloads.serving.balance import Balance
+from workloads.serving.batching import Iteration
+from workloads.serving.ping_pong import COMBINE, DISPATCH, PingPong, ping_pong_graph
+from workloads.serving.tensor_parallel import DECODE, Shared, Work, graph_of_work
+from workloads.tasks.oracle import oracle
+from workloads.tasks.task import Collective
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment.steps.serve import Serve
+    from testbed.plan.choose import Chooser
+    from topologies import Fabric
+    from workloads.serving.pools import Pool
+    from workloads.tasks.graph import Graph
+
+Planner = Callable[["Graph", str], dict[str, Any]]
+"""A graph, and its name for tables -> a step of the plan."""
+
+
+def serving_steps(
+    serve: Serve,
+    experiment: Experiment,
+    fabric: Fabric,
+    alone: Callable[[CollectiveStep], Mapping[str, Any]],
+    chooser: Callable[[], Chooser],
+) -> list[dict[str, Any]]:
+    """The steps of the plan; `alone` and `chooser` as for any step of tasks."""
+
+    def made(graph: Graph, name: str) -> dict[str, Any]:
+        return planned(
+            graph, experiment, fabric, alone, chooser, iterations=serve.iterations, warmup=serve.warmup, name=name
+        )
+
+    def durations(graph: Graph, step: Mapping[str, Any]) -> Durations:
+        return Durations(graph, step, experiment, fabric)
+
+    if not plays_ping_pong(serve):
+        graph, name, about = _of_pools(serve, experiment, made, durations)
+        return [made(graph, name) | {"about_step": about}]
+    steps = []
+    for p in ping_pongs(serve, experiment.seed):
+        graph = ping_pong_graph(p)
+        step = made(graph, f"serve m={p.micro_batches}, {p.exchange}")
+        steps.append(step | {"about_step": _ping_pong(p, graph, durations(graph, step))})
+    return steps
+
+
+def serving_graph(serve: Serve, experiment: Experiment) -> Graph:
+    """Of the most micro-batches.  Of requests as they are expected to be served; how does not change who sends what."""
+    if plays_ping_pong(serve):
+        return ping_pong_graph(max(ping_pongs(serve, experiment.seed), key=lambda p: p.micro_batches))
+    if serve.requests is None:
+        return graph_of_work(_steady(serve, shared_pools(serve, experiment.seed)[-1]))
+    requests = requests_of(serve, experiment.seed)
+    one = decided(serve, shared_pools(serve, experiment.seed), requests)
+    return graph_of_work(*one.work, requests=requests)
+
+
+def _of_pools(
+    serve: Serve,
+    experiment: Experiment,
+    made: Planner,
+    durations: Callable[[Graph, Mapping[str, Any]], Durations],
+) -> tuple[Graph, str, dict[str, Any]]:
+    """Graph, name and description of ranks that share every matrix."""
+    pools = shared_pools(serve, experiment.seed)
+    name = "serve " + ", ".join(
+        f"{what} tp{one.tensor}" for what, one in zip(("prefill", DECODE)[-len(pools) :], pools, strict=True)
+    )
+    if serve.requests is None:
+        work = _steady(serve, pools[-1])
+        graph = graph_of_work(work)
+        its = durations(graph, made(graph, name))
+        ends = oracle(graph, its, its.ends)
+        about = _about("decode", pools) | {"output": serve.output, "expected_ns": max(end for _, end in ends.values())}
+        return graph, name, {"tokens": serve.tokens * serve.output, "serving": about}
+    requests = requests_of(serve, experiment.seed)
+    one = decided(serve, pools, requests, lambda graph: durations(graph, made(graph, name)))
+    graph = graph_of_work(*one.work, requests=requests)
+    its = durations(graph, made(graph, name))
+    ends = oracle(graph, its, its.ends)
+    about = _about("requests", pools) | {
+        "requests": [[r.arrival_ns, r.prompt, r.output] for r in requests],
+        "pools": [_iterations(work, one) for work in one.work],
+        "expected_ns": max(end for _, end in ends.values()),
+    }
+    return graph, name, {"tokens": sum(r.output for r in requests), "serving": about}
+
+
+def _steady(serve: Serve, pool: Shared) -> Work:
+    """`tokens` sequences that get a token in each iteration."""
+    its = range(serve.tokens)
+    context = context_of(serve, pool.model)
+    steps = [
+        Iteration(tuple(its), (1,) * serve.tokens, (context + step + 1,) * serve.tokens) for step in range(serve.output)
+    ]
+    return Work(name=DECODE, shared=pool, iterations=steps)
+
+
+def _about(kind: str, pools: list[Shared]) -> dict[str, Any]:
+    its = [one.pool for one in pools]
+    return {
+        "kind": kind,
+        "answers": list(its[-1].ranks),
+        "gpus": sum(len(pool.ranks) for pool in its),
+        "cost": cost_of(*its),
+    }
+
+
+def _iterations(work: Work, one: Decided) -> dict[str, Any]:
+    """Which requests each iteration gave a token, which joined it, and which found no room."""
+    return {
+        "name": work.name,
+        "ranks": list(work.shared.pool.ranks),
+        "iterations": [[it.gives, it.joined, it.passed] for it in work.iterations],
+    }
+
+
+def _ping_pong(p: PingPong, graph: Graph, durations: Durations) -> dict[str, Any]:
+    """What is said of the step beside its tasks."""
+    there, back = (
+        _arrived(graph, durations, pool, kind) for pool, kind in ((p.experts, DISPATCH), (p.attention, COMBINE))
+    )
+    busiest = max(range(len(p.experts.ranks)), key=lambda k: (p.expert_ns[k], -k))
+    balance = Balance(p.attention_ns(), p.expert_ns[busiest], (there + back) / 2)
+    served = oracle(graph, durations, durations.ends)
+    answers = set(p.attention.ranks)
+    tokens = p.micro_batches * p.tokens * len(p.attention.ranks) * p.output
+    serving = {
+        "kind": "ping_pong",
+        "micro_batches": p.micro_batches,
+        "output": p.output,
+        "answers": list(p.attention.ranks),
+        "gpus": len(p.ranks),
+        "cost": cost_of(p.attention, p.experts),
+        "attention_ns": balance.attention,
+        "expert_ns": balance.expert,
+        "busiest": p.experts.ranks[busiest],
+        "dispatch_ns": there,
+        "combine_ns": back,
+        "needed": balance.needed,
+        "form_ns": balance.time_ns(p.output * p.model.layers, p.micro_batches),
+        "expected_ns": max(end for (rank, _), (_, end) in served.items() if rank in answers),
+    }
+    return {"tokens": tokens, "serving": serving}
+
+
+def _arrived(graph: Graph, durations: Durations, pool: Pool, kind: str) -> float:
+    """How long an exchange takes until the last rank of a pool has its part, if all begin at a time."""
+    rank = pool.ranks[0]
+    task = next(t for t in graph.tasks[rank] if isinstance(t, Collective) and t.kind == kind)
+    ends = durations.ends(task, dict.fromkeys(graph.members(rank, task), 0.0))
+    return max(ends[r] for r in pool.ranks)
+
+
+def cost_of(*pools: Pool) -> float | None:
+    """Of all GPUs for an hour; None if a pool does not say."""
+    costs = [pool.cost and pool.cost * len(pool.ranks) for pool in pools]
+    return None if None in costs else sum(cost for cost in costs if cost)

@@ -1,0 +1,85 @@
+"""Programs of SmartNICs on the real fabric: their times are those of arithmetic, and the data is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.experiment import loads
+from testbed.experiment.steps.programs import Message, Storage
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
+from workloads.programs.closed_form import block_write_by_nics_ns, rpc_by_hosts_ns, rpc_by_nics_ns
+from workloads.times.messages import Costs, Link, Memory
+from workloads.times.messages import Path as Way
+
+FABRIC = """
+name: programs
+fabric:
+  topology: {star: {hosts: 3}}
+  cable: {rate: 100Gbps}
+  nic: {kind: off_path, profile: bluefield2}
+workload:
+"""
+BRIDGES = (300.0, 500.0, 300.0)
+HOSTS = Way((Link(100e9, 0), Link(100e9, 500), Link(100e9, 500), Link(100e9, 0)), BRIDGES)
+INSIDE = Memory(200e9, 300)
+COMPLEXES = Way(
+    (Link(200e9, 150), Link(100e9, 500), Link(100e9, 500), Link(200e9, 150)), BRIDGES, memories=(INSIDE, INSIDE)
+)
+PCIE = Memory(252e9, 500)
+INTO = Way((Link(100e9, 0), Link(200e9, 150)), (300.0,), memories=(PCIE, INSIDE))
+OUT = Way((Link(200e9, 150), Link(100e9, 0)), (300.0,), memories=(INSIDE, PCIE))
+
+
+def ran(folder: Path, *steps: str) -> RunResult:
+    result = run(loads(FABRIC + "".join(f"- {step}\n" for step in steps)), folder)
+    assert {row["wrong"] for row in result.results} == {0} and result.fidelity.verdict == "exact"
+    return result
+
+
+def test_a_call_takes_what_its_crossings_and_cores_take(tmp_path: Path) -> None:
+    sizes, message = (256, 4096, 100_000), {"nesting": 3, "fields": 7}
+    keys = "ranks: [1, 0], sizes: [256B, 4KiB, 100000B], message: {nesting: 3, fields: 7}"
+    rows = ran(tmp_path / "run", *(f"{{collective: rpc, algorithm: {a}, {keys}}}" for a in ("host", "nic"))).results
+    told, costs = Message(**message).model_dump(by_alias=True), Costs(pcie_rate_bps=252e9)
+    for k, size in enumerate(sizes):
+        assert rows[k]["time_ns"] == pytest.approx(rpc_by_hosts_ns(2, size, HOSTS, costs, told), rel=1e-4), size
+        nics = rpc_by_nics_ns(2, size, COMPLEXES, costs, told, (INTO, OUT), 200)
+        assert rows[3 + k]["time_ns"] == pytest.approx(nics, rel=1e-4), size
+    # A host's time: of a call it posts, and its core does both; with NICs it posts, and copies.
+    host, nic = rows[1]["host_ns"], rows[4]["host_ns"]
+    assert host == pytest.approx(100 + 2 * (21 * 20 + 3 * 50 + 4096 * 8 / 109.6) + 500, abs=0.01)  # 1 us of one serves
+    assert nic == pytest.approx(100 + 4096 * 8 / 109.6 + 500, abs=0.01)
+
+
+def test_many_calls_are_bound_by_the_server_and_by_what_its_nic_writes(tmp_path: Path) -> None:
+    """Of calls one after the other at the server: its core's time for each, or its complex's.  Without batches a
+    deserializer writes slots and strings one by one: that many posts and frames, and it is the bottleneck."""
+    message = "nesting: 4, fields: 16, requests: 30, outstanding: 8, handler: 200ns"
+    steps = [
+        f"{{collective: rpc, algorithm: {a}, sizes: [1KiB], message: {{{message}{more}}}}}"
+        for a, more in (("host", ""), ("nic", ""), ("nic", ", batch: false"))
+    ]
+    host, nic, single = (row["time_ns"] / 60 for row in ran(tmp_path / "run", *steps).results)
+    core = 2 * (64 * 20 + 4 * 50 + 1024 * 8 / 109.6) + 200 + 100
+    engine = 2 * (64 * 5.26 + 4 * 13.2 + 1024 * 8 / 200 + 200)
+    assert core < host < 1.1 * core and engine < nic < 1.35 * engine
+    assert single > 2 * nic and single > 96 * 200
+
+
+def test_a_middle_tier_is_bound_by_its_cores_its_nic_by_the_cable(tmp_path: Path) -> None:
+    """By hand: 1 MiB on one core of 6.24 Gb/s is 1344 us; with the NIC the cable is full of what goes out."""
+    text = FABRIC.replace("hosts: 3", "hosts: 7").replace("bluefield2}", "bluefield2, complex: {post: 10ns}}")
+    keys = "sizes: [1MiB], storage: {servers: 3, replicas: 3, host: {cores: 1}}"
+    steps = "".join(f"- {{collective: block_write, algorithm: {a}, {keys}}}\n" for a in ("host", "nic"))
+    result = run(loads(text + steps), tmp_path / "run")
+    assert {row["wrong"] for row in result.results} == {0} and result.fidelity.verdict == "exact"
+    host, nic = result.results
+    told = Storage(servers=3, replicas=3).model_dump(by_alias=True)
+    least = block_write_by_nics_ns(7, 1 << 20, COMPLEXES, Costs(), told, 10)
+    assert 1344e3 < host["time_ns"] < 1.02 * 1344.3e3
+    assert least < nic["time_ns"] < 1.35 * least
+    # Host time, the mean of seven: posts, headers, and the cores that compress; with the NIC it does not compress.
+    assert host["host_ns"] * 7 > 1344e3 and nic["host_ns"] * 7 < 300e3

@@ -1,0 +1,183 @@
+"""Scripts of PyTorch without PyTorch: what is recorded, what becomes of it, what is said where it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.base.errors import InputError, UserError
+from testbed.experiment import load
+from testbed.plan import plan as planning
+from workloads.tasks.check import BadGraph
+from workloads.tasks.graph import Settings
+from workloads.tasks.oracle import oracle, step_ns
+from workloads.tasks.task import Collective, Compute, Recv, Send
+from workloads.torch import launch
+from workloads.torch.recorder import Recorder
+from workloads.torch.steps import Step, steps
+
+FLOPS = 1000  # of each operation: a microsecond
+
+
+def by_flops(flops: int, nbytes: int, dtype: str) -> float:
+    return float(flops)
+
+
+def made(*recorders: Recorder, ranks: Sequence[int] = (), settings: Settings | None = None) -> list[Step]:
+    told: list[Mapping[str, Any]] = [recorder.told() for recorder in recorders]
+    return steps(told, ranks or range(len(recorders)), by_flops, settings)
+
+
+def recorder(*groups: tuple[str, Sequence[int]]) -> Recorder:
+    one = Recorder()
+    one.groups = [{"name": name, "members": list(members)} for name, members in groups]
+    return one
+
+
+def computes(one: Recorder, times: int = 1) -> None:
+    for _ in range(times):
+        one.charge(FLOPS, 0, "float32")
+
+
+def reduces(one: Recorder, group: int = 0) -> int:
+    return one.collective(group, "all_reduce", 4096, "float32", "sum", "gradients")
+
+
+def total_ns(step: Step, collective: float = 5000.0) -> float:
+    return step_ns(oracle(step.graph, lambda rank, task: collective))
+
+
+def test_what_is_computed_without_a_break_is_one_task_and_a_collective_is_beside_what_follows() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        computes(one, 3)
+        bucket = reduces(one)
+        computes(one, 4)
+        one.wait([bucket])
+        computes(one)
+    (step,) = made(*both)
+    tasks = step.graph.tasks[0]
+    assert [type(t) for t in tasks] == [Compute, Collective, Compute, Compute]
+    assert [t.duration_ns for t in tasks if isinstance(t, Compute)] == [3000, 4000, 1000]
+    assert tasks[1].after == (tasks[0].id,) and tasks[3].after == (tasks[1].id,)
+    assert total_ns(step) == 3000 + 5000 + 1000
+    assert step.graph.groups == {"world": ((0, 1),)} and tasks[1].stream == "world"
+
+
+def test_streams_run_side_by_side_and_wait_for_each_other_where_they_are_told_to() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        side = one.stream("side")
+        computes(one)
+        side.waits |= one.close(one.main)
+        one.current = side
+        computes(one, 2)
+        one.current = one.main
+        computes(one, 5)
+        reduces(one)
+    (step,) = made(*both)
+    times = oracle(step.graph, lambda rank, task: 0.0)
+    assert [times[0, t.id] for t in step.graph.tasks[0]] == [(0, 1000), (1000, 3000), (1000, 6000), (6000, 6000)]
+
+
+def test_after_the_host_has_waited_nothing_is_issued_on_any_stream() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        one.host_waits([reduces(one)])
+        one.current = one.stream("side")
+        computes(one)
+    (step,) = made(*both)
+    assert total_ns(step) == 5000 + 1000
+
+
+def test_steps_that_are_alike_are_one() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        one.collective(0, "broadcast", 64, "float32", None, "broadcast")
+        one.step_ends()
+        for k in range(4):
+            computes(one, 2 if k == 0 else 1)
+            reduces(one)
+            one.step_ends()
+        computes(one)
+    found = made(*both, settings=Settings(algorithms={"all_reduce": "ring"}))
+    assert [(s.name, s.times, s.training) for s in found] == [
+        ("setup", 1, False),
+        ("step 1", 1, True),
+        ("steps 2 to 4", 3, True),
+    ]
+    assert {s.graph.settings["world"].algorithms["all_reduce"] for s in found} == {"ring"}
+
+
+def test_groups_have_the_names_of_a_meshs_dimensions_and_overlapping_ones_numbers() -> None:
+    four = []
+    for rank in range(4):
+        shard, others = (rank // 2 * 2, rank // 2 * 2 + 1), (rank % 2, rank % 2 + 2)
+        groups: list[tuple[str, Sequence[int]]] = [("mesh_shard", shard), ("mesh_replicate", others)]
+        one = recorder(*groups, ("", (0, 1, 2, 3)), ("", (3, 2, 1, 0)))
+        for group in range(4):
+            reduces(one, group)
+        one.rows[-1]["root"] = 1
+        four.append(one)
+    (step,) = made(*four, ranks=(4, 5, 6, 7))
+    assert step.graph.groups == {
+        "shard": ((4, 5), (6, 7)),
+        "replicate": ((4, 6), (5, 7)),
+        "group": ((4, 5, 6, 7),),
+        "group from 6": ((6, 5, 4, 7),),
+    }
+
+
+def test_messages_go_to_the_fabrics_ranks() -> None:
+    one, other = recorder(), recorder()
+    one.message("send", 1, 64, "a")
+    other.wait([other.message("recv", 0, 64, "a")])
+    computes(other)
+    (step,) = made(one, other, ranks=(3, 2))
+    (send,), (receive, _) = step.graph.tasks[3], step.graph.tasks[2]
+    assert isinstance(send, Send) and send.peer == 2
+    assert isinstance(receive, Recv) and receive.peer == 3
+
+
+def test_ranks_that_do_different_numbers_of_steps_are_refused() -> None:
+    one, other = recorder(), recorder()
+    one.step_ends()
+    one.step_ends()
+    other.step_ends()
+    with pytest.raises(BadGraph, match="rank 1: its optimizer does 0 steps, and that of rank 0 does 1"):
+        made(one, other)
+
+
+def written(folder: Path, step: str) -> Path:
+    (folder / "s.py").write_text("")
+    (folder / "e.yaml").write_text("name: t\nfabric:\n  topology: {star: {hosts: 2}}\nworkload:\n" + f"- {step}\n")
+    return folder / "e.yaml"
+
+
+@pytest.mark.parametrize(
+    ("step", "where", "what"),
+    [
+        ("{torch: no.py, gpu: {flops: 1T}}", "torch", "there is no file"),
+        ("{torch: s.py, gpu: {hbm: 1TBps}}", "gpu", "a GPU without FLOP/s"),
+        ("{torch: s.py, gpu: {flops: 1T}, ranks: [0, 2]}", "ranks[1]", "there is no rank 2"),
+        ("{torch: s.py, gpu: {flops: 1T}, ranks: [1, 1]}", "ranks[1]", "rank 1 stands twice"),
+        ("{torch: s.py, gpu: {flops: 1T}, algorithm: {all_reduce: rings}}", "algorithm.all_reduce", "'rings'"),
+        ("{torch: s.py}", "gpu", "missing"),
+    ],
+)
+def test_mistakes_are_said_with_their_place(tmp_path: Path, step: str, where: str, what: str) -> None:
+    with pytest.raises(InputError) as raised:
+        load(written(tmp_path, step))
+    assert what in raised.value.what and raised.value.where.endswith(f":5: workload[0].{where}")
+
+
+def test_without_pytorch_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "available", lambda: False)
+    experiment = load(written(tmp_path, "{torch: s.py, gpu: {flops: 1T}}"))
+    with pytest.raises(UserError) as raised:
+        planning.plan(experiment)
+    assert "PyTorch is not installed" in raised.value.what and "railbed[torch]" in raised.value.hint
+    assert raised.value.where.endswith("e.yaml:5: workload[0].torch")

@@ -1,0 +1,1 @@
+"""Programs of SmartNICs, each beside what hosts do without."""

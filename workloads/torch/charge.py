@@ -1,0 +1,118 @@
+"""What a script computes: FLOPs and bytes of every operation on tensors, as it is issued.
+
+A matrix multiplication, convolution or attention counts its FLOPs by torch's own formulas, and every operation reads
+its inputs and writes its outputs.  Views and empty tensors cost nothing.  How long that takes, a GPU says (steps.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from workloads.torch.recorder import Recorder
+
+_PLAIN = torch._C._disabled_torch_dispatch_impl
+_FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "alias")
+_HOST_WAITS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero")
+
+
+class Charge(TorchDispatchMode):
+    """Charges a recorder for all that happens while it is active."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.in_optimizer = False
+        self.touched: dict[int, int] = {}  # storage -> the collective that writes it, whose wait torch does not tell
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if FakeTensor in types:
+            return func(*args, **(kwargs or {}))  # torch finds out about shapes
+        if any(t.__torch_dispatch__ is not _PLAIN for t in types):
+            return NotImplemented  # a sharded tensor: what it does with its own part comes here again
+        out = func(*args, **(kwargs or {}))
+        name = func._overloadpacket.__name__
+        if func.namespace == "c10d":
+            return out
+        self.look()
+        if name in _HOST_WAITS and not self.in_optimizer:  # an optimizer counts its steps on the host
+            self.recorder.host_waits(self.recorder.close(self.recorder.current))
+        if _is_free(func):
+            return out
+        read, written = list(_tensors((args, kwargs))), list(_tensors(out))
+        if any(isinstance(tensor, FakeTensor) or tensor.is_meta for tensor in (*read, *written)):
+            return out
+        if self.touched:
+            self._join(read)
+        flops = _flops(func, args, kwargs or {}, out)
+        nbytes = sum(map(_bytes, read)) + sum(map(_bytes, written))
+        if flops or nbytes:
+            dtype = str((written or read)[0].dtype).removeprefix("torch.")
+            self.recorder.charge(flops, nbytes, dtype)
+        return out
+
+    def look(self) -> None:
+        """Which phase is it?  backward while autograd works; then the optimizer's, until the model is called again."""
+        if torch._C._current_graph_task_id() != -1:
+            self.recorder.phase = "backward"
+        elif self.recorder.phase == "backward":
+            self.recorder.phase = "optimizer"
+
+    def _join(self, read: list[torch.Tensor]) -> None:
+        for tensor in read:
+            row = self.touched.pop(tensor.untyped_storage().data_ptr(), None)
+            if row is not None:
+                self.recorder.wait([row])
+
+
+@cache
+def _is_free(func: Any) -> bool:
+    if func._overloadpacket.__name__ in _FREE:
+        return True
+    returns = func._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def _flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
+    formula = flop_registry.get(func._overloadpacket)
+    if formula is None and func._overloadpacket in _ATTENTION:
+        formula = flop_registry[_ATTENTION[func._overloadpacket]]
+        return int(formula(*args[:3], out_val=out)) if "backward" not in func.name() else int(formula(*args[:4]))
+    return int(formula(*args, **kwargs, out_val=out)) if formula else 0
+
+
+def _attention() -> dict[Any, Any]:
+    """Attention as a CPU does it, and the operation whose formula it has."""
+    aten = torch.ops.aten
+    return {
+        aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
+    }
+
+
+_ATTENTION = _attention()
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Of its elements; those of an expanded dimension are the same one."""
+    elements = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        elements *= size if stride or not size else 1
+    return int(elements * tensor.element_size())

@@ -1,0 +1,371 @@
+"""A process group whose values go over Gloo at once, and whose collectives are recorded for the fabric.
+
+Whatever backend a script names, it gets this one.  It behaves as NCCL does: `wait` holds up the current stream, not the
+host.  Only barriers, and what a script reads, hold up the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.futures import Future
+from torch.utils._python_dispatch import _disable_current_modes
+
+from workloads.torch.charge import Charge
+from workloads.torch.recorder import Recorder
+from workloads.torch.refuse import Refused
+
+NAME = "railbed"
+
+_DTYPES = {
+    **{str(t).removeprefix("torch."): t for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16)},
+    **{str(t).removeprefix("torch."): t for t in (torch.int32, torch.int64, torch.int8, torch.uint8)},
+}
+_OPS = {"SUM": "sum", "AVG": "avg", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+
+
+class Work(dist._Work):
+    """A collective that is under way: `finish` gets its values, `row` is what waits for it."""
+
+    def __init__(self, group: Group, row: int | None, finish: Callable[[], object], result: Any, host: bool = False):
+        super().__init__()
+        self.group, self.row, self.finish, self.its_result, self.host = group, row, finish, result, host
+        self.future: Future[Any] | None = None
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.finish()
+        if self.row is not None:
+            (self.group.recorder.host_waits if self.host else self.group.recorder.wait)([self.row])
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def result(self) -> Any:
+        return self.its_result
+
+    def get_future(self) -> Future[Any]:
+        """Whoever asks waits in C++, which cannot be seen: DDP does, at the end of its backward pass."""
+        if self.future is None:
+            self.finish()
+            self.future = Future()
+            self.future.set_result(self.its_result)
+            if self.row is not None:
+                self.group.waits_later(self.row, self.its_result)
+        return self.future
+
+
+class Group(dist.ProcessGroup):
+    """The ranks of one group.  `number` is its place among those of this process."""
+
+    def __init__(self, options: Any, recorder: Recorder, charge: Charge) -> None:
+        rank, size = int(options.group_rank), int(options.group_size)
+        super().__init__(rank, size)
+        self.own_rank, self.own_size = rank, size
+        self.recorder, self.charge = recorder, charge
+        self.members = list(options.global_ranks_in_group) or list(range(size))
+        self.inner = dist.ProcessGroupGloo(options.store, rank, size, timeout=options.timeout)
+        self.number = len(recorder.groups)
+        self.told: dict[str, Any] = {"members": self.members, "name": ""}
+        recorder.groups.append(self.told)
+        self.later: list[int] = []
+        self.kept: list[Work] = []
+
+    # What torch asks of a group
+
+    def getSize(self) -> int:
+        return self.own_size
+
+    def getRank(self) -> int:
+        return self.own_rank
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def setGroupName(self, name: str) -> None:
+        self.its_name = name
+
+    def getGroupName(self) -> str:
+        return self.its_name
+
+    def setGroupDesc(self, name: str) -> None:
+        self.told["name"] = name
+
+    def getGroupDesc(self) -> str:
+        return str(self.told["name"])
+
+    # Collectives
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        tensor = _one(tensors)
+        op = _op(opts)
+        row = self._row("all_reduce", tensor, _nbytes(tensor), op)
+        return self._work(row, partial(self._reduced, tensor, op), [tensor])
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+        op = _op(opts)
+        row = self._row("all_reduce", tensors[0], sum(map(_nbytes, tensors)), op)
+
+        def reduce() -> None:
+            for tensor in tensors:
+                self._reduced(tensor, op)
+
+        return self._work(row, reduce, tensors)
+
+    def broadcast(self, tensors: Any, opts: Any) -> Work:
+        tensor = _one(tensors)
+        row = self._row("broadcast", tensor, _nbytes(tensor), root=opts.rootRank)
+        return self._work(row, self._inner("broadcast", [tensor], opts), [tensor])
+
+    def reduce(self, tensors: Any, opts: Any) -> Work:
+        tensor = _one(tensors)
+        row = self._row("reduce", tensor, _nbytes(tensor), _op(opts), root=opts.rootRank)
+        return self._work(row, self._inner("reduce", [tensor], opts), [tensor])
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        tensor = _one(inputs)
+        row = self._row("all_gather", tensor, _nbytes(tensor) * self.own_size)
+        return self._work(row, self._inner("allgather", outputs, [tensor]), outputs)
+
+    def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> Work:
+        row = self._row("all_gather", tensor, _nbytes(output), kind="parameters")
+        return self._work(row, self._inner("_allgather_base", output, tensor), output)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        row = self._row("all_gather", inputs[0], sum(map(_nbytes, outputs)))
+
+        def gather() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                self._inner("_allgather_base", output, tensor)()
+
+        return self._work(row, gather, outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> Work:
+        op = _op(opts)
+        row = self._row("reduce_scatter", tensor, _nbytes(tensor), op)
+        return self._work(row, lambda: self._scattered(output, tensor, op), output)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        output, tensors, op = _one(outputs), _one(inputs), _op(opts)
+        row = self._row("reduce_scatter", output, sum(map(_nbytes, tensors)), op)
+        return self._work(row, lambda: self._scattered(output, torch.stack(tensors), op), outputs)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        op = _op(opts)
+        row = self._row("reduce_scatter", inputs[0], sum(map(_nbytes, inputs)), op)
+
+        def scatter() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                self._scattered(output, tensor, op)
+
+        return self._work(row, scatter, outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any) -> Work:
+        tensor = _one(inputs)
+        row = self._row("gather", tensor, _nbytes(tensor) * self.own_size, root=opts.rootRank)
+        return self._work(row, self._inner("gather", outputs, [tensor], opts), outputs)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Work:
+        tensor = _one(outputs)
+        row = self._row("scatter", tensor, _nbytes(tensor) * self.own_size, root=opts.rootRank)
+        return self._work(row, self._inner("scatter", [tensor], inputs, opts), outputs)
+
+    def all_to_all_single(
+        self, output: Any, tensor: Any, output_sizes: Sequence[int], input_sizes: Sequence[int], opts: Any = None
+    ) -> Work:
+        if len(set(input_sizes)) > 1 or len(set(output_sizes)) > 1 or _nbytes(output) != _nbytes(tensor):
+            raise Refused(
+                "all_to_all_single with parts of different sizes: its time depends on every rank's sizes",
+                "make the parts equal (a capacity for each expert), or write the step as `train` with experts",
+            )
+        row = self._row("all_to_all", tensor, _nbytes(tensor))
+        exchange = self._inner("alltoall_base", output, tensor, list(output_sizes), list(input_sizes))
+        return self._work(row, exchange, output)
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        sizes = {_nbytes(tensor) for tensor in (*outputs, *inputs)}
+        if len(sizes) > 1:
+            raise Refused(
+                "all_to_all with tensors of different sizes: its time depends on every rank's sizes",
+                "make the tensors equal (a capacity for each expert), or write the step as `train` with experts",
+            )
+        row = self._row("all_to_all", inputs[0], sum(map(_nbytes, inputs)))
+
+        def exchange() -> None:
+            flat = torch.cat([tensor.reshape(-1) for tensor in inputs])
+            into = torch.empty_like(flat)
+            self._inner("alltoall_base", into, flat, [], [])()
+            for tensor, part in zip(outputs, into.chunk(len(outputs)), strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+        return self._work(row, exchange, outputs)
+
+    def barrier(self, opts: Any = None) -> Work:
+        row = None
+        if self.own_size > 1:
+            row = self.recorder.collective(self.number, "barrier", 0, "float32", None, "barrier")
+        return self._work(row, self._inner("barrier"), [], host=True)
+
+    # Messages
+
+    def send(self, tensors: Any, to: int, tag: int = 0) -> Work:
+        tensor = _one(tensors)
+        row = self.recorder.message("send", self.members[to], _nbytes(tensor), f"{self.told['name']}.{tag}")
+        return self._message(row, self.inner.send([tensor], to, tag), tensor)
+
+    def recv(self, tensors: Any, source: int, tag: int = 0) -> Work:
+        tensor = _one(tensors)
+        row = self.recorder.message("recv", self.members[source], _nbytes(tensor), f"{self.told['name']}.{tag}")
+        return self._message(row, self.inner.recv([tensor], source, tag), tensor)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        raise Refused("a receive from anybody: who sends first depends on the fabric", "name the sender: recv(src=..)")
+
+    def _message(self, row: int, inner: Any, tensor: Any) -> Work:
+        waited: list[bool] = []
+
+        def finish() -> None:
+            if not waited:
+                inner.wait()
+                waited.append(True)
+
+        return self._kept(Work(self, row, finish, [tensor]))
+
+    # What is behind them
+
+    def _row(
+        self, name: str, tensor: torch.Tensor, nbytes: int, op: str | None = None, root: int = 0, kind: str = ""
+    ) -> int | None:
+        """Records it; a group of one rank, and nothing at all, is no collective."""
+        if self.own_size < 2 or not nbytes:
+            return None
+        self.charge.look()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype not in _DTYPES:
+            dtype = "uint8"
+        if name in ("all_reduce", "reduce_scatter") and self.recorder.phase == "backward":
+            kind = "gradients"
+        row = self.recorder.collective(self.number, name, nbytes, dtype, op, kind or name)
+        if root:
+            self.recorder.rows[row]["root"] = root
+        return row
+
+    def _work(self, row: int | None, values: Callable[[], object], result: Any, host: bool = False) -> Work:
+        """The values are there at once: what is emulated is when."""
+        with _disable_current_modes():
+            values()
+        return self._kept(Work(self, row, lambda: None, result, host))
+
+    def _kept(self, work: Work) -> Work:
+        self.kept.append(work)  # C++ has only a pointer to it
+        del self.kept[:-1000]
+        return work
+
+    def _inner(self, name: str, *args: Any) -> Callable[[], object]:
+        return lambda: getattr(self.inner, name)(*args).wait()
+
+    def _reduced(self, tensor: torch.Tensor, op: str) -> None:
+        options = dist.AllreduceOptions()
+        options.reduceOp = _REDUCTIONS[op]
+        wide = _wide(tensor)
+        self.inner.allreduce([wide], options).wait()
+        if op == "avg":
+            wide.div_(self.own_size)
+        if wide is not tensor:
+            tensor.copy_(wide)
+
+    def _scattered(self, output: torch.Tensor, tensor: torch.Tensor, op: str) -> None:
+        options = dist.ReduceScatterOptions()
+        options.reduceOp = _REDUCTIONS[op]
+        into, wide = _wide(output), _wide(tensor)
+        self.inner._reduce_scatter_base(into, wide, options).wait()
+        if op == "avg":
+            into.div_(self.own_size)
+        if into is not output:
+            output.copy_(into)
+
+    def waits_later(self, row: int, tensors: Any) -> None:
+        """The main stream waits for it where its result is read, and at the end of the backward pass at the latest."""
+        if torch._C._current_graph_task_id() == -1:
+            self.recorder.wait([row])
+            return
+        for tensor in tensors:
+            self.charge.touched[tensor.untyped_storage().data_ptr()] = row
+        self.later.append(row)
+        if len(self.later) == 1:
+            queue = torch.autograd.Variable._execution_engine.queue_callback
+            queue(lambda: queue(self._join))  # behind what DDP has queued, which reads the results
+
+    def _join(self) -> None:
+        rows, self.later = self.later, []
+        self.charge.touched = {at: row for at, row in self.charge.touched.items() if row not in rows}
+        self.recorder.wait(rows)
+
+
+_REDUCTIONS = {
+    **{"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX},
+    "prod": dist.ReduceOp.PRODUCT,
+}
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """What Gloo can add up."""
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+
+
+def _one(tensors: Any) -> Any:
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise Refused(f"a collective of {len(tensors)} tensors of one rank", "one tensor for each rank")
+    return tensors[0]
+
+
+def _op(opts: Any) -> str:
+    asked = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+    for name, ours in _OPS.items():
+        if asked == getattr(dist.ReduceOp, name):
+            return ours
+    raise Refused("a reduction that no collective here has", f"one of {', '.join(_OPS)}")
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def install(recorder: Recorder, charge: Charge) -> None:
+    """From now on every group that is made is one of these."""
+    dist.Backend.register_backend(
+        NAME, lambda options, _: Group(options, recorder, charge), extended_api=True, devices=["cpu"]
+    )
+    made = distributed_c10d._new_process_group_helper
+
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        args = (*args[:3], NAME, *args[4:])
+        return made(*args, **{key: value for key, value in kwargs.items() if key not in _OF_THE_BACKEND})
+
+    distributed_c10d._new_process_group_helper = ours
+
+
+_OF_THE_BACKEND = ("backend_options", "device_id")

@@ -1,0 +1,157 @@
+"""Runs a script once for what it does: its ranks' processes, and what they leave behind.
+
+The ranks meet over this machine's loopback; with root, over one of their own, so that a script reaches nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_PORT = 29500  # torchrun's
+
+
+class ScriptFailed(Exception):
+    """`where` is a line of the script, if it is known; `printed` are the last lines of the rank that failed."""
+
+    def __init__(self, what: str, hint: str = "", where: str = "", printed: str = "") -> None:
+        super().__init__(what)
+        self.what, self.hint, self.where, self.printed = what, hint, where, printed
+
+
+@dataclass(frozen=True)
+class Script:
+    """`folder` is where it runs; `servers[i]` is the server of its rank i."""
+
+    path: str
+    args: tuple[str, ...]
+    folder: str
+    servers: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Of each rank: what it did, and what it printed."""
+
+    ranks: Sequence[Mapping[str, Any]]
+    printed: Sequence[str]
+
+
+def available() -> bool:
+    """Whether there is a torch to run scripts with."""
+    return find_spec("torch") is not None
+
+
+def record(script: Script) -> Recorded:
+    """Runs all of the script's ranks to their end.  Raises ScriptFailed."""
+    if not available():
+        raise ScriptFailed(
+            "PyTorch is not installed, so no script can be run",
+            f"{sys.executable} -m pip install 'railbed[torch]' (docs/pytorch.md: the wheel for CPUs is enough)",
+        )
+    with tempfile.TemporaryDirectory(prefix="railbed-torch-") as made:
+        folder = Path(made)
+        spec = folder / "spec.json"
+        spec.write_text(json.dumps(_spec(script, folder)))
+        process = subprocess.Popen(
+            [*_alone(), sys.executable, "-m", "workloads.torch.rank", str(spec)],
+            cwd=script.folder,
+            env=os.environ | {"PYTHONPATH": _with_ours(), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            said, _ = process.communicate()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        ranks = range(len(script.servers))
+        printed = [_text(folder / f"rank{rank}.log") for rank in ranks]
+        if process.returncode:
+            raise _failure(script, folder, printed, said)
+        return Recorded([json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks], printed)
+
+
+def _with_ours() -> str:
+    """Where this package is, before what else the environment names."""
+    ours = str(Path(__file__).parents[2])
+    theirs = os.environ.get("PYTHONPATH")
+    return f"{ours}:{theirs}" if theirs else ours
+
+
+def _alone() -> list[str]:
+    """In a network of its own, where that can be had."""
+    if os.geteuid():
+        return []
+    return ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+
+
+def _spec(script: Script, folder: Path) -> dict[str, Any]:
+    world = len(script.servers)
+    port = _PORT if not os.geteuid() else _free_port()
+    local: dict[str, int] = {}
+    of_ranks = []
+    for rank, server in enumerate(script.servers):
+        number = local[server] = local.get(server, -1) + 1
+        names = list(dict.fromkeys(script.servers))
+        its = {"RANK": rank, "LOCAL_RANK": number, "GROUP_RANK": names.index(server)}
+        its["LOCAL_WORLD_SIZE"] = script.servers.count(server)
+        of_ranks.append({key: str(value) for key, value in its.items()})
+    return {
+        "script": script.path,
+        "args": list(script.args),
+        "world": world,
+        "folder": str(folder),
+        "seed": script.seed,
+        "environment": {
+            **{"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+            **{"GLOO_SOCKET_IFNAME": "lo", "RAILBED": "1"},
+        },
+        "of_ranks": of_ranks,
+    }
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""
+
+
+def _failure(script: Script, folder: Path, printed: Sequence[str], said: str) -> ScriptFailed:
+    """What the first rank that failed says: the others only lost it."""
+    errors = sorted(folder.glob("rank*.error"), key=lambda file: file.stat().st_mtime_ns)
+    for file in errors[:1]:
+        rank, told = int(file.stem.removeprefix("rank")), json.loads(file.read_text())
+        where = f"{script.path}:{told['line']}" if told["line"] else script.path
+        hint = told["hint"] or _hint(told["what"])
+        return ScriptFailed(f"rank {rank} of the script failed: {told['what']}", hint, where, _last(printed[rank]))
+    what = said.strip().splitlines()[-1:] or ["its process was ended"]
+    return ScriptFailed(f"the script could not be run: {what[0]}", "", script.path, _last("".join(printed)))
+
+
+def _hint(what: str) -> str:
+    if "CUDA" in what or "NVIDIA" in what:
+        return "there is no GPU here: have the script take the CPU where torch.cuda.is_available() is false"
+    return "does it run by itself? torchrun --nproc-per-node N SCRIPT"
+
+
+def _last(text: str, lines: int = 15) -> str:
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,138 @@
+"""The ranks of a script, in processes of their own: `python -m workloads.torch.rank SPEC` (launch.py writes it).
+
+torch is imported once, then each rank is forked off.  A rank runs the script as `__main__`, in torchrun's environment,
+and then writes what it has recorded.  What it prints goes to a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Runs all ranks; the exit code is 1 if one of them failed, after which the others are ended."""
+    _die_with_the_parent()
+    spec = json.loads(Path(sys.argv[1]).read_text())
+    import torch
+
+    from workloads.torch import charge, group, steps_of_script, streams  # noqa: F401 - once, for all ranks
+
+    torch.set_num_threads(1)
+    _import_what_it_imports(spec["script"])
+    ranks: dict[int, int] = {}
+    for rank in range(spec["world"]):
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                code = _rank(spec, rank)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        ranks[process] = rank
+    failed = 0
+    while ranks:
+        process, status = os.wait()
+        if process not in ranks:
+            continue
+        del ranks[process]
+        if status and not failed:
+            failed = 1
+            for other in ranks:  # they wait for it
+                os.kill(other, signal.SIGKILL)
+    return failed
+
+
+def _import_what_it_imports(script: str) -> None:
+    """What a script imports of torch takes seconds: once for all ranks.  What is not there, the script will say."""
+    try:
+        tree = ast.parse(Path(script).read_text())
+    except (OSError, SyntaxError, ValueError):
+        return
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    for name in dict.fromkeys(names):
+        if name.partition(".")[0] == "torch":
+            with suppress(ImportError):
+                import_module(name)
+
+
+def _die_with_the_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _rank(spec: dict[str, Any], rank: int) -> int:
+    _die_with_the_parent()
+    folder = Path(spec["folder"])
+    log = os.open(folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(spec["environment"] | spec["of_ranks"][rank])
+    sys.argv = [spec["script"], *spec["args"]]
+    sys.path[0] = str(Path(spec["script"]).parent)
+    try:
+        recorder = _recorded(spec["script"], spec["seed"])
+    except BaseException as error:
+        return _failed(error, folder / f"rank{rank}.error", spec["script"])
+    part = folder / f"rank{rank}.part"
+    part.write_text(json.dumps(recorder.told()))
+    part.rename(folder / f"rank{rank}.json")
+    return 0
+
+
+def _recorded(script: str, seed: int) -> Any:
+    import torch
+
+    from workloads.torch import group, refuse, steps_of_script, streams
+    from workloads.torch.charge import Charge
+    from workloads.torch.recorder import Recorder
+
+    recorder = Recorder()
+    charge = Charge(recorder)
+    streams.install(recorder)
+    group.install(recorder, charge)
+    refuse.install()
+    steps_of_script.install(recorder, charge)
+    torch.manual_seed(seed)
+    with charge:
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise
+    return recorder
+
+
+def _failed(error: BaseException, file: Path, script: str) -> int:
+    """Says what went wrong, and where in the script."""
+    traceback.print_exception(error)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script]
+    told = {
+        "what": f"{type(error).__name__}: {error}",
+        "line": frames[-1].lineno if frames else None,
+        "hint": getattr(error, "hint", ""),
+    }
+    if told["hint"]:
+        told["what"] = getattr(error, "what", told["what"])
+    part = file.with_suffix(".part-of-error")
+    part.write_text(json.dumps(told))
+    part.rename(file)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""From what the ranks of a script have recorded to graphs of tasks: one for each kind of step that it does.
+
+A step goes from the end of one optimizer's step to the end of the next.  What comes before the model is first called is
+the setup.  Steps that are alike and follow each other are one graph, done several times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.tasks.check import BadGraph
+from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+
+Row = Mapping[str, Any]
+Members = tuple[int, ...]
+TimeNs = Callable[[int, int, str], float]
+"""FLOPs, bytes and type of an operation -> how long it takes."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`times` steps in a row that are alike; `training`: each of them ends with an optimizer's step."""
+
+    name: str
+    times: int
+    training: bool
+    graph: Graph
+
+
+def steps(
+    recordings: Sequence[Mapping[str, Any]],
+    ranks: Sequence[int],
+    time_ns: TimeNs,
+    settings: Settings | None = None,
+) -> list[Step]:
+    """`recordings[i]` is of the fabric's rank `ranks[i]`.  Raises BadGraph."""
+    names = _Groups(recordings, ranks)
+    parts = [_parts(recording["rows"]) for recording in recordings]
+    for rank, its in zip(ranks, parts, strict=True):
+        if len(its) != len(parts[0]):
+            what = f"its optimizer does {len(its) - 2} steps, and that of rank {ranks[0]} does {len(parts[0]) - 2}"
+            raise BadGraph(f"{what}: a step is one of all ranks", rank)
+    found: list[Step] = []
+    last = len(parts[0]) - 1
+    for k in range(last + 1):
+        tasks = {
+            rank: tuple(_tasks(its[k], number, ranks, names, time_ns))
+            for number, (rank, its) in enumerate(zip(ranks, parts, strict=True))
+        }
+        training = 0 < k < last
+        if not training and not any(isinstance(t, Collective | Send) for its in tasks.values() for t in its):
+            continue
+        if found and found[-1].training and training and found[-1].graph.tasks == tasks:
+            found[-1] = Step(found[-1].name, found[-1].times + 1, True, found[-1].graph)
+            continue
+        groups = names.used(tasks)
+        its_settings = dict.fromkeys(groups, settings) if settings else {}
+        name = f"step {k}" if training else "setup" if k == 0 and last else "end" if last else "script"
+        found.append(Step(name, 1, training, Graph(groups, tasks, its_settings)))
+    return [_named(step) for step in found]
+
+
+def _named(step: Step) -> Step:
+    if step.times == 1:
+        return step
+    first = int(step.name.removeprefix("step "))
+    return Step(f"steps {first} to {first + step.times - 1}", step.times, True, step.graph)
+
+
+def _parts(rows: Sequence[Row]) -> list[list[tuple[int, Row]]]:
+    """The rows of each step, with their numbers."""
+    parts: list[list[tuple[int, Row]]] = [[]]
+    for number, row in enumerate(rows):
+        if row["do"] == "step":
+            parts.append([])
+        else:
+            parts[-1].append((number, row))
+    return parts
+
+
+class _Groups:
+    """Names of groups of ranks.  Groups of one name share no rank, so some get a number behind theirs."""
+
+    def __init__(self, recordings: Sequence[Mapping[str, Any]], ranks: Sequence[int]) -> None:
+        self.tuples: dict[str, list[Members]] = {}
+        self._of: dict[tuple[int, int, int], str] = {}  # (number of the rank, of its group, root) -> name
+        wanted: dict[tuple[int, str, Members], list[tuple[int, int, int]]] = {}
+        for number, recording in enumerate(recordings):
+            uses = dict.fromkeys(
+                (row["group"], row.get("root", 0)) for row in recording["rows"] if row["do"] == "collective"
+            )
+            for group, root in uses:
+                told = recording["groups"][group]
+                members = tuple(ranks[member] for member in told["members"])
+                members = members[root:] + members[:root]  # the first one is where it starts
+                name = _word(told["name"]) + (f" from {members[0]}" if root else "")
+                wanted.setdefault((group, name, members), []).append((number, group, root))
+        for (_, name, members), users in sorted(wanted.items()):
+            final = self._place(name, members)
+            self._of |= dict.fromkeys(users, final)
+
+    def _place(self, name: str, members: Members) -> str:
+        """The name, with the lowest number under which no other group shares a rank with it."""
+        number = 1
+        while True:
+            candidate = name if number == 1 else f"{name} {number}"
+            there = self.tuples.setdefault(candidate, [])
+            if members in there:
+                return candidate
+            if not any(set(members) & set(other) for other in there):
+                there.append(members)
+                return candidate
+            number += 1
+
+    def of(self, number: int, row: Row) -> str:
+        return self._of[number, row["group"], row.get("root", 0)]
+
+    def used(self, tasks: Mapping[int, Sequence[Task]]) -> dict[str, tuple[Members, ...]]:
+        """Those that tasks name."""
+        named = {task.group for its in tasks.values() for task in its if isinstance(task, Collective)}
+        return {name: tuple(tuples) for name, tuples in self.tuples.items() if name in named}
+
+
+def _word(name: str) -> str:
+    """What torch calls a group, in a word: the dimension of a mesh, or `world` for all."""
+    name = name.removeprefix("mesh_")
+    return {"default_pg": "world", "undefined": "group", "": "group"}.get(name, name)
+
+
+def _tasks(
+    rows: Sequence[tuple[int, Row]], number: int, ranks: Sequence[int], names: _Groups, time_ns: TimeNs
+) -> list[Task]:
+    ids: dict[int, str] = {}
+    count: Counter[str] = Counter()
+    made: list[Task] = []
+    for place, row in rows:
+        kind = row["kind"]
+        ids[place] = f"{kind}{count[kind]}"
+        count[kind] += 1
+        after = tuple(ids[other] for other in row["after"] if other in ids)  # of the step before: all of it is done
+        base: dict[str, Any] = {"id": ids[place], "kind": kind, "after": after, "stream": row["stream"]}
+        match row["do"]:
+            case "compute":
+                ns = sum(many * time_ns(flops, nbytes, dtype) for flops, nbytes, dtype, many in row["work"])
+                made.append(Compute(**base, duration_ns=round(ns, 3)))
+            case "collective":
+                group = names.of(number, row)
+                made.append(
+                    Collective(
+                        **base | {"stream": group},
+                        collective=row["collective"],
+                        group=group,
+                        size_bytes=row["size_bytes"],
+                        dtype=row["dtype"],
+                        op=row["op"],
+                    )
+                )
+            case do:
+                peer = ranks[row["peer"]]
+                base["stream"] = f"{do} {peer}"
+                message = {"peer": peer, "size_bytes": row["size_bytes"], "tag": row["tag"]}
+                made.append((Send if do == "send" else Recv)(**base, **message))
+    return made
