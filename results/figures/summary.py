@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.checkpoints import accounts
 from results.figures.serving import SERVED, served
 from results.figures.timeline import steps
 from results.figures.values import size_label
@@ -75,7 +76,8 @@ _FIGURES = {
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
     "between_tokens_us": "time between tokens (us)", "tokens_per_s_gpu": "tokens per second and GPU",
-    "tokens_per_cost": "tokens per unit of cost",
+    "tokens_per_cost": "tokens per unit of cost", "checkpoint_us": "pause of a checkpoint (us)",
+    "goodput": "share of the time that is work", "best_steps": "best steps between checkpoints",
 }  # fmt: skip
 
 
@@ -111,6 +113,8 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
             if values := [row[key] for row in rows if row.get(key) is not None]:
                 name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
                 figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+    for _, its in accounts(about, found):
+        figures |= {"checkpoint_us": its.pause_ns / 1000, "goodput": its.goodput, "best_steps": its.best_steps}
     return figures
 
 
