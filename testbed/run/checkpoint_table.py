@@ -22,15 +22,21 @@ def of_steps(steps: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> I
             f"# step {number}, {its.mode} checkpoint of {nbytes} a rank: holds up {its.pause_ns / 1e3:.2f} us, written "
             f"after {its.written_ns / 1e3:.2f} us, read back in {its.restore_ns / 1e3:.2f} us",
             style="bold",
+            overflow="ignore",
+            no_wrap=True,
         )
         yield Text(
             f"# {its.gpus} GPUs, a failure every {hours:.4g} h: best every {its.best_steps} steps (Young "
             f"{its.young_steps:.4g}, Daly {its.daly_steps:.4g}), goodput {100 * its.best_goodput:.3f} %; every "
-            f"{its.every}: {100 * its.goodput:.3f} %"
+            f"{its.every}: {100 * its.goodput:.3f} %",
+            overflow="ignore",
+            no_wrap=True,
         )
         yield _day("lost to checkpoints and failures", its.lost_gpu_hours, its.lost_kwh, its.lost_money)
         yield _day("stalled in steps", its.stalled_gpu_hours, its.stalled_kwh, its.stalled_money)
 
 
 def _day(what: str, hours: float, kwh: float, money: float) -> Text:
-    return Text(f"# {what}, a day: {hours:.4g} GPU h, {kwh:.4g} kWh, {money:.4g} in money")
+    return Text(
+        f"# {what}, a day: {hours:.4g} GPU h, {kwh:.4g} kWh, {money:.4g} in money", overflow="ignore", no_wrap=True
+    )
