@@ -106,8 +106,8 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
             if values := [row[key] for row in rows if row.get(key) is not None]:
                 name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
                 figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
-    for _, its in accounts(about, found):
-        figures |= {"checkpoint_us": its.pause_ns / 1000, "goodput": its.goodput, "best_steps": its.best_steps}
+    for _, of in accounts(about, found):
+        figures |= {"checkpoint_us": of.pause_ns / 1000, "goodput": of.goodput, "best_steps": of.best_steps}
     return figures
 
 
