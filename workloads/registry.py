@@ -105,6 +105,11 @@ _RPC = Collective(
     "(smartnic-programs.md))", "a message, in memory", _WHOLE, rooted=True,
 )  # fmt: skip
 
+_BLOCK_WRITE = Collective(
+    "block_write", "blocks have been compressed by a middle tier (the first rank) and are at storage servers (the last "
+    "ones) ([smartnic-programs.md](smartnic-programs.md))", "what all writers write together", _WHOLE, rooted=True,
+)  # fmt: skip
+
 
 # Algorithms
 
@@ -143,6 +148,7 @@ _OPTIMIZER: dict[str, Any] = {
 _PAIR: dict[str, Any] = {"max_ranks": 2}
 _ALONE: dict[str, Any] = {"waits": True}
 _MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
+_STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
 _SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}  # workloads/sparse/inputs.py
 
 _ALL_REDUCE_RING = _hosts(
@@ -333,6 +339,15 @@ _ENTRIES = (
         _RPC, "nic", "programs.rpc:ByNics", "programs.closed_form:rpc_by_nics_ns",
         "compute complexes of the NICs do (RpcNIC)", on_complexes=True, helped_by="workloads.programs.roles:everybody",
         **_MESSAGE, **_ALONE,
+    ),
+    _others(
+        _BLOCK_WRITE, "host", "programs.storage:Write", "programs.closed_form:block_write_by_hosts_ns",
+        "the middle tier's cores look at headers, compress and send", **_STORAGE, **_ALONE,
+    ),
+    _others(
+        _BLOCK_WRITE, "nic", "programs.storage:Write", "programs.closed_form:block_write_by_nics_ns",
+        "its host looks at headers, its NIC does the rest (SmartDS)", on_complexes=True,
+        helped_by="workloads.programs.roles:first", **_STORAGE, **_ALONE,
     ),
 )  # fmt: skip
 

@@ -130,7 +130,7 @@ def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) 
             if part.fallback:
                 line["fallback"] = part.fallback
             if device.rank not in step.helpers and (iteration >= 0 or wrong):
-                costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
+                costs = {"host_ns": took.host_ps / 1000 + part.cores_ns, "sent_bytes": took.sent_bytes}
                 times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
                 emit({"kind": "collective", **line, **times, **costs, **part.moved})
 

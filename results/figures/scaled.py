@@ -1,8 +1,10 @@
-"""The time of a step of many layers from that of steps of few, with a bound of the error.
+"""The time of a large step from that of small ones, with a bound of the error.
 
-Layers are alike, so that the time grows by as much with each.  How far that holds is seen in two ways: by what closed
-forms expect of all three steps, where the real one is known; and by the two steps that were run, which may be further
-from their expected times the more they have.
+Layers are alike, so that the time grows by as much with each; and a step of 1/s of all bytes, computations and
+latencies takes 1/s of the time, but for single packets.  How far that holds is seen in two ways: by what closed forms
+expect of all the steps, where the real one is known; and by the steps that were run, which may be further from their
+expected times the more they have.  What single packets add, a part shows s times; it is taken off as closed forms have
+it, and all of it is in the bound.
 """
 
 from __future__ import annotations
@@ -18,26 +20,49 @@ SLACK = 0.001
 class Scaled:
     """`bound`: share of the time by which it may be wrong."""
 
-    layers: tuple[int, int, int]  # two that were run, and the model's
+    layers: tuple[int, ...]  # those that were run, if they were fewer, and the model's
+    by: int  # what bytes, computations and latencies were divided by
     time_ns: float
     bound: float
-    row: Mapping[str, Any]  # MFU, tokens per second
+    mfu: float
+    tokens_per_s: float
+
+    def row(self) -> dict[str, Any]:
+        """As in a run's JSON."""
+        run = list(self.layers[:-1]) or None
+        whole = {"time_ns": self.time_ns, "bound": self.bound, "mfu": self.mfu, "tokens_per_s": self.tokens_per_s}
+        return {"layers": self.layers[-1], "from_layers": run, "by": self.by, **whole}
 
 
-def scaled(step: Mapping[str, Any], few_ns: float, more_ns: float) -> Scaled | None:
-    """`step`: as described in the run, the second of two; None: it is not of such."""
-    scale = step.get("scale")
-    if not scale:
-        return None
-    layers, expected = tuple(scale["layers"]), scale["expected_ns"]
-    time = _line(layers, few_ns, more_ns)
-    straight = abs(_line(layers, expected[0], expected[1]) / expected[2] - 1)
-    by_expected = expected[2] * more_ns / expected[1]
+def all_scaled(steps: Sequence[Mapping[str, Any]], times: Mapping[int, float]) -> list[tuple[int, Scaled]]:
+    """Number of a step, and what follows from it and those before it; `times`: of steps that were run, by number."""
+    found = []
+    for number, step in enumerate(steps):
+        if scale := step.get("scale"):
+            first = number + 2 - len(scale["expected_ns"])
+            if all(k in times for k in range(first, number + 1)):
+                found.append((number, scaled(step, [times[k] for k in range(first, number + 1)])))
+    return found
+
+
+def scaled(step: Mapping[str, Any], measured_ns: Sequence[float]) -> Scaled:
+    """`step`: as described in the run, the last of those that were run; `measured_ns`: what they took."""
+    scale = step["scale"]
+    layers, by, (*small, expected) = scale["layers"], scale["by"], scale["expected_ns"]
+    time = along = by * _line(layers, measured_ns)
+    straight = abs(by * _line(layers, small) / expected - 1)
+    by_expected = expected * measured_ns[-1] / small[-1]
+    if by > 1:  # single packets count more in a part, and closed forms know by how much
+        time = along * expected / (by * _line(layers, small))
+        straight = abs(time - along) / time
+    bound = SLACK + straight + abs(time - by_expected) / time
     whole = scale["whole"]
-    row = {"mfu": whole["ideal_ns"] / time, "tokens_per_s": whole["tokens"] * 1e9 / time}
-    return Scaled(layers, time, SLACK + straight + abs(time - by_expected) / time, row)
+    return Scaled(tuple(layers), by, time, bound, whole["ideal_ns"] / time, whole["tokens"] * 1e9 / time)
 
 
-def _line(layers: Sequence[int], few: float, more: float) -> float:
-    """On through two points to the model's layers."""
+def _line(layers: Sequence[int], times: Sequence[float]) -> float:
+    """On through two points to the model's layers; of one it is its own time."""
+    if len(times) == 1:
+        return times[0]
+    few, more = times
     return few + (more - few) * (layers[2] - layers[0]) / (layers[1] - layers[0])

@@ -1,15 +1,25 @@
-"""What a serving step gave: time between tokens and throughput, for the GPUs and for what they cost."""
+"""What a serving step gave: time between tokens and throughput, for the GPUs and for what they cost; of requests, how
+long they wait.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from results.figures.timeline import StepTime, picoseconds
+from results.figures.values import percentile
 
-PING_PONG = "ping_pong"
+PING_PONG, REQUESTS = "ping_pong", "requests"
+
 SERVED = ("between_tokens_ns", "tokens_per_s_gpu", "tokens_per_cost")
 """Keys of `served`."""
+
+WAITS = ("first_token", "between_tokens", "latency")
+SHARES = (0.5, 0.9, 0.99)
+OF_REQUESTS = tuple(f"{what}_p{round(100 * share)}_ns" for what in WAITS for share in SHARES)
+"""Keys of `served` of a step with requests."""
 
 _HOUR_S = 3600
 
@@ -22,13 +32,104 @@ def served(one: StepTime, about: Mapping[str, Any]) -> dict[str, Any]:
     serving = about.get("serving")
     if not serving:
         return {}
-    answers = set(serving["answers"])
-    ends = [picoseconds(row["end_ns"]) for row in one.rows if row["rank"] in answers]
-    between = (max(ends) - one.span[0]) / 1000 / serving["output"]
     rate = one.row(about.get("tokens"))["tokens_per_s"]
     cost = serving["cost"]
-    return {
-        "between_tokens_ns": between,
+    figures: dict[str, Any] = {
+        "between_tokens_ns": None,
         "tokens_per_s_gpu": rate / serving["gpus"],
         "tokens_per_cost": rate * _HOUR_S / cost if cost else None,
     }
+    if serving["kind"] == REQUESTS:
+        return figures | _of_requests(one, serving)
+    answers = set(serving["answers"])
+    ends = [picoseconds(row["end_ns"]) for row in one.rows if row["rank"] in answers]
+    return figures | {"between_tokens_ns": (max(ends) - one.span[0]) / 1000 / serving["output"]}
+
+
+def _of_requests(one: StepTime, serving: Mapping[str, Any]) -> dict[str, Any]:
+    """Percentiles of the requests' times to their first token, between tokens (of all requests), and to the last."""
+    arrivals = [arrival for arrival, _, _ in serving["requests"]]
+    tokens = tokens_of(one, serving)
+    waits = {
+        "first_token": [its[0] - arrival for arrival, its in zip(arrivals, tokens, strict=True)],
+        "between_tokens": [b - a for its in tokens for a, b in pairwise(its)],
+        "latency": [its[-1] - arrival for arrival, its in zip(arrivals, tokens, strict=True)],
+    }
+    figures = {
+        f"{what}_p{round(100 * share)}_ns": percentile(waits[what], share) if waits[what] else None
+        for what in WAITS
+        for share in SHARES
+    }
+    between = waits["between_tokens"]
+    mean = sum(between) / len(between) if between else None
+    return {"between_tokens_ns": mean, "otherwise": otherwise(one, serving), **figures}
+
+
+def tokens_of(one: StepTime, serving: Mapping[str, Any]) -> list[list[float]]:
+    """When each request got its tokens, ns from the begin on."""
+    ends = _ends(one)
+    found: list[list[float]] = [[] for _ in serving["requests"]]
+    for pool in serving["pools"]:
+        for k, (gives, _, _) in enumerate(pool["iterations"]):
+            for request in gives:
+                found[request].append(ends[f"{pool['name']}{k}.end"])
+    return [sorted(its) for its in found]
+
+
+def otherwise(one: StepTime, serving: Mapping[str, Any]) -> int:
+    """How many requests a pool would have taken in at another iteration, had it gone by the times that came out.
+
+    Iterations are put together beforehand, by what they are expected to take (workloads/serving/batching.py).
+    """
+    ends, starts = _ends(one), _starts(one)
+    ready = [arrival for arrival, _, _ in serving["requests"]]
+    several, count = len(serving["pools"]) > 1, 0
+    for number, pool in enumerate(serving["pools"]):
+        left = [1 if several and not number else output - number for _, _, output in serving["requests"]]
+        given = [0] * len(left)
+        name, its = pool["name"], pool["iterations"]
+        for k, (gives, joined, _) in enumerate(its):
+            before = ends[f"{name}{k - 1}.end"] if k else 0.0
+            busy = any(0 < n < of for n, of in zip(given, left, strict=True))
+            for request in joined:
+                sooner = k > 0 and request not in its[k - 1][2] and ready[request] <= starts[f"{name}{k - 1}.begin"]
+                count += sooner or (busy and ready[request] > before)
+            for request in gives:
+                given[request] += 1
+        ready = _handed(one, len(ready))
+    return count
+
+
+def _handed(one: StepTime, requests: int) -> list[float]:
+    """When each request's cache was where it is needed."""
+    found = [0.0] * requests
+    for row in one.rows:
+        if row["operation"] == "recv" and row["kind"] == "cache":
+            request = int(row["task"].removeprefix("cache").partition(".")[0])
+            found[request] = max(found[request], _since(one, row["end_ns"]))
+    return found
+
+
+def _ends(one: StepTime) -> dict[str, float]:
+    """Task -> when the last rank was through."""
+    found: dict[str, float] = {}
+    for row in one.rows:
+        found[row["task"]] = max(found.get(row["task"], 0.0), _since(one, row["end_ns"]))
+    return found
+
+
+def _starts(one: StepTime) -> dict[str, float]:
+    """Task -> when the first rank began it."""
+    found: dict[str, float] = {}
+    for row in one.rows:
+        found[row["task"]] = min(found.get(row["task"], float("inf")), _since(one, row["start_ns"]))
+    return found
+
+
+def _since(one: StepTime, ns: float) -> float:
+    return (picoseconds(ns) - one.span[0]) / 1000
+
+
+def figures(rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    """The keys by which steps of these rows are compared."""
+    return (*SERVED, *(key for key in OF_REQUESTS if any(key in row for row in rows)))

@@ -7,26 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from results.figures.serving import SERVED, served
+from results.figures.checkpoints import accounts
+from results.figures.serving import figures as serving_figures
+from results.figures.serving import served
 from results.figures.timeline import steps
-from results.figures.values import size_label
+from results.figures.values import percentile, size_label
 
 
 def jain(rates: Sequence[float]) -> float:
     """Jain's fairness index: 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe 1984)."""
     squares = sum(r * r for r in rates)
     return sum(rates) ** 2 / (len(rates) * squares) if squares else math.nan
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Linear between the two nearest ranks; nan of nothing."""
-    if not values:
-        return math.nan
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
@@ -66,6 +57,8 @@ def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
     return {**times, f"busbw_GBps{suffix}": sum(busbw) / len(busbw) / 1e9 if busbw else math.nan}
 
 
+_WAITS = {"first_token": "time to first token", "between_tokens": "time between tokens", "latency": "latency"}
+
 _FIGURES = {
     "flows": "flows", "last_us": "last flow done (us)", "time_p50_us": "time of a flow, median (us)",
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
@@ -75,7 +68,9 @@ _FIGURES = {
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
     "between_tokens_us": "time between tokens (us)", "tokens_per_s_gpu": "tokens per second and GPU",
-    "tokens_per_cost": "tokens per unit of cost",
+    "tokens_per_cost": "tokens per unit of cost", "checkpoint_us": "pause of a checkpoint (us)",
+    "goodput": "share of the time that is work", "best_steps": "best steps between checkpoints",
+    **{f"{what}_p{p}_us": f"{words}, {p}th percentile (us)" for p in (50, 90, 99) for what, words in _WAITS.items()},
 }  # fmt: skip
 
 
@@ -107,10 +102,12 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
         mine = [one for one in found if one.step == number]
         rows = [one.row(its.get("tokens"), its.get("ideal_ns")) | served(one, its) for one in mine]
         suffix = f"_{number}" if len(numbers) > 1 else ""
-        for key in (*_STEP, *SERVED):
+        for key in (*_STEP, *serving_figures(rows)):
             if values := [row[key] for row in rows if row.get(key) is not None]:
                 name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
                 figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+    for _, of in accounts(about, found):
+        figures |= {"checkpoint_us": of.pause_ns / 1000, "goodput": of.goodput, "best_steps": of.best_steps}
     return figures
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -125,3 +126,14 @@ def size_label(size: float) -> str:
         if size >= unit:
             return f"{size / unit:g} {name}" if size % (unit / 4) == 0 else f"{size / unit:.2f} {name}"
     return f"{size:g} B"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Linear between the two nearest ranks; nan of nothing."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

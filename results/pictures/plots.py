@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from results.figures.summary import jain, percentile
-from results.figures.values import amount
+from results.figures.summary import jain
+from results.figures.values import amount, percentile
 from results.pictures.drawing import COLOURS, PlotError, legend, log_axis, new_figure
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What an engineer would go through before a run: the experiment's network, hosts and traffic against each other."""
 
 from testbed.checklist.finding import CHECKS, Finding
-from testbed.checklist.review import review
+from testbed.checklist.review import figures, review
 
-__all__ = ["CHECKS", "Finding", "review"]
+__all__ = ["CHECKS", "Finding", "figures", "review"]

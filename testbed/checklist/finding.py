@@ -69,6 +69,7 @@ class Check:
     name: str
     about: str  # what it looks at, when all is well
     find: Callable[[Case], Found]
+    figures: Callable[[Case], Iterator[str]] | None = None  # what it can say of any experiment
 
     def __call__(self, case: Case) -> list[Finding]:
         return [Finding(self.name, what, case.place(*path), hint) for what, path, hint in self.find(case)]
@@ -77,11 +78,13 @@ class Check:
 CHECKS: dict[str, Check] = {}
 
 
-def check(name: str, about: str) -> Callable[[Callable[[Case], Found]], Callable[[Case], Found]]:
+def check(
+    name: str, about: str, figures: Callable[[Case], Iterator[str]] | None = None
+) -> Callable[[Callable[[Case], Found]], Callable[[Case], Found]]:
     """Registers a function as the check of that name; they run and are shown in this order."""
 
     def register(find: Callable[[Case], Found]) -> Callable[[Case], Found]:
-        CHECKS[name] = Check(name, about, find)
+        CHECKS[name] = Check(name, about, find, figures)
         return find
 
     return register

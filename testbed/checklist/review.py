@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import testbed.checklist.gpus
 import testbed.checklist.hardware
 import testbed.checklist.hosts
 import testbed.checklist.network  # noqa: F401  # each registers its checks
@@ -34,6 +35,14 @@ def review(experiment: Experiment) -> list[Finding]:
     order = list(CHECKS)
     told = [_of_points(finding, *at, looked) for finding, at in found.items()]
     return sorted(told, key=lambda f: order.index(f.check))
+
+
+def figures(experiment: Experiment) -> dict[str, list[str]]:
+    """What checks can say of any experiment, by check; of a sweep of its first point."""
+    one = next(iter(points(experiment))).experiment if experiment.sweep else experiment
+    case = Case(one)
+    told = {name: list(check.figures(case)) for name, check in CHECKS.items() if check.figures}
+    return {name: lines for name, lines in told.items() if lines}
 
 
 def _review(experiment: Experiment) -> list[Finding]:

@@ -32,19 +32,21 @@ def command(ctx: click.Context, file: str, settings: tuple[str, ...], strict: bo
       testbed checklist experiments/quickstart.yaml --set fabric.nic.mtu=512
       testbed checklist experiments/congestion/pfc-victim.yaml --json
     """
-    from testbed.checklist import CHECKS, review
+    from testbed.checklist import CHECKS, figures, review
     from testbed.experiment import load
     from testbed.experiment.overrides import override
 
-    findings = review(override(load(file), settings))
+    experiment = override(load(file), settings)
+    findings, told = review(experiment), figures(experiment)
     if as_json:
-        click.echo(json.dumps({"file": file, "checks": list(CHECKS), "findings": [f.to_dict() for f in findings]}))
+        said = {"checks": list(CHECKS), "findings": [f.to_dict() for f in findings], "figures": told}
+        click.echo(json.dumps({"file": file, **said}))
     else:
-        _show(file, findings)
+        _show(file, findings, told)
     ctx.exit(RUN_FAILED if strict and findings else 0)
 
 
-def _show(file: str, findings: list[Finding]) -> None:
+def _show(file: str, findings: list[Finding], figures: dict[str, list[str]]) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -59,6 +61,8 @@ def _show(file: str, findings: list[Finding]) -> None:
             console.print(Text.assemble(("look  ", "bold yellow"), f"{finding.check}: {finding.what}"))
             console.print(Text.assemble(("      at: ", "dim"), finding.where))
             console.print(Text.assemble(("      do: ", "cyan"), finding.hint))
+        for line in figures.get(check.name, ()):
+            console.print(f"      {line}")
     told = (
         f"{len(findings)} things to look at" if len(findings) > 1 else "1 thing to look at" if findings else "nothing"
     )

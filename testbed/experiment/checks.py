@@ -10,6 +10,7 @@ from testbed.base.types import unknown
 from testbed.experiment import step_checks, task_checks, trace_checks
 from testbed.experiment.blocks import known
 from testbed.experiment.step_checks import Found
+from testbed.experiment.steps.train import TrainStep, scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
@@ -82,6 +83,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
+    found += _scaled(blocks, fabric)
     for i, injection in enumerate(blocks.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, blocks, fabric)]
     for i, point in enumerate(blocks.capture):
@@ -99,6 +101,32 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":
         yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
+
+
+def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+    """What does not become 1/s of itself."""
+    by = scaled_by(blocks.workload)
+    if by == 1:
+        return
+    from testbed.experiment.training import entries_of
+
+    for i, step in enumerate(blocks.workload):
+        if not isinstance(step, TrainStep) or not step.train.scale or step.train.scale.by != by:
+            what = f"latencies are 1/{by} for all steps, so that all must be training steps of `scale: {{by: {by}}}`"
+            yield ("workload", i), what, "an experiment of its own for others"
+            continue
+        for name, group in step.train.groups.items():
+            if group.algorithm and not all(e.schedule for e in entries_of(group.algorithm).values()):
+                path = ("workload", i, "train", "groups", name, "algorithm")
+                yield path, f"{group.algorithm} goes by packets and slots, of which there is no 1/{by}", "ring"
+    if blocks.inject:
+        yield ("inject",), f"faults strike at times and frames, of which there is no 1/{by}", "leave inject or by out"
+    if blocks.transport.cc.name != "none":
+        yield ("transport", "cc"), f"a control's timers and thresholds do not become 1/{by}", "cc: none"
+    if any(cable.delay_ns is not None for cable in fabric.cables):
+        yield ("fabric", "cables"), f"single cables' delays do not become 1/{by}", "fabric.cable.delay, for all"
+    if blocks.fabric.nic.kind != "plain":
+        yield ("fabric", "nic", "kind"), f"latencies in a SmartNIC do not become 1/{by}", "kind: plain"
 
 
 def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from testbed.experiment.steps.programs import MOST_LEAVES
+from testbed.experiment.steps.programs import MOST_BLOCKS, MOST_LEAVES
 
 if TYPE_CHECKING:
     from testbed.experiment.steps.steps import CollectiveStep
@@ -13,8 +13,31 @@ if TYPE_CHECKING:
 Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
 
 
-def mistakes(step: CollectiveStep) -> Iterator[Found]:
-    """What is wrong with a program's step that each of its keys alone does not show."""
+def mistakes(step: CollectiveStep, ranks: int) -> Iterator[Found]:
+    """What is wrong with a program's step; `ranks`: how many the fabric has."""
+    yield from _message(step)
+    yield from _storage(step, ranks if step.ranks is None else len(step.ranks))
+
+
+def _storage(step: CollectiveStep, ranks: int) -> Iterator[Found]:
+    """Blocks of writers, through a middle tier, to servers."""
+    if (storage := step.storage) is None:
+        return
+    if storage.replicas > storage.servers:
+        what = f"{storage.replicas} replicas on {storage.servers} storage servers"
+        yield ("storage", "replicas"), what, f"1 to {storage.servers}, or more servers"
+    if storage.servers > ranks - 2:
+        what = f"{storage.servers} storage servers of {ranks} ranks leave no writer beside the middle tier"
+        yield ("storage", "servers"), what, f"1 to {ranks - 2}" if ranks > 2 else "more ranks"
+    for i, size in enumerate(step.sizes):
+        blocks, odd = divmod(size, storage.block)
+        if odd or blocks > MOST_BLOCKS:
+            what = f"{size} bytes are {size / storage.block:g} blocks"
+            yield ("sizes", i), what, f"a multiple of {storage.block}B, at most {MOST_BLOCKS} blocks"
+
+
+def _message(step: CollectiveStep) -> Iterator[Found]:
+    """Fields have room in a message."""
     if (message := step.message) is not None:
         leaves = message.nesting * message.fields
         if leaves > MOST_LEAVES:

@@ -1,43 +1,61 @@
-"""From the step `serve` of an experiment to the pools and what goes on between them; and everything that is wrong."""
+"""From the step `serve` of an experiment to the pools and what they do; and everything that is wrong.
+
+Which pools are named says how it serves: attention and experts apart, or ranks that share every matrix.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.base import units
 from testbed.experiment import task_checks
 from testbed.experiment.step_checks import Found, rank_out_of_range
 from testbed.experiment.training import Mistakes, gigabytes, gpu_of, model_of
+from workloads.serving.batching import Iteration
 from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.pools import Pool, cache_bytes
+from workloads.serving.requests import BadRequests, Request, poisson, read
 from workloads.serving.routing import Routing
+from workloads.serving.tensor_parallel import DECODE, PREFILL, Shared, Work, graph_of_work
 from workloads.steps.plan.experts import Gating
-from workloads.tasks.graph import Graph
 
 if TYPE_CHECKING:
     from testbed.experiment.steps.serve import PoolOf, Serve
     from topologies import Fabric
     from workloads.steps.plan.model import Model
+    from workloads.tasks.graph import Graph
 
-POOLS = ("attention", "experts")
+APART = ("attention", "experts")
+SHARED = (PREFILL, DECODE)
+_OF_OTHERS = {
+    "ping-pong": ("requests", "sequences", "prompt_tokens"),
+    "decode": ("micro_batches", "exchange", "sequences", "prompt_tokens"),
+    "requests": ("micro_batches", "exchange", "tokens", "context", "output"),
+}
+
+
+def plays_ping_pong(serve: Serve) -> bool:
+    return serve.attention is not None or serve.experts is not None
 
 
 def ping_pongs(serve: Serve, seed: int) -> list[PingPong]:
     """One for each number of micro-batches.  Raises Mistakes for what is missing or unknown."""
     model = model_of(serve.model)
-    assert serve.attention is not None and serve.experts is not None
-    gating = Gating(zipf=serve.gating.zipf or 0.0, hot=serve.gating.hot)
-    attention, experts = (_pool(serve, name, model) for name in POOLS)
+    attention, experts = (_pool(serve, name, model) for name in APART)
     return [
         PingPong(
             model=model,
             attention=attention,
             experts=experts,
             tokens=serve.tokens,
-            context=model.seq if serve.context is None else serve.context,
+            context=context_of(serve, model),
             micro_batches=count,
             output=serve.output,
-            routing=Routing(gating=gating, draw=serve.gating.draw, seed=seed),
+            routing=_routing(serve, seed),
             exchange=serve.exchange,
             algorithms=serve.algorithm,
         )
@@ -45,65 +63,55 @@ def ping_pongs(serve: Serve, seed: int) -> list[PingPong]:
     ]
 
 
-def graph_of_serving(serve: Serve, seed: int) -> Graph:
-    """Of the most micro-batches."""
-    return ping_pong_graph(max(ping_pongs(serve, seed), key=lambda p: p.micro_batches))
+def shared_pools(serve: Serve, seed: int) -> list[Shared]:
+    """The pool that reads prompts, if there is one, and the one that generates.  Raises Mistakes."""
+    model = model_of(serve.model)
+    return [
+        Shared(
+            model=model,
+            pool=_pool(serve, name, model),
+            routing=_routing(serve, seed),
+            algorithms=serve.algorithm,
+        )
+        for name in SHARED
+        if getattr(serve, name) is not None
+    ]
 
 
-def mistakes(serve: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
-    """Everything that is wrong, with what is allowed."""
-    if missing := [name for name in POOLS if getattr(serve, name) is None]:
-        yield (), f"there is no pool {' and '.join(missing)}", "attention: [0, 1], experts: [2, 3]"
-        return
-    found = [*_pools(serve, fabric), *_gating(serve), *_prefixed("algorithm", task_checks.named(serve.algorithm))]
-    yield from found
+def context_of(serve: Serve, model: Model) -> int:
+    """Tokens that each sequence has before."""
+    return model.seq if serve.context is None else serve.context
+
+
+def requests_of(serve: Serve, seed: int) -> list[Request]:
+    """Raises Mistakes for a file that cannot be read."""
+    told = serve.requests
+    assert told is not None
+    if told.trace is None:
+        (least, most), (few, many) = told.prompt, told.output
+        assert told.rate is not None
+        return poisson(told.count, told.rate, (least, most), (few, many), seed)
     try:
-        several = ping_pongs(serve, seed)
-    except Mistakes as wrong:
-        yield from wrong.found
-        return
-    if problems := list(_model(several[0])):
-        yield from problems
-        return
-    if found:
-        return
-    graph = ping_pong_graph(several[-1])
-    done = dict.fromkeys(task.collective for task in task_checks.distinct(graph))
-    for name in serve.algorithm:
-        if name not in done:
-            yield ("algorithm", name), f"this step does no {name}", f"it does {', '.join(done)}"
-    yield from _too_large(serve, several)
-    said: set[str] = set()
-    for task, _, what, hint in task_checks.collectives(graph, fabric):
-        where = ("algorithm", task.collective) if task.collective in serve.algorithm else ()
-        if what not in said:
-            yield where, f"{task.collective} of {task.group}: {what}", hint
-        said.add(what)
+        return read(Path(told.trace), _time_ns)
+    except BadRequests as bad:
+        raise Mistakes([(("requests", "trace"), bad.what, bad.hint)]) from None
 
 
-def _prefixed(key: str, found: Iterator[Found]) -> Iterator[Found]:
-    yield from (((key, *path), what, hint) for path, what, hint in found)
+def _time_ns(text: str) -> float:
+    """Seconds, or a time with its unit."""
+    try:
+        ns = float(text) * 1e9
+    except ValueError:
+        ns = units.parse_time(text)
+    if not (math.isfinite(ns) and ns >= 0):
+        raise ValueError(text)
+    return ns
 
 
-def _pools(serve: Serve, fabric: Fabric) -> Iterator[Found]:
-    whose: dict[int, str] = {}
-    for name in POOLS:
-        pool: PoolOf = getattr(serve, name)
-        for i, rank in enumerate(pool.ranks):
-            if problem := rank_out_of_range(rank, fabric.ranks):
-                yield (name, "ranks", i), *problem
-            elif rank in whose:
-                where = f"twice in {name}" if whose[rank] == name else f"in {whose[rank]}, too"
-                yield (name, "ranks", i), f"rank {rank} stands {where}", "pools share no rank"
-            whose[rank] = name
-
-
-def _gating(serve: Serve) -> Iterator[Found]:
-    if serve.gating.zipf is not None and serve.gating.hot is not None:
-        yield ("gating", "hot"), "tokens go by zipf, or to a hot expert", "leave one of them out"
-    for i, count in enumerate(serve.micro_batches):
-        if count in serve.micro_batches[:i]:
-            yield ("micro_batches", i), f"{count} micro-batches stand twice", "each number once"
+def _routing(serve: Serve, seed: int) -> Routing:
+    return Routing(
+        gating=Gating(zipf=serve.gating.zipf or 0.0, hot=serve.gating.hot), draw=serve.gating.draw, seed=seed
+    )
 
 
 def _pool(serve: Serve, name: str, model: Model) -> Pool:
@@ -120,31 +128,156 @@ def _pool(serve: Serve, name: str, model: Model) -> Pool:
     return Pool(ranks=tuple(pool.ranks), gpu=gpu, layer_ns=pool.layer, cost=pool.cost)
 
 
-def _model(p: PingPong) -> Iterator[Found]:
-    m, pool = p.model, len(p.experts.ranks)
-    if not m.experts:
-        yield ("model",), "a model without experts has nothing for a pool of experts", "model: {experts: 8, ..}"
+# Everything that is wrong
+
+
+def mistakes(serve: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
+    """All of it, with what is allowed."""
+    found = [*_which(serve), *_pools(serve, fabric), *_numbers(serve)]
+    found += ((("algorithm", *path), what, hint) for path, what, hint in task_checks.named(serve.algorithm))
+    if found:
+        yield from found
         return
-    if m.experts % pool:
-        allowed = ", ".join(str(n) for n in range(1, m.experts + 1) if m.experts % n == 0)
-        yield ("experts", "ranks"), f"{m.experts} experts cannot be divided among {pool} ranks", f"{allowed} ranks"
-    if m.top_k > m.experts:
+    try:
+        graphs, problems = _ping_pong(serve, seed) if plays_ping_pong(serve) else _shared(serve, seed)
+    except Mistakes as wrong:
+        yield from wrong.found
+        return
+    yield from problems
+    if problems:
+        return
+    done = dict.fromkeys(task.collective for graph in graphs for task in task_checks.distinct(graph))
+    for name in serve.algorithm:
+        if name not in done:
+            yield ("algorithm", name), f"this step does no {name}", f"it does {', '.join(done) or 'none'}"
+    said: set[str] = set()
+    for task, _, what, hint in chain.from_iterable(task_checks.collectives(graph, fabric) for graph in graphs):
+        where = ("algorithm", task.collective) if task.collective in serve.algorithm else ()
+        if what not in said:
+            yield where, f"{task.collective} of {task.group}: {what}", hint
+        said.add(what)
+
+
+def _which(serve: Serve) -> Iterator[Found]:
+    """Whether the pools go together."""
+    named = [name for name in (*APART, *SHARED) if getattr(serve, name) is not None]
+    ways = "attention and experts, decode, or prefill and decode"
+    if not named:
+        yield (), "there is no pool of GPUs", ways
+    elif plays_ping_pong(serve) and set(named) & set(SHARED):
+        yield (named[-1],), f"pools {' and '.join(named)} do not go together", ways
+    elif plays_ping_pong(serve) and len(named) == 1:
+        (missing,) = set(APART) - set(named)
+        yield (), f"there is no pool {missing}", f"{missing}: [2, 3]"
+    elif named == [PREFILL]:
+        yield (), "there is no pool decode", "decode: [2, 3]"
+    elif PREFILL in named and serve.requests is None:
+        yield (PREFILL,), "a pool that reads prompts needs requests", "requests: {rate: 1000, prompt: 512, output: 32}"
+    else:
+        yield from _not_heeded(serve)
+
+
+def _not_heeded(serve: Serve) -> Iterator[Found]:
+    kind = "ping-pong" if plays_ping_pong(serve) else "requests" if serve.requests else "decode"
+    whose = {"ping-pong": "attention and experts", "decode": "decode without requests", "requests": "requests"}[kind]
+    for key in _OF_OTHERS[kind]:
+        if getattr(serve, key) != type(serve).model_fields[key].default:
+            yield (key,), f"{whose} have no use for {key}", f"leave {key} out"
+    told = serve.requests
+    if told is not None and (told.rate is None) == (told.trace is None):
+        what = "requests have no rate" if told.rate is None else "requests are drawn, or from a file"
+        yield ("requests",), what, "either rate: 1000, or trace: FILE"
+
+
+def _pools(serve: Serve, fabric: Fabric) -> Iterator[Found]:
+    whose: dict[int, str] = {}
+    for name in (*APART, *SHARED):
+        pool: PoolOf | None = getattr(serve, name)
+        for i, rank in enumerate(pool.ranks if pool else ()):
+            if problem := rank_out_of_range(rank, fabric.ranks):
+                yield (name, "ranks", i), *problem
+            elif rank in whose:
+                where = f"twice in {name}" if whose[rank] == name else f"in {whose[rank]}, too"
+                yield (name, "ranks", i), f"rank {rank} stands {where}", "pools share no rank"
+            whose[rank] = name
+
+
+def _numbers(serve: Serve) -> Iterator[Found]:
+    if serve.gating.zipf is not None and serve.gating.hot is not None:
+        yield ("gating", "hot"), "tokens go by zipf, or to a hot expert", "leave one of them out"
+    for i, count in enumerate(serve.micro_batches):
+        if count in serve.micro_batches[:i]:
+            yield ("micro_batches", i), f"{count} micro-batches stand twice", "each number once"
+    for key in ("prompt", "output"):
+        if serve.requests and (its := getattr(serve.requests, key))[0] > its[1]:
+            yield ("requests", key), f"{its[0]} to {its[1]} tokens", "the smaller number first"
+
+
+def _of_model(m: Model) -> Iterator[Found]:
+    if m.experts and m.top_k > m.experts:
         yield ("model", "top_k"), f"a token cannot take {m.top_k} of {m.experts} experts", f"1 to {m.experts}"
     if not m.head_dim and m.hidden % m.heads:
         yield ("model", "heads"), f"hidden {m.hidden} cannot be divided by {m.heads} heads", "or write head_dim"
 
 
-def _too_large(serve: Serve, several: list[PingPong]) -> Iterator[Found]:
-    """Whether parameters, keys and values fit."""
+def _ping_pong(serve: Serve, seed: int) -> tuple[list[Graph], list[Found]]:
+    """Graphs that have all of its collectives, and what is wrong."""
+    several = ping_pongs(serve, seed)
     p = max(several, key=lambda one: one.micro_batches)
-    m, each = p.model, p.model.experts // len(p.experts.ranks)
+    m, pool = p.model, len(p.experts.ranks)
+    if not m.experts:
+        return [], [(("model",), "a model without experts has nothing for a pool of experts", "experts: 8, ..")]
+    found = list(_of_model(m))
+    if m.experts % pool:
+        allowed = _divisors(m.experts)
+        found.append((("experts", "ranks"), f"{m.experts} experts cannot be divided among {pool} ranks", allowed))
+    if found:
+        return [], found
+    each = m.experts // pool
     cached = cache_bytes(m, p.micro_batches * p.tokens * (p.context + p.output))
     half = m.layers * (m.attention.all + m.feed_forward.all) + m.embedding.all + m.head.all
-    needed = {"attention": half * m.width + cached, "experts": m.layers * each * m.mlp.all * m.width}
-    for name, nbytes in needed.items():
-        gpu = getattr(p, name).gpu
-        if gpu is not None and gpu.memory is not None and nbytes > gpu.memory:
-            more = f", keys and values {gigabytes(cached)} of it" if name == "attention" else ""
-            what = f"a rank of {name} needs {gigabytes(nbytes)}{more}, and its GPU has {gigabytes(gpu.memory)}"
-            fewer = "fewer tokens, micro_batches or context" if name == "attention" else "more ranks"
-            yield (name,), what, f"{fewer}, fewer layers, or another GPU"
+    found += _too_large("attention", p.attention, half * m.width + cached, cached)
+    found += _too_large("experts", p.experts, m.layers * each * m.mlp.all * m.width)
+    return [ping_pong_graph(p)], found
+
+
+def _shared(serve: Serve, seed: int) -> tuple[list[Graph], list[Found]]:
+    """As above."""
+    pools = shared_pools(serve, seed)
+    m = pools[0].model
+    found = list(_of_model(m))
+    for one in pools:
+        name = PREFILL if one is not pools[-1] else DECODE
+        for what in ("heads", "kv_heads", "ffn"):
+            if (n := getattr(m, what)) % one.tensor:
+                found.append(((name, "ranks"), f"{what} {n} cannot be divided among {one.tensor} ranks", _divisors(n)))
+    if found:
+        return [], found
+    if serve.requests:
+        lengths = sorted((r.prompt + r.output for r in requests_of(serve, seed)), reverse=True)
+        held = sum(lengths[: serve.sequences])
+    else:
+        held = serve.tokens * (context_of(serve, m) + serve.output)
+    for one in pools:
+        cached = -(-cache_bytes(m, held) // one.tensor)
+        layer = m.attention.on(one.tensor) + m.feed_forward.on(one.tensor) + m.experts * m.mlp.on(one.tensor)
+        tables = m.embedding.on(one.tensor) + m.head.on(one.tensor)
+        nbytes = (m.layers * layer + tables) * m.width + cached
+        found += _too_large(PREFILL if one is not pools[-1] else DECODE, one.pool, nbytes, cached)
+    most = serve.sequences if serve.requests else serve.tokens
+    its = [Iteration((0,) * n, (1,) * n, (1,) * n) for n in (1, most)]
+    return [graph_of_work(Work(name=DECODE, shared=one, iterations=its)) for one in pools], found
+
+
+def _divisors(n: int) -> str:
+    return ", ".join(str(k) for k in range(1, n + 1) if n % k == 0) + " ranks"
+
+
+def _too_large(name: str, pool: Pool, nbytes: int, cached: int = 0) -> Iterator[Found]:
+    """Whether parameters, keys and values fit."""
+    room = pool.gpu.memory if pool.gpu else None
+    if room is not None and nbytes > room:
+        more = f", keys and values {gigabytes(cached)} of it" if cached else ""
+        what = f"a rank of {name} needs {gigabytes(nbytes)}{more}, and its GPU has {gigabytes(room)}"
+        fewer = "fewer or shorter sequences" if cached > nbytes // 2 else "more ranks"
+        yield (name,), what, f"{fewer}, fewer layers, or another GPU"

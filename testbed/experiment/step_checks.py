@@ -62,7 +62,7 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
             what = f"{step.collective} by {step.algorithm} has no {key}"
             its = dict.fromkeys((*entry.parameters, *heeded))
             yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
-    yield from program_checks.mistakes(step)
+    yield from program_checks.mistakes(step, fabric.ranks)
     if step.compression and step.dtype != "float32":
         yield ("compression",), f"compression is of float32, not of {step.dtype}", "leave compression out"
     if step.dtype not in entry.dtypes:

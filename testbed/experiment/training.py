@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
@@ -94,6 +95,10 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     yield from _classes(train, spec)
     found = list(problems(t))
     yield from found
+    stored = list(_checkpoint(train, t, fabric))
+    yield from stored
+    if any(path == ("checkpoint", "to") for path, _, _ in stored):
+        return
     try:
         layout = _placed(train, t, fabric)
     except CannotPlace as error:
@@ -106,7 +111,32 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
-    return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, axes(fabric))
+    return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, _axes(train, fabric))
+
+
+def _axes(train: Train, fabric: Fabric) -> list[tuple[str, int]]:
+    """Without the places that store checkpoints: the last ones of the outermost axis."""
+    (name, length), *inner = axes(fabric)
+    storing = len(train.checkpoint.to) // prod(n for _, n in inner) if train.checkpoint else 0
+    return [(name, length - storing), *inner]
+
+
+def _checkpoint(train: Train, t: Training, fabric: Fabric) -> Iterator[Found]:
+    its = train.checkpoint
+    if its is None:
+        return
+    (name, length), *inner = axes(fabric)
+    each = prod(n for _, n in inner)
+    last = list(range(fabric.ranks - len(its.to), fabric.ranks))
+    if its.to != last or len(its.to) % each or len(its.to) >= fabric.ranks:
+        what = f"storage is whole places of {name}, {each} rank{'s' if each > 1 else ''} each, and the last ones"
+        yield ("checkpoint", "to"), what, f"to: {list(range(fabric.ranks - each, fabric.ranks))}"
+    if train.scale:
+        what = "a checkpoint is of the whole model, and scale runs a part of it"
+        yield ("checkpoint",), what, "leave scale or checkpoint out"
+    if t.optimizer_in:
+        what = f"{t.optimizer_in} keeps the optimizer's state in NICs, and nothing reads it out of there"
+        yield ("checkpoint",), what, "another algorithm for the group data"
 
 
 def _classes(train: Train, spec: FabricSpec) -> Iterator[Found]:
@@ -155,7 +185,7 @@ def gpu_of(its: GpuOf, dtype: str, any_type: bool = False) -> Gpu:
 
 
 def _scale(train: Train, t: Training) -> Iterator[Found]:
-    if train.scale is None:
+    if train.scale is None or train.scale.layers is None:
         return
     few, more = train.scale.layers
     stages = t.parallel.pipeline * t.chunks
@@ -212,7 +242,7 @@ def gigabytes(nbytes: int) -> str:
 # Groups
 
 
-def _entries(algorithm: str) -> dict[str, Algorithm]:
+def entries_of(algorithm: str) -> dict[str, Algorithm]:
     """collective -> entry, of those that a training step has."""
     return {c: ALGORITHMS[c, algorithm] for c in (*_COLLECTIVES, _OPTIMIZER_STEP) if (c, algorithm) in ALGORITHMS}
 
@@ -220,11 +250,11 @@ def _entries(algorithm: str) -> dict[str, Algorithm]:
 def _optimizer_in(train: Train) -> str | None:
     """Gradients go in, parameters come out: an algorithm of optimizer_step that the group `data` has."""
     algorithm = train.groups["data"].algorithm if "data" in train.groups else None
-    return algorithm if algorithm and list(_entries(algorithm)) == [_OPTIMIZER_STEP] else None
+    return algorithm if algorithm and list(entries_of(algorithm)) == [_OPTIMIZER_STEP] else None
 
 
 def _settings(group: GroupOf) -> Settings:
-    algorithms = dict.fromkeys(_entries(group.algorithm), group.algorithm) if group.algorithm else {}
+    algorithms = dict.fromkeys(entries_of(group.algorithm), group.algorithm) if group.algorithm else {}
     options = {"compression": group.compression} if group.compression else {}
     return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
 
@@ -243,9 +273,9 @@ def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterat
             continue
         its = uses.get(name, ())
         known = sorted({a for c, a in ALGORITHMS if c in its})
-        entries = {c: e for c, e in _entries(group.algorithm).items() if c in its}
+        entries = {c: e for c, e in entries_of(group.algorithm).items() if c in its}
         if name == "data" and _optimizer_in(train):
-            entries = _entries(group.algorithm)
+            entries = entries_of(group.algorithm)
         if not entries:
             what, hint = unknown("algorithm", group.algorithm, known)
             yield ("groups", name, "algorithm"), f"{what} of {' and '.join(its) or 'what this group does'}", hint

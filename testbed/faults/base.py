@@ -149,6 +149,9 @@ class Fault(Model):
     summary: ClassVar[str]
     shows: ClassVar[str]
     """How it is seen: counters, events, symptoms."""
+    example: ClassVar[dict[str, Any]]
+    """As it may be written beside its name: on a clos of 2 leaves, 2 spines and 2 hosts a leaf, with DCQCN and
+    accelerators.  For docs, and for tests that go through the catalogue."""
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
     only_real_clock: ClassVar[bool] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ class CableDown(CableFault):
     name: ClassVar[str] = "cable_down"
     summary: ClassVar[str] = "the link is down at both ends (with `for` and `every` it flaps)"
     shows: ClassVar[str] = "drops `cable`, an event `port`, and after control.reaction other ports carry the traffic"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:leaf0-spine0"}
 
     def values(self) -> dict[str, object]:
         return {"up": False}
@@ -38,6 +39,7 @@ class ReducedRate(CableFault):
     name: ClassVar[str] = "reduced_rate"
     summary: ClassVar[str] = "the link has come up at a lower rate"
     shows: ClassVar[str] = "a queue in front of it, pauses behind that; no drop in a lossless class"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": "100Gbps"}
 
     rate: Rate = Field(gt=0, le=10**14, description="what it still carries")
 
@@ -49,6 +51,7 @@ class LongCable(CableFault):
     name: ClassVar[str] = "long_cable"
     summary: ClassVar[str] = "the cable is much longer than it should be"
     shows: ClassVar[str] = "every round trip is longer; with PFC the headroom may no longer do (drops `headroom`)"
+    example: ClassVar[dict[str, Any]] = {"on": "all", "delay": "5us"}
 
     delay: Time = Field(ge=0, le=1e12, description="its propagation delay")
 
@@ -60,6 +63,7 @@ class SmallMtu(CableFault):
     name: ClassVar[str] = "small_mtu"
     summary: ClassVar[str] = "one hop takes no long frames"
     shows: ClassVar[str] = "drops `mtu` there: small messages pass, large ones never, `local_ack_timeout_err`"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "mtu": 1500}
 
     mtu: int = Field(ge=64, le=65535, description="longest IP packet that passes, in bytes")
 
@@ -71,6 +75,7 @@ class Miswired(Fault):
     name: ClassVar[str] = "miswired"
     summary: ClassVar[str] = "two NICs' (or two cables') plugs are swapped"
     shows: ClassVar[str] = "drops `no_qp` at both NICs: frames come to one that they are not for"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "other": 1}
     on: ClassVar[tuple[str, ...]] = ("nic", "cable")
 
     other: int | str = Field(description="the other NIC's rank, or the other cable's name")

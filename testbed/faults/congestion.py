@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class Incast(TrafficFault):
     name: ClassVar[str] = "incast"
     summary: ClassVar[str] = "many NICs send to one at the same time"
     shows: ClassVar[str] = "a queue in front of that NIC, marks, pauses; the workload there slows down"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "size": "512KiB"}
     on: ClassVar[tuple[str, ...]] = ("nic",)
 
     senders: list[int] | None = Field(default=None, description="ranks that send (null: all others)")
@@ -51,6 +52,7 @@ class NoisyNeighbour(TrafficFault):
     name: ClassVar[str] = "noisy_neighbour"
     summary: ClassVar[str] = "another tenant's flows, with given load and sizes; they arrive as a Poisson process"
     shows: ClassVar[str] = "queues and marks where its flows pass; operations take longer, each by another time"
+    example: ClassVar[dict[str, Any]] = {"on": "all", "load": 0.3, "flows": 20}
     on: ClassVar[tuple[str, ...]] = ("all",)
 
     load: float = Field(
@@ -74,6 +76,7 @@ class VictimFlow(TrafficFault):
     name: ClassVar[str] = "victim_flow"
     summary: ClassVar[str] = "one more flow between two ranks, to see what becomes of it"
     shows: ClassVar[str] = "its completion time (`testbed show faults`), against that on an idle fabric"
+    example: ClassVar[dict[str, Any]] = {"on": "flow:1->0"}
     on: ClassVar[tuple[str, ...]] = ("flow",)
 
     def arrivals(self, place: Place) -> list[Arrival]:

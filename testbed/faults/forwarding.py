@@ -39,6 +39,7 @@ class MissingEntry(ToRank):
     name: ClassVar[str] = "missing_entry"
     summary: ClassVar[str] = "a switch has no entry for a destination"
     shows: ClassVar[str] = "drops `forwarding` at that switch with the frames' headers"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0}
     forwarding: ClassVar[str] = "missing"
 
 
@@ -46,6 +47,7 @@ class ShadowRule(ToRank):
     name: ClassVar[str] = "shadow_rule"
     summary: ClassVar[str] = "a rule of higher priority drops a destination's frames; the right entry is there"
     shows: ClassVar[str] = "drops `forwarding` although `ovs-ofctl dump-flows` shows the route"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0}
     forwarding: ClassVar[str] = "shadow"
 
 
@@ -53,6 +55,7 @@ class WrongPort(ToRank):
     name: ClassVar[str] = "wrong_port"
     summary: ClassVar[str] = "a destination's frames leave by a wrong port"
     shows: ClassVar[str] = "drops `no_qp` at a NIC that they are not for, or a detour"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0, "port": 2}
     forwarding: ClassVar[str] = "wrong_port"
 
     port: int = Field(ge=1, description="the port that they leave by")
@@ -68,6 +71,7 @@ class Loop(ToRank):
     name: ClassVar[str] = "loop"
     summary: ClassVar[str] = "two neighbours send a destination's frames to each other"
     shows: ClassVar[str] = "drops `ttl` at both, and a cable that is full of the same frames"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 2, "neighbour": "spine0"}
     forwarding: ClassVar[str] = "loop"
 
     neighbour: str = Field(description="the other switch")
@@ -87,6 +91,7 @@ class Meter(ToRank):
     name: ClassVar[str] = "meter"
     summary: ClassVar[str] = "a switch polices a destination's frames: a meter with a drop band"
     shows: ClassVar[str] = "drops `fault` at that switch as soon as more than the meter's rate goes to that rank"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0, "rate": "20Gbps"}
 
     rate: Rate = Field(gt=0, description="the meter's rate")
     burst: Size = Field(
@@ -112,6 +117,7 @@ class DeadMember(FlowFault):
     name: ClassVar[str] = "dead_ecmp_member"
     summary: ClassVar[str] = "a member of an ECMP group is dead, and the hash still chooses it"
     shows: ClassVar[str] = "drops `forwarding` for some of the flows to a destination, none for the others"
+    example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:3"}
     on: ClassVar[tuple[str, ...]] = ("port",)
     forwarding: ClassVar[str] = "dead_member"
 
@@ -126,6 +132,7 @@ class PolarisedHash(FlowFault):
     name: ClassVar[str] = "polarised_hash"
     summary: ClassVar[str] = "all switches hash alike, so that two in a row always choose alike"
     shows: ClassVar[str] = "some of several equal links are full while others stay empty"
+    example: ClassVar[dict[str, Any]] = {"on": "all"}
     on: ClassVar[tuple[str, ...]] = ("all",)
     forwarding: ClassVar[str] = "polarised"
 
@@ -137,6 +144,7 @@ class TableFull(FlowFault):
     name: ClassVar[str] = "table_full"
     summary: ClassVar[str] = "a switch refuses flows beyond a number"
     shows: ClassVar[str] = "drops `forwarding` there for destinations whose flows came last"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "flows": 2}
     forwarding: ClassVar[str] = "table_full"
 
     flows: int = Field(ge=0, description="how many it takes")
@@ -149,6 +157,7 @@ class PartialWrite(FlowFault):
     name: ClassVar[str] = "partial_write"
     summary: ClassVar[str] = "only a part of a switch's flows was written"
     shows: ClassVar[str] = "drops `forwarding` there for the rest"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "share": 0.5}
     forwarding: ClassVar[str] = "partial"
 
     share: float = Field(ge=0, lt=1, allow_inf_nan=False, description="how large a share was")
@@ -161,6 +170,7 @@ class SlowController(Fault):
     name: ClassVar[str] = "slow_controller"
     summary: ClassVar[str] = "the controller takes longer to react to a port that goes down"
     shows: ClassVar[str] = "drops `cable` for that much longer after a cut"
+    example: ClassVar[dict[str, Any]] = {"on": "controller", "reaction": "1ms"}
     on: ClassVar[tuple[str, ...]] = ("controller",)
 
     reaction: Time = Field(ge=0, le=1e12, description="emulated time until its rules take effect")
@@ -187,6 +197,7 @@ class ControllerDead(ControllerFault):
     name: ClassVar[str] = "controller_dead"
     summary: ClassVar[str] = "the controller is killed; healing starts it again"
     shows: ClassVar[str] = "forwarding goes on, but a cable that is cut is never routed around"
+    example: ClassVar[dict[str, Any]] = {"on": "controller"}
     state: ClassVar[str] = "dead"
 
 
@@ -194,6 +205,7 @@ class ControllerHung(ControllerFault):
     name: ClassVar[str] = "controller_hung"
     summary: ClassVar[str] = "the controller stands still; its connections stay open"
     shows: ClassVar[str] = "as dead, and `controller_timeouts`: events that it did not answer (nobody waits for it)"
+    example: ClassVar[dict[str, Any]] = {"on": "controller"}
     state: ClassVar[str] = "hung"
 
 

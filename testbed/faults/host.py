@@ -27,6 +27,7 @@ class Straggler(NicFault):
     name: ClassVar[str] = "straggler"
     summary: ClassVar[str] = "a host and its GPU are slower by a factor: posting, reducing, computing"
     shows: ClassVar[str] = "every collective waits for that rank; no counter moves"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "factor": 2}
 
     factor: float = Field(gt=1, le=1000, allow_inf_nan=False, description="how many times as long")
 
@@ -40,6 +41,7 @@ class SlowPcie(NicFault):
     shows: ClassVar[str] = (
         "the NIC sends pauses (`tx_prio3_pause`) because its receive buffer fills; it sends slower, too"
     )
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "rate": "100Gbps"}
 
     rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction")
 
@@ -51,6 +53,7 @@ class SlowReceiver(NicFault):
     name: ClassVar[str] = "slow_receiver"
     summary: ClassVar[str] = "receive buffers are posted late"
     shows: ClassVar[str] = "`rnr_nak_retry_err` at those who send to it"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "delay": "20us"}
 
     delay: Time = Field(gt=0, le=1e12, description="how much later a posted receive can be used")
 
@@ -62,6 +65,7 @@ class CcOff(NicFault):
     name: ClassVar[str] = "cc_off"
     summary: ClassVar[str] = "one NIC sends without congestion control, and sends no notifications of marks"
     shows: ClassVar[str] = "it takes more than its share; `rp_cnp_ignored` grows"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
 
     def values(self, place: Place) -> dict[str, Any]:
         return {"cc": {"algorithm": "none", "params": {}}}
@@ -71,6 +75,7 @@ class WrongCc(NicFault):
     name: ClassVar[str] = "wrong_cc"
     summary: ClassVar[str] = "one NIC runs its congestion control with other parameters"
     shows: ClassVar[str] = "its flows get another share than the others'"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "parameters": {"g": 1.0}, "cc": "dcqcn"}
 
     parameters: dict[str, float | str] = Field(
         min_length=1, description="parameters of the control that the experiment uses, with their wrong values"
@@ -122,6 +127,7 @@ class WorkerKilled(WorkerFault):
     name: ClassVar[str] = "worker_killed"
     summary: ClassVar[str] = "a rank's container is killed; healed, the rank gets a new one, what ran in it stays dead"
     shows: ClassVar[str] = "event `worker_lost`; the run ends and names the rank"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
     action: ClassVar[str] = "kill"
 
 
@@ -129,6 +135,7 @@ class CpuQuota(Fault):
     name: ClassVar[str] = "cpu_quota"
     summary: ClassVar[str] = "a rank's container gets less of a CPU (real clock: emulated time knows no CPUs)"
     shows: ClassVar[str] = "the rank's programs take longer in wall time; `nr_throttled` of its control group grows"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "cpus": 0.5}
     on: ClassVar[tuple[str, ...]] = ("nic", "all")
     only_real_clock: ClassVar[bool] = True
 
@@ -149,6 +156,7 @@ class WorkerFrozen(NicFault):
         "container; its NIC goes on"
     )
     shows: ClassVar[str] = "all others wait for that rank; without an end the run is stuck and says so"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
 
     def values(self, place: Place) -> dict[str, Any]:
         return {"frozen": True}

@@ -16,6 +16,7 @@ class Loss(FrameFault):
     name: ClassVar[str] = "loss"
     summary: ClassVar[str] = "frames are lost at random"
     shows: ClassVar[str] = "drops `fault` at the far port, `packet_seq_err`, `out_of_sequence`, retransmissions"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.01}
     effect: ClassVar[str] = "drop"
 
     rate: float = Share
@@ -28,6 +29,7 @@ class BurstLoss(FrameFault):
     name: ClassVar[str] = "burst_loss"
     summary: ClassVar[str] = "frames are lost in bursts (Gilbert-Elliott: a good and a bad state)"
     shows: ClassVar[str] = "as loss, several in a row: `local_ack_timeout_err` when acknowledgements go with them"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "to_bad": 0.01, "to_good": 0.3}
     effect: ClassVar[str] = "drop"
 
     to_bad: float = Field(ge=0, le=1, allow_inf_nan=False, description="chance, for each frame, that bad begins")
@@ -44,6 +46,7 @@ class DropEvery(FrameFault):
     name: ClassVar[str] = "drop_every"
     summary: ClassVar[str] = "every n-th frame is lost"
     shows: ClassVar[str] = "as loss, evenly"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "n": 20}
     effect: ClassVar[str] = "drop"
 
     n: int = Field(ge=1, le=10**12, description="every n-th")
@@ -56,6 +59,7 @@ class DropFirst(FrameFault):
     name: ClassVar[str] = "drop_first"
     summary: ClassVar[str] = "the first n frames are lost"
     shows: ClassVar[str] = "exactly n drops `fault`, then none"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "n": 3}
     effect: ClassVar[str] = "drop"
 
     n: int = Field(ge=1, le=10**12, description="how many")
@@ -70,6 +74,7 @@ class DropHash(FrameFault):
         "all frames of some flows are lost, by a hash of their headers (a bad ASIC lane or ECMP member)"
     )
     shows: ClassVar[str] = "a few queue pairs end with `transport retries exceeded`, all others see nothing"
+    example: ClassVar[dict[str, Any]] = {"on": "all", "share": 0.3}
     effect: ClassVar[str] = "drop"
 
     share: float = Field(gt=0, le=1, allow_inf_nan=False, description="share of the flows")
@@ -83,6 +88,7 @@ class Corruption(FrameFault):
     name: ClassVar[str] = "corruption"
     summary: ClassVar[str] = "a bit of the frame flips, and the receiver's ICRC check finds it"
     shows: ClassVar[str] = "`rx_icrc_encapsulated` and drops `icrc` at the receiving NIC, retransmissions"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.01}
     effect: ClassVar[str] = "corrupt"
 
     rate: float = Share
@@ -95,6 +101,7 @@ class SilentCorruption(FrameFault):
     name: ClassVar[str] = "silent_corruption"
     summary: ClassVar[str] = "a bit of the data flips past the ICRC (bad memory in a switch or NIC)"
     shows: ClassVar[str] = "no counter at all: elements are wrong in the result"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.2}
     effect: ClassVar[str] = "corrupt_silent"
 
     rate: float = Share
@@ -107,6 +114,7 @@ class Duplication(FrameFault):
     name: ClassVar[str] = "duplication"
     summary: ClassVar[str] = "frames come twice"
     shows: ClassVar[str] = "`duplicate_request`; more frames in than the other end has sent"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.1}
     effect: ClassVar[str] = "duplicate"
 
     rate: float = Share
@@ -119,6 +127,7 @@ class Reordering(FrameFault):
     name: ClassVar[str] = "reordering"
     summary: ClassVar[str] = "some frames are overtaken by those behind them"
     shows: ClassVar[str] = "`out_of_sequence` and `packet_seq_err` without a single drop"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.05}
     effect: ClassVar[str] = "delay"
 
     rate: float = Share
@@ -135,6 +144,7 @@ class Delay(FrameFault):
     name: ClassVar[str] = "delay"
     summary: ClassVar[str] = "frames come in later"
     shows: ClassVar[str] = "operations take longer by the delay; no counter moves"
+    example: ClassVar[dict[str, Any]] = {"on": "all", "delay": "10us"}
     effect: ClassVar[str] = "delay"
 
     delay: Time = Field(gt=0, le=1e12, description="how much later")
@@ -147,6 +157,7 @@ class Jitter(FrameFault):
     name: ClassVar[str] = "jitter"
     summary: ClassVar[str] = "frames come in later, each by another time, but in order"
     shows: ClassVar[str] = "times of equal operations differ"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "jitter": "2us"}
     effect: ClassVar[str] = "delay"
 
     jitter: Time = Field(gt=0, le=1e12, description="from nothing to so much later, evenly")
@@ -159,6 +170,7 @@ class OneWay(FrameFault):
     name: ClassVar[str] = "one_way"
     summary: ClassVar[str] = "a cable carries one direction only, and its link stays up"
     shows: ClassVar[str] = "one end counts what it sends, the other receives nothing; drops `fault` on one side alone"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "direction": "backward"}
     effect: ClassVar[str] = "drop"
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic")
 
@@ -169,6 +181,7 @@ class DscpRemarked(FrameFault):
     name: ClassVar[str] = "dscp_remarked"
     summary: ClassVar[str] = "frames get another DSCP on the way, and so another class from the next switch on"
     shows: ClassVar[str] = "traffic in a class that no NIC sends in; no pauses and marks in the class that it left"
+    example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "dscp": 0}
     effect: ClassVar[str] = "set_dscp"
 
     dscp: int = Field(ge=0, le=63, description="the DSCP that they get")
@@ -181,6 +194,7 @@ class EcnBleached(FrameFault):
     name: ClassVar[str] = "ecn_bleached"
     summary: ClassVar[str] = "marks are wiped off: CE becomes ECT(0)"
     shows: ClassVar[str] = "`ecn_marked` at the switch, but no `np_ecn_marked_roce_packets` and no CNPs"
+    example: ClassVar[dict[str, Any]] = {"on": "all"}
     effect: ClassVar[str] = "clear_ecn"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, overlay
 from testbed.faults.forwarding import FlowFault
@@ -12,6 +12,7 @@ class AcceleratorDown(Fault):
     name: ClassVar[str] = "accelerator_down"
     summary: ClassVar[str] = "a switch's accelerator answers nothing"
     shows: ClassVar[str] = "drops `fault` at SWITCH.acc, contributions sent again, then ranks do it by themselves"
+    example: ClassVar[dict[str, Any]] = {"on": "all"}
     on: ClassVar[tuple[str, ...]] = ("switch", "all")
 
     def primitives(self, place: Place) -> list[Primitive]:
@@ -27,6 +28,7 @@ class MissingGroup(FlowFault):
     name: ClassVar[str] = "missing_group"
     summary: ClassVar[str] = "a switch has lost the groups, and their flows, that copy results and multicasts"
     shows: ClassVar[str] = "drops `forwarding` at that switch of frames to 239.x.y.z; ranks do it by themselves"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0"}
     forwarding: ClassVar[str] = "missing_group"
 
 

@@ -27,6 +27,7 @@ class SmallBuffer(SwitchFault):
     name: ClassVar[str] = "small_buffer"
     summary: ClassVar[str] = "a switch has less buffer than it should"
     shows: ClassVar[str] = "pauses, or drops `lossy` and `tail`, long before the others'"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "size": "800KB"}
 
     size: Size = Field(gt=0, le=10**12, description="its packet buffer")
 
@@ -38,6 +39,7 @@ class EcnOff(SwitchFault):
     name: ClassVar[str] = "ecn_off"
     summary: ClassVar[str] = "a switch does not mark"
     shows: ClassVar[str] = "no `ecn_marked` there however long its queues, pauses instead"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0"}
 
     priority: int = Class
 
@@ -49,6 +51,7 @@ class EcnThresholds(SwitchFault):
     name: ClassVar[str] = "ecn_thresholds"
     summary: ClassVar[str] = "a switch marks too early or too late"
     shows: ClassVar[str] = "too early: marks on short queues, rates far below the link's; too late: pauses before marks"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "kmin": "5KB", "kmax": "5KB"}
 
     priority: int = Class
     kmin: Size = Field(le=10**12, description="queue up to which nothing is marked")
@@ -69,6 +72,7 @@ class WrongDscpMap(SwitchFault):
     name: ClassVar[str] = "wrong_dscp_map"
     summary: ClassVar[str] = "one switch puts a DSCP into another class than all others"
     shows: ClassVar[str] = "that switch counts the traffic in another class: lossy where it should be lossless"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "dscp": 26, "to": 0}
 
     dscp: int = Field(default=26, ge=0, le=63, description="the DSCP")
     to: int = Field(default=0, ge=0, le=7, description="the class that it gets")
@@ -81,6 +85,7 @@ class WrongWeights(SwitchFault):
     name: ClassVar[str] = "wrong_weights"
     summary: ClassVar[str] = "a switch's scheduler favours the wrong class"
     shows: ClassVar[str] = "shares of the link that differ from those elsewhere when two classes are busy"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "priority": 3, "weight": 10}
 
     priority: int = Class
     weight: int = Field(ge=1, le=100, description="its weight among the classes that share")
@@ -93,6 +98,7 @@ class Watchdog(SwitchFault):
     name: ClassVar[str] = "short_watchdog"
     summary: ClassVar[str] = "the PFC watchdog takes ordinary pauses for a storm"
     shows: ClassVar[str] = "events `pfc_watchdog` and drops `watchdog` in a lossless class"
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "detect": "1us", "restore": "5us"}
 
     detect: Time = default("1us", "a pause of this length is a storm to it", gt=0, le=1e12)
     restore: Time = default("10us", "the storm is over after this long without a pause", gt=0, le=1e12)
@@ -106,6 +112,7 @@ class PfcOff(Fault):
     name: ClassVar[str] = "pfc_off"
     summary: ClassVar[str] = "one hop neither sends pauses nor heeds them"
     shows: ClassVar[str] = "no pause frames on that hop, and drops `headroom` (or `no_receive_buffer`) behind it"
+    example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:1"}
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "all")
 
     direction: Literal["both", "send", "heed"] = Field(default="both", description="what its ports do not do")
@@ -124,6 +131,7 @@ class SmallHeadroom(Fault):
     name: ClassVar[str] = "small_headroom"
     summary: ClassVar[str] = "a port's headroom is too small for its cable"
     shows: ClassVar[str] = "drops `headroom` in a lossless class, in spite of pauses"
+    example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:1", "size": "4KB"}
     on: ClassVar[tuple[str, ...]] = ("port", "switch", "all")
 
     size: Size = Field(le=10**12, description="headroom of each lossless class")
@@ -142,6 +150,7 @@ class PauseStorm(Fault):
     name: ClassVar[str] = "pause_storm"
     summary: ClassVar[str] = "a NIC sends XOFF without end"
     shows: ClassVar[str] = "`rx_prio3_pause` of its switch port grows steadily, pauses spread through the fabric"
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
     on: ClassVar[tuple[str, ...]] = ("nic",)
 
     classes: list[TrafficClass] = Field(default=[3], min_length=1, description="classes that it pauses")

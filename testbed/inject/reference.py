@@ -32,9 +32,18 @@ def _section(cls: type[Fault]) -> Iterator[str]:
     if cls.only_real_clock:
         yield "\nFor the real clock only."
     yield f"\nSeen by: {cls.shows}."
+    written = ", ".join(f"{key}: {_written(value)}" for key, value in {"fault": cls.name, **cls.example}.items())
+    yield f"\nSuch as: `{{{written}}}`"
     shared = set(FrameFault.model_fields) - set(cls.__annotations__) if issubclass(cls, FrameFault) else set()
     if own := set(cls.model_fields) - shared:
         yield from _parameters(cls, own)
+
+
+def _written(value: object) -> str:
+    """As YAML within braces."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_written(of)}' for key, of in value.items())}}}"
+    return f'"{value}"' if isinstance(value, str) and ":" in value else str(value)
 
 
 def _parameters(cls: type[Fault], chosen: set[str]) -> list[str]:

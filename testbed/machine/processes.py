@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -178,12 +179,24 @@ def wait_gone(processes: Iterable[Process], timeout: float) -> set[Process]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Signals that end this process wait until the end of the block: what is made inside is then in somebody's care."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    """Signals that end this process wait until the end of the block: what is made inside is then in somebody's care.
+
+    They are caught, not blocked: a blocked one goes to another thread of the process, and its handler runs at once.
+    Python runs handlers in the main thread alone, so that there is nothing to do in another one.
+    """
+    came: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, lambda number, _frame: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:

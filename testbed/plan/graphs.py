@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, UserError
-from testbed.experiment.serving import graph_of_serving
 from testbed.experiment.training import gpu_of, layout_of, settings_of, training_of
+from testbed.plan.serving import serving_graph
 from workloads.steps.build import step_graph
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
@@ -43,7 +43,7 @@ def graph_of(step: Written, experiment: Experiment) -> Graph | None:
     if step.kind == "train":
         return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
     if step.kind == "serve":
-        return graph_of_serving(step.serve, experiment.seed)
+        return serving_graph(step.serve, experiment)
     if step.kind == "torch":
         return _steady(step, experiment, fabric)
     return None

@@ -252,8 +252,8 @@ def _shared_slots(experiment: Experiment) -> int:
     """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
     from testbed.experiment.task_checks import algorithms  # commands on a live fabric do without
     from testbed.experiment.training import settings_of
-    from testbed.plan.graphs import graph_of
 
+    ranks = experiment.build_fabric().ranks
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
@@ -263,9 +263,13 @@ def _shared_slots(experiment: Experiment) -> int:
         if step.kind == "train":
             named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
         elif step.kind == "torch":
-            named += list(step.algorithm.items())
-        elif graph := graph_of(step, experiment):
-            named += algorithms(graph)
+            named += step.algorithm.items()
+        elif step.kind == "serve":
+            named += step.serve.algorithm.items()
+        elif step.kind == "tasks":
+            named += algorithms(step.tasks.graph(ranks))
+        elif step.kind == "chakra" or step.kind == "aicb":
+            named += algorithms(step.graph(ranks))
     entries = [registry.any_of(*pair) for pair in named]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)

@@ -192,7 +192,9 @@ def _steps(
     if isinstance(step, TrainStep):
         from testbed.plan.training import training_steps
 
-        return training_steps(step.train, experiment, fabric, alone, chooser)
+        return training_steps(
+            step.train, experiment, fabric, lambda one, on: _collective(one, on, fabric, chooser), chooser
+        )
     if isinstance(step, ServeStep):
         from testbed.plan.serving import serving_steps
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.serving import ping_pongs
+from testbed.experiment.serving import context_of, ping_pongs, plays_ping_pong, requests_of, shared_pools
 from testbed.plan.expected import Durations
+from testbed.plan.iterations import Decided, decided
 from testbed.plan.tasks import planned
 from workloads.serving.balance import Balance
+from workloads.serving.batching import Iteration
 from workloads.serving.ping_pong import COMBINE, DISPATCH, PingPong, ping_pong_graph
+from workloads.serving.tensor_parallel import DECODE, Shared, Work, graph_of_work
 from workloads.tasks.oracle import oracle
 from workloads.tasks.task import Collective
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from workloads.serving.pools import Pool
     from workloads.tasks.graph import Graph
 
+Planner = Callable[["Graph", str], dict[str, Any]]
+"""A graph, and its name for tables -> a step of the plan."""
+
 
 def serving_steps(
     serve: Serve,
@@ -33,15 +39,95 @@ def serving_steps(
     chooser: Callable[[], Chooser],
 ) -> list[dict[str, Any]]:
     """The steps of the plan; `alone` and `chooser` as for any step of tasks."""
+
+    def made(graph: Graph, name: str) -> dict[str, Any]:
+        return planned(
+            graph, experiment, fabric, alone, chooser, iterations=serve.iterations, warmup=serve.warmup, name=name
+        )
+
+    def durations(graph: Graph, step: Mapping[str, Any]) -> Durations:
+        return Durations(graph, step, experiment, fabric)
+
+    if not plays_ping_pong(serve):
+        graph, name, about = _of_pools(serve, experiment, made, durations)
+        return [made(graph, name) | {"about_step": about}]
     steps = []
     for p in ping_pongs(serve, experiment.seed):
         graph = ping_pong_graph(p)
-        step = planned(
-            graph, experiment, fabric, alone, chooser,
-            iterations=serve.iterations, warmup=serve.warmup, name=f"serve m={p.micro_batches}, {p.exchange}",
-        )  # fmt: skip
-        steps.append(step | {"about_step": _ping_pong(p, graph, Durations(graph, step, experiment, fabric))})
+        step = made(graph, f"serve m={p.micro_batches}, {p.exchange}")
+        steps.append(step | {"about_step": _ping_pong(p, graph, durations(graph, step))})
     return steps
+
+
+def serving_graph(serve: Serve, experiment: Experiment) -> Graph:
+    """Of the most micro-batches.  Of requests as they are expected to be served; how does not change who sends what."""
+    if plays_ping_pong(serve):
+        return ping_pong_graph(max(ping_pongs(serve, experiment.seed), key=lambda p: p.micro_batches))
+    if serve.requests is None:
+        return graph_of_work(_steady(serve, shared_pools(serve, experiment.seed)[-1]))
+    requests = requests_of(serve, experiment.seed)
+    one = decided(serve, shared_pools(serve, experiment.seed), requests)
+    return graph_of_work(*one.work, requests=requests)
+
+
+def _of_pools(
+    serve: Serve,
+    experiment: Experiment,
+    made: Planner,
+    durations: Callable[[Graph, Mapping[str, Any]], Durations],
+) -> tuple[Graph, str, dict[str, Any]]:
+    """Graph, name and description of ranks that share every matrix."""
+    pools = shared_pools(serve, experiment.seed)
+    name = "serve " + ", ".join(
+        f"{what} tp{one.tensor}" for what, one in zip(("prefill", DECODE)[-len(pools) :], pools, strict=True)
+    )
+    if serve.requests is None:
+        work = _steady(serve, pools[-1])
+        graph = graph_of_work(work)
+        its = durations(graph, made(graph, name))
+        ends = oracle(graph, its, its.ends)
+        about = _about("decode", pools) | {"output": serve.output, "expected_ns": max(end for _, end in ends.values())}
+        return graph, name, {"tokens": serve.tokens * serve.output, "serving": about}
+    requests = requests_of(serve, experiment.seed)
+    one = decided(serve, pools, requests, lambda graph: durations(graph, made(graph, name)))
+    graph = graph_of_work(*one.work, requests=requests)
+    its = durations(graph, made(graph, name))
+    ends = oracle(graph, its, its.ends)
+    about = _about("requests", pools) | {
+        "requests": [[r.arrival_ns, r.prompt, r.output] for r in requests],
+        "pools": [_iterations(work, one) for work in one.work],
+        "expected_ns": max(end for _, end in ends.values()),
+    }
+    return graph, name, {"tokens": sum(r.output for r in requests), "serving": about}
+
+
+def _steady(serve: Serve, pool: Shared) -> Work:
+    """`tokens` sequences that get a token in each iteration."""
+    its = range(serve.tokens)
+    context = context_of(serve, pool.model)
+    steps = [
+        Iteration(tuple(its), (1,) * serve.tokens, (context + step + 1,) * serve.tokens) for step in range(serve.output)
+    ]
+    return Work(name=DECODE, shared=pool, iterations=steps)
+
+
+def _about(kind: str, pools: list[Shared]) -> dict[str, Any]:
+    its = [one.pool for one in pools]
+    return {
+        "kind": kind,
+        "answers": list(its[-1].ranks),
+        "gpus": sum(len(pool.ranks) for pool in its),
+        "cost": cost_of(*its),
+    }
+
+
+def _iterations(work: Work, one: Decided) -> dict[str, Any]:
+    """Which requests each iteration gave a token, which joined it, and which found no room."""
+    return {
+        "name": work.name,
+        "ranks": list(work.shared.pool.ranks),
+        "iterations": [[it.gives, it.joined, it.passed] for it in work.iterations],
+    }
 
 
 def _ping_pong(p: PingPong, graph: Graph, durations: Durations) -> dict[str, Any]:

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from statistics import fmean
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from results.figures.checkpoints import accounts
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
+from results.figures.scaled import all_scaled
 from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
@@ -37,8 +40,9 @@ from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.units import format_size
 from testbed.base.worker_output import OutputParser
-from testbed.inject.agent import Agent
+from testbed.inject.agent import GONE_S, Agent
 from testbed.live.verdict import judged
+from testbed.machine.processes import wait_for
 from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
@@ -172,7 +176,7 @@ class Attempt:
             on_waiting=self.progress.waiting,
         )
         files.callback(watch.close)
-        self._agent = Agent(lab, lambda rank: workers[rank].kill())
+        self._agent = Agent(lab, lambda rank: _killed(workers[rank]))
         for request in requests:
             lab.fabricd.request("inject", **request)
         for event in planning.choices(self.plan):
@@ -331,6 +335,7 @@ class Attempt:
             self.folder.write_frame(name, rows)
         series.store(self.folder.path)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
+        found = step_times(timeline)
         result = RunResult(
             folder=self.folder.final,
             clock=self.experiment.clock.mode,
@@ -339,7 +344,9 @@ class Attempt:
             counters=counter_totals(self.counters),
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
-            steps=[self._step_row(one) for one in step_times(timeline)],
+            steps=[self._step_row(one) for one in found],
+            scaled=self._scaled(found),
+            checkpoints=[{"step": number, **its.row()} for number, its in accounts(self.steps, found)],
             experiment=self.resolved,
         )
         if not self.problem:
@@ -356,6 +363,13 @@ class Attempt:
         about = self.steps[one.step]
         return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
 
+    def _scaled(self, found: Sequence[StepTime]) -> list[Row]:
+        of: dict[int, list[float]] = {}
+        for one in found:
+            of.setdefault(one.step, []).append(one.time_ns)
+        times = {number: fmean(its) for number, its in of.items()}
+        return [{"step": number, **whole.row()} for number, whole in all_scaled(self.steps, times)]
+
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(
             name=self.experiment.name,
@@ -369,3 +383,9 @@ class Attempt:
             environment=self.environment,
             metrics_sha256=result.metrics_sha256,
         )
+
+
+def _killed(worker: Worker) -> None:
+    """Returns when its process is gone, so that its NIC notices at the fault's own time."""
+    worker.kill()
+    wait_for(lambda: worker.poll() is not None, GONE_S)

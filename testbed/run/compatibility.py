@@ -26,6 +26,7 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
     """
     from testbed.experiment import load
     from testbed.experiment.overrides import changed, override
+    from testbed.experiment.steps.train import scaled_by
 
     try:
         live = json.loads((record.dir / "experiment.json").read_text())
@@ -36,6 +37,9 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
         raise InputError(
             "a sweep brings up a fabric for each of its points", f"{file}: sweep", "leave --fabric out, or the sweep"
         )
+    if scaled_by(experiment.workload) > 1:
+        what = f"`scale: {{by: {scaled_by(experiment.workload)}}}` needs other latencies than this fabric's"
+        raise InputError(what, f"{file}: workload", "leave --fabric out, or by")
     wanted = experiment.resolved()
     found = [
         Problem(

@@ -21,6 +21,7 @@ from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.plan import plan as planning
+from testbed.plan.scale import scaled_down
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
 from testbed.run.outcome import RunFailed, RunResult
@@ -62,7 +63,7 @@ def run(
         attempt.profile.stage(BRING_UP)
         if on is None:
             progress.stage("building the fabric")
-            lab = (up or _up)(experiment)
+            lab = (up or _up)(scaled_down(experiment))
         else:
             lab = on.lab
             on.begin(experiment.inject, planning.endpoints(attempt.plan))

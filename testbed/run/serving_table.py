@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from results.figures.serving import PING_PONG, served
+from results.figures.serving import PING_PONG, REQUESTS, SHARES, WAITS, served
 from results.figures.timeline import StepTime
 from testbed.run.cells import grid, microseconds
 
@@ -29,14 +29,40 @@ def of_steps(about: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> I
         row = served(one, its)
         cost = row["tokens_per_cost"]
         table.add_row(
-            str(one.step), str(one.iteration), microseconds(row["between_tokens_ns"]),
+            str(one.step), str(one.iteration), _time(row["between_tokens_ns"]),
             f"{one.row(its['tokens'])['tokens_per_s']:.4g}", f"{row['tokens_per_s_gpu']:.4g}",
             "-" if cost is None else f"{cost:.4g}",
         )  # fmt: skip
     yield table
     played = [n for n in dict.fromkeys(one.step for one in serving) if about[n]["serving"]["kind"] == PING_PONG]
+    asked = [one for one in serving if about[one.step]["serving"]["kind"] == REQUESTS]
+    if asked:
+        yield from _waits([(one, about[one.step]) for one in asked])
     if played:
         yield from _balance([(n, about[n]["serving"]) for n in played])
+
+
+def _waits(asked: Sequence[tuple[StepTime, Mapping[str, Any]]]) -> Iterator[RenderableType]:
+    """Percentiles of what requests waited."""
+    yield Text("#")
+    yield Text("# requests: time to the first token, between tokens, and to the last (us)", style="bold")
+    heads = [(what, f"p{100 * share:.0f}", 8) for what in ("first", "between", "latency") for share in SHARES]
+    table = grid(("step", "", 5), ("iter", "", 4), ("requests", "", 8), *heads)
+    late = []
+    for one, its in asked:
+        row = served(one, its)
+        keys = [f"{what}_p{round(100 * share)}_ns" for what in WAITS for share in SHARES]
+        count = len(its["serving"]["requests"])
+        table.add_row(str(one.step), str(one.iteration), str(count), *(_time(row[key]) for key in keys))
+        if row["otherwise"]:
+            late.append(f"# step {one.step}: {row['otherwise']} of {count} would have joined another iteration")
+    yield table
+    for text in dict.fromkeys(late):
+        yield Text(f"{text}, by the times that came out (docs/serving.md)", style="yellow")
+
+
+def _time(ns: float | None) -> str:
+    return "-" if ns is None else microseconds(ns)
 
 
 def _balance(steps: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[RenderableType]:
@@ -52,12 +78,12 @@ def _balance(steps: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Rendera
         times = (its["attention_ns"], its["expert_ns"])
         table.add_row(
             str(number), str(its["micro_batches"]), f"{its['needed']:.2f}", *map(microseconds, times),
-            str(its["busiest"]), microseconds(exchange), microseconds(its["form_ns"] / its["output"]), _waits(*times),
+            str(its["busiest"]), microseconds(exchange), microseconds(its["form_ns"] / its["output"]), _idle(*times),
         )  # fmt: skip
     yield table
 
 
-def _waits(attention_ns: float, expert_ns: float) -> str:
+def _idle(attention_ns: float, expert_ns: float) -> str:
     """Which pool is idle for more than a tenth because the other one is slower."""
     if min(attention_ns, expert_ns) >= 0.9 * max(attention_ns, expert_ns):
         return "neither"

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from results import Run
 from results.figures.report import gigabytes
-from results.figures.scaled import scaled
+from results.figures.scaled import all_scaled
 from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
-from testbed.run import serving_table
+from testbed.run import checkpoint_table, serving_table
 from testbed.run.cells import grid, microseconds
 from testbed.run.profile import wall_s
 from topologies import in_words
@@ -272,6 +272,7 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         )  # fmt: skip
     yield table
     yield from _scaled(run, found)
+    yield from checkpoint_table.of_steps(run.steps, found)
     yield from serving_table.of_steps(run.steps, found)
 
 
@@ -279,16 +280,20 @@ def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
     """What follows from steps of few layers for the model."""
     numbers = sorted({one.step for one in found})
     times = {number: fmean(one.time_ns for one in found if one.step == number) for number in numbers}
-    for number in numbers:
-        if number - 1 in times and (whole := scaled(run.steps[number], times[number - 1], times[number])):
-            few, more, layers = whole.layers
-            yield Text("#")
-            yield Text(
-                f"# {layers} layers, from {few} and {more}: {whole.time_ns / 1e6:.4f} ms, "
-                f"within {100 * whole.bound:.2f} %; MFU {100 * whole.row['mfu']:.1f} %, "
-                f"{whole.row['tokens_per_s']:.4g} tokens/s",
-                style="bold",
-            )
+    for _, whole in all_scaled(run.steps, times):
+        *fewer, layers = whole.layers
+        of = f", from {' and '.join(map(str, fewer))}" if fewer else ""
+        part = (
+            f"{', and' if fewer else ', from'} 1/{whole.by} of bytes, computations and latencies"
+            if whole.by > 1
+            else ""
+        )
+        yield Text("#")
+        yield Text(
+            f"# {layers} layers{of}{part}: {whole.time_ns / 1e6:.4f} ms, "
+            f"within {100 * whole.bound:.2f} %; MFU {100 * whole.mfu:.1f} %, {whole.tokens_per_s:.4g} tokens/s",
+            style="bold",
+        )
 
 
 def _footer(

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from hardware.client import FabricdError
+from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, Pair, RawWorker, bare_fabric, post_recv, wait_until
 from tests.parts.timing_model import one, timed_write
+from tests.parts.traffic_fabric import nic, port, send, switch
 from workloads.verbs import wire
 
 BYTES = 300_000
@@ -39,6 +41,20 @@ def test_a_job_gives_the_same_figures_each_time_and_counters_go_on() -> None:
             assert f.counters()["qps"] == []
             assert job(f) == first
             assert f.nic(0)["tx_vport_rdma_unicast_packets"] == times * sent
+
+
+def test_pauses_count_the_same_in_each_job() -> None:
+    """They are shown in whole us, and a job's do not end at one: what is left over is no later job's."""
+    small = Hardware(switch_buffer_bytes=1_000_000, switch=switch(headroom=100_000), nic=nic(rate_bps=333e9))
+    with bare_fabric("star", {"hosts": 3}, small) as f:
+        found = []
+        for _ in range(4):
+            f.fabricd.next_job()
+            before = port(f, "h1", 1)["priorities"].get("rx_prio3_pause_duration", 0)
+            f.fabricd.request("start", ranks=[])
+            send(f, [(1, 0, 500_001, 0), (2, 0, 400_003, 0)])
+            found.append(port(f, "h1", 1)["priorities"]["rx_prio3_pause_duration"] - before)
+        assert found[0] > 1 and len(set(found)) == 1, found
 
 
 def test_random_draws_begin_again() -> None:

@@ -14,7 +14,7 @@ from tests.parts.fabricd_fixture import DEFAULTS, BareFabric, bare_fabric, wait_
 from tests.parts.timing_model import wire_ps
 from workloads.verbs import wire
 
-DILATION = 10_000
+DILATION = 100_000  # slow enough for a busy machine: a round trip takes a tenth of a second or more, the rate is 4 Mb/s
 
 
 @dataclass
@@ -54,14 +54,14 @@ def hosts(f: BareFabric) -> Iterator[list[Host]]:
 
 
 @contextlib.contextmanager
-def real_fabric(kind: str, params: dict[str, int]) -> Iterator[tuple[BareFabric, list[Host]]]:
-    clock = {"mode": "real", "dilation": DILATION}
+def real_fabric(kind: str, params: dict[str, int], dilation: int = DILATION) -> Iterator[tuple[BareFabric, list[Host]]]:
+    clock = {"mode": "real", "dilation": dilation}
     with bare_fabric(kind, params, clock=clock) as f, hosts(f) as made:
         yield f, made
 
 
-def rtts_ms(source: Host, target: Host, count: int = 25) -> list[float]:
-    text = source.run("ping", "-n", "-c", str(count), "-i", "0.1", "-W", "2", target.ip)
+def rtts_ms(source: Host, target: Host, count: int = 10) -> list[float]:
+    text = source.run("ping", "-n", "-c", str(count), "-i", "0.1", "-W", "20", target.ip)
     return [float(t) for t in re.findall(r"time=([\d.]+)", text)]
 
 
@@ -79,7 +79,7 @@ def test_ping_takes_the_modelled_time() -> None:
     ):
         with real_fabric(kind, params) as (f, made):
             seen = rtts_ms(made[0], made[1])
-            assert len(seen) == 25
+            assert len(seen) == 10
             modelled = modelled_rtt_ms(switches)
             assert min(seen) > 0.999 * modelled  # never too early
             assert min(seen) < 1.05 * modelled  # on time when the machine lets it
@@ -93,22 +93,17 @@ def test_ping_takes_the_modelled_time() -> None:
 
 
 def test_tcp_reaches_the_rate_and_never_passes_it() -> None:
-    """Up to ten times: on a busy machine the kernel's TCP gets less."""
-    rate, seen = DEFAULTS.cable_rate_bps / DILATION, [0.0]
+    rate = DEFAULTS.cable_rate_bps / DILATION
     with real_fabric("star", {"hosts": 2}) as (f, (client, server)):
-        for _ in range(10):
-            if seen[-1] > 0.9 * rate:
-                break
-            command = server.command("iperf3", "-s", "-1", "-J")
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
-                try:
-                    wait_until(lambda: ":5201" in server.run("ss", "-ltn"), "iperf3 to listen")
-                    said = json.loads(client.run("iperf3", "-c", server.ip, "-t", "4", "-O", "2", "-J"))
-                finally:
-                    listening.kill()
-            seen.append(said["end"]["sum_received"]["bits_per_second"])
-        assert 0.9 * rate < seen[-1]
-        assert max(seen) < rate
+        command = server.command("iperf3", "-s", "-1", "-J")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
+            try:
+                wait_until(lambda: ":5201" in server.run("ss", "-ltn"), "iperf3 to listen")
+                said = json.loads(client.run("iperf3", "-c", server.ip, "-t", "4", "-O", "2", "-J"))
+            finally:
+                listening.kill()
+        seen = said["end"]["sum_received"]["bits_per_second"]
+        assert 0.9 * rate < seen < rate
         assert f.counters()["fidelity"]["unmodelled_losses"] == 0
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from testbed.experiment import loads
-from testbed.experiment.steps.programs import Message
+from testbed.experiment.steps.programs import Message, Storage
 from testbed.run.outcome import RunResult
 from testbed.run.run import run
-from workloads.programs.closed_form import rpc_by_hosts_ns, rpc_by_nics_ns
+from workloads.programs.closed_form import block_write_by_nics_ns, rpc_by_hosts_ns, rpc_by_nics_ns
 from workloads.times.messages import Costs, Link, Memory
 from workloads.times.messages import Path as Way
 
@@ -67,3 +67,19 @@ def test_many_calls_are_bound_by_the_server_and_by_what_its_nic_writes(tmp_path:
     engine = 2 * (64 * 5.26 + 4 * 13.2 + 1024 * 8 / 200 + 200)
     assert core < host < 1.1 * core and engine < nic < 1.35 * engine
     assert single > 2 * nic and single > 96 * 200
+
+
+def test_a_middle_tier_is_bound_by_its_cores_its_nic_by_the_cable(tmp_path: Path) -> None:
+    """By hand: 1 MiB on one core of 6.24 Gb/s is 1344 us; with the NIC the cable is full of what goes out."""
+    text = FABRIC.replace("hosts: 3", "hosts: 7").replace("bluefield2}", "bluefield2, complex: {post: 10ns}}")
+    keys = "sizes: [1MiB], storage: {servers: 3, replicas: 3, host: {cores: 1}}"
+    steps = "".join(f"- {{collective: block_write, algorithm: {a}, {keys}}}\n" for a in ("host", "nic"))
+    result = run(loads(text + steps), tmp_path / "run")
+    assert {row["wrong"] for row in result.results} == {0} and result.fidelity.verdict == "exact"
+    host, nic = result.results
+    told = Storage(servers=3, replicas=3).model_dump(by_alias=True)
+    least = block_write_by_nics_ns(7, 1 << 20, COMPLEXES, Costs(), told, 10)
+    assert 1344e3 < host["time_ns"] < 1.02 * 1344.3e3
+    assert least < nic["time_ns"] < 1.35 * least
+    # Host time, the mean of seven: posts, headers, and the cores that compress; with the NIC it does not compress.
+    assert host["host_ns"] * 7 > 1344e3 and nic["host_ns"] * 7 < 300e3

@@ -1,12 +1,14 @@
-"""Serving from the file to the figures: MegaScale-Infer's ping-pong, hot experts, exchanges against each other."""
+"""Serving from the file to the figures: MegaScale-Infer's ping-pong, hot experts, exchanges; requests that come."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
+from statistics import median
 
 import pytest
 
+from results.figures.serving import tokens_of
 from tests.parts.serving_runs import Served, run_of
 
 STAR = "{star: {hosts: 8}}"
@@ -106,3 +108,59 @@ def test_m2n_is_faster_than_all_to_all(tmp_path: Path) -> None:
     m2n, spread, padded, pairwise = (_dispatch_ns(one) for one in found)
     assert m2n < spread < padded < pairwise
     assert [one.between_ns for one in found] == sorted(one.between_ns for one in found)
+
+
+RAIL = "{rail: {servers: 2, gpus: 2}}"
+DENSE = "{layers: 2, hidden: 256, heads: 8, seq: 512, vocab: 512}"
+
+
+def shared(more: str, model: str = DENSE) -> str:
+    return f"{{model: {model}, gpu: {{preset: h100}}, {more}}}"
+
+
+def test_ranks_that_share_matrices_take_the_longest_path_and_answer_requests(tmp_path: Path) -> None:
+    """Decoding alone; prompts and tokens on the same ranks; and on ranks of their own."""
+    requests = "requests: {rate: 30000, count: 6, prompt: [32, 128], output: [1, 4]}"
+    found = run_of(
+        tmp_path / "run",
+        RAIL,
+        [
+            shared("decode: [0, 1], tokens: 4, output: 3"),
+            shared("decode: [0, 1, 2, 3], tokens: 4", DENSE[:-1] + ", experts: 4}"),
+            shared(f"decode: [0, 1], {requests}, sequences: 4"),
+            shared(f"prefill: [0, 1], decode: [2, 3], {requests}"),
+            shared(f"prefill: [0, 2], decode: [1], {requests}"),
+        ],
+    )
+    assert [round(one.off, 5) for one in found[:2] if abs(one.off) > 0.005] == []
+    offs = [one.one.time_ns / one.serving["expected_ns"] - 1 for one in found[2:]]
+    assert max(map(abs, offs[:2])) < 0.005, offs
+    assert 0 <= offs[2] < 0.05, "caches share cables with sums"
+    for one in found[2:]:
+        assert one.figures["otherwise"] == 0
+        tokens = tokens_of(one.one, one.serving)
+        for (arrival, _, output), its in zip(one.serving["requests"], tokens, strict=True):
+            assert len(its) == output and arrival < its[0] and its == sorted(its)
+        begun = {row["task"]: row["start_ns"] for row in one.one.rows if row["rank"] == 0}
+        pool = one.serving["pools"][0]
+        for k, (_, joined, _) in enumerate(pool["iterations"]):
+            came = max((one.serving["requests"][r][0] for r in joined), default=0.0)
+            assert begun[f"{pool['name']}{k}.begin"] - one.one.span[0] / 1000 >= came - 1e-3
+        latencies = [its[-1] - arrival for (arrival, _, _), its in zip(one.serving["requests"], tokens, strict=True)]
+        assert one.figures["latency_p50_ns"] == pytest.approx(median(latencies))
+        assert one.figures["first_token_p99_ns"] <= max(latencies)
+
+
+def test_the_rate_of_requests_makes_them_wait(tmp_path: Path) -> None:
+    slow, fast = run_of(
+        tmp_path / "run",
+        RAIL,
+        [
+            shared(f"decode: [0, 1], requests: {{rate: {rate}, count: 8, prompt: 256, output: 3}}, sequences: 2")
+            for rate in (100, 1_000_000)
+        ],
+    )
+    alone = slow.figures["latency_p50_ns"]
+    assert slow.figures["latency_p99_ns"] == pytest.approx(alone, rel=0.35), "hardly anybody meets another"
+    assert fast.figures["first_token_p50_ns"] > 3 * slow.figures["first_token_p50_ns"]
+    assert fast.figures["tokens_per_s_gpu"] > 3 * slow.figures["tokens_per_s_gpu"]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from results.figures.scaled import scaled
 from results.figures.timeline import steps
+from testbed.base.errors import InputError
+from testbed.experiment import loads
+from testbed.plan.ideal import costs_of
+from testbed.plan.plan import plan
 from tests.parts.training_runs import checked, compared, experiment_of
+from workloads.times.messages import Path as Way
+from workloads.times.messages import received_ns
 
 FLOAT = "model: {layers: 4, hidden: 256, heads: 4, seq: 128, dtype: float32}, gpu: {preset: h100}"
 MODEL = "model: {layers: 4, hidden: 128, heads: 4, seq: 128}, gpu: {preset: h100}"
 VOCAB = "model: {layers: 4, hidden: 128, heads: 4, seq: 128, vocab: 256}, gpu: {preset: h100}"
 EXPERTS = "model: {layers: 2, hidden: 128, heads: 4, seq: 128, experts: 8}, gpu: {preset: h100}"
 
+MODES = ("sync", "async")
 STAR, RAIL = "{star: {hosts: 4}}", "{rail: {servers: 4, gpus: 2}}"
 
 
@@ -82,9 +90,64 @@ def test_a_few_layers_tell_of_many_within_the_bound(tmp_path: Path) -> None:
     )
     done = checked(experiment, tmp_path / "run")
     few, more, whole = (one.time_ns for one in steps(done.rows("timeline")))
-    said = scaled(done.steps[1], few, more)
-    assert said is not None and said.layers == (1, 3, 8)
+    said = scaled(done.steps[1], [few, more])
+    assert said.layers == (1, 3, 8)
     assert abs(said.time_ns / whole - 1) < said.bound < 0.03
     about = done.steps[2]
-    assert said.row["mfu"] == pytest.approx(about["ideal_ns"] / whole, rel=said.bound)
-    assert said.row["tokens_per_s"] == pytest.approx(about["tokens"] * 1e9 / whole, rel=said.bound)
+    assert said.mfu == pytest.approx(about["ideal_ns"] / whole, rel=said.bound)
+    assert said.tokens_per_s == pytest.approx(about["tokens"] * 1e9 / whole, rel=said.bound)
+    assert done.summary["scaled"] == [{"step": 1, **said.row()}]
+
+
+def test_a_fraction_of_everything_tells_of_all_within_the_bound(tmp_path: Path) -> None:
+    model = "model: {layers: 4, hidden: 256, heads: 4, seq: 512}, gpu: {preset: h100}"
+    trains = [
+        f"{model}, parallel: {{data: 4}}, buckets: 2MiB",
+        f"{model}, batch: {{count: 4}}, parallel: {{pipeline: 4}}",
+        f"{model}, parallel: {{data: 4}}, shard: fsdp",
+    ]
+    mtu = "nic: {mtu: 1024}"
+    whole = checked(experiment_of(STAR, [f"{{{one}}}" for one in trains], mtu), tmp_path / "whole")
+    parts = [f"{{{one}, scale: {{by: 4}}}}" for one in trains]
+    parts.append(f"{{{trains[2]}, scale: {{layers: [1, 2], by: 4}}}}")
+    part = checked(experiment_of(STAR, parts, mtu), tmp_path / "part")
+    times = [one.time_ns for one in steps(whole.rows("timeline"))]
+    for said, true in zip(part.summary["scaled"], [*times, times[2]], strict=True):
+        assert abs(said["time_ns"] / true - 1) < said["bound"] < 0.1, said
+        assert (said["by"], said["layers"]) == (4, 4)
+    assert all("1/4 of it" in row["algorithm"] for row in part.rows("results"))
+    assert all("mfu" not in one or one["mfu"] is None for one in part.summary["steps"])
+
+
+@pytest.mark.parametrize(
+    ("step", "more", "what"),
+    [
+        ("train: {%s, parallel: {data: 4}, scale: {by: 64}}", "", "1/64 of what group 'data' sends at a time is"),
+        ("train: {%s, parallel: {data: 4}, scale: {}}", "", "nothing is scaled"),
+        ("train: {%s, parallel: {data: 4}, groups: {data: {algorithm: in_network}}, scale: {by: 4}}", "", "in_network"),
+        ("train: {%s, parallel: {data: 4}, scale: {by: 4}}", "transport: {cc: dcqcn}", "timers and thresholds"),
+        ("train: {%s, parallel: {data: 4}, scale: {by: 4}}\n- {collective: barrier}", "", "for all steps"),
+        ("train: {%s, parallel: {data: 4}, scale: {by: 4}}", "inject: [{fault: ecn_off, on: all}]", "times and frames"),
+    ],
+)
+def test_what_has_no_fraction_is_refused(step: str, more: str, what: str) -> None:
+    text = f"name: t\nfabric: {{topology: {STAR}}}\nworkload:\n- {step % FLOAT}\n{more}\n"
+    with pytest.raises(InputError, match=re.escape(what)):
+        plan(loads(text))
+
+
+def test_a_checkpoint_takes_its_message_and_its_disk(tmp_path: Path) -> None:
+    """Each rank has a storage of its own here, so that nothing is shared."""
+    told = "checkpoint: {to: [2, 3], every: 10, disk: 20GBps, copy_rate: 100GBps, restart: 1us, mode: "
+    trains = [f"{{{FLOAT}, parallel: {{pipeline: 2}}, batch: {{count: 2}}, {told}{mode}}}}}" for mode in MODES]
+    experiment = experiment_of(STAR, trains)
+    done = checked(experiment, tmp_path / "run")
+    behind, beside = done.summary["checkpoints"]
+    assert (behind["step"], beside["step"]) == (0, 3)
+    nbytes = done.steps[0]["checkpoint"]["bytes"]
+    assert nbytes == 12 * 2 * (12 * 256 * 256 + 2 * 256)  # two layers; float32 and Adam's two moments
+    costs = costs_of(experiment)
+    message = costs.post_ns + received_ns(nbytes, Way.uniform(1, rate_bps=4e11, delay_ns=500, latency_ns=500), costs)
+    assert behind["pause_ns"] == pytest.approx(message + nbytes / 20, rel=1e-3)
+    assert 0 < behind["restore_ns"] - (message + nbytes / 20) < 2000, "until the storage has its acknowledgement"
+    assert nbytes / 100 * 0.999 < beside["pause_ns"] < behind["pause_ns"] / 3

@@ -1,9 +1,12 @@
-"""A second implementation of the worker protocol: a fabric in one Python thread, for property tests of schedules.
+"""A second implementation of the worker protocol: a fabric for property tests of schedules.
 
 It has no packets.  A message takes a random time; its source is read and its target written at random moments within
 that time, so that a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of
 a queue pair stay in order.  The clock is virtual: it moves only while every worker waits.  Whatever the protocol
 forbids ends the whole run, and `error` says why; so does an immediate or a send that finds no receive posted.
+
+Ranks run in this thread, one at a time (greenlets): in place of the socket stands a channel, and who waits for an
+answer lets the others go on.
 """
 
 from __future__ import annotations
@@ -13,16 +16,18 @@ import heapq
 import mmap
 import os
 import random
-import selectors
 import socket
 import struct
-import threading
+from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
-from workloads.verbs import wire
+from greenlet import greenlet
+
+from workloads.verbs import session, wire
 
 RECORDS_PER_PACKET = 5  # few, so that `more` is used
 
@@ -49,7 +54,7 @@ class Session:
     """A worker as the fabric sees it."""
 
     rank: int
-    sock: socket.socket
+    channel: Channel
     clock_ps: int = 0
     host_ps: int = 0
     sent_bytes: int = 0
@@ -62,84 +67,109 @@ class Session:
     stream_ps: dict[int, int] = field(default_factory=dict)
 
 
-class FakeFabric(threading.Thread):
-    """Serves `ranks` workers at `path(rank)` until all have left.  Use as a context manager; then look at `error`."""
+class Channel:
+    """A worker's socket: what it says gathers, and it goes on when there is an answer."""
 
-    def __init__(self, directory: Path, ranks: int, seed: int = 0, *, post_ns: int = 100) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, fabric: FakeFabric) -> None:
+        self.fabric = fabric
+        self.said: deque[tuple[bytes, list[int]]] = deque()
+        self.answers: deque[bytes] = deque()
+        self.closed = False
+
+    def connect(self, path: str) -> None:
+        self.fabric.channels[path] = self
+
+    def close(self) -> None:
+        self.closed = True
+
+    def sendmsg(self, buffers: Iterable[bytes], rights: Sequence[tuple[int, int, array[int]]] = ()) -> None:
+        if self.fabric.ended:
+            raise BrokenPipeError
+        self.said.append((b"".join(buffers), [os.dup(fd) for _, _, fds in rights for fd in fds]))
+
+    def recvmsg_into(self, buffers: Sequence[bytearray]) -> tuple[int, list[None], int, None]:
+        while not self.answers and not self.fabric.ended:
+            self.fabric.hub.switch()
+        answer = self.answers.popleft() if self.answers else b""
+        buffers[0][: len(answer)] = answer
+        return len(answer), [], 0, None
+
+
+class FakeFabric:
+    """Runs the program of every rank to its end (`serve`); then look at `error`."""
+
+    def __init__(self, ranks: int, seed: int = 0, *, post_ns: int = 100) -> None:
         self.ranks = ranks
-        self.directory = directory
         self.random = random.Random(seed)
         self.post_ps = post_ns * 1000
         self.now_ps = 0
         self.messages = 0
         self.signs_of_life = 0
         self.error: str | None = None
+        self.ended = False
+        self.channels: dict[str, Channel] = {}
         self.corrupt: Callable[[int], bool] = lambda message: False
         self.status: Callable[[int], int] = lambda message: 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._counter = 0
         self._sessions: dict[int, Session] = {}
+        self._ready: list[Session] = []  # have an answer to read
+        self._left = ranks
         self._calls: dict[tuple[int, int, int], tuple[Session, int, bytes]] = {}
         self._syncs: dict[int, tuple[int, list[Session]]] = {}
-        self._listeners = [self._listen(rank) for rank in range(ranks)]
 
-    def path(self, rank: int) -> str:
-        return str(self.directory / f"{rank}.sock")
-
-    def _listen(self, rank: int) -> socket.socket:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(self.path(rank))
-        listener.listen()
-        return listener
-
-    def __enter__(self) -> FakeFabric:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.join(timeout=60)
-        assert not self.is_alive(), "the fake fabric hangs: a worker neither waits nor leaves"
+    @staticmethod
+    def path(rank: int) -> str:
+        return f"rank {rank}"
 
     # The loop
 
-    def run(self) -> None:
-        try:
-            for rank, listener in enumerate(self._listeners):
-                sock, _ = listener.accept()
-                self._sessions[rank] = Session(rank, sock)
-            self._loop()
-        except Violation as e:
-            self.error = str(e)
-        finally:
-            for s in self._sessions.values():
-                if self.error and s.state != "done":
-                    self._tell(s, wire.ERROR, self.error.encode())
-                s.sock.close()
-            for listener in self._listeners:
-                listener.close()
+    def serve(self, *programs: Callable[[], object]) -> None:
+        """One program a rank, which opens its device at `path(rank)`.  Their errors are theirs to catch."""
+        assert len(programs) == self.ranks
+        self.hub = greenlet.getcurrent()
+        running = [greenlet(program) for program in programs]
+        ours = SimpleNamespace(**{name: getattr(socket, name) for name in dir(socket) if name.isupper()})
+        ours.socket = lambda *_: Channel(self)
+        with mock.patch.object(session, "socket", ours):
+            try:
+                for rank, program in enumerate(running):
+                    program.switch()
+                    self._sessions[rank] = Session(rank, self.channels[self.path(rank)])
+                self._loop(running)
+            except Violation as e:
+                self.error = str(e)
+                for s in self._sessions.values():
+                    if s.state != "done":
+                        self._tell(s, wire.ERROR, self.error.encode())
+            self.ended = True
+            for program in running:  # the last answers are still there to be read
+                while not program.dead:
+                    program.switch()
 
-    def _loop(self) -> None:
-        selector = selectors.DefaultSelector()
+    def _loop(self, running: Sequence[greenlet]) -> None:
         for s in self._sessions.values():
-            selector.register(s.sock, selectors.EVENT_READ, s)
-        while any(s.state != "done" for s in self._sessions.values()):
-            if all(s.state in ("waiting", "done") for s in self._sessions.values()):
-                if not self._events:
-                    raise Violation("stalled: every worker waits and nothing is under way")
+            self._listen(s)
+        while self._left:
+            if self._ready:
+                at = self.random.randrange(len(self._ready))
+                self._ready[at], self._ready[-1] = self._ready[-1], self._ready[at]
+                s = self._ready.pop()
+                running[s.rank].switch()
+                self._listen(s)
+                if running[s.rank].dead and s.state != "done":
+                    raise Violation(f"rank {s.rank} left without BYE")
+                if s.state == "running" and not s.channel.answers:
+                    raise Violation(f"rank {s.rank} neither waits nor leaves")
+            elif self._events:
                 self.now_ps, _, event = heapq.heappop(self._events)
                 event()
-                continue
-            for key, _ in selector.select():
-                session: Session = key.data
-                try:
-                    data, fds, _, _ = socket.recv_fds(session.sock, wire.MAX_PACKET + 1, 1)
-                except ConnectionError:
-                    data, fds = b"", []
-                if session.state == "done" and not data:
-                    selector.unregister(session.sock)
-                    continue
-                self._packet(session, data, fds)
+            else:
+                raise Violation("stalled: every worker waits and nothing is under way")
+
+    def _listen(self, s: Session) -> None:
+        while s.channel.said:
+            self._packet(s, *s.channel.said.popleft())
 
     def _at(self, time_ps: int, event: Callable[[], None]) -> None:
         self._counter += 1
@@ -148,8 +178,6 @@ class FakeFabric(threading.Thread):
     # What workers say
 
     def _packet(self, s: Session, data: bytes, fds: list[int]) -> None:
-        if not data:
-            raise Violation(f"rank {s.rank} left without BYE")
         if len(data) > wire.MAX_PACKET:
             raise Violation("a packet of more than 64 KiB")
         at = 0
@@ -314,6 +342,7 @@ class FakeFabric(threading.Thread):
 
     def _op_11(self, s: Session) -> None:
         s.state = "done"
+        self._left -= 1
 
     # What they are told
 
@@ -363,7 +392,6 @@ class FakeFabric(threading.Thread):
             self._tell(s, wire.RECORDS, head + b"".join(told))
 
     def _tell(self, s: Session, kind: int, body: bytes) -> None:
-        try:
-            s.sock.send(wire.PACKET.pack(kind, 0, wire.PACKET.size + len(body)) + body)
-        except OSError:
-            s.state = "done"
+        if not s.channel.answers:
+            self._ready.append(s)
+        s.channel.answers.append(wire.PACKET.pack(kind, 0, wire.PACKET.size + len(body)) + body)

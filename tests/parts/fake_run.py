@@ -1,12 +1,8 @@
-"""Plans of a workload, run on the fake fabric: one thread a rank."""
+"""Plans of a workload, run on the fake fabric."""
 
 from __future__ import annotations
 
-import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from tests.parts.fake_fabric import FakeFabric
@@ -31,14 +27,8 @@ def flows(*ends: tuple[int, int, int, float]) -> Line:
     return {"kind": "flows", "flows": [dict(zip(keys, flow, strict=True)) for flow in ends]}
 
 
-@contextmanager
-def fabric(ranks: int, seed: int = 0) -> Iterator[FakeFabric]:
-    with tempfile.TemporaryDirectory() as directory, FakeFabric(Path(directory), ranks, seed) as fake:
-        yield fake
-
-
 def run(fake: FakeFabric, steps: Line) -> tuple[list[Line], list[Exception]]:
-    """Runs a plan on one thread per rank.  Returns the lines, and what went wrong."""
+    """Runs a plan on every rank.  Returns the lines, and what went wrong."""
     lines: list[Line] = []
     errors: list[Exception] = []
 
@@ -49,9 +39,5 @@ def run(fake: FakeFabric, steps: Line) -> tuple[list[Line], list[Exception]]:
         except Exception as e:
             errors.append(e)
 
-    threads = [threading.Thread(target=rank_main, args=(r,)) for r in range(fake.ranks)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    fake.serve(*(partial(rank_main, rank) for rank in range(fake.ranks)))
     return [line for line in lines if line["kind"] != "progress"], errors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.parts.floors import Arrow
@@ -14,10 +15,14 @@ def imports(root: Path, *packages: str) -> Iterator[Arrow]:
     files = {path.relative_to(root): path for package in packages for path in sorted((root / package).rglob("*.py"))}
     modules = {_module(name): name for name in files}
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                found = {modules[module] for module in _imported(node, name, modules)} - {name}
-                yield from (Arrow(str(name), str(used), f"line {node.lineno}") for used in sorted(found))
+        for node in _statements(path):
+            found = {modules[module] for module in _imported(node, name, modules)} - {name}
+            yield from (Arrow(str(name), str(used), f"line {node.lineno}") for used in sorted(found))
+
+
+@cache
+def _statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def _module(name: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.parts import fake_run
+from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import Line
 from workloads import registry
 from workloads.base.vocabulary import AUTO
@@ -31,8 +32,8 @@ def step(graph: Graph, *, iterations: int = 1, warmup: int = 0, **options: Any) 
 def run(ranks: int, *graphs: Graph, seed: int = 0, iterations: int = 1, reduce_bps: float | None = None) -> list[Line]:
     """The lines of a run in which nothing went wrong."""
     steps = [step(graph, iterations=iterations) for graph in graphs]
-    with fake_run.fabric(ranks, seed) as fake:
-        lines, errors = fake_run.run(fake, fake_run.plan(ranks, *steps, reduce_bps=reduce_bps))
+    fake = FakeFabric(ranks, seed)
+    lines, errors = fake_run.run(fake, fake_run.plan(ranks, *steps, reduce_bps=reduce_bps))
     assert (fake.error, errors) == (None, [])
     assert [line for line in lines if line.get("wrong")] == []
     return lines

@@ -171,7 +171,9 @@ def graphs(draw: st.DrawFn) -> Graph:
         known = [t.id for t in tasks[rank]]
         after = draw(st.lists(st.sampled_from(known), max_size=3, unique=True)) if known else []
         stream = draw(st.sampled_from(("main", "net", "stream, {odd}")))
-        return {"id": f"t{number}é", "stream": stream, "after": tuple(after), "kind": draw(st.sampled_from(("", "f")))}
+        kind, earliest = draw(st.sampled_from(("", "f"))), draw(st.sampled_from((0.0, 12.5)))
+        told = {"id": f"t{number}é", "stream": stream, "after": tuple(after), "kind": kind}
+        return {**told, "not_before_ns": earliest}
 
     for number in range(draw(st.integers(0, 8))):
         what = draw(st.sampled_from(("compute", "collective", "message")))
@@ -193,7 +195,7 @@ def graphs(draw: st.DrawFn) -> Graph:
         elif ranks > 1:
             a, b = draw(st.permutations(range(ranks)))[:2]
             ends: dict[str, Any] = {
-                "size_bytes": draw(st.integers(0, 2**33)),
+                "size_bytes": draw(st.integers(0, 2**31)),
                 "tag": draw(st.sampled_from(("", "x", "y"))),
             }
             ends["group"] = draw(st.sampled_from(("", "all")))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.checklist import CHECKS, Finding, review
+from testbed.checklist import CHECKS, Finding, figures, review
 from testbed.checklist.exchanges import exchanges
 from testbed.cli import cli
 from testbed.experiment import load, loads
@@ -247,3 +247,17 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     told: dict[str, Any] = json.loads(printed)
     assert code == 0 and [f["check"] for f in told["findings"]] == ["mtu"] and told["checks"] == list(CHECKS)
     assert testbed(str(tmp_path / "none.yaml"))[0] == 2
+
+
+def test_what_a_training_step_holds_of_its_gpu() -> None:
+    """16 bytes a parameter: 2 and 2 in bfloat16, and Adam's 12 (Rajbhandari et al. 2020, section 3.1)."""
+    model, gpu = "{preset: gpt2, seq: 128, vocab: 0}", "{flops: 100T, memory: %s}"
+    step = f"train: {{model: {model}, gpu: {gpu}, parallel: {{data: 4}}, recompute: full}}"
+    star = "{star: {hosts: 4}}"
+    text = f"name: t\nfabric: {{topology: {star}}}\nworkload:\n- {step % '16GB'}\n"
+    told = figures(loads(text))["GPU memory"]
+    gpt2 = 124_439_808 - 50257 * 768 - 1024 * 768 - 2 * 768  # as it is published, without tables and the last norm
+    assert f"(parameters {2 * gpt2 / 1e6:.4g} MB, gradients {2 * gpt2 / 1e6:.4g} MB, optimizer " in told[0]
+    assert f"optimizer {12 * gpt2 / 1e9:.4g} GB" in told[0] and " of 16 GB (" in told[0]
+    assert checks(star, step % "1.5GB") == ["GPU memory"]
+    assert checks(star, step % "16GB") == []

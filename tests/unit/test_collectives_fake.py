@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.parts.fake_run import Line, collective, fabric, plan, run
+from tests.parts.fake_fabric import FakeFabric
+from tests.parts.fake_run import Line, collective, plan, run
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES, OPS
 from workloads.registry import ALGORITHMS
@@ -30,8 +31,8 @@ def step(entry: Algorithm, members: int, sizes: list[int], **more: Any) -> Line:
 
 
 def check(ranks: int, steps: list[Line], seed: int = 0) -> None:
-    with fabric(ranks, seed) as fake:
-        lines, errors = run(fake, plan(ranks, *steps))
+    fake = FakeFabric(ranks, seed)
+    lines, errors = run(fake, plan(ranks, *steps))
     assert (fake.error, errors) == (None, [])
     wrong = [(steps[line["step"]], line["rank"], line["size_bytes"], line["wrong"]) for line in lines if line["wrong"]]
     assert wrong == []
@@ -112,8 +113,8 @@ def test_the_algorithm_may_depend_on_the_size() -> None:
     chosen = {"algorithm": "halving_doubling", "ranks": None}
     told |= {"algorithm": "auto", "chosen": {"400": chosen, "4000": {"algorithm": "ring", "ranks": [0, 2, 1, 3]}}}
     told["chosen"]["40000"] = {"algorithm": "torus", "ranks": [0, 1, 2, 3], "dims": [2, 2]}
-    with fabric(4) as fake:
-        lines, errors = run(fake, plan(4, told))
+    fake = FakeFabric(4)
+    lines, errors = run(fake, plan(4, told))
     assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
     found = {(line["size_bytes"], line["algorithm"]) for line in lines}
     assert found == {(400, "halving_doubling"), (4000, "ring"), (40_000, "torus")}
@@ -124,14 +125,14 @@ def test_damage_is_counted(entry: Algorithm) -> None:
     """Each message in turn: a byte that is wrong on the way is wrong in somebody's result."""
     ranks = min(3, entry.max_ranks or 3)
     told = step(entry, ranks, [3000], chunk=1000, dtype="int32")  # in a float the damage may be rounded away
-    with fabric(ranks) as fake:
-        run(fake, plan(ranks, told))
-        messages = fake.messages
+    fake = FakeFabric(ranks)
+    run(fake, plan(ranks, told))
+    messages = fake.messages
     for damaged in range(messages):
-        with fabric(ranks) as fake:
-            empty = []
-            fake.corrupt = lambda message, damaged=damaged, seen=empty: message == damaged and not seen.append(1)
-            lines, errors = run(fake, plan(ranks, told))
+        fake = FakeFabric(ranks)
+        empty = []
+        fake.corrupt = lambda message, damaged=damaged, seen=empty: message == damaged and not seen.append(1)
+        lines, errors = run(fake, plan(ranks, told))
         assert (fake.error, errors) == (None, [])
         if empty:  # it had bytes to damage
             assert sum(line["wrong"] for line in lines) > 0, f"message {damaged} of {messages}"

@@ -111,6 +111,16 @@ def test_an_experiment_writes_its_faults_out_and_reads_them_again() -> None:
     assert loads(HEAD + yaml.safe_dump({"inject": written})).inject == experiment.inject
 
 
+def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
+    head = HEAD.replace("2}}}", "2}}, switch: {accelerator: {}}}") + "transport: {cc: dcqcn}\n"
+    page = reference.tables().splitlines()
+    for name, cls in CATALOGUE.items():
+        line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
+        clock = "clock: real\n" if cls.only_real_clock else ""
+        (read,) = loads(f"{head}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
+        assert read.written().items() >= Injection.of({"fault": name, **cls.example}).written().items()
+
+
 def requests(**written: Any) -> list[dict[str, Any]]:
     injection = Injection.of(written)
     fabric = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2})

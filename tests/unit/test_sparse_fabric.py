@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.parts.fake_run import collective, fabric, plan, run
+from tests.parts.fake_fabric import FakeFabric
+from tests.parts.fake_run import collective, plan, run
 from tests.parts.sparse_share import union_share
 from workloads.base.vocabulary import DTYPES
 from workloads.sparse.closed_form import omniccl_bytes, omnireduce_bytes
@@ -49,8 +50,8 @@ def test_omnireduce_is_right_whatever_the_timing(
         "all_reduce", sizes, algorithm="omnireduce", dtype=dtype, op=op, ranks=group, iterations=2, warmup=1,
         **options, aggregators=aggregators,
     )  # fmt: skip
-    with fabric(ranks, seed) as fake:
-        lines, errors = run(fake, plan(ranks, step))
+    fake = FakeFabric(ranks, seed)
+    lines, errors = run(fake, plan(ranks, step))
     assert (fake.error, errors) == (None, [])
     assert len(lines) == len(group) * len(sizes) * 2
     assert {line["wrong"] for line in lines} == {0}
@@ -64,8 +65,8 @@ def test_what_a_worker_moves_is_the_stated_function_of_density(density: float, a
     options = {"density": density, "overlap": 0.0, "block": block, "fusion": 4, "slots": 64, "aggregators": aggregators}
     ranks = workers + (aggregators or 0)
     step = collective("all_reduce", [blocks * block * 4], algorithm="omnireduce", **options)
-    with fabric(ranks, 1) as fake:
-        lines, errors = run(fake, plan(ranks, step))
+    fake = FakeFabric(ranks, 1)
+    lines, errors = run(fake, plan(ranks, step))
     assert (fake.error, errors) == (None, [])
     inputs = SparseInputs(1, workers, "float32", "sum", block, density, 0.0)
     masks = [inputs.nonzero(index, blocks, variant=1) for index in range(workers)]
@@ -108,8 +109,8 @@ def test_omniccl_is_right_whatever_the_timing(
         "all_reduce", sizes, algorithm="omniccl", dtype=dtype, op=op, ranks=group, helpers=helpers, iterations=2,
         warmup=1, density=density, block=block, spot=spot,
     )  # fmt: skip
-    with fabric(2 * ranks, seed) as fake:
-        lines, errors = run(fake, plan(ranks, step))
+    fake = FakeFabric(2 * ranks, seed)
+    lines, errors = run(fake, plan(ranks, step))
     assert (fake.error, errors) == (None, [])
     assert len(lines) == len(group) * len(sizes) * 2  # complexes have no result of their own
     assert {line["wrong"] for line in lines} == {0}
@@ -122,8 +123,8 @@ def test_omniccl_moves_what_is_stated(density: float) -> None:
         "all_reduce", [blocks * block * 4 - 40], algorithm="omniccl", density=density, block=block, spot=spot,
         helpers=[4, 6],
     )  # fmt: skip
-    with fabric(2 * workers, 1) as fake:
-        lines, errors = run(fake, plan(workers, step))
+    fake = FakeFabric(2 * workers, 1)
+    lines, errors = run(fake, plan(workers, step))
     assert (fake.error, errors) == (None, [])
     inputs = SparseInputs(1, workers, "float32", "sum", block, density, 0.0)
     masks = [inputs.nonzero(index, blocks, variant=1) for index in range(workers)]
@@ -143,15 +144,15 @@ def test_ranks_with_other_steps_besides_agree_on_where_things_lie(algorithm: str
         collective("all_reduce", [MIB], ranks=[0, 1]),
         collective("all_reduce", [5 * KIB], algorithm=algorithm, ranks=[1, 2, 3], block=16, density=0.5, **helpers),
     ]
-    with fabric(8, 3) as fake:
-        lines, errors = run(fake, plan(4, *steps))
+    fake = FakeFabric(8, 3)
+    lines, errors = run(fake, plan(4, *steps))
     assert (fake.error, errors) == (None, [])
     assert [line["wrong"] for line in lines] == [0] * 5
 
 
 def test_a_result_that_was_changed_on_the_way_is_found() -> None:
     step = collective("all_reduce", [64 * KIB], algorithm="omnireduce", density=0.5)
-    with fabric(3, 2) as fake:
-        fake.corrupt = lambda message: message == 40
-        lines, errors = run(fake, plan(3, step))
+    fake = FakeFabric(3, 2)
+    fake.corrupt = lambda message: message == 40
+    lines, errors = run(fake, plan(3, step))
     assert fake.error or errors or sum(line["wrong"] for line in lines) > 0

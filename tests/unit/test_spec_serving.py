@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from testbed.base.errors import InputError
-from testbed.experiment import loads
-from testbed.experiment.serving import ping_pongs
+from testbed.experiment import load, loads
+from testbed.experiment.serving import ping_pongs, requests_of
 from testbed.plan.plan import plan
+from workloads.serving.requests import Request
 
 FILE = """name: t
 fabric:
@@ -65,7 +68,83 @@ def test_each_number_of_micro_batches_is_a_step() -> None:
     assert [step["about_step"]["tokens"] for step in steps] == [3, 9]
 
 
+SHARED: dict[str, str] = {"attention": "null", "experts": "null", "model": "{preset: llama3-8b, layers: 2}"}
+
+
+def _asked(requests: str, pools: str = "decode: [0, 1]") -> dict[str, str]:
+    return {**SHARED, "more": f"{pools}\n    requests: {requests}"}
+
+
+def test_a_trace_is_seen_from_the_files_folder(tmp_path: Path) -> None:
+    """Arrivals in seconds or with a unit, counted from the first."""
+    (tmp_path / "r.csv").write_text("arrival,prompt,output\n0.001, 10 ,3\n500us,20,1\n\n2e-3,30,2\n")
+    (tmp_path / "t.yaml").write_text(_text(**_asked("{trace: r.csv}")))
+    step = load(tmp_path / "t.yaml").workload[0]
+    found = requests_of(step.serve, 1)  # type: ignore[union-attr]
+    assert found == [Request(0.0, 20, 1), Request(500e3, 10, 3), Request(1.5e6, 30, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "r.csv:1: the first line does not name the columns"),
+        ("arrival,prompt\n", "r.csv:1: the first line does not name the columns"),
+        ("arrival,prompt,output\n", "there are no requests"),
+        ("arrival,prompt,output\n1,2\n", "r.csv:2: 2 columns"),
+        ("arrival,prompt,output\n1,2,3\nsoon,2,3\n", "r.csv:3: 'soon' is no time"),
+        ("arrival,prompt,output\n-1,2,3\n", "r.csv:2: '-1' is no time"),
+        ("arrival,prompt,output\nnan,2,3\n", "r.csv:2: 'nan' is no time"),
+        ("arrival,prompt,output\n1,0,3\n", "r.csv:2: '0' is no number of prompt tokens"),
+        ("arrival,prompt,output\n1,2,1e3\n", "r.csv:2: '1e3' is no number of output tokens"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_trace_is_said_with_its_line(tmp_path: Path, text: str | None, what: str) -> None:
+    if text is not None:
+        (tmp_path / "r.csv").write_text(text)
+    (tmp_path / "t.yaml").write_text(_text(**_asked("{trace: r.csv}")))
+    with pytest.raises(InputError) as raised:
+        load(tmp_path / "t.yaml")
+    assert what in raised.value.what and raised.value.where.endswith("t.yaml:11: workload[0].serve.requests.trace")
+
+
 MISTAKES = {
+    "no pools": (SHARED, 5, "", "there is no pool of GPUs", "prefill and decode"),
+    "pools of two kinds": (
+        {"more": "decode: [6]"}, 10, ".decode", "pools attention and experts and decode do not go together", "prefill",
+    ),
+    "prefill alone": ({**SHARED, "more": "prefill: [0]"}, 5, "", "there is no pool decode", "decode: [2, 3]"),
+    "prefill without requests": (
+        {**SHARED, "more": "prefill: [0]\n    decode: [1]"}, 10, ".prefill", "needs requests", "rate: 1000",
+    ),
+    "requests without a rate": (_asked("{count: 3}"), 11, ".requests", "requests have no rate", "trace: FILE"),
+    "requests of two kinds": (
+        _asked("{rate: 3, trace: a.csv}"), 11, ".requests", "are drawn, or from a file", "either rate",
+    ),
+    "requests of ping-pong": (
+        {"more": "requests: {rate: 3}"}, 10, ".requests", "attention and experts have no use for requests", "leave",
+    ),
+    "micro-batches of decode": (
+        {**SHARED, "more": "decode: [0]\n    micro_batches: 2"}, 11, ".micro_batches", "no use for", "leave",
+    ),
+    "tokens of requests": (
+        _asked("{rate: 3}\n    tokens: 2"), 12, ".tokens", "requests have no use for tokens", "leave tokens out",
+    ),
+    "a rate of nothing": (_asked("{rate: 0}"), 11, ".requests.rate", "out of bounds", "more than 0"),
+    "tokens the wrong way round": (
+        _asked("{rate: 1, prompt: [9, 3]}"), 11, ".requests.prompt", "9 to 3 tokens", "smaller number first",
+    ),
+    "heads": (
+        {**SHARED, "more": "decode: [0, 1, 2]"}, 10, ".decode.ranks", "heads 32 cannot be divided", "1, 2",
+    ),
+    "memory of sequences": (
+        {**_asked("{rate: 1, prompt: 100000, count: 99}"), "model": "{preset: llama3-8b}"}, 10, ".decode",
+        "a rank of decode needs 427.6GB, keys and values 419.6GB of it, and its GPU has 96.0GB", "shorter sequences",
+    ),
+    "an algorithm of decode": (
+        {**SHARED, "more": "decode: [0, 1]\n    algorithm: {all_to_all: spread}"}, 11, ".algorithm.all_to_all",
+        "does no all_to_all", "all_reduce, all_gather",
+    ),
     "no pool": ({"experts": "null"}, 5, "", "there is no pool experts", "experts: [2, 3]"),
     "an empty pool": ({"experts": "[]"}, 9, ".experts.ranks", "the list is empty", ""),
     "no such rank": ({"experts": "[4, 8]"}, 9, ".experts.ranks[1]", "no rank 8", "0 to 7"),
@@ -101,7 +180,7 @@ MISTAKES = {
     "model": ({"model": "{layers: 4, experts: 2}"}, 6, ".model", "a model needs hidden, heads, seq", "preset"),
     "memory": (
         {"model": MIXTRAL, "more": "tokens: 256"}, 8, ".attention",
-        "a rank of attention needs 140.7GB, keys and values 137.5GB of it, and its GPU has 96.0GB", "fewer tokens",
+        "a rank of attention needs 140.7GB, keys and values 137.5GB of it, and its GPU has 96.0GB", "shorter",
     ),
     "memory of experts": (
         {"model": MIXTRAL, "experts": "{ranks: [4], gpu: {preset: l40s}}"}, 9, ".experts",

@@ -117,6 +117,20 @@ MISTAKES = {
         {"more": "groups: {data: {algorithm: hierarchical}}", "parallel": "{tensor: 2, data: 4}"},
         10, "groups.data.algorithm", "no two of these ranks share a scale-up domain", "two GPUs",
     ),
+    "optimizer's sequence": (
+        {"more": "groups: {data: {algorithm: optimus_nic}}", "parallel": "{tensor: 2, data: 4, sequence: true}"},
+        9, "parallel.sequence", "gradients of norms are summed over tensor after that", "another algorithm",
+    ),
+    "optimizer's table": (
+        {"more": "groups: {data: {algorithm: optimus_nic}}", "parallel": "{pipeline: 2, data: 4}",
+         "model": SMALL[:-1] + ", vocab: 64, tied: true}"},
+        6, "model.tied", "both ends of the pipeline sum a tied table after that", "tied: false",
+    ),
+    "optimizer's experts": (
+        {"more": "groups: {data: {algorithm: optimus_nic}}", "parallel": "{data: 8, expert: 8}",
+         "model": SMALL[:-1] + ", experts: 8}"},
+        9, "parallel.expert", "experts that one rank alone has are summed by nobody", "a divisor of 8 below it",
+    ),
     "group's class": (
         {"more": "groups: {data: {traffic_class: 5}}"},
         10, "groups.data.traffic_class", "no DSCP is in class 5", "fabric.switch.dscp: {40: 5}",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from results.figures.summary import jain, labels, percentile, summarize
+from results.figures.summary import jain, labels, summarize
+from results.figures.values import percentile
 from testbed.base.errors import InputError
 from testbed.experiment import load, loads
 from testbed.run.sweep import points

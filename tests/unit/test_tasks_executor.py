@@ -154,8 +154,28 @@ def test_parts_that_connect_go_first_by_when_their_ranks_have_met() -> None:
             return []
 
     executor = object.__new__(Executor)
-    executor._ready = []
+    executor._ready, executor._later = [], []
     both = [Asked("late", 70, connects=True), Asked("soon", 40, connects=True)]
     executor.requests = [Asked("a", 90, connects=False), *both, Asked("b", 10, connects=False)]  # type: ignore[list-item]
     executor._start_ready()
     assert went == ["soon", "late", "a", "b"]
+
+
+def test_a_task_does_not_begin_before_its_time() -> None:
+    """On a stream that is free, behind others, at once with records that come, and after its time has passed."""
+    tasks: dict[int, tuple[Task, ...]] = {
+        0: (
+            Compute(id="late", stream="a", duration_ns=100.0, not_before_ns=5000.0),
+            Compute(id="behind", stream="a", duration_ns=100.0),
+            Compute(id="long", stream="b", duration_ns=9000.0),
+            Compute(id="passed", stream="b", duration_ns=10.0, not_before_ns=6000.0),
+            Compute(id="same", stream="c", duration_ns=10.0, not_before_ns=9000.0),
+            Send(id="out", stream="d", peer=1, size_bytes=40, not_before_ns=20_000.0),
+        ),
+        1: (Recv(id="in", peer=0, size_bytes=40),),
+    }
+    graph = Graph({}, tasks)
+    found = task_graphs.times(task_graphs.run(2, graph, iterations=2), graph, iteration=1)
+    assert found[0, "late"] == (5000.0, 5100.0) and found[0, "behind"] == (5100.0, 5200.0)
+    assert found[0, "passed"][0] == found[0, "same"][0] == 9000.0
+    assert found[0, "out"][0] == 20_000.0 and found[1, "in"][1] > 20_000.0

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.parts.fake_run import Line, collective, fabric, flows, plan, run
+from tests.parts.fake_fabric import FakeFabric
+from tests.parts.fake_run import Line, collective, flows, plan, run
 from workloads import worker
 from workloads.base.vocabulary import DTYPES, OPS
 from workloads.collectives import execution, ring
@@ -54,8 +55,8 @@ def test_ring_collectives_are_right_whatever_the_timing(
     group = order[:members]
     sizes = [count * DTYPES[dtype] for count in counts]
     step = collective(name, sizes, dtype=dtype, op=op, ranks=group, iterations=2, warmup=1)
-    with fabric(ranks, seed) as fake:
-        lines, errors = run(fake, plan(ranks, step))
+    fake = FakeFabric(ranks, seed)
+    lines, errors = run(fake, plan(ranks, step))
     assert (fake.error, errors) == (None, [])
     assert sorted((line["rank"], line["size_bytes"], line["iteration"]) for line in lines) == sorted(
         (rank, size, iteration) for rank in group for size in sizes for iteration in range(2)
@@ -73,8 +74,8 @@ def test_ring_collectives_are_right_whatever_the_timing(
 def test_ping_pong_brings_back_what_was_sent(algorithm: str, order: list[int], counts: list[int], seed: int) -> None:
     sizes = [count * 4 for count in counts]
     step = collective("ping_pong", sizes, algorithm=algorithm, ranks=order[:2], iterations=3, warmup=1)
-    with fabric(3, seed) as fake:
-        lines, errors = run(fake, plan(3, step))
+    fake = FakeFabric(3, seed)
+    lines, errors = run(fake, plan(3, step))
     assert (fake.error, errors) == (None, [])
     assert len(lines) == 2 * 3 * len(sizes)
     assert {line["wrong"] for line in lines} == {0}
@@ -96,8 +97,8 @@ def flow_sets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int, float]]]:
 @example((2, [(0, 1, 5000, 0.0), (1, 0, 1, 123.4564)]), 1)  # a start between two picoseconds
 def test_flows_arrive_whole_from_both_ends_view(made: tuple[int, list[tuple[int, int, int, float]]], seed: int) -> None:
     ranks, ends = made
-    with fabric(ranks, seed) as fake:
-        lines, errors = run(fake, plan(ranks, flows(*ends), flows(*ends)))
+    fake = FakeFabric(ranks, seed)
+    lines, errors = run(fake, plan(ranks, flows(*ends), flows(*ends)))
     assert (fake.error, errors) == (None, [])
     for step in (0, 1):
         seen = sorted((line["flow"], line["role"]) for line in lines if line["step"] == step)
@@ -111,16 +112,16 @@ def test_flows_arrive_whole_from_both_ends_view(made: tuple[int, list[tuple[int,
 
 
 def test_steps_follow_each_other_also_with_no_rank_in_common() -> None:
-    with fabric(4) as fake:
-        lines, errors = run(
-            fake,
-            plan(
-                4,
-                collective("all_reduce", [4000], ranks=[0, 1]),
-                flows((2, 3, 4000, 0.0)),
-                collective("all_gather", [4000], ranks=[1, 2]),
-            ),
-        )
+    fake = FakeFabric(4)
+    lines, errors = run(
+        fake,
+        plan(
+            4,
+            collective("all_reduce", [4000], ranks=[0, 1]),
+            flows((2, 3, 4000, 0.0)),
+            collective("all_gather", [4000], ranks=[1, 2]),
+        ),
+    )
     assert (fake.error, errors) == (None, [])
     spans = [(s["start_ns"], s["end_ns"]) for step in range(3) for s in lines if s["step"] == step]
     for before, after in zip(spans[:2], spans[2:4], strict=True):
@@ -130,33 +131,33 @@ def test_steps_follow_each_other_also_with_no_rank_in_common() -> None:
 
 
 def test_a_rank_without_a_part_leaves_at_once() -> None:
-    with fabric(3) as fake:
-        lines, errors = run(fake, plan(3, collective("all_reduce", [400], ranks=[0, 2])))
+    fake = FakeFabric(3)
+    lines, errors = run(fake, plan(3, collective("all_reduce", [400], ranks=[0, 2])))
     assert (fake.error, errors) == (None, [])
     assert {line["rank"] for line in lines} == {0, 2}
 
 
 @pytest.mark.parametrize("step", [collective("all_reduce", [40_000]), flows((0, 1, 40_000, 0.0))])
 def test_damage_on_the_way_is_counted(step: Line) -> None:
-    with fabric(2) as fake:
-        fake.corrupt = lambda message: message == 0
-        lines, errors = run(fake, plan(2, step))
+    fake = FakeFabric(2)
+    fake.corrupt = lambda message: message == 0
+    lines, errors = run(fake, plan(2, step))
     assert (fake.error, errors) == (None, [])
     assert sum(line["wrong"] for line in lines) in (1, 2), "one byte, and in an all-reduce both ranks get it"
 
 
 def test_damage_in_a_warm_up_is_said() -> None:
-    with fabric(2) as fake:
-        fake.corrupt = lambda message: message == 0
-        lines, _ = run(fake, plan(2, collective("all_reduce", [40_000], warmup=1)))
+    fake = FakeFabric(2)
+    fake.corrupt = lambda message: message == 0
+    lines, _ = run(fake, plan(2, collective("all_reduce", [40_000], warmup=1)))
     assert {line["iteration"] for line in lines if line["wrong"]} == {-1}
 
 
 @pytest.mark.parametrize("step", [collective("all_reduce", [400]), flows((0, 1, 4000, 0.0), (1, 2, 4000, 0.0))])
 def test_a_failed_operation_names_status_and_peer(step: Line) -> None:
-    with fabric(3) as fake:
-        fake.status = lambda message: 12
-        _, errors = run(fake, plan(3, step))
+    fake = FakeFabric(3)
+    fake.status = lambda message: 12
+    _, errors = run(fake, plan(3, step))
     failed = [e for e in errors if isinstance(e, CompletionError)]
     assert failed and {e.status for e in failed} == {12}
     assert "transport retries exceeded" in str(failed[0])
@@ -164,12 +165,14 @@ def test_a_failed_operation_names_status_and_peer(step: Line) -> None:
 
 
 def test_a_worker_that_dies_ends_the_others_with_a_reason() -> None:
-    with fabric(2) as fake:
-        dying = threading.Thread(target=lambda: Device(fake.path(0)).session.close())  # greeted once both are there
-        dying.start()
+    fake = FakeFabric(2)
+
+    def waiting() -> None:
         with pytest.raises(FabricError, match="left without BYE"), Device(fake.path(1)) as device:
             device.sync(0, 2)
-        dying.join()
+
+    fake.serve(lambda: Device(fake.path(0)).session.close(), waiting)
+    assert fake.error == "rank 0 left without BYE"
 
 
 def test_last_words_are_read_although_ours_were_not(tmp_path: Path) -> None:
@@ -197,8 +200,8 @@ def test_last_words_are_read_although_ours_were_not(tmp_path: Path) -> None:
 
 def test_long_host_work_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.verbs.session.PROGRESS_EVERY_S", 0.0)
-    with fabric(2) as fake:
-        lines, errors = run(fake, plan(2, collective("all_reduce", [64 * MIB])))
+    fake = FakeFabric(2)
+    lines, errors = run(fake, plan(2, collective("all_reduce", [64 * MIB])))
     assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
     slices = 64 * MIB // execution.SLICE_BYTES
     assert fake.signs_of_life >= 2 * (slices + slices // 2 + slices), "writing inputs, reducing half of them, checking"
@@ -208,9 +211,9 @@ def test_host_work_costs_what_the_plan_says() -> None:
     """Messages take the same time in both runs (same seed), so the difference is the host's."""
     times = []
     for costs in ({}, {"reduce_bps": 8e9, "wake_ns": 1000}):
-        with fabric(2) as fake:
-            fake._some_time = lambda: 10_000_000  # type: ignore[method-assign]
-            lines, _ = run(fake, plan(2, collective("all_reduce", [8000]), **costs))
+        fake = FakeFabric(2)
+        fake._some_time = lambda: 10_000_000  # type: ignore[method-assign]
+        lines, _ = run(fake, plan(2, collective("all_reduce", [8000]), **costs))
         times.append(max(line["end_ns"] for line in lines) - min(line["start_ns"] for line in lines))
     assert times[1] - times[0] == pytest.approx(4000 + 2 * 1000), (
         "4000 bytes at 1 B/ns; woken for the first hop and by SENT; the second hop's wake passes while SENT is awaited"
@@ -218,5 +221,11 @@ def test_host_work_costs_what_the_plan_says() -> None:
 
 
 def test_a_plan_for_another_rank_is_refused() -> None:
-    with fabric(1) as fake, Device(fake.path(0)) as device, pytest.raises(ValueError, match="rank 5"):
-        worker.run({**plan(1), "rank": 5}, device, print)
+    fake = FakeFabric(1)
+
+    def refused() -> None:
+        with Device(fake.path(0)) as device, pytest.raises(ValueError, match="rank 5"):
+            worker.run({**plan(1), "rank": 5}, device, print)
+
+    fake.serve(refused)
+    assert fake.error is None

@@ -68,6 +68,7 @@ def _nodes(graph: Graph, rank: int, numbers: Mapping[tuple[str, tuple[int, ...]]
         last[task.stream] = number
         own: dict[str, Any] = {"stream": task.stream, "after": len(waits)}
         own |= {"kind": task.kind} if task.kind else {}
+        own |= {"not_before_ns": task.not_before_ns} if task.not_before_ns else {}
         own |= _told(graph, rank, task, node, numbers)
         node.attributes[OWN] = json.dumps(own, separators=(",", ":"))
         nodes.append(node)

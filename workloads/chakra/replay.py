@@ -339,6 +339,7 @@ class _Rank:
             waits = [self.nodes[n].name for n in node.data_deps[: _of(own, "after", int)]]
             common: dict[str, Any] = {"id": node.name, "after": tuple(waits), "stream": _of(own, "stream", str)}
             common["kind"] = _of({"kind": "", **own}, "kind", str)
+            common["not_before_ns"] = _of({"not_before_ns": 0.0, **own}, "not_before_ns", (int, float))
             what = node.type_name
             if what == "comp":
                 took = {"duration_ns": node.duration_us * 1000, **own}

@@ -44,6 +44,8 @@ class Part:
 
     fallback: str = ""  # why it did its work another way than asked ("": it did not)
     by_hosts: bool = False  # hosts do it from now on, as all ranks of the group know
+    cores_ns: float = 0.0
+    """Of the iteration: time of further cores of the host, beside the one that posts."""
     moved: Mapping[str, int] = {}
     """`tx_bytes` and `rx_bytes` of this rank's messages in the iteration, where the data decides on them."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workloads.programs.block import HEADER_BYTES
 from workloads.programs.costs import MessageCosts, Work
 from workloads.programs.message import Shape
-from workloads.times.messages import Costs, Path, received_ns
+from workloads.times.messages import ACK_BYTES, IMM_BYTES, RETH_BYTES, Costs, Path, received_ns, wire_bytes
 
 
 def _known(size_bytes: int, message: Mapping[str, Any] | None) -> tuple[Shape, MessageCosts, float]:
@@ -45,3 +46,53 @@ def rpc_by_nics_ns(
     there = sum(objects) + received_ns(shape.wire_bytes(), path, costs)
     way = work.gather.ns(shape) + costs.post_ns + 2 * (work.nic.ns(shape) + complex_post_ns) + there
     return 2 * (way + costs.wake_ns) + handler_ns
+
+
+def block_write_by_hosts_ns(
+    ranks: int, size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, Any] | None = None
+) -> float:
+    """The least that writes take by a host: its cable, its cores that compress, or the one that handles headers."""
+    if storage is None:
+        return size_bytes * 8e9 / _line_bps(path)
+    one = (1 + storage["replicas"]) * (costs.post_ns + costs.wake_ns) + storage["header"]
+    of = storage["host"]
+    compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
+    posting = size_bytes / storage["block"] * one
+    return float(max(_cable_ns(size_bytes, path, costs, storage), compressing, posting))
+
+
+def block_write_by_nics_ns(
+    ranks: int,
+    size_bytes: int,
+    path: Path,
+    costs: Costs,
+    storage: Mapping[str, Any] | None = None,
+    complex_post_ns: float = 0.0,
+) -> float:
+    """The same by a NIC: its cable, its engine, its complex that posts, or the host's core that handles headers."""
+    if storage is None:
+        return size_bytes * 8e9 / _line_bps(path)
+    of, blocks = storage["nic"], size_bytes / storage["block"]
+    compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
+    posting = blocks * max((2 + storage["replicas"]) * complex_post_ns, storage["header"] + costs.post_ns)
+    return float(max(_cable_ns(size_bytes, path, costs, storage), compressing, posting))
+
+
+def _line_bps(path: Path) -> float:
+    return min(link.rate_bps for link in path.links)
+
+
+def _cable_ns(size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, Any]) -> float:
+    """Of the middle tier: every block comes in once, and goes out compressed for each replica.  Each message of the one
+    way has an acknowledgement the other, by the program and by the transport."""
+    block, replicas, ratio = storage["block"], storage["replicas"], storage["ratio"]
+    small = wire_bytes(8, RETH_BYTES + IMM_BYTES)
+    into = _wire_bytes(HEADER_BYTES + block, costs) + replicas * (small + ACK_BYTES) + ACK_BYTES
+    out = replicas * (_wire_bytes(int(HEADER_BYTES + block / ratio), costs) + ACK_BYTES) + small + ACK_BYTES
+    return float(size_bytes / block * max(into, out) * 8e9 / _line_bps(path))
+
+
+def _wire_bytes(nbytes: int, costs: Costs) -> float:
+    """Of a message: whole packets, the rest, RETH and immediate."""
+    whole, rest = divmod(nbytes, costs.mtu)
+    return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + RETH_BYTES + IMM_BYTES

@@ -53,11 +53,16 @@ class Mailbox:
         return bytes(self._inbox.view("uint8", record.imm % self._places * self._room, nbytes))
 
 
-def mailboxes(context: Context, peers: Sequence[tuple[int, int]], room: int, places: int) -> dict[int, Mailbox]:
-    """By number of their queue pairs, in the order of `peers`: (number, tag), the same tag at both ends."""
+def mailboxes(
+    context: Context, peers: Sequence[tuple[int, int]], room: int, places: int, name: str = ""
+) -> dict[int, Mailbox]:
+    """By number of their queue pairs, in the order of `peers`: (number, tag), the same tag at both ends.
+
+    `name` tells apart what a part makes in several calls.
+    """
     room = -(-room // 8) * 8
-    outbox = context.region(f"outbox {room}", len(peers) * places * room)
-    inbox = context.region(f"inbox {room}", len(peers) * places * room)
+    outbox = context.region(f"outbox {name} {room}", len(peers) * places * room)
+    inbox = context.region(f"inbox {name} {room}", len(peers) * places * room)
     each = places * room
     told = [Peer(peer, tag, _TARGET.pack(inbox.key, k * each)) for k, (peer, tag) in enumerate(peers)]
     pairs = context.device.connect(told)

@@ -2,8 +2,8 @@
 
 As DistributedDataParallel does it (Li et al. 2020): gradients stand in one row, in the order in which the backward pass
 makes them, and the row is cut every `bucket_bytes`; a bucket sets off when all of it is there.  (PyTorch cuts between
-parameters alone, and its first bucket is one of 1 MiB.)  With ZeRO-1 and 2 a bucket is reduced and scattered, and after
-the optimizer's step the parameters are gathered by the same buckets.
+parameters alone; without a `bucket_cap_mb` its first bucket is one of 1 MiB: see docs/training.md.)  With ZeRO-1 and 2
+a bucket is reduced and scattered, and after the optimizer's step the parameters are gathered by the same buckets.
 """
 
 from __future__ import annotations

@@ -112,6 +112,8 @@ def _check_task(rank: int, task: Task, groups: Groups) -> None:
     def bad(what: str) -> BadGraph:
         return BadGraph(what, rank, task.id)
 
+    if not 0 <= task.not_before_ns < float("inf"):
+        raise bad(f"it cannot begin {task.not_before_ns} ns after the iteration's begin")
     match task:
         case Compute():
             if not 0 <= task.duration_ns < float("inf"):

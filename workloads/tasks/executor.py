@@ -187,6 +187,7 @@ class Executor:
         self._left = len(self.tasks)
         self._waits = [len(order["before"]) for order in self.tasks]
         self._ready: list[tuple[bool, int]] = []
+        self._later: list[tuple[int, int]] = []  # ps from the begin on, task
         for number, waits in enumerate(self._waits):
             if not waits:
                 self._may_start(number)
@@ -194,10 +195,12 @@ class Executor:
 
     def run(self) -> None:
         """Until all tasks have ended.  What ends it otherwise says which tasks were waiting for whom."""
+        self._begin_ps = self.device.answered_ps
         try:
             self._start_ready()
             while self._left:
-                for record in self.device.wait():
+                until_ns = (self._begin_ps + self._later[0][0]) / 1000 if self._later else None
+                for record in self.device.wait(until_ns=until_ns):
                     self._take(record)
                 self._start_ready()
                 if self.tick:
@@ -211,6 +214,8 @@ class Executor:
         """Starts what may start, until nothing more can be done before something is said."""
         going = True
         while going:
+            while self._later and self._begin_ps + self._later[0][0] <= self.device.answered_ps:
+                self._due(heappop(self._later)[1])
             while self._ready:
                 self._start(heappop(self._ready)[1])
             in_turn = sorted(self.requests, key=lambda requests: requests.turn)
@@ -220,6 +225,12 @@ class Executor:
             going = bool(through)
 
     def _may_start(self, number: int) -> None:
+        if earliest := self.tasks[number].get("not_before_ns"):
+            heappush(self._later, (round(earliest * 1000), number))
+        else:
+            self._due(number)
+
+    def _due(self, number: int) -> None:
         heappush(self._ready, (self.tasks[number]["do"] != "compute", number))
 
     def _start(self, number: int) -> None:

@@ -40,7 +40,7 @@ def oracle(graph: Graph, duration: Duration, ends: Ends | None = None) -> Times:
     for node in links.order:
         rank, number = node
         task = graph.tasks[rank][number]
-        started[node] = max((ended[other] for other in links.before[node]), default=0.0)
+        started[node] = max([task.not_before_ns, *(ended[other] for other in links.before[node])])
         match task:
             case Compute():
                 ended[node] = started[node] + task.duration_ns

@@ -72,6 +72,7 @@ class _Compiler:
                 order = self.orders.setdefault((rank, number), {})
                 order |= {"id": task.id, "stream": streams[task.stream], "kind": task.kind}
                 order["before"] = [n for _, n in self.graph.links.before[rank, number]]
+                order |= {"not_before_ns": task.not_before_ns} if task.not_before_ns else {}
                 if isinstance(task, Compute):
                     order |= {"do": "compute", "ns": task.duration_ns}
         return {

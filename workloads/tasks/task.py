@@ -1,7 +1,8 @@
 """What a rank does, as data: computations, collectives, messages, each on a stream.
 
 Tasks of one stream of a rank run one after the other, in the order of the rank's list.  A task starts when the task
-before it on its stream and those that it names in `after` have ended.  Streams run side by side.
+before it on its stream and those that it names in `after` have ended, and not before its time.  Streams run side by
+side.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class Task:
     id: str
     stream: str = MAIN
     after: tuple[str, ...] = ()  # ids of tasks of the same rank
+    not_before_ns: float = 0.0  # from the iteration's begin on: when what it works on is there (a request)
     kind: str = ""  # what it is for ("forward", "gradients"): tables and pictures group by it
 
 

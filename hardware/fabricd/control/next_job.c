@@ -125,6 +125,16 @@ static void worker_forget(struct worker *w)
 	w->reason[0] = 0;
 }
 
+/* Pauses are counted in whole us: a job's count must not begin within one */
+static void pauses_round(const struct fabric *f, const struct port *p, struct traffic_class *tc, unsigned class)
+{
+	ps_t under_way = p->paused >> class & 1 ? f->clock.now - tc->paused_since : 0;
+	ps_t over = (tc->paused_total + under_way) % PS_PER_US;
+
+	if (over)
+		tc->paused_total += PS_PER_US - over;
+}
+
 /* What was the most so far is now what there is */
 static void watermarks_clear(struct fabric *f)
 {
@@ -139,6 +149,7 @@ static void watermarks_clear(struct fabric *f)
 				p->tc[c].queue_max = p->queue[c].bytes;
 				p->tc[c].in.max_bytes = p->tc[c].in.bytes;
 				p->tc[c].in.headroom_max = p->tc[c].in.headroom;
+				pauses_round(f, p, &p->tc[c], c);
 			}
 		}
 	}

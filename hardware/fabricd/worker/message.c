@@ -115,8 +115,10 @@ void worker_readable(struct fabric *f, struct worker *w)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		int count = n < 0 ? 0 : descriptors(&msg, fds);
-		if (n <= 0)
-			worker_end(f, w, WORKER_LOST, n ? strerror(errno) : "its process has ended");
+		if (n == 0 || (n < 0 && errno == ECONNRESET)) /* it had, or had not, read all that it was sent */
+			worker_end(f, w, WORKER_LOST, "its process has ended");
+		else if (n < 0)
+			worker_end(f, w, WORKER_LOST, strerror(errno));
 		else if (count > 1 || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
 			worker_end(f, w, WORKER_LOST, "packet longer than 64 KiB, or with more than one file");
 		else

@@ -6,13 +6,14 @@ from typing import Any
 
 from pydantic import Field
 
-from testbed.base.types import Model, Rate, Time
+from testbed.base.types import Model, Rate, Size, Time
 from testbed.base.types import default as written
-from workloads.programs.figures import MESSAGE, Figure
+from workloads.programs.figures import MESSAGE, STORAGE, Figure
 
 MAX_TIME = 10.0**12
 MAX_RATE = 10**15
 MOST_LEAVES = 1 << 14
+MOST_BLOCKS = 10_000
 
 
 def _of(figure: Figure, description: str, **bounds: Any) -> Any:
@@ -55,3 +56,31 @@ class Message(Model):
         default_factory=HostMessageCosts, description="to serialize a message or make an object of it: a host's core"
     )
     nic: NicMessageCosts = Field(default_factory=NicMessageCosts, description="the same: the complex of a NIC")
+
+
+class HostCores(Model):
+    cores: int = Field(
+        default=int(STORAGE["host.cores"].value), ge=1, le=256, description="that compress, beside the one for headers"
+    )
+    compress: Rate = _of(STORAGE["host.compress"], "of one of them", gt=0, le=MAX_RATE)
+
+
+class NicEngines(Model):
+    cores: int = Field(default=int(STORAGE["nic.cores"].value), ge=1, le=256, description="engines that compress")
+    compress: Rate = _of(STORAGE["nic.compress"], "of one of them", gt=0, le=MAX_RATE)
+
+
+class Storage(Model):
+    """Writes to a block storage through a middle tier."""
+
+    block: Size = written("4KiB", "bytes of a block", ge=512, le=1 << 20)
+    servers: int = Field(default=1, ge=1, le=64, description="storage servers: so many of the ranks, the last ones")
+    replicas: int = Field(default=1, ge=1, le=64, description="storage servers that get each block")
+    outstanding: int = Field(default=16, ge=1, le=256, description="blocks of a writer that are under way at a time")
+    ratio: float = Field(
+        default=float(STORAGE["ratio"].value), ge=1, le=64, allow_inf_nan=False,
+        description="by which blocks compress, about",
+    )  # fmt: skip
+    header: Time = _of(STORAGE["header"], "time of the middle tier's host for a header", le=MAX_TIME)
+    host: HostCores = Field(default_factory=HostCores, description="the middle tier's host")
+    nic: NicEngines = Field(default_factory=NicEngines, description="the complex of its NIC")

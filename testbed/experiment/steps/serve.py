@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from testbed.base.types import Model, Time
+from testbed.experiment.steps.traces import absolute
 from testbed.experiment.steps.train import Count, Gpu, TrainModel
+from workloads.serving.requests import MOST_REQUESTS, MOST_TOKENS
 
 MOST_MICRO_BATCHES = 64
 
@@ -60,12 +62,55 @@ def _listed(value: Any) -> Any:
 MicroBatches = Annotated[int, Field(ge=1, le=MOST_MICRO_BATCHES)]
 
 
+def _range(value: Any) -> Any:
+    """`512` is `[512, 512]`."""
+    return [value, value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Tokens = Annotated[
+    list[Annotated[int, Field(ge=1, le=MOST_TOKENS)]], Field(min_length=2, max_length=2), BeforeValidator(_range)
+]
+
+
+class RequestsOf(Model):
+    """Requests that come by themselves."""
+
+    rate: float | None = Field(
+        default=None, gt=0, le=1e12, allow_inf_nan=False,
+        description="so many come in a second of emulated time, on average (a Poisson process)",
+    )  # fmt: skip
+    count: int = Field(default=32, ge=1, le=MOST_REQUESTS, description="how many come")
+    prompt: Tokens = Field(default=[512, 512], description="tokens that each brings: a number, or `[LEAST, MOST]`")
+    output: Tokens = Field(default=[32, 32], description="tokens that each gets, likewise")
+    trace: str | None = Field(
+        default=None,
+        description="instead of all these: a CSV file `arrival,prompt,output` from this file's folder on; an arrival "
+        "is in seconds, or `250us`",
+    )
+
+    @field_validator("trace")
+    @classmethod
+    def _from_the_files_folder(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value if value is None else absolute(value, info)
+
+
 class Serve(Model):
     model: TrainModel = Field(description="what answers; `seq` is the default of `context`")
     gpu: Gpu | None = Field(default=None, description="what computes, in pools that do not say it (null: they all do)")
     attention: Pool | None = Field(default=None, description="ranks that have the sequences; with `experts`")
     experts: Pool | None = Field(default=None, description="ranks that have the experts, as many each")
-    tokens: Count = Field(default=1, description="sequences of a micro-batch, on each attention rank")
+    prefill: Pool | None = Field(
+        default=None, description="ranks that read prompts, and share every matrix; with `decode` and `requests`"
+    )
+    decode: Pool | None = Field(
+        default=None, description="ranks that generate tokens, and share every matrix; without `prefill` they do both"
+    )
+    requests: RequestsOf | None = Field(
+        default=None, description="what comes to `prefill` and `decode` (null: `tokens` sequences are at work)"
+    )
+    sequences: Count = Field(default=64, description="requests that a pool works on at a time, at most")
+    prompt_tokens: Count = Field(default=8192, description="tokens of prompts that it reads in one iteration, at most")
+    tokens: Count = Field(default=1, description="sequences of a micro-batch, on each attention rank; of decode: all")
     context: int | None = Field(
         default=None, ge=0, le=1 << 24, description="tokens that each sequence has already (null: the model's `seq`)"
     )

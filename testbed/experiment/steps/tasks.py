@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from testbed.base.types import Model, Size, Time, mistake, names
+from testbed.base.types import Model, Size, Time, default, mistake, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.fabric import TrafficClass
 from workloads.tasks import task as plain
@@ -50,6 +50,9 @@ class Task(Model):
         default=plain.MAIN, min_length=1, max_length=200, description="tasks of a stream run one by one"
     )
     after: list[str] = Field(default_factory=list, description="ids of the same rank's tasks that must have ended")
+    not_before: Annotated[Time, Field(le=LONGEST)] = default(
+        "0ns", "earliest start after the iteration's begin, such as a request's arrival"
+    )
     kind: str = Field(default="", max_length=200, description="what it is for: tables and pictures group by it")
     compute: Annotated[Time, Field(le=LONGEST)] | None = Field(
         default=None, description="a computation: its time on the rank's accelerator"
@@ -100,6 +103,7 @@ class Task(Model):
     def task(self) -> plain.Task:
         """As the graph has it."""
         of: dict[str, Any] = {"id": self.id, "stream": self.stream, "after": tuple(self.after), "kind": self.kind}
+        of["not_before_ns"] = self.not_before
         if self.compute is not None:
             return plain.Compute(**of, duration_ns=self.compute)
         if self.send is not None and self.to is not None:

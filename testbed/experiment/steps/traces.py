@@ -66,7 +66,7 @@ class ChakraStep(FromFile):
     @field_validator("chakra", "groups")
     @classmethod
     def _from_the_files_folder(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value if value is None else _absolute(value, info)
+        return value if value is None else absolute(value, info)
 
     @field_validator("skip")
     @classmethod
@@ -99,7 +99,7 @@ class AicbStep(FromFile):
     @field_validator("aicb")
     @classmethod
     def _from_the_files_folder(cls, value: str, info: ValidationInfo) -> str:
-        return _absolute(value, info)
+        return absolute(value, info)
 
     def graph(self, ranks: int) -> Graph:
         """The graph on a fabric of so many ranks.  Raises BadTrace."""
@@ -124,10 +124,11 @@ class TorchStep(Model):
     @field_validator("torch")
     @classmethod
     def _from_the_files_folder(cls, value: str, info: ValidationInfo) -> str:
-        return _absolute(value, info)
+        return absolute(value, info)
 
 
-def _absolute(value: str, info: ValidationInfo) -> str:
+def absolute(value: str, info: ValidationInfo) -> str:
+    """A file's path as it is seen from the folder of the experiment file."""
     if not value:
         raise mistake("the name of the file is empty", "a path relative to the experiment file")
     directory: Any = (info.context or {}).get("directory", ".")

@@ -153,8 +153,26 @@ def _schedule(t: Training) -> Iterator[Found]:
             "zero_bubble keeps activations for the gradients of weights",
             "recompute: none or selective",
         )
-    if t.optimizer_in and t.shard != "none":
-        yield ("shard",), f"{t.optimizer_in} keeps the optimizer's state, there is nothing to shard", "shard: none"
+    yield from _optimizer(t)
+
+
+def _optimizer(t: Training) -> Iterator[Found]:
+    """What does the optimizer's work with the sums of the group `data` must get every parameter's whole sum."""
+    name, m, p = t.optimizer_in, t.model, t.parallel
+    if name is None:
+        return
+    if t.shard != "none":
+        yield ("shard",), f"{name} keeps the optimizer's state, there is nothing to shard", "shard: none"
+    another = "another algorithm for the group data"
+    if p.sequence and p.tensor > 1:
+        what = f"{name} steps as soon as data has summed, and gradients of norms are summed over tensor after that"
+        yield ("parallel", "sequence"), what, f"sequence: false, or {another}"
+    if m.tied and m.vocab and p.pipeline > 1:
+        what = f"{name} steps as soon as data has summed, and both ends of the pipeline sum a tied table after that"
+        yield ("model", "tied"), what, f"tied: false, pipeline: 1, or {another}"
+    if p.expert > 1 and p.expert_copies == 1:
+        what = f"{name} steps with what it sums, and experts that one rank alone has are summed by nobody"
+        yield ("parallel", "expert"), what, f"expert: a divisor of {p.data} below it, or {another}"
 
 
 def _divisors(n: int) -> str:

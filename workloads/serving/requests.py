@@ -1,0 +1,80 @@
+"""Requests that come whether or not earlier ones have been answered: drawn as a Poisson process, or from a file.
+
+Times count from the first request on: it comes at 0.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COLUMNS = ("arrival", "prompt", "output")
+MOST_REQUESTS = 100_000
+MOST_TOKENS = 1 << 24
+
+
+class BadRequests(ValueError):
+    """A file of requests that cannot be read: what is wrong, and in which line."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what} ({hint})")
+        self.what, self.hint = what, hint
+
+
+@dataclass(frozen=True)
+class Request:
+    """`prompt` tokens come in, `output` are generated."""
+
+    arrival_ns: float
+    prompt: int
+    output: int
+
+
+def poisson(
+    count: int, rate_per_s: float, prompt: tuple[int, int], output: tuple[int, int], seed: int
+) -> list[Request]:
+    """`count` requests, so many in a second on average; tokens are drawn evenly from least to most."""
+    rng, at, made = random.Random(seed), 0.0, []
+    for _ in range(count):
+        made.append(Request(round(at, 3), rng.randint(*prompt), rng.randint(*output)))
+        at += rng.expovariate(rate_per_s) * 1e9
+    return made
+
+
+def read(path: Path, time_ns: Callable[[str], float]) -> list[Request]:
+    """A CSV file with the columns arrival, prompt and output; `time_ns` reads an arrival.  Raises BadRequests."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadRequests(f"{path} cannot be read: {error}", "a CSV file") from None
+    if not rows or tuple(cell.strip() for cell in rows[0]) != COLUMNS:
+        raise BadRequests(f"{path}:1: the first line does not name the columns", ",".join(COLUMNS))
+    found = [_request(path, line, cells, time_ns) for line, cells in enumerate(rows[1:], 2) if cells]
+    if not found:
+        raise BadRequests(f"{path}: there are no requests", "a line for each: 0.5ms,512,64")
+    if len(found) > MOST_REQUESTS:
+        raise BadRequests(f"{path}: {len(found)} requests", f"at most {MOST_REQUESTS}")
+    first = min(r.arrival_ns for r in found)
+    shifted = [Request(round(r.arrival_ns - first, 3), r.prompt, r.output) for r in found]
+    return sorted(shifted, key=lambda r: r.arrival_ns)
+
+
+def _request(path: Path, line: int, cells: Sequence[str], time_ns: Callable[[str], float]) -> Request:
+    where = f"{path}:{line}"
+    if len(cells) != len(COLUMNS):
+        raise BadRequests(f"{where}: {len(cells)} columns", ",".join(COLUMNS))
+    arrival, *counts = (cell.strip() for cell in cells)
+    try:
+        at = time_ns(arrival)
+    except ValueError:
+        raise BadRequests(f"{where}: {arrival!r:.40} is no time", "seconds such as 0.25, or 250us") from None
+    tokens = []
+    for name, cell in zip(COLUMNS[1:], counts, strict=True):
+        if not (cell.isascii() and cell.isdecimal() and 1 <= int(cell[:9]) <= MOST_TOKENS):
+            raise BadRequests(f"{where}: {cell!r:.40} is no number of {name} tokens", f"1 to {MOST_TOKENS}")
+        tokens.append(int(cell))
+    return Request(at, *tokens)
