@@ -61,11 +61,12 @@ def command(
     from testbed.base.errors import InputError
     from testbed.experiment import load
     from testbed.experiment.overrides import override
-    from testbed.run.job import run_on
     from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
     if fabric is not None:
+        from testbed.run.job import run_on
+
         _run(lambda progress: run_on(fabric, file, settings, out, progress, profile=profile), host, as_json)
         return
     experiment = override(load(file), settings)

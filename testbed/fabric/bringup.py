@@ -263,12 +263,12 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
     holder = work.start_holder()
-    work.ovs.make_database()
     (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
     (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
     work.enter(holder)
+    controller = work.start_controller(experiment.control.model_dump())  # first: its imports take longest
+    work.ovs.make_database()
     database = work.start_database()
-    controller = work.start_controller(experiment.control.model_dump())
     keep_compiled(_CHECKOUT / "workloads")
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
     clock: dict[str, Any] = {"mode": experiment.clock.mode}

@@ -12,12 +12,13 @@ from pathlib import Path
 
 
 def keep_compiled(folder: Path) -> None:
-    """Compiles what has changed below a folder, as far as that can be written."""
-    for source in folder.rglob("*.py"):
-        with suppress(OSError):
-            if not _is_compiled(source):
-                import py_compile
+    """Compiles what has changed below a folder, if that can be written."""
+    changed = [source for source in folder.rglob("*.py") if source.is_file() and not _is_compiled(source)]
+    if changed:
+        import py_compile
 
+        with suppress(OSError):  # then the others cannot be written, either
+            for source in changed:
                 py_compile.compile(str(source), quiet=2)
 
 

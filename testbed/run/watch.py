@@ -108,6 +108,7 @@ class Watch:
         self._began = time.monotonic()
         self._sayings = parser
         self._open = {*pipes.values(), *errors.values()}
+        self._ends: set[int] = set()  # of workers that have closed their pipes
         self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
         self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
         self._ranks: dict[int, list[int]] = {}  # whose pipe it is: ranks that share a process share its pipes
@@ -167,7 +168,10 @@ class Watch:
 
     def _read(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
-            if key.data is not None:
+            if key.fd in self._ends:
+                self._ends.discard(key.fd)
+                self._close(key.fd)
+            elif key.data is not None:
                 self._read_worker(key.data, key.fd)
         if "fabricd" in self._processes:
             self._read_events()
@@ -186,9 +190,21 @@ class Watch:
             else:
                 self._take_text(owners, line)
         if not data:
-            self._selector.unregister(pipe)
-            os.close(pipe)
+            self._close(pipe)
             self._open.discard(pipe)
+            if not self._of_rank[owners[0]] & self._open:
+                self._wait_for_end(self._workers[owners[0]])
+
+    def _wait_for_end(self, worker: Worker) -> None:
+        """Has `_read` return as soon as the worker ends, which has closed its pipes: that is a moment later."""
+        with suppress(OSError):
+            end = os.pidfd_open(worker.pid)
+            self._ends.add(end)
+            self._selector.register(end, selectors.EVENT_READ, None)
+
+    def _close(self, fd: int) -> None:
+        self._selector.unregister(fd)
+        os.close(fd)
 
     def _take_text(self, owners: Sequence[int], text: bytes) -> None:
         """Text does not say which of the process's ranks it is from: it goes into the logs of all."""

@@ -12,7 +12,8 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Message
 from testbed.plan.plan import endpoints, plan, steps
-from tests.parts.fake_run import collective, fabric, run
+from tests.parts.fake_fabric import FakeFabric
+from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
 from workloads.programs import figures
 from workloads.programs.closed_form import rpc_by_hosts_ns, rpc_by_nics_ns
@@ -44,8 +45,8 @@ def test_every_message_arrives_whatever_the_timing(
     step = collective(
         "rpc", [300, 4000], algorithm=algorithm, ranks=list(range(ranks)), iterations=2, message=message, **helpers
     )
-    with fabric(2 * ranks, seed) as fake:
-        lines, errors = run(fake, fake_plan(ranks, step))
+    fake = FakeFabric(2 * ranks, seed)
+    lines, errors = run(fake, fake_plan(ranks, step))
     assert (fake.error, errors) == (None, [])
     assert len(lines) == ranks * 2 * 2 and {line["wrong"] for line in lines} == {0}
 
@@ -66,8 +67,8 @@ def test_a_damaged_message_is_counted(algorithm: str, monkeypatch: pytest.Monkey
     helpers = {"helpers": [2, 3]} if algorithm == "nic" else {}
     message = Message().model_dump(by_alias=True)
     step = collective("rpc", [300], algorithm=algorithm, ranks=[0, 1], message=message, **helpers)
-    with fabric(4, 1) as fake:
-        lines, _ = run(fake, fake_plan(2, step))
+    fake = FakeFabric(4, 1)
+    lines, _ = run(fake, fake_plan(2, step))
     assert all(line["wrong"] >= 1 for line in lines)
 
 

@@ -12,7 +12,8 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Storage
 from testbed.plan.plan import endpoints, plan
-from tests.parts.fake_run import collective, fabric, run
+from tests.parts.fake_fabric import FakeFabric
+from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
 from workloads.programs import block, mailbox
 from workloads.programs.closed_form import block_write_by_hosts_ns, block_write_by_nics_ns
@@ -50,8 +51,8 @@ def test_every_block_is_where_it_belongs_whatever_the_timing(
     ranks = 1 + writers + servers
     keys = {"servers": servers, "replicas": replicas, "outstanding": outstanding, "ratio": ratio, "block": "512B"}
     told = step(algorithm, ranks, [512 * blocks, 512], **keys, host={"cores": cores})
-    with fabric(ranks + 1, seed) as fake:
-        lines, errors = run(fake, fake_plan(ranks, told))
+    fake = FakeFabric(ranks + 1, seed)
+    lines, errors = run(fake, fake_plan(ranks, told))
     assert (fake.error, errors) == (None, [])
     assert len(lines) == ranks * 2 * 2 and {line["wrong"] for line in lines} == {0}
 
@@ -67,8 +68,8 @@ def test_a_damaged_block_is_counted(algorithm: str, at: int, monkeypatch: pytest
         return bytes(made)
 
     monkeypatch.setattr("workloads.programs.storage.compress", damaged)
-    with fabric(4, 1) as fake:
-        lines, _ = run(fake, fake_plan(3, step(algorithm, 3, [4096])))
+    fake = FakeFabric(4, 1)
+    lines, _ = run(fake, fake_plan(3, step(algorithm, 3, [4096])))
     assert {line["rank"]: line["wrong"] > 0 for line in lines} == {0: False, 1: False, 2: True}
 
 
@@ -82,8 +83,8 @@ def test_headers_alone_reach_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         return taken(self, record, nbytes)
 
     monkeypatch.setattr(mailbox.Mailbox, "taken", seen)
-    with fabric(4, 1) as fake:
-        run(fake, fake_plan(3, step("nic", 3, [8192])))
+    fake = FakeFabric(4, 1)
+    run(fake, fake_plan(3, step("nic", 3, [8192])))
     assert longest[3] == block.HEADER_BYTES or longest[3] > 512  # from the complex: headers, and compressed blocks
     assert longest[1] == block.HEADER_BYTES + 4096  # from the writer, at the complex
 

@@ -21,6 +21,7 @@ from testbed.base.errors import InputError, MachineError
 from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
+from testbed.run import watch
 from testbed.run.outcome import RunFailed, RunResult
 from tests.parts.fake_lab import FIDELITY, FakeLab, Script, counters, result_line
 from tests.parts.small_run import DONE, EXPERIMENT, whole
@@ -115,6 +116,24 @@ def test_what_a_run_prints(play: Play) -> None:
     assert second["time_ns"] == 2000.125
     assert printed["counters"] == {"drops": {}, "ecn_marked": 0, "pause_rx": 0, "retransmitted": 2}
     assert len(printed["metrics_sha256"]) == 64
+
+
+def test_a_run_ends_as_soon_as_its_workers_do(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They close their pipes a moment before they end: the run does not wait for its next look around."""
+    monkeypatch.setattr(watch, "TICK_S", 3600.0)
+    woken: list[bool] = []
+
+    def prepare(lab: FakeLab) -> None:
+        def wake() -> None:
+            woken.append(True)
+            lab.fabricd.say({"event": "woken"})
+
+        timer = threading.Timer(30.0, wake)
+        timer.daemon = True
+        timer.start()
+
+    play(lambda rank: whole(rank) + "os.close(1); os.close(2); time.sleep(0.2); os._exit(0)\n", prepare)
+    assert not woken
 
 
 def test_flows_are_printed_by_their_ranks(play: Play) -> None:
