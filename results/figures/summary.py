@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.checkpoints import accounts
 from results.figures.serving import figures as serving_figures
 from results.figures.serving import served
 from results.figures.timeline import steps
@@ -67,7 +68,8 @@ _FIGURES = {
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
     "between_tokens_us": "time between tokens (us)", "tokens_per_s_gpu": "tokens per second and GPU",
-    "tokens_per_cost": "tokens per unit of cost",
+    "tokens_per_cost": "tokens per unit of cost", "checkpoint_us": "pause of a checkpoint (us)",
+    "goodput": "share of the time that is work", "best_steps": "best steps between checkpoints",
     **{f"{what}_p{p}_us": f"{words}, {p}th percentile (us)" for p in (50, 90, 99) for what, words in _WAITS.items()},
 }  # fmt: skip
 
@@ -104,6 +106,8 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
             if values := [row[key] for row in rows if row.get(key) is not None]:
                 name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
                 figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+    for _, of in accounts(about, found):
+        figures |= {"checkpoint_us": of.pause_ns / 1000, "goodput": of.goodput, "best_steps": of.best_steps}
     return figures
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
@@ -94,6 +95,10 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     yield from _classes(train, spec)
     found = list(problems(t))
     yield from found
+    stored = list(_checkpoint(train, t, fabric))
+    yield from stored
+    if any(path == ("checkpoint", "to") for path, _, _ in stored):
+        return
     try:
         layout = _placed(train, t, fabric)
     except CannotPlace as error:
@@ -106,7 +111,32 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
-    return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, axes(fabric))
+    return placed(t.parallel, {str(dimension): axis for dimension, axis in train.place.items()}, _axes(train, fabric))
+
+
+def _axes(train: Train, fabric: Fabric) -> list[tuple[str, int]]:
+    """Without the places that store checkpoints: the last ones of the outermost axis."""
+    (name, length), *inner = axes(fabric)
+    storing = len(train.checkpoint.to) // prod(n for _, n in inner) if train.checkpoint else 0
+    return [(name, length - storing), *inner]
+
+
+def _checkpoint(train: Train, t: Training, fabric: Fabric) -> Iterator[Found]:
+    its = train.checkpoint
+    if its is None:
+        return
+    (name, length), *inner = axes(fabric)
+    each = prod(n for _, n in inner)
+    last = list(range(fabric.ranks - len(its.to), fabric.ranks))
+    if its.to != last or len(its.to) % each or len(its.to) >= fabric.ranks:
+        what = f"storage is whole places of {name}, {each} rank{'s' if each > 1 else ''} each, and the last ones"
+        yield ("checkpoint", "to"), what, f"to: {list(range(fabric.ranks - each, fabric.ranks))}"
+    if train.scale:
+        what = "a checkpoint is of the whole model, and scale runs a part of it"
+        yield ("checkpoint",), what, "leave scale or checkpoint out"
+    if t.optimizer_in:
+        what = f"{t.optimizer_in} keeps the optimizer's state in NICs, and nothing reads it out of there"
+        yield ("checkpoint",), what, "another algorithm for the group data"
 
 
 def _classes(train: Train, spec: FabricSpec) -> Iterator[Found]:

@@ -10,19 +10,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.experiment.scale import scaled_down, shrunk
 from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
-from testbed.plan.scale import scaled_down, shrunk
 from testbed.plan.tasks import planned
+from workloads.steps import checkpoint
 from workloads.steps.build import step_graph
 from workloads.tasks.oracle import step_ns
 from workloads.tasks.task import Collective, Send
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.steps.train import Train
+    from testbed.experiment.steps.train import Checkpoint, Train
     from testbed.plan.choose import Chooser
     from topologies import Fabric
+    from workloads.steps.plan.parallel import Layout
     from workloads.steps.plan.training import Training
     from workloads.tasks.graph import Graph
 
@@ -51,6 +53,8 @@ def training_steps(
         graph = step_graph(t, layout, settings_of(train))
         return graph, planned_on(experiment, graph, t)
 
+    if train.checkpoint is not None:
+        return _checkpointed(train.checkpoint, whole, layout, made(whole), lambda g: planned_on(experiment, g, whole))
     if train.scale is None:
         return [made(whole)[1]]
     graph, step = made(whole)
@@ -76,6 +80,39 @@ def training_steps(
         "by": by,
         "expected_ns": times,
         "whole": about,
+    }
+    return steps
+
+
+def _checkpointed(
+    told: Checkpoint,
+    t: Training,
+    layout: Layout,
+    made: tuple[Graph, dict[str, Any]],
+    planned_on: Callable[[Graph], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """The step, the step with a checkpoint, and the checkpoint read back."""
+    graph, plain = made
+    its = checkpoint.Checkpoint(tuple(told.to), told.disk, told.copy_rate if told.mode == "async" else None)
+    steps = [plain]
+    graphs = {
+        f", {told.mode} checkpoint": checkpoint.with_checkpoint(graph, t, layout, its),
+        ", restored": checkpoint.restored(t, layout, its),
+    }
+    for name, one in graphs.items():
+        step = planned_on(one)
+        steps.append({**step, "name": f"{step['name']}{name}", "about_step": {}})
+    nbytes = max(checkpoint.written_bytes(t, stage) for stage in range(t.parallel.pipeline))
+    plain["about_step"]["checkpoint"] = {
+        "mode": told.mode,
+        "every": told.every,
+        "bytes": nbytes,
+        "copy_ns": 1e9 * nbytes / told.copy_rate,
+        "restart_ns": told.restart,
+        "mtbf_ns": told.mtbf * 3600e9,
+        "gpus": told.gpus or t.parallel.ranks,
+        "power_w": told.power,
+        "price": told.price,
     }
     return steps
 

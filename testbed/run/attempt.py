@@ -13,6 +13,7 @@ from statistics import fmean
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from results.figures.checkpoints import accounts
 from results.figures.fidelity import Fidelity, StealMeter, silent
 from results.figures.report import report
 from results.figures.scaled import all_scaled
@@ -345,6 +346,7 @@ class Attempt:
             stopped=self.stopped,
             steps=[self._step_row(one) for one in found],
             scaled=self._scaled(found),
+            checkpoints=[{"step": number, **its.row()} for number, its in accounts(self.steps, found)],
             experiment=self.resolved,
         )
         if not self.problem:

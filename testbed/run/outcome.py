@@ -47,6 +47,7 @@ class RunResult:
     stopped: int = 0
     steps: list[Row] = field(default_factory=list)  # where the time of steps of tasks went
     scaled: list[Row] = field(default_factory=list)  # what follows from small steps for large ones, with bounds
+    checkpoints: list[Row] = field(default_factory=list)  # what they and failures cost
     experiment: Mapping[str, Any] = field(default_factory=dict)  # as resolved
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,6 +59,7 @@ class RunResult:
             "results": [printed(row) for row in self.results],
             **({"steps": self.steps} if self.steps else {}),
             **({"scaled": self.scaled} if self.scaled else {}),
+            **({"checkpoints": self.checkpoints} if self.checkpoints else {}),
             "counters": self.counters,
             "metrics_sha256": self.metrics_sha256,
         }

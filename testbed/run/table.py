@@ -19,7 +19,7 @@ from results.figures.scaled import all_scaled
 from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
-from testbed.run import serving_table
+from testbed.run import checkpoint_table, serving_table
 from testbed.run.cells import grid, microseconds
 from testbed.run.profile import wall_s
 from topologies import in_words
@@ -272,6 +272,7 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         )  # fmt: skip
     yield table
     yield from _scaled(run, found)
+    yield from checkpoint_table.of_steps(run.steps, found)
     yield from serving_table.of_steps(run.steps, found)
 
 

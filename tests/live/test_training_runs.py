@@ -11,14 +11,18 @@ from results.figures.scaled import scaled
 from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
+from testbed.plan.ideal import costs_of
 from testbed.plan.plan import plan
 from tests.parts.training_runs import checked, compared, experiment_of
+from workloads.times.messages import Path as Way
+from workloads.times.messages import received_ns
 
 FLOAT = "model: {layers: 4, hidden: 256, heads: 4, seq: 128, dtype: float32}, gpu: {preset: h100}"
 MODEL = "model: {layers: 4, hidden: 128, heads: 4, seq: 128}, gpu: {preset: h100}"
 VOCAB = "model: {layers: 4, hidden: 128, heads: 4, seq: 128, vocab: 256}, gpu: {preset: h100}"
 EXPERTS = "model: {layers: 2, hidden: 128, heads: 4, seq: 128, experts: 8}, gpu: {preset: h100}"
 
+MODES = ("sync", "async")
 STAR, RAIL = "{star: {hosts: 4}}", "{rail: {servers: 4, gpus: 2}}"
 
 
@@ -130,3 +134,20 @@ def test_what_has_no_fraction_is_refused(step: str, more: str, what: str) -> Non
     text = f"name: t\nfabric: {{topology: {STAR}}}\nworkload:\n- {step % FLOAT}\n{more}\n"
     with pytest.raises(InputError, match=re.escape(what)):
         plan(loads(text))
+
+
+def test_a_checkpoint_takes_its_message_and_its_disk(tmp_path: Path) -> None:
+    """Each rank has a storage of its own here, so that nothing is shared."""
+    told = "checkpoint: {to: [2, 3], every: 10, disk: 20GBps, copy_rate: 100GBps, restart: 1us, mode: "
+    trains = [f"{{{FLOAT}, parallel: {{pipeline: 2}}, batch: {{count: 2}}, {told}{mode}}}}}" for mode in MODES]
+    experiment = experiment_of(STAR, trains)
+    done = checked(experiment, tmp_path / "run")
+    behind, beside = done.summary["checkpoints"]
+    assert (behind["step"], beside["step"]) == (0, 3)
+    nbytes = done.steps[0]["checkpoint"]["bytes"]
+    assert nbytes == 12 * 2 * (12 * 256 * 256 + 2 * 256)  # two layers; float32 and Adam's two moments
+    costs = costs_of(experiment)
+    message = costs.post_ns + received_ns(nbytes, Way.uniform(1, rate_bps=4e11, delay_ns=500, latency_ns=500), costs)
+    assert behind["pause_ns"] == pytest.approx(message + nbytes / 20, rel=1e-3)
+    assert 0 < behind["restore_ns"] - (message + nbytes / 20) < 2000, "until the storage has its acknowledgement"
+    assert nbytes / 100 * 0.999 < beside["pause_ns"] < behind["pause_ns"] / 3

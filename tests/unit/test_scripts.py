@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -181,3 +183,15 @@ def test_without_pytorch_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pyte
         planning.plan(experiment)
     assert "PyTorch is not installed" in raised.value.what and "railbed[torch]" in raised.value.hint
     assert raised.value.where.endswith("e.yaml:5: workload[0].torch")
+
+
+def test_of_ranks_that_failed_the_first_is_told_with_its_line(tmp_path: Path) -> None:
+    script = launch.Script("/x/s.py", (), "/x", ("h0", "h1"), 1)
+    for rank, line in ((1, 7), (0, 9)):  # rank 0 only lost rank 1
+        told = {"what": "AssertionError: Torch not compiled with CUDA enabled", "line": line, "hint": ""}
+        (tmp_path / f"rank{rank}.error").write_text(json.dumps(told))
+        os.utime(tmp_path / f"rank{rank}.error", ns=(0, line))
+    failed = launch._failure(script, tmp_path, ["", "one\ntwo"], "")
+    assert (failed.where, failed.printed) == ("/x/s.py:7", "one\ntwo")
+    assert failed.what == "rank 1 of the script failed: AssertionError: Torch not compiled with CUDA enabled"
+    assert failed.hint.startswith("there is no GPU here")

@@ -14,6 +14,7 @@ import runpy
 import signal
 import sys
 import traceback
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,7 @@ def main() -> int:
     _die_with_the_parent()
     spec = json.loads(Path(sys.argv[1]).read_text())
     import torch
+    import torch._dynamo  # optimizers import it at their first step
 
     from workloads.torch import charge, group, steps_of_script, streams  # noqa: F401 - once, for all ranks
 
@@ -107,6 +109,7 @@ def _recorded(script: str, seed: int) -> Any:
     group.install(recorder, charge)
     refuse.install()
     steps_of_script.install(recorder, charge)
+    warnings.filterwarnings("ignore", message="Attempted to get default timeout for nccl")
     torch.manual_seed(seed)
     with charge:
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from testbed.base.types import Bandwidth, Flops, Model, Size, default, mistake, names, unknown
+from testbed.base.types import Bandwidth, Flops, Model, Size, Time, default, mistake, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.fabric import TrafficClass
 
@@ -133,6 +133,27 @@ class Scale(Model):
         return self
 
 
+class Checkpoint(Model):
+    """Where a checkpoint goes and how; and of which cluster failures, energy and cost are said."""
+
+    to: list[Annotated[int, Field(ge=0)]] = Field(
+        min_length=1, max_length=1 << 16, description="ranks that store and do not train: the fabric's last ones"
+    )
+    every: int = Field(ge=1, le=10**9, description="steps from one checkpoint to the next")
+    mode: Literal["sync", "async"] = Field(
+        default="sync", description="training waits until it is written, or only until it is copied"
+    )
+    disk: Bandwidth | None = Field(default=None, gt=0, description="rate of each storing rank's disk (null: any)")
+    copy_rate: Bandwidth = default("50GBps", "of a copy into the host's memory (async)", gt=0)
+    restart: Time = default("60s", "from a failure until ranks read the checkpoint", le=1e15)
+    mtbf: float = Field(
+        default=50_000, gt=0, le=1e12, allow_inf_nan=False, description="hours of one GPU between two failures"
+    )
+    gpus: Count | None = Field(default=None, description="GPUs of the cluster (null: the plan's)")
+    power: float = Field(default=1275, ge=0, le=1e6, allow_inf_nan=False, description="W a GPU, with its share of all")
+    price: float = Field(default=2, ge=0, le=1e6, allow_inf_nan=False, description="money for a GPU and hour")
+
+
 class Train(Model):
     model: TrainModel = Field(description="what is trained")
     gpu: Gpu = Field(description="what computes")
@@ -163,6 +184,9 @@ class Train(Model):
     scale: Scale | None = Field(
         default=None,
         description="the model is too large to be run: its time from that of less of it (null: all)",
+    )
+    checkpoint: Checkpoint | None = Field(
+        default=None, description="what checkpoints and failures cost: the step is run without, with, and read back"
     )
     iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")

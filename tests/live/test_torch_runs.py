@@ -1,0 +1,155 @@
+"""Scripts of PyTorch on a fabric: DDP, FSDP2 and HSDP of a small transformer on four ranks, recorded once for all.
+
+Losses are those of the same script over Gloo, and steps take what the longest path through their tasks takes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import results
+from testbed.experiment import Experiment, load
+from testbed.plan import graphs as recorded_graphs
+from testbed.plan.expected import expected
+from testbed.plan.plan import plan
+from testbed.run.run import run
+from workloads.tasks.oracle import step_ns
+from workloads.torch import launch
+
+SCRIPT = Path(__file__).parents[1] / "parts" / "training_script.py"
+RANKS = 4
+
+pytestmark = pytest.mark.skipif(
+    not launch.available(),
+    reason="PyTorch is not installed here: ./setup.sh torch installs torch==2.13.0+cpu if pip can find it",
+)
+
+# The script's ranks without anything of ours: forked, because an import takes seconds.
+PLAIN = """
+import os, runpy, sys
+import torch, torch._dynamo, torch.distributed.fsdp, torch.distributed.tensor
+torch.set_num_threads(1)
+world, script = int(sys.argv[1]), sys.argv[2]
+sys.argv = sys.argv[2:]
+children = []
+for rank in range(world):
+    if not (child := os.fork()):
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+        if rank:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        runpy.run_path(script, run_name="__main__")
+        sys.stdout.flush()
+        os._exit(0)
+    children.append(child)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+@dataclass
+class Done:
+    experiment: Experiment
+    folder: Path
+    rows: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("torch")
+    (folder / "e.yaml").write_text(
+        f"name: t\nfabric:\n  topology: {{star: {{hosts: {RANKS}}}}}\nworkload:\n"
+        f"- {{torch: {SCRIPT}, args: [ddp, fsdp, hsdp], gpu: {{flops: 4T, hbm: 100GBps, efficiency: 1}}}}\n"
+    )
+    experiment = load(folder / "e.yaml")
+    run(experiment, folder / "run")
+    return Done(experiment, folder / "run", results.load(folder / "run").rows("timeline"))
+
+
+def losses(printed: str) -> list[tuple[str, int, float]]:
+    lines = [line.split() for line in printed.splitlines() if line.startswith(("ddp ", "fsdp ", "hsdp "))]
+    return [(name, int(step), float(loss)) for name, step, loss in lines]
+
+
+def test_losses_are_those_over_gloo(done: Done) -> None:
+    ours = losses((done.folder / "logs" / "script0.rank0.log").read_text())
+    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    plain = subprocess.run(
+        [*alone, sys.executable, "-c", PLAIN, str(RANKS), str(SCRIPT), "ddp", "fsdp", "hsdp"],
+        capture_output=True,
+        text=True,
+        timeout=115,
+    )
+    assert plain.returncode == 0, plain.stderr[-2000:]
+    theirs = losses(plain.stdout)
+    assert [line[:2] for line in ours] == [(name, step) for name in ("ddp", "fsdp", "hsdp") for step in range(3)]
+    assert [line[:2] for line in theirs] == [line[:2] for line in ours]
+    assert [line[2] for line in ours] == pytest.approx([line[2] for line in theirs], rel=1e-6)
+
+
+def test_steps_take_what_the_longest_path_takes(done: Done) -> None:
+    """Where collectives of several groups share a link, they take longer; nothing is faster."""
+    fabric = done.experiment.build_fabric()
+    planned = plan(done.experiment)["steps"]
+    _, found = recorded_graphs.script_of(done.experiment.workload[0], done.experiment, fabric)
+    assert len(found) == len(planned) > 5
+    for number, (step, told) in enumerate(zip(found, planned, strict=True)):
+        rows = [row for row in done.rows if row["step"] == number]
+        for iteration in range(step.times):
+            its = [row for row in rows if row["iteration"] == iteration]
+            took = max(row["end_ns"] for row in its) - min(row["start_ns"] for row in its)
+            alone = step_ns(expected(step.graph, told, done.experiment, fabric))
+            assert 0.999 * alone <= took <= 1.01 * alone, (step.name, took, alone)
+
+
+def test_communication_is_hidden_behind_backward_and_behind_the_next_layers(done: Done) -> None:
+    """DDP: a bucket is under way while backward computes.  FSDP2: a layer's parameters come while the one before it
+    computes.  HSDP: gradients go among replicas, too."""
+    told = json.loads((done.folder / "steps.json").read_text())["steps"]
+    named = {step["name"].partition(", ")[2]: number for number, step in enumerate(told)}
+    assert list(named)[0] == "setup" and {"step 3", "steps 5 to 6", "steps 8 to 9"} <= set(named)
+
+    def overlap(name: str, of: str, computing: str) -> float:
+        its = [r for r in done.rows if r["step"] == named[name] and r["rank"] == 0 and r["iteration"] == 0]
+        busy = [(r["start_ns"], r["end_ns"]) for r in its if r["kind"] == computing and r["stream"] == "main"]
+        moved = [(r["start_ns"], r["end_ns"]) for r in its if r["kind"] == of]
+        return sum(max(0.0, min(b, d) - max(a, c)) for a, b in busy for c, d in moved)
+
+    assert overlap("step 3", "gradients", "backward") > 10_000
+    assert overlap("steps 5 to 6", "parameters", "forward") > 5_000
+    assert overlap("steps 5 to 6", "gradients", "backward") > 5_000
+    groups = {r["group"] for r in done.rows if r["step"] == named["steps 8 to 9"]} - {None}
+    assert groups == {"shard", "replicate"}
+
+
+def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_to_do_instead(tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('nccl')\n"
+        "x = torch.randn(1024, 1024)\n"
+        "w = dist.all_reduce(x, async_op=True)\n"
+        "y = torch.ones(1024, 1024) @ torch.ones(1024, 1024)\n"
+        "w.wait()\n"
+        "print(float((x + y).sum()))\n"
+        "for refused in (lambda: torch.compile(torch.nn.Linear(2, 2)), lambda: dist.recv(x)):\n"
+        "    try:\n"
+        "        refused()\n"
+        "    except RuntimeError as error:\n"
+        "        print(error)\n"
+    )
+    told = launch.Script(str(script), (), str(tmp_path), ("h0", "h1"), 7)
+    one, other = launch.record(told), launch.record(told)
+    assert one == other and one.printed[0] == one.printed[1]
+    _, compiled, received = one.printed[0].splitlines()
+    assert compiled.startswith("torch.compile:") and "a receive from anybody" in received
+    assert all("(hint: " in line for line in (compiled, received))
+    reduced = [row for row in one.ranks[0]["rows"] if row["do"] == "collective"]
+    assert [row["size_bytes"] for row in reduced] == [4 << 20]
+    computed = [row for row in one.ranks[0]["rows"] if row["do"] == "compute"]
+    assert [n for row in computed if (n := sum(flops for flops, *_ in row["work"]))] == [2 * 1024**3]
