@@ -21,7 +21,6 @@ RUNS = 3
 MANY = """
 name: bench-many-ranks
 fabric: {topology: {clos: {leaves: LEAVES, spines: SPINES, hosts_per_leaf: HOSTS}}}
-control: {fast_path: {sample: 1024}}
 workload:
   - WORKLOAD
 """

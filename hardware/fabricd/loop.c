@@ -55,7 +55,7 @@ static ps_t clock_limit(const struct fabric *f)
 
 	if (c->mode == CLOCK_REAL)
 		return clock_real_now(f) + 1;
-	if (!c->started || trace_holds(f->flow_cache))
+	if (!c->started || (f->flow_cache && f->flow_cache->holds && trace_holds(f->flow_cache)))
 		return 0;
 	ps_t limit = c->workers;
 	if (f->ovs->head && f->ovs->head->deadline < limit)
@@ -321,7 +321,7 @@ static void tick(struct fabric *f)
 }
 
 /* How long to sleep when no event may run, in wall time */
-static int64_t sleep_ns(const struct fabric *f)
+static int64_t sleep_ns(struct fabric *f)
 {
 	if (f->clock.mode == CLOCK_REAL) {
 		int64_t ns = NAP_NS;

@@ -146,7 +146,7 @@ def _fast_path(verdict: Fidelity, counters: Mapping[str, Any]) -> None:
         verdict.worsen(
             "doubtful",
             f"{stale} time(s) Open vSwitch did with a frame what the fast path no longer knew: others went the old way",
-            "run it again without control.fast_path",
+            "run it again with control.fast_path: off",
         )
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.experiment.scale import scaled_down, shrunk
 from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
-from testbed.plan.scale import scaled_down, shrunk
 from testbed.plan.tasks import planned
 from workloads.steps import checkpoint
 from workloads.steps.build import step_graph

@@ -20,8 +20,8 @@ from results.figures.fidelity import Fidelity
 from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
+from testbed.experiment.scale import scaled_down
 from testbed.plan import plan as planning
-from testbed.plan.scale import scaled_down
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
 from testbed.run.outcome import RunFailed, RunResult

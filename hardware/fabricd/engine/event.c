@@ -8,6 +8,10 @@
  * the order in which it happens.  So events with the same key stand in a lane, one behind
  * the other, and only the first of them is in the heap.  One that belongs before the last
  * of its lane, or finds its lane taken by another key, goes into the heap by itself.
+ *
+ * An event that runs nearly always enters another.  So the place of one that was taken out
+ * stays empty until the next is entered, or looked for: that is one way through the heap
+ * and not two.
  */
 #include <stdlib.h>
 
@@ -30,38 +34,32 @@ struct lane {
 	struct queued *last; /* NULL: it is empty */
 };
 
-/* What decides the order stands in the heap itself */
-struct heap_entry {
-	ps_t t;
-	uint64_t key, seq;
-	struct queued *event;
-};
-
-static inline bool before(const struct heap_entry *x, const struct heap_entry *y)
+static inline unsigned __int128 when(const struct queued *q)
 {
-	if (x->t != y->t)
-		return x->t < y->t;
-	if (x->key != y->key)
-		return x->key < y->key;
-	return x->seq < y->seq;
+	return (unsigned __int128)(uint64_t)q->e.t << 64 | q->e.key;
+}
+
+/* Which of two is first nobody can predict: no branch depends on it, unless they differ in nothing but their number */
+static inline bool before(const struct queued *x, const struct queued *y)
+{
+	unsigned __int128 a = when(x), b = when(y);
+
+	if (__builtin_expect(a == b, 0))
+		return x->e.seq < y->e.seq;
+	return a < b;
 }
 
 /* Pauses that come and go without end, and faults, are no reason to wait: where something waits for an answer, a
  * queue pair's timer runs */
-static bool background(enum event_kind kind)
+static inline bool background(enum event_kind kind)
 {
-	return kind == EV_PAUSE_REFRESH || kind == EV_PAUSE_END || kind == EV_WATCHDOG || kind == EV_FAULT;
-}
-
-static struct heap_entry entry_of(struct queued *q)
-{
-	return (struct heap_entry){.t = q->e.t, .key = q->e.key, .seq = q->e.seq, .event = q};
+	return (1u << EV_PAUSE_REFRESH | 1u << EV_PAUSE_END | 1u << EV_WATCHDOG | 1u << EV_FAULT) >> kind & 1;
 }
 
 static void grow(struct heap *h)
 {
 	size_t room = h->room ? 2 * h->room : SLAB_EVENTS;
-	struct heap_entry *at = realloc(h->at, room * sizeof *at);
+	struct queued **at = realloc(h->at, room * sizeof *at);
 
 	if (!at)
 		abort();
@@ -111,29 +109,75 @@ static bool line_up(struct heap *h, struct queued *q)
 	return last;
 }
 
-static void push(struct heap *h, const struct event *e)
+/* Put an event where the first one was */
+static void sift_down(struct heap *h, struct queued *q)
+{
+	struct queued **at = h->at;
+	size_t i = 0;
+
+	for (;;) {
+		size_t child = 4 * i + 1, least = child;
+		if (child + 4 <= h->entries) {
+			size_t left = child + before(at[child + 1], at[child]);
+			size_t right = child + 2 + before(at[child + 3], at[child + 2]);
+			least = left + (right - left) * before(at[right], at[left]);
+		} else {
+			if (child >= h->entries)
+				break;
+			while (++child < h->entries)
+				if (before(at[child], at[least]))
+					least = child;
+		}
+		if (!before(at[least], q))
+			break;
+		at[i] = at[least];
+		i = least;
+	}
+	at[i] = q;
+}
+
+/* The first place is empty, and nothing was entered since: the last event goes there */
+static void close_gap(struct heap *h)
+{
+	if (!h->gap)
+		return;
+	h->gap = false;
+	struct queued *last = h->at[--h->entries];
+	if (h->entries)
+		sift_down(h, last);
+}
+
+static struct queued *take(struct heap *h)
 {
 	if (!h->free)
 		more(h);
 	struct queued *q = h->free;
 	h->free = q->next;
-	q->e = *e;
+	return q;
+}
+
+static void push(struct heap *h, struct queued *q)
+{
 	h->n++;
-	h->background += background(event_kind(e));
+	h->background += background(event_kind(&q->e));
 	if (line_up(h, q))
 		return;
+	if (h->gap) {
+		h->gap = false;
+		sift_down(h, q);
+		return;
+	}
 	if (h->entries == h->room)
 		grow(h);
-	struct heap_entry new = entry_of(q);
 	size_t i = h->entries++;
 	while (i) {
 		size_t up = (i - 1) / 4;
-		if (!before(&new, &h->at[up]))
+		if (!before(q, h->at[up]))
 			break;
 		h->at[i] = h->at[up];
 		i = up;
 	}
-	h->at[i] = new;
+	h->at[i] = q;
 }
 
 /* event_add() - Enter an event
@@ -147,20 +191,22 @@ static void push(struct heap *h, const struct event *e)
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b)
 {
-	push(&f->heap, &(struct event){
-		.t = t,
-		.key = (uint64_t)kind << 56 | (uint64_t)(node & 0xffffff) << 32 | (uint64_t)(port & 0xffff) << 16 |
-		       (other & 0xffff),
-		.seq = seq,
-		.a = a,
-		.b = b,
-	});
+	struct queued *q = take(&f->heap);
+
+	q->e.t = t;
+	q->e.key = (uint64_t)kind << 56 | (uint64_t)(node & 0xffffff) << 32 | (uint64_t)(port & 0xffff) << 16 |
+		   (other & 0xffff);
+	q->e.seq = seq;
+	q->e.a = a;
+	q->e.b = b;
+	push(&f->heap, q);
 }
 
 /* event_first() - The event that is next; there is one */
-const struct event *event_first(const struct heap *h)
+const struct event *event_first(struct heap *h)
 {
-	return &h->at[0].event->e;
+	close_gap(h);
+	return &h->at[0]->e;
 }
 
 /* event_forget() - Take events out that are not to happen
@@ -168,36 +214,17 @@ const struct event *event_first(const struct heap *h)
  */
 void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context)
 {
+	close_gap(&f->heap);
 	struct heap old = f->heap;
 
 	f->heap = (struct heap){0};
 	for (size_t i = 0; i < old.entries; i++)
-		for (struct queued *q = old.at[i].event; q; q = q->next)
-			if (!over(&q->e, context))
-				push(&f->heap, &q->e);
+		for (const struct queued *q = old.at[i]; q; q = q->next) {
+			struct event e = q->e;
+			if (!over(&e, context))
+				event_add(f, e.t, event_kind(&e), event_node(&e), event_port(&e), event_other(&e), e.seq, e.a, e.b);
+		}
 	events_free(&old);
-}
-
-/* Put an entry where the first one was */
-static void sift_down(struct heap *h, const struct heap_entry *e)
-{
-	size_t i = 0;
-
-	for (;;) {
-		size_t child = 4 * i + 1, end = child + 4, least = child;
-		if (child >= h->entries)
-			break;
-		if (end > h->entries)
-			end = h->entries;
-		while (++child < end)
-			if (before(&h->at[child], &h->at[least]))
-				least = child;
-		if (!before(&h->at[least], e))
-			break;
-		h->at[i] = h->at[least];
-		i = least;
-	}
-	h->at[i] = *e;
 }
 
 /* event_pop() - Take the first event out
@@ -207,22 +234,24 @@ bool event_pop(struct heap *h, struct event *first)
 {
 	if (!h->n)
 		return false;
-	struct queued *q = h->at[0].event;
-	struct heap_entry e;
-	*first = q->e;
+	close_gap(h);
+	struct queued *q = h->at[0], *next = q->next;
+	first->t = q->e.t; /* one by one: what was just written in pieces cannot be read at once */
+	first->key = q->e.key;
+	first->seq = q->e.seq;
+	first->a = q->e.a;
+	first->b = q->e.b;
 	h->n--;
 	h->background -= background(event_kind(first));
-	if (q->next) {
-		e = entry_of(q->next);
+	if (next) {
+		sift_down(h, next);
 	} else {
 		if (q->lane != IN_NO_LANE)
 			h->lanes[q->lane].last = NULL;
-		e = h->at[--h->entries];
+		h->gap = true;
 	}
 	q->next = h->free;
 	h->free = q;
-	if (h->entries)
-		sift_down(h, &e);
 	return true;
 }
 

@@ -52,13 +52,13 @@ struct event {
 	uint64_t b;
 };
 
-struct heap_entry;
 struct lane;
 struct queued;
 
 struct heap {
-	struct heap_entry *at;
-	size_t entries, room;
+	struct queued **at;
+	size_t entries, room; /* the one that is missing counted */
+	bool gap; /* the first entry is taken out, and its place not filled yet */
 	struct lane *lanes;
 	struct queued *free;
 	void **slabs;
@@ -70,7 +70,7 @@ struct heap {
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b);
 void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context);
-const struct event *event_first(const struct heap *h);
+const struct event *event_first(struct heap *h);
 bool event_pop(struct heap *h, struct event *e);
 void events_free(struct heap *h);
 

@@ -76,6 +76,7 @@ struct flow_cache {
 	char (*bridge)[BRIDGE_BYTES]; /* of each switch, by its index */
 	struct rule **rules; /* by hash */
 	struct trace *trace;
+	bool holds; /* so many questions are open that the clock waits for the answers: trace_holds() */
 	struct tables_watch *watches; /* one for each switch, or NULL */
 };
 
@@ -99,7 +100,7 @@ void decision_add(struct fabric *f, struct decision *d, struct frame *before, ui
 
 int local_connect(const char *folder, const char *name, const char *suffix);
 bool trace_ask(struct fabric *f, const struct flow *flow);
-bool trace_holds(const struct flow_cache *c);
+bool trace_holds(struct flow_cache *c);
 void trace_free(struct fabric *f);
 bool trace_purge(struct fabric *f);
 bool tables_watched(struct fabric *f, struct node *sw);

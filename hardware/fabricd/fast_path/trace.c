@@ -50,7 +50,6 @@ struct trace {
 	int64_t again_ns; /* wall time before which it is not tried again */
 	struct question asked[ASKED_MAX];
 	uint32_t open; /* questions */
-	bool holds; /* the clock */
 	int64_t holds_until_ns; /* of wall time */
 	char *answer;
 	size_t have, room;
@@ -109,7 +108,7 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 	uint32_t number = q->number;
 	q->number = 0;
 	t->open--;
-	t->holds = t->holds && t->open;
+	f->flow_cache->holds &= t->open > 0;
 	int copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
 	struct flow *flow = flow_cache_explained(f, &q->key, number, copies);
 	if (flow)
@@ -124,7 +123,7 @@ static void hang_up(struct fabric *f, struct trace *t)
 	t->have = 0;
 	memset(t->asked, 0, sizeof t->asked);
 	t->open = 0;
-	t->holds = false;
+	f->flow_cache->holds = false;
 	f->flow_cache->purges = 0;
 	flow_cache_forget(f, NULL);
 }
@@ -227,23 +226,19 @@ bool trace_ask(struct fabric *f, const struct flow *flow)
 	if (!request(f, t, (uint64_t)flow->number * ASKED_MAX + i, "ofproto/trace", json_pack("[s, s]", f->flow_cache->bridge[flow->sw->index], what)))
 		return false;
 	t->asked[i] = (struct question){.number = flow->number, .key = flow->key};
-	if (++t->open >= MANY && !t->holds) {
-		t->holds = true;
+	if (++t->open >= MANY && !f->flow_cache->holds) {
+		f->flow_cache->holds = true;
 		t->holds_until_ns = wall_ns() + HOLD_NS;
 	}
 	return true;
 }
 
 /* trace_holds() - Are so many questions open that the clock had better wait for the answers? */
-bool trace_holds(const struct flow_cache *c)
+bool trace_holds(struct flow_cache *c)
 {
-	struct trace *t = c ? c->trace : NULL;
-
-	if (!t || !t->holds)
-		return false;
-	if (wall_ns() > t->holds_until_ns)
-		t->holds = false;
-	return t->holds;
+	if (c->holds && wall_ns() > c->trace->holds_until_ns)
+		c->holds = false;
+	return c->holds;
 }
 
 /* trace_purge() - Have Open vSwitch forget what it has cached

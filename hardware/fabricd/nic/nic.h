@@ -69,6 +69,13 @@ struct sent { /* sent.c: the last changes of a count, oldest overwritten */
 	uint64_t bytes[SENT_KEPT];
 };
 
+/* How long the last transfer took, and of what: a division less for each packet */
+struct pcie_took {
+	uint32_t bytes;
+	int64_t bps;
+	ps_t ps;
+};
+
 struct nic {
 	struct node n;
 	struct port port[2]; /* 0: cable, 1: scale-up */
@@ -81,6 +88,7 @@ struct nic {
 	uint32_t mtu;
 	struct nic_params base, p;
 	ps_t pcie_tx_free, pcie_rx_free;
+	struct pcie_took pcie_took;
 	ps_t engine_free;	/* its adder (offload/ring/compute_enhancer.c) */
 	uint64_t engine_used;	/* of its memory, in bytes */
 	ps_t pressure_event; /* the EV_RX_DRAINED that is due, or PS_NEVER */

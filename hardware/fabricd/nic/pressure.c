@@ -17,11 +17,12 @@
 #include "link/port.h"
 #include "nic/nic.h"
 
-static uint64_t backlog_bytes(const struct fabric *f, const struct nic *n)
+/* Are there @bytes or more? */
+static bool backlog_reaches(const struct fabric *f, const struct nic *n, uint64_t bytes)
 {
 	ps_t left = n->pcie_rx_free - f->clock.now;
 
-	return left > 0 ? (uint64_t)((__int128)left * n->p.pcie_bps / 8 / PS_PER_S) : 0;
+	return left > 0 ? (unsigned __int128)left * (uint64_t)n->p.pcie_bps >= (unsigned __int128)bytes * 8 * PS_PER_S : !bytes;
 }
 
 /* What should be paused is, and nothing else */
@@ -57,7 +58,9 @@ static void press(struct fabric *f, struct nic *n)
 /* nic_rx_room() - Does the receive buffer have room for so much more?  If not, it is pressed, wherever its threshold is */
 bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes)
 {
-	if (!n->p.rx_buffer_bytes || backlog_bytes(f, n) + bytes <= n->p.rx_buffer_bytes)
+	uint64_t room = n->p.rx_buffer_bytes;
+
+	if (!room || (bytes <= room && !backlog_reaches(f, n, room - bytes + 1)))
 		return true;
 	if (!n->pressed)
 		press(f, n);
@@ -67,7 +70,7 @@ bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes)
 /* nic_pressure() - Something has come in */
 void nic_pressure(struct fabric *f, struct nic *n)
 {
-	if (!n->pressed && n->p.rx_buffer_bytes && backlog_bytes(f, n) >= n->p.rx_xoff_bytes)
+	if (!n->pressed && n->p.rx_buffer_bytes && backlog_reaches(f, n, n->p.rx_xoff_bytes))
 		press(f, n);
 }
 
@@ -75,7 +78,7 @@ void nic_pressure(struct fabric *f, struct nic *n)
 void nic_drained(struct fabric *f, struct nic *n)
 {
 	n->pressure_event = PS_NEVER;
-	if (backlog_bytes(f, n) > n->p.rx_xon_bytes) {
+	if (backlog_reaches(f, n, n->p.rx_xon_bytes + 1)) {
 		drained_later(f, n);
 		return;
 	}
@@ -86,7 +89,7 @@ void nic_drained(struct fabric *f, struct nic *n)
 /* nic_params_changed() - Parameters are new */
 void nic_params_changed(struct fabric *f, struct nic *n)
 {
-	if (n->pressed && backlog_bytes(f, n) <= n->p.rx_xon_bytes)
+	if (n->pressed && !backlog_reaches(f, n, n->p.rx_xon_bytes + 1))
 		n->pressed = false;
 	say(f, n);
 }

@@ -129,12 +129,18 @@ bool qp_slow(const struct qp *q, uint32_t frame_bytes)
 	return s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
 }
 
+/* Is @n a multiple?  Dividing 64 bits takes several times as long as 32 */
+static bool every(uint64_t n, uint32_t m)
+{
+	return (n <= UINT32_MAX ? (uint32_t)n % m : n % m) == 0;
+}
+
 /* Must the receiver answer this packet, or nothing would go on? */
 static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
 {
 	const struct nic_params *p = &q->nic->p;
 
-	return last || (n + 1) % p->ack_every == 0 || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
+	return last || every(n + 1, p->ack_every) || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
 	       (p->selective && n < q->sent_max) || !cc_window_open(q, n + 1 - q->acked) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }

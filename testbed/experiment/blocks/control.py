@@ -52,8 +52,8 @@ class Control(Model):
     )
 
     fast_path: FastPath | None = Field(
-        default=None,
-        description="what Open vSwitch has decided for a flow is not asked again (null, off: for every frame)",
+        default_factory=FastPath,
+        description="what Open vSwitch has decided for a flow is not asked again (null, off: it is, for every frame)",
     )
 
     @field_validator("fast_path", mode="before")

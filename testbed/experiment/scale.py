@@ -17,7 +17,7 @@ from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from testbed.experiment import Experiment
+    from testbed.experiment.model import Experiment
 
 LATENCIES = (
     "fabric.cable.delay", "fabric.switch.latency", "fabric.nic.pcie.latency", "fabric.scale_up.delay", "costs.post",
