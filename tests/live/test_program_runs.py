@@ -104,3 +104,16 @@ def test_feeding_accelerators_is_bound_by_cores_that_also_move(tmp_path: Path) -
     assert 8 * 90_000 < naive < 8 * 90_000 + 110_000
     ranks = [row for row in load(result.folder).rows("ranks") if row["step"] == 2 and row["rank"] >= 2]
     assert [row["rx_bytes"] for row in ranks] == [1 << 19, 1 << 19]
+
+
+def test_all_of_them_are_right_and_the_same_again_where_frames_are_lost(tmp_path: Path) -> None:
+    steps = [
+        "{collective: rpc, algorithm: nic, sizes: [1KiB], message: {nesting: 3, requests: 5, outstanding: 3}}",
+        "{collective: block_write, algorithm: nic, sizes: [64KiB], storage: {replicas: 1}}",
+        "{collective: feed, algorithm: nic, sizes: [512KiB], feed: {compute: [20us], batch: 64KiB}}",
+    ]
+    lossy = FABRIC.replace("bluefield2}", "bluefield2, timeout: 100us}") + "".join(f"- {step}\n" for step in steps)
+    lossy += "inject:\n- {fault: loss, on: all, rate: 0.005}\n"
+    first, again = (run(loads(lossy), tmp_path / name) for name in ("a", "b"))
+    assert first.counters["retransmitted"] > 0 and {row["wrong"] for row in first.results} == {0}
+    assert first.metrics_sha256 == again.metrics_sha256
