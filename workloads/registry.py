@@ -110,6 +110,11 @@ _BLOCK_WRITE = Collective(
     "ones) ([smartnic-programs.md](smartnic-programs.md))", "what all writers write together", _WHOLE, rooted=True,
 )  # fmt: skip
 
+_FEED = Collective(
+    "feed", "accelerators (the last ranks) have got and used what the others have preprocessed "
+    "([smartnic-programs.md](smartnic-programs.md))", "all that is preprocessed", _WHOLE,
+)  # fmt: skip
+
 
 # Algorithms
 
@@ -149,6 +154,7 @@ _PAIR: dict[str, Any] = {"max_ranks": 2}
 _ALONE: dict[str, Any] = {"waits": True}
 _MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
 _STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
+_FED: dict[str, Any] = {"extra": ("feed",), "defaults": {"feed": {}}}
 _SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}  # workloads/sparse/inputs.py
 
 _ALL_REDUCE_RING = _hosts(
@@ -348,6 +354,15 @@ _ENTRIES = (
         _BLOCK_WRITE, "nic", "programs.storage:Write", "programs.closed_form:block_write_by_nics_ns",
         "its host looks at headers, its NIC does the rest (SmartDS)", on_complexes=True,
         helped_by="workloads.programs.roles:first", **_STORAGE, **_ALONE,
+    ),
+    _others(
+        _FEED, "host", "programs.feed:Feed", "programs.closed_form:feed_by_hosts_ns",
+        "the core that preprocesses copies, posts and keeps the books", **_FED, **_ALONE,
+    ),
+    _others(
+        _FEED, "nic", "programs.feed:Feed", "programs.closed_form:feed_by_nics_ns",
+        "complexes of the servers' NICs do that (Conspirator)", on_complexes=True,
+        helped_by="workloads.programs.roles:feeders", **_FED, **_ALONE,
     ),
 )  # fmt: skip
 

@@ -101,7 +101,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("fallback", TEXT, "", "why this rank did it without the offload; else missing"),
         Column("host_ns", REAL, "ns, emulated", "of that time: posting, waking up, reducing; missing for a flow"),
         Column("sent_bytes", MAYBE, "bytes", "what its NIC put on its cable meanwhile (below); missing for a flow"),
-        Column("tx_bytes", MAYBE, "bytes", "sent by this worker of a sparse collective in its messages"),
+        Column("tx_bytes", MAYBE, "bytes", "sent by this worker of a sparse collective or a `feed` in its messages"),
         Column("rx_bytes", MAYBE, "bytes", "received by it, likewise"),
     ),
     "timeline": (

@@ -16,7 +16,19 @@ Found = tuple[tuple[str | int, ...], str, str]  # path, what, hint
 def mistakes(step: CollectiveStep, ranks: int) -> Iterator[Found]:
     """What is wrong with a program's step; `ranks`: how many the fabric has."""
     yield from _message(step)
-    yield from _storage(step, ranks if step.ranks is None else len(step.ranks))
+    there = ranks if step.ranks is None else len(step.ranks)
+    yield from _storage(step, there)
+    yield from _feed(step, there)
+
+
+def _feed(step: CollectiveStep, ranks: int) -> Iterator[Found]:
+    """Servers and accelerators, and whole batches."""
+    if (feed := step.feed) is None:
+        return
+    if len(feed.compute) >= ranks:
+        what = f"{len(feed.compute)} accelerators of {ranks} ranks leave no server"
+        yield ("feed", "compute"), what, f"1 to {ranks - 1} times"
+    yield from _whole(step.sizes, feed.batch, "batches")
 
 
 def _storage(step: CollectiveStep, ranks: int) -> Iterator[Found]:
@@ -29,11 +41,16 @@ def _storage(step: CollectiveStep, ranks: int) -> Iterator[Found]:
     if storage.servers > ranks - 2:
         what = f"{storage.servers} storage servers of {ranks} ranks leave no writer beside the middle tier"
         yield ("storage", "servers"), what, f"1 to {ranks - 2}" if ranks > 2 else "more ranks"
-    for i, size in enumerate(step.sizes):
-        blocks, odd = divmod(size, storage.block)
-        if odd or blocks > MOST_BLOCKS:
-            what = f"{size} bytes are {size / storage.block:g} blocks"
-            yield ("sizes", i), what, f"a multiple of {storage.block}B, at most {MOST_BLOCKS} blocks"
+    yield from _whole(step.sizes, storage.block, "blocks")
+
+
+def _whole(sizes: list[int], piece: int, name: str) -> Iterator[Found]:
+    """Sizes are so many pieces."""
+    for i, size in enumerate(sizes):
+        count, odd = divmod(size, piece)
+        if odd or count > MOST_BLOCKS:
+            what = f"{size} bytes are {size / piece:g} {name}"
+            yield ("sizes", i), what, f"a multiple of {piece}B, at most {MOST_BLOCKS} {name}"
 
 
 def _message(step: CollectiveStep) -> Iterator[Found]:

@@ -293,6 +293,8 @@ def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
             f"# {layers} layers{of}{part}: {whole.time_ns / 1e6:.4f} ms, "
             f"within {100 * whole.bound:.2f} %; MFU {100 * whole.mfu:.1f} %, {whole.tokens_per_s:.4g} tokens/s",
             style="bold",
+            overflow="ignore",
+            no_wrap=True,
         )
 
 

@@ -153,3 +153,4 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
     assert [row["size_bytes"] for row in reduced] == [4 << 20]
     computed = [row for row in one.ranks[0]["rows"] if row["do"] == "compute"]
     assert [n for row in computed if (n := sum(flops for flops, *_ in row["work"]))] == [2 * 1024**3]
+    assert [2 * 1024**3, 3 * (4 << 20), "float32", 1] in [done for row in computed for done in row["work"]]

@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from testbed.base.errors import InputError
+from testbed.checklist.review import review
 from testbed.experiment import loads
 from testbed.experiment.model import Experiment
 from testbed.plan.ideal import Ideal
@@ -114,3 +115,15 @@ def test_the_ideal_time_of_a_flow_into_a_complex_by_hand() -> None:
     there = 500 + 500 + 4096 * 8 / 252 + 3 * link[0] + inside[0] + way
     back = inside[1] + way + 3 * link[1] + 500
     assert ideal.time_ns(0, 4, 4096) == pytest.approx(100 + there + back, abs=0.01)
+
+
+def test_the_checklist_counts_a_complex_as_its_nic() -> None:
+    """What leaves a NIC from its complex crosses rails as what its host sends; what stays inside crosses nothing."""
+    text = TEXT.replace("{star: {hosts: 3}}", "{rail: {servers: 2, gpus: 2}}").replace("NIC", OFF_PATH)
+
+    def checks(a: int, b: str) -> list[str]:
+        flows = f"flows: [{{from: nic:{a}.complex, to: {b}, size: 1MB}}]"
+        return [found.check for found in review(loads(text.replace("STEP", flows)))]
+
+    assert "rails" in checks(0, "3") and "rails" in checks(0, "nic:3.complex")
+    assert "rails" not in checks(0, "2") + checks(0, "0") + checks(0, "nic:2.complex")

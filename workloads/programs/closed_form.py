@@ -11,6 +11,7 @@ from typing import Any
 from workloads.programs.block import HEADER_BYTES
 from workloads.programs.costs import MessageCosts, Work
 from workloads.programs.message import Shape
+from workloads.programs.share import shared
 from workloads.times.messages import ACK_BYTES, IMM_BYTES, RETH_BYTES, Costs, Path, received_ns, wire_bytes
 
 
@@ -96,3 +97,30 @@ def _wire_bytes(nbytes: int, costs: Costs) -> float:
     """Of a message: whole packets, the rest, RETH and immediate."""
     whole, rest = divmod(nbytes, costs.mtu)
     return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + RETH_BYTES + IMM_BYTES
+
+
+def feed_by_hosts_ns(
+    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
+) -> float:
+    """The least that it takes: each server's core, or the busiest accelerator."""
+    moving = 0.0 if feed is None else feed["manage"] + feed["batch"] * 8e9 / feed["copy"]
+    return _feed_ns(ranks, size_bytes, path, costs, feed, moving)
+
+
+def feed_by_nics_ns(
+    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
+) -> float:
+    """The same, where a core only hands a batch over."""
+    return _feed_ns(ranks, size_bytes, path, costs, feed, 0.0)
+
+
+def _feed_ns(
+    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None, moving_ns: float
+) -> float:
+    if feed is None:
+        return size_bytes * 8e9 / _line_bps(path)
+    servers, batches = ranks - len(feed["compute"]), size_bytes // feed["batch"]
+    of = shared(feed["schedule"], feed["compute"], feed["preprocess"] / servers, batches)
+    busiest = max(of.count(a) * compute for a, compute in enumerate(feed["compute"]))
+    core = -(-batches // servers) * (feed["preprocess"] + moving_ns + costs.post_ns)
+    return float(max(core, busiest))

@@ -10,5 +10,9 @@ def first(ranks: Sequence[int], step: Mapping[str, Any]) -> Sequence[int]:
     return ranks[:1]
 
 
+def feeders(ranks: Sequence[int], step: Mapping[str, Any]) -> Sequence[int]:
+    return ranks[: -len(step["feed"]["compute"])]
+
+
 def everybody(ranks: Sequence[int], step: Mapping[str, Any]) -> Sequence[int]:
     return ranks

@@ -19,6 +19,8 @@ from workloads.torch.recorder import Recorder
 
 _PLAIN = torch._C._disabled_torch_dispatch_impl
 _FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "alias")
+_OVERWRITE = ("copy_", "_foreach_copy_", "fill_", "zero_", "_foreach_zero_", "normal_", "uniform_", "bernoulli_")
+_OF_GROUPS = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 _HOST_WAITS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero")
 
 
@@ -38,22 +40,22 @@ class Charge(TorchDispatchMode):
             return NotImplemented  # a sharded tensor: what it does with its own part comes here again
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
-        if func.namespace == "c10d":
+        if func.namespace in _OF_GROUPS:
             return out
         self.look()
         if name in _HOST_WAITS and not self.in_optimizer:  # an optimizer counts its steps on the host
             self.recorder.host_waits(self.recorder.close(self.recorder.current))
         if _is_free(func):
             return out
-        read, written = list(_tensors((args, kwargs))), list(_tensors(out))
-        if any(isinstance(tensor, FakeTensor) or tensor.is_meta for tensor in (*read, *written)):
+        read, made = list(_tensors((args, kwargs))), list(_tensors(out))
+        if any(isinstance(tensor, FakeTensor) or tensor.is_meta for tensor in (*read, *made)):
             return out
         if self.touched:
             self._join(read)
         flops = _flops(func, args, kwargs or {}, out)
-        nbytes = sum(map(_bytes, read)) + sum(map(_bytes, written))
+        nbytes = _moved(func, args, kwargs or {}, out)
         if flops or nbytes:
-            dtype = str((written or read)[0].dtype).removeprefix("torch.")
+            dtype = str((made or read)[0].dtype).removeprefix("torch.")
             self.recorder.charge(flops, nbytes, dtype)
         return out
 
@@ -97,6 +99,25 @@ def _attention() -> dict[Any, Any]:
 
 
 _ATTENTION = _attention()
+
+
+def _moved(func: Any, args: Any, kwargs: Any, out: Any) -> int:
+    """Bytes that are read and written: inputs once, what is changed in place twice, results once."""
+    name = func._overloadpacket.__name__
+    if name == "all_gather_copy_in":  # of FSDP: its own part goes to its place in the whole, which it returns
+        return 2 * sum(map(_bytes, _tensors(args[0])))
+    total = 0
+    for place, told in enumerate(func._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(told.name)
+        its = sum(map(_bytes, _tensors(value)))
+        changes = told.alias_info is not None and told.alias_info.is_write
+        reads = not (changes and (told.is_out or name in _OVERWRITE))
+        total += its * (int(reads) + int(changes))
+    returns = func._schema.returns
+    for told, value in zip(returns, out if len(returns) > 1 else (out,), strict=False):
+        if told.alias_info is None:
+            total += sum(map(_bytes, _tensors(value)))
+    return total
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from testbed.base.types import Model, Rate, Size, Time
 from testbed.base.types import default as written
-from workloads.programs.figures import MESSAGE, STORAGE, Figure
+from workloads.programs.figures import FEED, MESSAGE, STORAGE, Figure
 
 MAX_TIME = 10.0**12
 MAX_RATE = 10**15
@@ -84,3 +84,24 @@ class Storage(Model):
     header: Time = _of(STORAGE["header"], "time of the middle tier's host for a header", le=MAX_TIME)
     host: HostCores = Field(default_factory=HostCores, description="the middle tier's host")
     nic: NicEngines = Field(default_factory=NicEngines, description="the complex of its NIC")
+
+
+class Feed(Model):
+    """Preprocessed data for accelerators."""
+
+    batch: Size = written("256KiB", "bytes of a batch, preprocessed", ge=8, le=1 << 30)
+    preprocess: Time = _of(FEED["preprocess"], "time of a server's core for a batch", gt=0, le=MAX_TIME)
+    manage: Time = _of(FEED["manage"], "host: time of that core to move one, beside copying and posting", le=MAX_TIME)
+    copy_: Rate = Field(
+        default=FEED["copy"].value, alias="copy", validate_default=True, gt=0, le=MAX_RATE,
+        description="host: it copies a batch into memory that its NIC may read",
+    )  # fmt: skip
+    compute: list[Annotated[Time, Field(gt=0, le=MAX_TIME)]] = Field(
+        default=["40us"], validate_default=True, min_length=1, max_length=256,
+        description="time of each accelerator for a batch: so many of the ranks are accelerators, the last ones",
+    )  # fmt: skip
+    buffers: int = Field(default=2, ge=1, le=64, description="batches of a server that an accelerator has room for")
+    schedule: Literal["naive", "aware"] = Field(
+        default="naive",
+        description="who gets a batch: all accelerators in turn, or those that it takes, by their times",
+    )

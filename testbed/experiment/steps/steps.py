@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from testbed.base.types import Model, Size, Time, default, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.layout import Endpoint
-from testbed.experiment.steps.programs import Message, Storage
+from testbed.experiment.steps.programs import Feed, Message, Storage
 from testbed.experiment.steps.serve import ServeStep
 from testbed.experiment.steps.tasks import TasksStep
 from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
@@ -148,6 +148,11 @@ class CollectiveStep(Model):
         default=None,
         description="blocks, replicas, and what the middle tier takes (docs/smartnic-programs.md)",
         json_schema_extra=known.heeded("storage"),
+    )
+    feed: Feed | None = Field(
+        default=None,
+        description="batches, what servers and accelerators take for one, and who gets it (docs/smartnic-programs.md)",
+        json_schema_extra=known.heeded("feed"),
     )
 
     @model_validator(mode="before")
