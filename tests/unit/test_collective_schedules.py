@@ -27,6 +27,7 @@ from workloads.collectives.schedule import (
     steps,
 )
 from workloads.collectives.shape import shape_of
+from workloads.collectives.uneven import given as by_table
 from workloads.collectives.uneven import uneven
 from workloads.registry import ALGORITHMS
 
@@ -195,3 +196,10 @@ def test_staging_is_no_more_than_is_reduced() -> None:
     program = schedule_of(ALGORITHMS["all_reduce", "ring"])(Shape(4, 100), 1)
     assert places(program)[1] == sum(s.stop - s.start for s in steps(program) if isinstance(s, Recv) and s.reduce) == 75
     assert spans(10, 3, 5) == (Span(5, 9), Span(9, 12), Span(12, 15))
+
+
+def test_counts_by_a_table() -> None:
+    """Exact where shares are whole, by largest remainder else; the largest row has all of the vector."""
+    assert by_table([[3, 1], [0, 2]], 4, 400, senders=2) == ((0, 0, 300, 100), (0, 0, 0, 200), (0,) * 4, (0,) * 4)
+    assert by_table([[3, 1], [0, 2]], 4, 400, 2, True) == ((0, 0, 300, 0), (0, 0, 100, 200), (0,) * 4, (0,) * 4)
+    assert by_table([[0, 1, 1], [2, 0, 0], [0, 0, 0]], 3, 5) == ((0, 3, 2), (5, 0, 0), (0, 0, 0))

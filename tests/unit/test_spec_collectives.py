@@ -43,6 +43,8 @@ def experiment(topology: str, step: str, more: str = "") -> str:
         (STAR, "collective: m2n, sizes: [1KiB], senders: 8", "senders", "of 8 ranks 8 cannot send", "1 to 7"),
         (STAR, "collective: m2n, sizes: [1KiB], senders: 0", "senders", "0 is out of bounds", ""),
         (STAR, "collective: all_to_all_v, sizes: [1KiB], skew: 2", "skew", "2 is out of bounds", ""),
+        (STAR, "collective: m2n, sizes: [1KiB], ranks: [0, 1, 2], parts: [[1]]", "parts", "1 x 2 ranks", "1"),
+        (STAR, "collective: n2m, sizes: [1KiB], ranks: [0, 1], parts: [[0]]", "parts", "nobody sends", "above 0"),
         (STAR, "collective: barrier, sizes: [1KiB]", "sizes[0]", "a barrier moves no data", "leave sizes out"),
         (STAR, "collective: broadcast", "sizes", "broadcast needs a size", "sizes: [1MiB]"),
         (STAR, "collective: broadcast, sizes: [3B], dtype: bfloat16", "sizes[0]", "bfloat16", "multiple of 2 bytes"),
