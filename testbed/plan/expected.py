@@ -69,7 +69,8 @@ class Durations:
         rank = next(iter(starts))
         way = self._ways[rank, task.id]
         entry = find(way["collective"], way["algorithm"])
-        if entry.schedule and not entry.collective.meets:
+        late = way.get("parts") and len(set(starts.values())) > 1  # who has nothing to send may have begun before
+        if entry.schedule and (late or not entry.collective.meets):
             ranks, first = way["ranks"], min(starts.values())
             begun = tuple(round(starts[r] - first, 3) for r in ranks)
             ended = self._apart(self._like(way, task), task, way, begun)

@@ -82,7 +82,8 @@ def test_pools_that_are_drawn_take_the_longest_path(tmp_path: Path) -> None:
             f"top_k: {rng.randint(1, 2)}, vocab: {rng.choice([0, 1000])}}}, tokens: {rng.randint(8, 48)}, "
             f"attention: {{ranks: {ranks[:attention]}, gpu: {{preset: h20}}}}, gating: {gating}, "
             f"experts: {{ranks: {ranks[attention : attention + experts]}, gpu: {{preset: l40s}}}}, "
-            f"output: {rng.randint(1, 2)}, micro_batches: {rng.randint(1, 3)}}}"
+            f"output: {rng.randint(1, 2)}, micro_batches: {rng.randint(1, 3)}, "
+            f"exchange: {rng.choice(['m2n', 'm2n', 'all_to_all_v'])}}}"
         )
     found = run_of(tmp_path / "run", STAR, drawn)
     assert [(k, round(one.off, 4)) for k, one in enumerate(found) if abs(one.off) > 0.005] == []
