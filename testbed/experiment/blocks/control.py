@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -34,6 +34,10 @@ class FastPath(Model):
     )
 
 
+def _or_off(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [*schema["anyOf"], {"const": "off"}]
+
+
 class Control(Model):
     routing: str = Field(
         default="ecmp", description="how the controller finds paths", json_schema_extra=names(known.routings)
@@ -54,6 +58,7 @@ class Control(Model):
     fast_path: FastPath | None = Field(
         default_factory=FastPath,
         description="what Open vSwitch has decided for a flow is not asked again (null, off: it is, for every frame)",
+        json_schema_extra=_or_off,
     )
 
     @field_validator("fast_path", mode="before")
