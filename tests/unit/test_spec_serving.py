@@ -123,7 +123,7 @@ def test_a_trace_is_seen_from_the_files_folder(tmp_path: Path) -> None:
         ("arrival,prompt,output\n1,0,3\n", "r.csv:2: '0' is no number of prompt tokens"),
         ("arrival,prompt,output\n1,2,1e3\n", "r.csv:2: '1e3' is no number of output tokens"),
         ("arrival,prompt,output\n1,00000000111234567890,3\n", "'00000000111234567890' is no number of prompt tokens"),
-        (f"arrival,prompt,output\n1,2,{'1' * 5009}\n", "is no number of output tokens"),
+        (f"arrival,prompt,output\n1,2,{'0' * 5000 + '3'}\n", "is no number of output tokens"),
         ("arrival,prompt,output\n1e200,2,3\n", "r.csv:2: '1e200' is too late"),
         ("arrival,prompt,output\n0,2,3\n2.7e9,2,3\n", "the last request comes 2.7e+09 s after the first"),
         (None, "cannot be read"),
