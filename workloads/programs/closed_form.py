@@ -54,10 +54,13 @@ def rpc_by_nics_ns(
 def block_write_by_hosts_ns(
     ranks: int, size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, Any] | None = None
 ) -> float:
-    """The least that writes take by a host: its cable, its cores that compress, or the one that handles headers."""
+    """The least that writes take by a host: its cable, its cores that compress, or the one that handles headers.
+
+    Without waking: a core that is busy finds many messages each time.
+    """
     if storage is None:
         return size_bytes * 8e9 / _line_bps(path)
-    one = (1 + storage["replicas"]) * (costs.post_ns + costs.wake_ns) + storage["header"]
+    one = (1 + storage["replicas"]) * costs.post_ns + storage["header"]
     of = storage["host"]
     compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
     posting = size_bytes / storage["block"] * one
