@@ -68,9 +68,7 @@ def _time(ns: float | None) -> str:
 def _balance(steps: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[RenderableType]:
     """MegaScale-Infer's rule for a ping-pong."""
     yield Text("#")
-    yield Text(
-        "# ping-pong: m Tf >= Ta + Te + 2 Tc hides messages, if Ta ~ Te and the wire takes less than Tf", style="bold"
-    )
+    yield Text("# ping-pong: m Tf >= Ta + Te + 2 Tc hides messages, if wire <= Tf; Ta ~ Te", style="bold")
     table = grid(
         ("step", "", 5), ("m", "", 3), ("needs", "m", 6), ("Ta", "(us)", 8), ("Te", "(us)", 8),
         ("busiest", "(rank)", 7), ("Tc", "(us)", 8), ("wire", "(us)", 8), ("formula", "between", 9),
