@@ -52,7 +52,7 @@ def execute(lab: Lab, argv: Sequence[str]) -> int:
     codes: list[int] = []
 
     def follow(process: subprocess.Popen[bytes]) -> None:
-        code = process.wait()  # and not for the end of its output: a child may hold that
+        code = process.wait()  # runc itself waits for the end of the output, which a child may hold
         with out.news:
             codes.append(code if code >= 0 else 128 - code)
             out.news.notify()
