@@ -8,14 +8,15 @@ delta after every tau of it, and R to be back at the last one:
     time for a unit of work (Daly 2006, eq. 20):  M e^(R/M) (e^((tau + delta)/M) - 1) / tau
 
 The best interval is the whole number of steps for which the last is least.  An asynchronous checkpoint counts when it
-is written: until then it is the one before that training goes back to, so R has the time of writing in it.
+is written: until then it is the one before that training goes back to, so R has the time of writing in it.  The next
+one begins when it is written: who asks for more gets one every so many steps as that takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, exp, inf, sqrt
+from math import ceil, exp, expm1, inf, sqrt
 from statistics import fmean
 from typing import Any
 
@@ -42,7 +43,7 @@ def slowdown(tau_ns: float, pause_ns: float, back_ns: float, between_ns: float) 
     if exponent > 500:
         return inf
     back = exp(back_ns / between_ns)
-    return between_ns / tau_ns * back * (exp((tau_ns + pause_ns) / between_ns) - 1)
+    return between_ns / tau_ns * back * expm1((tau_ns + pause_ns) / between_ns)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Account:
     goodput: float  # share of the time that is work which is not lost
     best_goodput: float
     lost_per_failure_ns: float
-    stalled: float  # share of a step in which a rank computes nothing
+    stalled: float  # share of a step in which a rank computes nothing; its hours are of what is not lost
     lost_gpu_hours: float
     lost_kwh: float
     lost_money: float
@@ -110,16 +111,18 @@ def account(told: Mapping[str, Any], measured: Sequence[Sequence[StepTime]]) -> 
 
     best = _best(share, least, young_ns(pause, between) / step)
     every, gpus, day = told["every"], told["gpus"], _DAY_H * told["gpus"]
+    taken = max(every, least)
     stalled = fmean(1 - rank.utilisation for one in plain for rank in one.ranks)
-    lost = (1 - share(every)) * day
+    lost = (1 - share(taken)) * day
+    idle = stalled * share(taken) * day
     kw, price = told["power_w"] / 1e3, told["price"]
     return Account(
         mode=told["mode"], every=every, gpus=gpus, step_ns=step, pause_ns=pause, written_ns=written,
         restore_ns=restore, between_failures_ns=between, young_steps=young_ns(pause, between) / step,
-        daly_steps=daly_ns(pause, between) / step, best_steps=best, least_steps=least, goodput=share(every),
-        best_goodput=share(best), lost_per_failure_ns=(every * step + pause) / 2 + back, stalled=stalled,
-        lost_gpu_hours=lost, lost_kwh=lost * kw, lost_money=lost * price, stalled_gpu_hours=stalled * day,
-        stalled_kwh=stalled * day * kw, stalled_money=stalled * day * price,
+        daly_steps=daly_ns(pause, between) / step, best_steps=best, least_steps=least, goodput=share(taken),
+        best_goodput=share(best), lost_per_failure_ns=(taken * step + pause) / 2 + back, stalled=stalled,
+        lost_gpu_hours=lost, lost_kwh=lost * kw, lost_money=lost * price, stalled_gpu_hours=idle,
+        stalled_kwh=idle * kw, stalled_money=idle * price,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ long they wait.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from results.figures.values import percentile
 
 PING_PONG, REQUESTS = "ping_pong", "requests"
 
-SERVED = ("between_tokens_ns", "tokens_per_s_gpu", "tokens_per_cost")
+SERVED = ("between_tokens_ns", "batch_ns", "tokens_per_s_gpu", "tokens_per_cost")
 """Keys of `served`."""
 
 WAITS = ("first_token", "between_tokens", "latency")
@@ -22,6 +23,7 @@ OF_REQUESTS = tuple(f"{what}_p{round(100 * share)}_ns" for what in WAITS for sha
 """Keys of `served` of a step with requests."""
 
 _HOUR_S = 3600
+_TOKEN = re.compile(r"[a-z]+([0-9]+)\.")  # which token a task of a ping-pong is for
 
 
 def served(one: StepTime, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,18 +34,38 @@ def served(one: StepTime, about: Mapping[str, Any]) -> dict[str, Any]:
     serving = about.get("serving")
     if not serving:
         return {}
+    between, batch = _of_ping_pong(one, serving) if serving["kind"] == PING_PONG else (None, None)
     rate = one.row(about.get("tokens"))["tokens_per_s"]
+    if between:
+        rate = about["tokens"] / serving["output"] / between * 1e9
     cost = serving["cost"]
     figures: dict[str, Any] = {
-        "between_tokens_ns": None,
+        "between_tokens_ns": between,
+        "batch_ns": batch,
         "tokens_per_s_gpu": rate / serving["gpus"],
         "tokens_per_cost": rate * _HOUR_S / cost if cost else None,
     }
     if serving["kind"] == REQUESTS:
         return figures | _of_requests(one, serving)
+    if serving["kind"] == PING_PONG:
+        return figures
     answers = set(serving["answers"])
     ends = [picoseconds(row["end_ns"]) for row in one.rows if row["rank"] in answers]
     return figures | {"between_tokens_ns": (max(ends) - one.span[0]) / 1000 / serving["output"]}
+
+
+def _of_ping_pong(one: StepTime, serving: Mapping[str, Any]) -> tuple[float | None, float]:
+    """Between a sequence's tokens, and until all have their first one, ns.
+
+    The latter has the pipeline's filling and emptying in it, for which nobody waits who gets another token.  Of one
+    token each, the time between tokens is not known.
+    """
+    answers, ends = set(serving["answers"]), [0.0] * serving["output"]
+    for row in one.rows:
+        if row["rank"] in answers and (token := _TOKEN.match(row["task"])):
+            number = int(token[1])
+            ends[number] = max(ends[number], _since(one, row["end_ns"]))
+    return ((ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None), ends[0]
 
 
 def _of_requests(one: StepTime, serving: Mapping[str, Any]) -> dict[str, Any]:

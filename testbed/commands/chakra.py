@@ -15,7 +15,7 @@ from testbed.commands._complete import FILE
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 def command(file: str, out: str, settings: tuple[str, ...]) -> None:
     """Write the steps of tasks of the experiment in FILE as execution traces of Chakra: DIR/stepK.RANK.et and
-    DIR/stepK.json with the groups. Nothing is run.
+    DIR/stepK.json with the groups. Nothing is run on a fabric; a PyTorch script is run once, to be recorded.
 
     A step `{chakra: DIR/stepK, groups: DIR/stepK.json}` replays them, and other tools read them (docs/chakra.md).
 

@@ -6,7 +6,8 @@ Which pools are named says how it serves: attention and experts apart, or ranks 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from testbed.experiment.training import Mistakes, gigabytes, gpu_of, model_of
 from workloads.serving.batching import Iteration
 from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.pools import Pool, cache_bytes
-from workloads.serving.requests import BadRequests, Request, poisson, read
+from workloads.serving.requests import LONGEST_NS, BadRequests, Request, poisson, read
 from workloads.serving.routing import Routing
 from workloads.serving.tensor_parallel import DECODE, PREFILL, Shared, Work, graph_of_work
 from workloads.steps.plan.experts import Gating
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from workloads.steps.plan.model import Model
     from workloads.tasks.graph import Graph
 
+_MOST_PASSES = 1 << 19
 APART = ("attention", "experts")
 SHARED = (PREFILL, DECODE)
 _OF_OTHERS = {
@@ -90,7 +92,11 @@ def requests_of(serve: Serve, seed: int) -> list[Request]:
     if told.trace is None:
         (least, most), (few, many) = told.prompt, told.output
         assert told.rate is not None
-        return poisson(told.count, told.rate, (least, most), (few, many), seed)
+        drawn = poisson(told.count, told.rate, (least, most), (few, many), seed)
+        if (span := drawn[-1].arrival_ns) > LONGEST_NS:
+            what = f"{told.count} requests at {told.rate:g} a second take {span / 1e9:.3g} s to come"
+            raise Mistakes([(("requests", "rate"), what, f"at most {LONGEST_NS / 1e9:.0f} s: more a second, or fewer")])
+        return drawn
     try:
         return read(Path(told.trace), _time_ns)
     except BadRequests as bad:
@@ -187,6 +193,14 @@ def _not_heeded(serve: Serve) -> Iterator[Found]:
     if told is not None and (told.rate is None) == (told.trace is None):
         what = "requests have no rate" if told.rate is None else "requests are drawn, or from a file"
         yield ("requests",), what, "either rate: 1000, or trace: FILE"
+    elif told is not None and told.trace is not None:
+        for key in ("count", "prompt", "output"):
+            if getattr(told, key) != type(told).model_fields[key].default:
+                yield ("requests", key), f"requests of a file have no use for {key}", f"leave {key} out"
+    reads = PREFILL if serve.prefill else DECODE
+    if told is not None and (pool := getattr(serve, reads)) and pool.layer is not None:
+        what = f"{reads} reads prompts, and one time of a layer does not hold for prompts of any length"
+        yield (reads, "layer"), what, "gpu: {preset: h100}, or flops and hbm as measured"
 
 
 def _pools(serve: Serve, fabric: Fabric) -> Iterator[Found]:
@@ -213,11 +227,15 @@ def _numbers(serve: Serve) -> Iterator[Found]:
             yield ("requests", key), f"{its[0]} to {its[1]} tokens", "the smaller number first"
 
 
-def _of_model(m: Model) -> Iterator[Found]:
+def _of_model(serve: Serve, m: Model) -> Iterator[Found]:
     if m.experts and m.top_k > m.experts:
         yield ("model", "top_k"), f"a token cannot take {m.top_k} of {m.experts} experts", f"1 to {m.experts}"
+    if not m.experts and serve.gating != type(serve.gating)():
+        yield ("gating",), "a model without experts has no use for gating", "leave gating out, or experts: 8"
     if not m.head_dim and m.hidden % m.heads:
         yield ("model", "heads"), f"hidden {m.hidden} cannot be divided by {m.heads} heads", "or write head_dim"
+    if m.heads % m.kv_heads:
+        yield ("model", "kv_heads"), f"heads {m.heads} cannot be divided by kv_heads {m.kv_heads}", _divisors(m.heads)
 
 
 def _ping_pong(serve: Serve, seed: int) -> tuple[list[Graph], list[Found]]:
@@ -227,50 +245,82 @@ def _ping_pong(serve: Serve, seed: int) -> tuple[list[Graph], list[Found]]:
     m, pool = p.model, len(p.experts.ranks)
     if not m.experts:
         return [], [(("model",), "a model without experts has nothing for a pool of experts", "experts: 8, ..")]
-    found = list(_of_model(m))
+    found = list(_of_model(serve, m))
     if m.experts % pool:
-        allowed = _divisors(m.experts)
+        allowed = f"{_divisors(m.experts)} ranks"
         found.append((("experts", "ranks"), f"{m.experts} experts cannot be divided among {pool} ranks", allowed))
     if found:
         return [], found
     each = m.experts // pool
     cached = cache_bytes(m, p.micro_batches * p.tokens * (p.context + p.output))
-    half = m.layers * (m.attention.all + m.feed_forward.all) + m.embedding.all + m.head.all
+    half = m.parameters - m.layers * m.experts * m.mlp.all
     found += _too_large("attention", p.attention, half * m.width + cached, cached)
     found += _too_large("experts", p.experts, m.layers * each * m.mlp.all * m.width)
-    return [ping_pong_graph(p)], found
+    found += _too_many(p.output * m.layers * p.micro_batches * len(p.ranks), "output, layers, micro-batches and ranks")
+    like = replace(p, model=replace(m, layers=1), micro_batches=1, output=1)  # it has the same collectives
+    return [ping_pong_graph(like)], found
 
 
 def _shared(serve: Serve, seed: int) -> tuple[list[Graph], list[Found]]:
     """As above."""
     pools = shared_pools(serve, seed)
     m = pools[0].model
-    found = list(_of_model(m))
+    found = list(_of_model(serve, m))
     for one in pools:
         name = PREFILL if one is not pools[-1] else DECODE
         for what in ("heads", "kv_heads", "ffn"):
             if (n := getattr(m, what)) % one.tensor:
-                found.append(((name, "ranks"), f"{what} {n} cannot be divided among {one.tensor} ranks", _divisors(n)))
+                found.append(
+                    ((name, "ranks"), f"{what} {n} cannot be divided among {one.tensor} ranks", f"{_divisors(n)} ranks")
+                )
     if found:
         return [], found
-    if serve.requests:
-        lengths = sorted((r.prompt + r.output for r in requests_of(serve, seed)), reverse=True)
-        held = sum(lengths[: serve.sequences])
-    else:
-        held = serve.tokens * (context_of(serve, m) + serve.output)
+    requests = requests_of(serve, seed) if serve.requests else []
+    steps = _least_iterations(requests, serve) if requests else serve.output
+    found += _too_many(
+        steps * m.layers * max(one.tensor for one in pools), "tokens that follow each other, layers and ranks"
+    )
     for one in pools:
-        cached = -(-cache_bytes(m, held) // one.tensor)
+        cached = -(-cache_bytes(m, _held(serve, m, requests, reads=one is not pools[-1])) // one.tensor)
         layer = m.attention.on(one.tensor) + m.feed_forward.on(one.tensor) + m.experts * m.mlp.on(one.tensor)
         tables = m.embedding.on(one.tensor) + m.head.on(one.tensor)
+        tables -= m.tied * -(-m.vocab * m.hidden // one.tensor)  # one table, which counts once
         nbytes = (m.layers * layer + tables) * m.width + cached
         found += _too_large(PREFILL if one is not pools[-1] else DECODE, one.pool, nbytes, cached)
     most = serve.sequences if serve.requests else serve.tokens
     its = [Iteration((0,) * n, (1,) * n, (1,) * n) for n in (1, most)]
-    return [graph_of_work(Work(name=DECODE, shared=one, iterations=its)) for one in pools], found
+    thin = [replace(one, model=replace(m, layers=1)) for one in pools]  # they have the same collectives
+    return [graph_of_work(Work(name=DECODE, shared=one, iterations=its)) for one in thin], found
+
+
+def _least_iterations(requests: Sequence[Request], serve: Serve) -> int:
+    """A token follows the other, and no more sequences are at work than there may be."""
+    return max(max(r.output for r in requests), sum(r.output for r in requests) // serve.sequences)
+
+
+def _held(serve: Serve, model: Model, requests: Sequence[Request], *, reads: bool) -> int:
+    """The most tokens whose keys and values a pool has; `reads`: it only reads prompts, and hands them on.
+
+    Prompts that wait for the network to take them on are not counted.
+    """
+    if not requests:
+        return serve.tokens * (context_of(serve, model) + serve.output)
+    if reads:
+        prompts = sorted((r.prompt for r in requests), reverse=True)
+        return max(prompts[0], min(serve.prompt_tokens, sum(prompts[: serve.sequences])))
+    several = serve.prefill is not None
+    lengths = sorted((r.prompt + r.output for r in requests if r.output > 1 or not several), reverse=True)
+    return sum(lengths[: serve.sequences])
+
+
+def _too_many(passes: int, of: str) -> Iterator[Found]:
+    """Whether a layer is passed more often than anybody would wait for."""
+    if passes > _MOST_PASSES:
+        yield (), f"{passes} times a rank passes a layer, by {of}", f"at most {_MOST_PASSES}: identical layers repeat"
 
 
 def _divisors(n: int) -> str:
-    return ", ".join(str(k) for k in range(1, n + 1) if n % k == 0) + " ranks"
+    return ", ".join(str(k) for k in range(1, n + 1) if n % k == 0)
 
 
 def _too_large(name: str, pool: Pool, nbytes: int, cached: int = 0) -> Iterator[Found]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
+
+from testbed.machine.processes import Process, carrying
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
 
 PORT = 29500  # where the ranks meet: torchrun's
 GRACE_S = 3.0
+_ONE = "RAILBED_EXEC"  # in the environment of all that one command starts, by which it is found
 
 
 def environment(lab: Lab, nic: Nic) -> dict[str, str]:
@@ -36,59 +43,95 @@ def environment(lab: Lab, nic: Nic) -> dict[str, str]:
 def execute(lab: Lab, argv: Sequence[str]) -> int:
     """Runs it everywhere; what it prints goes out with `[RANK]` before each line.
 
-    Returns 0, or the code of the first that fails: the others, which may wait for it, are then ended.
+    Returns 0, or the code of the first that fails: the others, which may wait for it, are then ended.  So are all if
+    nobody takes what they print any more (OSError).
     """
+    mark = uuid.uuid4().hex
     running: dict[int, subprocess.Popen[bytes]] = {}
-    readers: list[threading.Thread] = []
-    ended = threading.Condition()
+    out = _Out()
     codes: list[int] = []
 
-    def follow(rank: int, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        _pass_on(process.stdout, f"[{rank}] ".encode())
-        code = process.wait()
-        with ended:
+    def follow(process: subprocess.Popen[bytes]) -> None:
+        code = process.wait()  # runc itself waits for the end of the output, which a child may hold
+        with out.news:
             codes.append(code if code >= 0 else 128 - code)
-            ended.notify()
+            out.news.notify()
 
+    whole = False
     try:
         for nic in lab.fabric.nics:
-            told = [f"{name}={value}" for name, value in environment(lab, nic).items()]
+            told = [f"{name}={value}" for name, value in {**environment(lab, nic), _ONE: mark}.items()]
             command, env = lab.exec_command(nic.rank, ["env", "--", *told, *argv], tty=False)
             running[nic.rank] = subprocess.Popen(
                 command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
         for rank, process in running.items():
-            readers.append(threading.Thread(target=follow, args=(rank, process), daemon=True))
-            readers[-1].start()
-        with ended:
-            while len(codes) < len(running) and not any(codes):
-                ended.wait()
-            return next((code for code in codes if code), 0)
+            out.pass_on(process, rank)
+            threading.Thread(target=follow, args=(process,), daemon=True).start()
+        with out.news:
+            while len(codes) < len(running) and not any(codes) and not out.broken:
+                out.news.wait()
+        whole = not any(codes) and not out.broken
+        return next((code for code in codes if code), 0)
     finally:
-        _end(list(running.values()))
-        for reader in readers:
-            reader.join(GRACE_S)
+        if not whole:
+            _end(running, mark)
+        out.drain()
+        if out.broken:
+            raise out.broken[0]
 
 
-_LINE = threading.Lock()
+class _Out:
+    """Our output, to which each rank's goes line by line."""
 
+    def __init__(self) -> None:
+        self.news = threading.Condition()
+        self.broken: list[OSError] = []
+        self._readers: list[threading.Thread] = []
+        self._line = threading.Lock()
+        self._wrote = time.monotonic()
 
-def _pass_on(pipe: IO[bytes], prefix: bytes) -> None:
-    for line in pipe:
-        with _LINE:
-            sys.stdout.buffer.write(prefix + line.rstrip(b"\n") + b"\n")
-            sys.stdout.buffer.flush()
+    def pass_on(self, process: subprocess.Popen[bytes], rank: int) -> None:
+        """From now on."""
+        assert process.stdout is not None
+        reader = threading.Thread(target=self._read, args=(process.stdout, f"[{rank}] ".encode()), daemon=True)
+        self._readers.append(reader)
+        reader.start()
 
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ends what still runs; runc passes the signal on to the program."""
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    for process in processes:
+    def _read(self, pipe: IO[bytes], prefix: bytes) -> None:
         try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            for line in pipe:
+                with self._line:
+                    sys.stdout.buffer.write(prefix + line.rstrip(b"\n") + b"\n")
+                    sys.stdout.buffer.flush()
+                    self._wrote = time.monotonic()
+        except OSError as error:
+            with self.news:
+                self.broken.append(error)
+                self.news.notify()
+
+    def drain(self) -> None:
+        """The programs have ended: waits for what they printed, not for what a child of theirs may yet print."""
+        self._wrote = time.monotonic()
+        while left := [reader for reader in self._readers if reader.is_alive()]:
+            if self.broken or not self._line.locked() and time.monotonic() - self._wrote > GRACE_S:
+                return
+            left[0].join(0.05)
+
+
+def _end(running: Mapping[int, subprocess.Popen[bytes]], mark: str) -> None:
+    """Ends the programs, and what they have started: all are asked, and by one deadline killed."""
+    deadline = time.monotonic() + GRACE_S
+    asked: set[Process] = set()
+    while time.monotonic() < deadline + GRACE_S and (
+        (left := carrying(_ONE, mark)) or any(process.poll() is None for process in running.values())
+    ):
+        late = time.monotonic() > deadline
+        for process in left if late else left - asked:
+            process.signal(signal.SIGKILL if late else signal.SIGTERM)
+        asked |= left
+        for starter in running.values():
+            if late and starter.poll() is None:
+                starter.kill()
+            with suppress(subprocess.TimeoutExpired):
+                starter.wait(0.05 / len(running))

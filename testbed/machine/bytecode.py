@@ -19,14 +19,17 @@ def keep_compiled(folder: Path) -> None:
 
         with suppress(OSError):  # then the others cannot be written, either
             for source in changed:
-                py_compile.compile(str(source), quiet=2)
+                # by time, whatever SOURCE_DATE_EPOCH wants: `_is_compiled` looks for that
+                by_time = py_compile.PycInvalidationMode.TIMESTAMP
+                with suppress(FileNotFoundError):
+                    py_compile.compile(str(source), quiet=2, invalidation_mode=by_time)
 
 
 def _is_compiled(source: Path) -> bool:
     """Whether Python would take the bytecode (PEP 552: of a source of this time and size)."""
-    about = source.stat()
-    wanted = (0, int(about.st_mtime) & 0xFFFF_FFFF, about.st_size & 0xFFFF_FFFF)
     try:
+        about = source.stat()
+        wanted = (0, int(about.st_mtime) & 0xFFFF_FFFF, about.st_size & 0xFFFF_FFFF)
         with open(cache_from_source(str(source)), "rb") as file:
             head = file.read(16)
     except OSError:

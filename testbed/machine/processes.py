@@ -130,6 +130,12 @@ def belonging(mark: str, namespaces: Iterable[int]) -> set[Process]:
     )
 
 
+def carrying(name: str, value: str) -> set[Process]:
+    """Processes that have this variable in their environment."""
+    entry = f"{name}={value}".encode()
+    return _those(pid for pid in every() if entry in _environment(pid))
+
+
 def network_namespace(pid: int) -> int:
     """Inode of a process's network namespace, 0 if it has none any more."""
     try:

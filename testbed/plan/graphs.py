@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, UserError
-from testbed.experiment.training import gpu_of, layout_of, settings_of, training_of
+from testbed.base.progress import Progress
+from testbed.experiment.training import Mistakes, gpu_of, layout_of, settings_of, training_of
 from testbed.plan.serving import serving_graph
 from workloads.steps.build import step_graph
 from workloads.tasks.check import BadGraph
@@ -59,14 +60,23 @@ def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[
     ranks = told.ranks if told.ranks is not None else list(range(fabric.ranks))
     servers = tuple(fabric.nics[rank].name.partition(".")[0] for rank in ranks)
     script = Script(told.torch, tuple(map(str, told.args)), str(Path(told.torch).parent), servers, experiment.seed)
-    gpus = cache(lambda dtype: gpu_of(told.gpu, dtype, any_type=True))
+    gpus = cache(lambda dtype, multiplies: gpu_of(told.gpu, dtype, any_type=not multiplies))
+
+    def time_ns(flops: int, nbytes: int, dtype: str) -> float:
+        return gpus(dtype, flops > 0).time_ns(flops, nbytes)
+
     settings = Settings(algorithms=told.algorithm) if told.algorithm else None
     try:
         recorded = _recorded(script)
-        found = steps(recorded.ranks, ranks, lambda flops, nbytes, dtype: gpus(dtype).time_ns(flops, nbytes), settings)
+        found = steps(recorded.ranks, ranks, time_ns, settings)
     except ScriptFailed as failed:
         said = f"\n{failed.printed}" if failed.printed else ""
         raise UserError(f"{failed.what}{said}", failed.where or place_of(told, experiment), failed.hint) from None
+    except Mistakes as wrong:
+        (_, what, _), *_ = wrong.found
+        hint = "write flops beside the preset: gpu: {preset: .., flops: ..}, of its data sheet"
+        where = place_of(told, experiment, "gpu")
+        raise InputError(f"the script multiplies matrices, and {what}", where, hint) from None
     except BadGraph as bad:
         raise InputError(f"what the script's ranks do does not fit together: {bad}", told.torch, DOCS) from None
     if not found:
@@ -75,10 +85,12 @@ def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[
     return recorded, found
 
 
-_recorded = cache(record)  # of a sweep, which changes the fabric
+@cache  # of a sweep, which changes the fabric
+def _recorded(script: Script) -> Recorded:
+    return record(script, partial(Progress().waiting, f"the ranks of {Path(script.path).name}"))
 
 
-def place_of(told: TorchStep, experiment: Experiment) -> str:
+def place_of(told: TorchStep, experiment: Experiment, key: str = "torch") -> str:
     """Where in the experiment it stands."""
     number = next((k for k, step in enumerate(experiment.workload) if step is told), 0)
-    return experiment.place("workload", number, "torch")
+    return experiment.place("workload", number, key)

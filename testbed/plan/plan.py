@@ -265,6 +265,8 @@ def _collective(
         told["ranks"] = [rank for ranks in step.groups for rank in ranks]
     if entry.accelerators:
         told["aggregation"] = _aggregation(step, experiment, fabric)
+    if told.get("feed"):
+        told["feed"] |= {"post": experiment.costs.post}  # accelerators are chosen by what cores keep up, posts too
     return told
 
 

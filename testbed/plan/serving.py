@@ -6,6 +6,7 @@ A step that lists several numbers of micro-batches becomes as many steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.serving import context_of, ping_pongs, plays_ping_pong, requests_of, shared_pools
@@ -132,14 +133,16 @@ def _iterations(work: Work, one: Decided) -> dict[str, Any]:
 
 def _ping_pong(p: PingPong, graph: Graph, durations: Durations) -> dict[str, Any]:
     """What is said of the step beside its tasks."""
-    there, back = (
-        _arrived(graph, durations, pool, kind) for pool, kind in ((p.experts, DISPATCH), (p.attention, COMBINE))
-    )
+    ways = ((p.experts, DISPATCH), (p.attention, COMBINE))
+    there, back = (_arrived(graph, durations, *way) for way in ways)
+    wire = max(_arrived(graph, durations, *way, 2) - one for way, one in zip(ways, (there, back), strict=True))
     busiest = max(range(len(p.experts.ranks)), key=lambda k: (p.expert_ns[k], -k))
-    balance = Balance(p.attention_ns(), p.expert_ns[busiest], (there + back) / 2)
+    balance = Balance(p.attention_ns(), p.expert_ns[busiest], (there + back) / 2, wire)
     served = oracle(graph, durations, durations.ends)
     answers = set(p.attention.ranks)
     tokens = p.micro_batches * p.tokens * len(p.attention.ranks) * p.output
+    layers = p.output * p.model.layers
+    path = max(end for (rank, _), (_, end) in served.items() if rank in answers)
     serving = {
         "kind": "ping_pong",
         "micro_batches": p.micro_batches,
@@ -152,17 +155,24 @@ def _ping_pong(p: PingPong, graph: Graph, durations: Durations) -> dict[str, Any
         "busiest": p.experts.ranks[busiest],
         "dispatch_ns": there,
         "combine_ns": back,
+        "wire_ns": wire,
         "needed": balance.needed,
-        "form_ns": balance.time_ns(p.output * p.model.layers, p.micro_batches),
-        "expected_ns": max(end for (rank, _), (_, end) in served.items() if rank in answers),
+        "form_ns": balance.time_ns(layers, p.micro_batches),
+        "form_batch_ns": balance.time_ns(p.model.layers, p.micro_batches),
+        "form_between_ns": balance.between_ns(p.model.layers, p.micro_batches),
+        "expected_ns": max(path, balance.least_ns(layers, p.micro_batches)),
     }
     return {"tokens": tokens, "serving": serving}
 
 
-def _arrived(graph: Graph, durations: Durations, pool: Pool, kind: str) -> float:
-    """How long an exchange takes until the last rank of a pool has its part, if all begin at a time."""
+def _arrived(graph: Graph, durations: Durations, pool: Pool, kind: str, times: int = 1) -> float:
+    """How long an exchange of so many micro-batches takes until the last rank of a pool has its part.
+
+    All begin at a time.  What a second micro-batch adds is the time for which one keeps the wire.
+    """
     rank = pool.ranks[0]
     task = next(t for t in graph.tasks[rank] if isinstance(t, Collective) and t.kind == kind)
+    task = replace(task, size_bytes=times * task.size_bytes)
     ends = durations.ends(task, dict.fromkeys(graph.members(rank, task), 0.0))
     return max(ends[r] for r in pool.ranks)
 

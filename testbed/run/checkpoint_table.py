@@ -17,6 +17,7 @@ def of_steps(steps: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> I
     for number, its in accounts(steps, found):
         nbytes = format_size(steps[number]["checkpoint"]["bytes"])
         hours = its.between_failures_ns / 3600e9
+        late = f" (written after {its.least_steps})" if its.every < its.least_steps else ""
         yield Text("#")
         yield Text(
             f"# step {number}, {its.mode} checkpoint of {nbytes} a rank: holds up {its.pause_ns / 1e3:.2f} us, written "
@@ -28,7 +29,7 @@ def of_steps(steps: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> I
         yield Text(
             f"# {its.gpus} GPUs, a failure every {hours:.4g} h: best every {its.best_steps} steps (Young "
             f"{its.young_steps:.4g}, Daly {its.daly_steps:.4g}), goodput {100 * its.best_goodput:.3f} %; every "
-            f"{its.every}: {100 * its.goodput:.3f} %",
+            f"{max(its.every, its.least_steps)}{late}: {100 * its.goodput:.3f} %",
             overflow="ignore",
             no_wrap=True,
         )

@@ -21,16 +21,16 @@ def of_steps(about: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> I
     yield Text("#")
     yield Text("# serving", style="bold")
     table = grid(
-        ("step", "", 5), ("iter", "", 4), ("between", "tokens (us)", 11), ("tokens", "(1/s)", 9), ("a GPU", "(1/s)", 9),
-        ("tokens", "(1/cost)", 9),
+        ("step", "", 5), ("iter", "", 4), ("between", "tokens (us)", 11), ("first of", "all (us)", 9),
+        ("tokens", "(1/s)", 9), ("a GPU", "(1/s)", 9), ("tokens", "(1/cost)", 9),
     )  # fmt: skip
     for one in serving:
         its = about[one.step]
         row = served(one, its)
         cost = row["tokens_per_cost"]
         table.add_row(
-            str(one.step), str(one.iteration), _time(row["between_tokens_ns"]),
-            f"{one.row(its['tokens'])['tokens_per_s']:.4g}", f"{row['tokens_per_s_gpu']:.4g}",
+            str(one.step), str(one.iteration), _time(row["between_tokens_ns"]), _time(row["batch_ns"]),
+            f"{row['tokens_per_s_gpu'] * its['serving']['gpus']:.4g}", f"{row['tokens_per_s_gpu']:.4g}",
             "-" if cost is None else f"{cost:.4g}",
         )  # fmt: skip
     yield table
@@ -68,17 +68,20 @@ def _time(ns: float | None) -> str:
 def _balance(steps: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[RenderableType]:
     """MegaScale-Infer's rule for a ping-pong."""
     yield Text("#")
-    yield Text("# ping-pong: Ta ~ Te, and m >= 2 (1 + Tc/Tf) hides messages", style="bold")
+    yield Text("# ping-pong: m Tf >= Ta + Te + 2 Tc hides messages, if wire <= Tf; Ta ~ Te", style="bold")
     table = grid(
         ("step", "", 5), ("m", "", 3), ("needs", "m", 6), ("Ta", "(us)", 8), ("Te", "(us)", 8),
-        ("busiest", "(rank)", 7), ("Tc", "(us)", 8), ("formula", "(us)", 9), ("waits", "", 9),
+        ("busiest", "(rank)", 7), ("Tc", "(us)", 8), ("wire", "(us)", 8), ("formula", "between", 9),
+        ("formula", "first", 9), ("waits", "", 9),
     )  # fmt: skip
     for number, its in steps:
         exchange = (its["dispatch_ns"] + its["combine_ns"]) / 2
         times = (its["attention_ns"], its["expert_ns"])
         table.add_row(
-            str(number), str(its["micro_batches"]), f"{its['needed']:.2f}", *map(microseconds, times),
-            str(its["busiest"]), microseconds(exchange), microseconds(its["form_ns"] / its["output"]), _idle(*times),
+            str(number), str(its["micro_batches"]), "-" if its["needed"] is None else f"{its['needed']:.2f}",
+            *map(microseconds, times), str(its["busiest"]), microseconds(exchange), microseconds(its["wire_ns"]),
+            microseconds(its["form_between_ns"]), microseconds(its["form_batch_ns"]),
+            "both" if its["needed"] is None else _idle(*times),
         )  # fmt: skip
     yield table
 

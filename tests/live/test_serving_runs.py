@@ -34,21 +34,34 @@ def test_ping_pong_takes_what_the_paper_says(tmp_path: Path) -> None:
             ping_pong("micro_batches: 3, output: 2"),
         ],
     )
-    alone = found[0].between_ns
+    alone = found[0].whole_ns
     tc = (alone / 4 - 80e3) / 2  # of one micro-batch each layer is Ta + Te + 2 Tc
     assert tc == pytest.approx(found[0].serving["dispatch_ns"], rel=0.005)
     assert 2 < 2 * (1 + tc / 40e3) < 3
     layers, each = 4, 40e3
-    assert found[1].between_ns == pytest.approx(layers * (2 * each + 2 * tc) + each, rel=0.005)
+    assert found[1].whole_ns == pytest.approx(layers * (2 * each + 2 * tc) + each, rel=0.005)
     for m in (3, 4):
         form = (2 * each + 2 * tc) + each * (m * layers - 1)
-        assert found[m - 1].between_ns == pytest.approx(form, rel=0.005)
-    gain = 2 * alone / found[1].between_ns
+        assert found[m - 1].whole_ns == pytest.approx(form, rel=0.005)
+    gain = 2 * alone / found[1].whole_ns
     assert gain == pytest.approx(2 / (1 + each / (layers * (2 * each + 2 * tc))), rel=0.005)
     for one in found[4:]:
-        assert one.between_ns * one.serving["output"] == pytest.approx(one.serving["form_ns"], rel=0.005)
-    assert found[8].between_ns * 2 == pytest.approx((2 * each + 2 * tc) + each * (3 * 8 - 1), rel=0.005)
+        assert one.whole_ns == pytest.approx(one.serving["form_ns"], rel=0.005)
+    assert found[8].whole_ns == pytest.approx((2 * each + 2 * tc) + each * (3 * 8 - 1), rel=0.005)
+    assert found[8].between_ns == pytest.approx(layers * 3 * each, rel=0.005), "no filling of the pipeline"
+    assert found[8].figures["batch_ns"] == pytest.approx((2 * each + 2 * tc) + each * (3 * layers - 1), rel=0.005)
     assert [round(one.off, 5) for one in found if abs(one.off) > 0.005] == []
+
+
+def test_no_run_is_faster_than_the_wire(tmp_path: Path) -> None:
+    """Exchanges that take longer than a layer's computations follow each other without a gap."""
+    wide = "{layers: 1, hidden: 1024, heads: 8, seq: 256, experts: 8, top_k: 2}"
+    some = ping_pong("micro_batches: 4, output: 2", wide, ta=5, te=5).replace("tokens: 32", "tokens: 128")
+    (several,) = run_of(tmp_path / "run", STAR, [some])
+    assert several.serving["needed"] is None
+    for of in (several.off, several.whole_ns / several.serving["form_ns"] - 1):
+        assert -1e-9 <= of < 0.03
+    assert several.between_ns == pytest.approx(several.serving["form_between_ns"], rel=0.03)
 
 
 def test_a_hot_expert_sets_the_pace_and_is_named(tmp_path: Path) -> None:
@@ -63,7 +76,7 @@ def test_a_hot_expert_sets_the_pace_and_is_named(tmp_path: Path) -> None:
         assert one.serving["busiest"] == busiest
         assert one.one.straggler is not None and one.one.straggler[0] == busiest
         te, rounds = ranks[busiest] / 12 / 1000, 20e3 + one.serving["dispatch_ns"] + one.serving["combine_ns"]
-        assert one.between_ns == pytest.approx(rounds + te + te * (3 * 4 - 1), rel=0.01)
+        assert one.whole_ns == pytest.approx(rounds + te + te * (3 * 4 - 1), rel=0.01)
     share = 0.4 + 0.6 / 7  # of 8 experts on 4 ranks: the hot one and a neighbour
     assert max(r.compute_ps for r in hot.one.ranks) / 12 / 1000 == pytest.approx(20e3 * 4 * share, rel=0.01)
 
@@ -108,7 +121,7 @@ def test_m2n_is_faster_than_all_to_all(tmp_path: Path) -> None:
     )
     m2n, spread, padded, pairwise = (_dispatch_ns(one) for one in found)
     assert m2n < spread < padded < pairwise
-    assert [one.between_ns for one in found] == sorted(one.between_ns for one in found)
+    assert [one.whole_ns for one in found] == sorted(one.whole_ns for one in found)
 
 
 RAIL = "{rail: {servers: 2, gpus: 2}}"

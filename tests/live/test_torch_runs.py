@@ -6,6 +6,7 @@ Losses are those of the same script over Gloo, and steps take what the longest p
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ def test_communication_is_hidden_behind_backward_and_behind_the_next_layers(done
 
 
 def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_to_do_instead(tmp_path: Path) -> None:
-    script = tmp_path / "s.py"
+    script, left = tmp_path / "s.py", f"97.{os.getpid()}"
     script.write_text(
         "import torch, torch.distributed as dist\n"
         "dist.init_process_group('nccl')\n"
@@ -137,6 +138,15 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
         "y = torch.ones(1024, 1024) @ torch.ones(1024, 1024)\n"
         "w.wait()\n"
         "print(float((x + y).sum()))\n"
+        f"__import__('subprocess').Popen(['sleep', '{left}'])\n"
+        "torch.nn.functional.embedding(torch.arange(16), torch.ones(32000, 512))\n"
+        "torch.ones(3, 7, 256) @ torch.ones(256, 96)\n"
+        "torch.ones(100, 100) @ torch.ones(100)\n"
+        "torch.nn.LSTM(32, 64)(torch.ones(10, 4, 32))\n"
+        "with torch.inference_mode():\n"
+        "    torch.nn.functional.linear(torch.ones(8, 256), torch.ones(128, 256))\n"
+        "    torch.nn.functional.scaled_dot_product_attention(*[torch.ones(1, 2, 16, 32)] * 3)\n"
+        "    torch.nn.TransformerEncoderLayer(64, 2, 128, batch_first=True).eval()(torch.ones(2, 16, 64))\n"
         "for refused in (lambda: torch.compile(torch.nn.Linear(2, 2)), lambda: dist.recv(x)):\n"
         "    try:\n"
         "        refused()\n"
@@ -152,5 +162,19 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
     reduced = [row for row in one.ranks[0]["rows"] if row["do"] == "collective"]
     assert [row["size_bytes"] for row in reduced] == [4 << 20]
     computed = [row for row in one.ranks[0]["rows"] if row["do"] == "compute"]
-    assert [n for row in computed if (n := sum(flops for flops, *_ in row["work"]))] == [2 * 1024**3]
+    work = [tuple(done[:2]) for row in computed for done in row["work"]]
+    assert sorted(flops for flops, _ in work if flops) == sorted(
+        [
+            2 * 1024**3,
+            2 * 21 * 256 * 96,
+            2 * 100 * 100,
+            2 * 40 * (4 * 64 * 32 + 4 * 64 * 64),  # four gates, of what comes in and what is remembered
+            2 * 8 * 256 * 128,
+            4 * 2 * 16 * 16 * 32,
+            2 * 32 * (4 * 64 * 64 + 2 * 64 * 128) + 4 * 32 * 16 * 64,
+        ]
+    )
+    assert (0, 16 * 8 + 2 * 16 * 512 * 4) in work  # a look-up reads what it finds
+    assert (0, 2 * 21 * 96 * 4) not in work  # the product's other shape is no copy
+    assert subprocess.run(["pgrep", "-f", f"^sleep {left}"], capture_output=True).returncode == 1
     assert [2 * 1024**3, 3 * (4 << 20), "float32", 1] in [done for row in computed for done in row["work"]]

@@ -2,9 +2,12 @@
 
 import importlib.util
 import os
+import py_compile
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from testbed.machine.bytecode import keep_compiled
 
@@ -47,3 +50,29 @@ def test_code_that_is_wrong_or_cannot_be_compiled_is_left_to_the_worker(tmp_path
     keep_compiled(tmp_path)
     assert compiled(tmp_path / "right.py").exists()
     assert not compiled(tmp_path / "wrong.py").exists()
+
+
+def test_whatever_a_packager_sets_it_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With SOURCE_DATE_EPOCH Python compiles by the source's hash, if nobody says otherwise."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    source = tmp_path / "one.py"
+    source.write_text("a = 1\n")
+    keep_compiled(tmp_path)
+    monkeypatch.setattr(py_compile, "compile", lambda *_, **__: pytest.fail("compiled again"))
+    keep_compiled(tmp_path)
+
+
+def test_a_source_that_goes_meanwhile_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gone.py", "there.py"):
+        (tmp_path / name).write_text("a = 1\n")
+    is_file = Path.is_file
+
+    def goes(path: Path) -> bool:
+        found = is_file(path)
+        if path.name == "gone.py":
+            path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "is_file", goes)
+    keep_compiled(tmp_path)
+    assert compiled(tmp_path / "there.py").exists()

@@ -128,11 +128,52 @@ def test_the_account_of_measured_steps() -> None:
     assert its.young_steps == pytest.approx(10) and its.best_steps in (9, 10)
     assert its.lost_per_failure_ns == (400 + 50) / 2 + 50
     assert its.lost_gpu_hours == pytest.approx((1 - its.goodput) * 8 * 24) and its.stalled == 0
-    assert its.lost_money == 2 * its.lost_gpu_hours and its.lost_kwh == its.lost_gpu_hours
+    assert (
+        its.stalled_gpu_hours == 0 and its.lost_money == 2 * its.lost_gpu_hours and its.lost_kwh == its.lost_gpu_hours
+    )
     rows[2:3] = [row(1, 0, "k", "checkpoint_copy", 100, 110), row(1, 0, "c", "checkpoint", 10, 250)]
     measured = [[one] for one in steps(rows)]
     beside = account({**told, "mode": "async", "copy_ns": 10.0}, measured)
     assert (beside.pause_ns, beside.least_steps, beside.written_ns) == (10, 3, 250)
+
+
+def test_one_cannot_begin_before_the_last_is_written() -> None:
+    """Asked for after each step, and written in three: what comes of it is what comes of every third."""
+    rows = [
+        row(0, 0, "f", "forward", 0, 100), row(1, 0, "f", "forward", 0, 100),
+        row(1, 0, "k", "checkpoint_copy", 100, 110), row(1, 0, "c", "checkpoint", 10, 250),
+        row(2, 0, "r", "checkpoint", 0, 30),
+    ]  # fmt: skip
+    told = {
+        "mode": "async", "bytes": 8, "copy_ns": 10.0, "restart_ns": 20.0, "mtbf_ns": 80_000.0, "gpus": 8,
+        "power_w": 1000.0, "price": 2.0,
+    }  # fmt: skip
+    measured = [[one] for one in steps(rows)]
+    often, third = account({**told, "every": 1}, measured), account({**told, "every": 3}, measured)
+    assert often.every == 1 and often.least_steps == 3
+    assert (often.goodput, often.lost_per_failure_ns) == (third.goodput, third.lost_per_failure_ns)
+    assert often.goodput <= often.best_goodput
+
+
+def test_a_failure_in_a_lifetime_costs_next_to_nothing() -> None:
+    """The sum of what is expected is not lost in rounding: it is 1 + pause / tau."""
+    assert slowdown(1.0, 1e-3, 0.0, 1e18) == pytest.approx(1.001, rel=1e-12)
+
+
+def test_what_is_stalled_is_of_what_is_not_lost() -> None:
+    """Half of each step a rank waits, and most work is lost: together no more than all hours."""
+    rows = [
+        row(0, 0, "f", "forward", 0, 50), row(0, 1, "f", "forward", 50, 100), row(1, 0, "f", "forward", 0, 50),
+        row(1, 1, "f", "forward", 50, 100), row(1, 0, "c", "checkpoint", 100, 150), row(2, 0, "r", "checkpoint", 0, 30),
+    ]  # fmt: skip
+    told = {
+        "mode": "sync", "every": 40, "bytes": 8, "copy_ns": 0.0, "restart_ns": 20.0, "mtbf_ns": 8000.0, "gpus": 8,
+        "power_w": 1000.0, "price": 2.0,
+    }  # fmt: skip
+    its = account(told, [[one] for one in steps(rows)])
+    assert its.stalled == 0.5 and its.goodput < 0.2
+    assert its.stalled_gpu_hours == pytest.approx(0.5 * its.goodput * 8 * 24)
+    assert its.stalled_kwh == its.stalled_gpu_hours and its.stalled_money == 2 * its.stalled_gpu_hours
 
 
 @pytest.mark.parametrize(

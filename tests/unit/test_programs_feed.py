@@ -17,6 +17,7 @@ from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
 from workloads.programs import mailbox
 from workloads.programs.closed_form import feed_by_hosts_ns, feed_by_nics_ns
+from workloads.programs.costs import batch_ns
 from workloads.programs.share import SCHEDULES, shared, used
 from workloads.times.messages import Costs, Link, Path
 
@@ -33,7 +34,7 @@ workload:
 
 
 def step(algorithm: str, ranks: int, sizes: list[int], **keys: Any) -> dict[str, Any]:
-    told = Feed(**keys).model_dump(by_alias=True)
+    told = Feed(**keys).model_dump(by_alias=True) | {"post": 100.0}
     servers = ranks - len(told["compute"])
     helpers = {"helpers": [ranks + k for k in range(servers)]} if algorithm == "nic" else {}
     its = {"iterations": 2, "ranks": list(range(ranks)), "feed": told, **helpers}
@@ -58,7 +59,8 @@ def test_every_batch_reaches_its_accelerator_whatever_the_timing(
     for size in (1000 * batches, 1000):
         its = [line for line in lines if line["size_bytes"] == size and line["iteration"] == 0]
         assert sum(line["tx_bytes"] for line in its) == sum(line["rx_bytes"] for line in its) == size
-        of = shared(schedule, told["feed"]["compute"], told["feed"]["preprocess"] / servers, size // 1000)
+        every_ns = batch_ns(told["feed"], 100, moves=algorithm == "host") / servers
+        of = shared(schedule, told["feed"]["compute"], every_ns, size // 1000)
         got = {line["rank"] - servers: line["rx_bytes"] for line in its if line["rank"] >= servers}
         assert got == {a: 1000 * of.count(a) for a in range(len(compute))}
 
@@ -87,6 +89,43 @@ def test_all_in_turn_or_the_fewest_that_keep_up() -> None:
     assert shared("aware", [10, 40], 8, 17) == [0] * 16 + [1]
 
 
+@pytest.mark.parametrize(
+    ("compute", "count", "every", "enough"),
+    [
+        (210_000, 20, 30_000, 7), (420_000, 20, 60_000, 7), (105_000, 20, 15_000, 7), (330_000, 20, 30_000, 11),
+        (50_000, 20, 10_000, 5), (211_000, 20, 30_000, 8), (211_000, 7, 30_000, 7),
+    ],
+)  # fmt: skip
+def test_accelerators_that_keep_up_exactly_are_enough(compute: float, count: int, every: float, enough: int) -> None:
+    """By hand: as many as batches come in while one computes, whatever sums of 1/210 round to; by a millionth slower,
+    one more."""
+    assert len(used("aware", [compute] * count, every)) == enough
+    assert len(used("aware", [compute * (1 + 1e-6)] * (enough + 1), compute / enough)) == enough + 1
+
+
+@pytest.mark.parametrize(("algorithm", "enough"), [("host", 2), ("nic", 3)])
+def test_accelerators_are_taken_by_the_pace_of_whoever_moves(algorithm: str, enough: int) -> None:
+    """By hand, four servers: a core takes 141.2 us for a batch that it moves itself, so that one comes every 35.3 us,
+    and two accelerators take one every 32.5; without moving one comes every 30 us, and a third is needed."""
+    keys = {"compute": ["65us"] * 3, "schedule": "aware"}
+    told = step(algorithm, 7, [12 << 18], **keys)
+    fake = FakeFabric(7 + 4, 1)
+    lines, errors = run(fake, fake_plan(7, told))
+    assert (fake.error, errors) == (None, [])
+    got = {line["rank"] - 4: line["rx_bytes"] for line in lines if line["rank"] >= 4}
+    assert sum(nbytes > 0 for nbytes in got.values()) == enough and sum(got.values()) == 12 << 18
+
+
+def test_the_closed_form_has_the_same_share() -> None:
+    """By hand, one server and three accelerators of 280 us: by host, two keep up with 141.2 us, and one of them has two
+    of three batches; with the NIC, two do not with 120.1 us, and each of three has one."""
+    path, told = Path((Link(100e9, 500),) * 2, (500.0,)), Feed(compute=["280us"] * 3, schedule="aware")
+    host, nic = (
+        of(4, 3 << 18, path, Costs(), told.model_dump(by_alias=True)) for of in (feed_by_hosts_ns, feed_by_nics_ns)
+    )
+    assert (host, nic) == (560_000, pytest.approx(3 * 120_100))
+
+
 @given(st.lists(st.floats(1, 1000), min_size=1, max_size=6), st.floats(1, 1000), st.integers(1, 60))
 def test_what_any_share_keeps_to(compute: list[float], every: float, batches: int) -> None:
     for schedule in SCHEDULES:
@@ -103,6 +142,7 @@ def test_what_any_share_keeps_to(compute: list[float], every: float, batches: in
 def test_what_workers_are_told() -> None:
     made = plan(loads(TEXT.replace("NIC", "off_path").replace("STEP", "algorithm: nic, sizes: [1MiB]")))
     assert made["steps"][0]["helpers"] == [4, 5, 6] and endpoints(made) == list(range(7))
+    assert made["steps"][0]["feed"]["post"] == 100
     assert made["steps"][0]["feed"]["compute"] == [40_000] and made["steps"][0]["feed"]["copy"] == 109.6e9
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from results import Run, load
 from results.store.folder import RunFolder
@@ -15,7 +15,7 @@ from testbed.base.yaml_writer import dump
 from testbed.commands.show import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.plan import plan, steps
-from testbed.run.table import counters, of_run, show
+from testbed.run.table import _flows, counters, of_run, show
 
 EXPERIMENT = """
 name: small
@@ -89,8 +89,12 @@ def flow(name: str, size: int, start: float, time: float) -> dict[str, Any]:
 
 
 def text(run: Run, width: int) -> str:
+    return text_of(of_run(run), width)
+
+
+def text_of(shown: RenderableType, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    show(of_run(run), console)
+    show(shown, console)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -118,6 +122,14 @@ def test_an_invalid_run_says_so_before_any_figure(tmp_path: Path) -> None:
     assert shown.index("INVALID") < shown.index("all_reduce")
     assert "#   - to change it: more dilation" in shown
     assert max(len(line) for line in shown.splitlines() if "Run folder" not in line) <= 80
+
+
+def test_names_and_numbers_are_whole_on_a_narrow_terminal() -> None:
+    name = "nic:0.complex->nic:1.complex"
+    (_, table) = _flows([flow(name, 123_456_789_012_345, 0, 210_000) | {"slowdown": 1.05}])
+    narrow, wide = (text_of(table, width) for width in (80, 200))
+    assert narrow == wide
+    assert narrow.splitlines()[-1].split()[:2] == [name, "123456789012345"]
 
 
 def test_a_failed_run_says_why_before_any_figure(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,14 @@ import pytest
 
 from testbed.base.errors import InputError, UserError
 from testbed.experiment import load
+from testbed.plan import graphs
 from testbed.plan import plan as planning
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Settings
 from workloads.tasks.oracle import oracle, step_ns
 from workloads.tasks.task import Collective, Compute, Recv, Send
 from workloads.torch import launch
+from workloads.torch.rank import _is_lost
 from workloads.torch.recorder import Recorder
 from workloads.torch.steps import Step, steps
 
@@ -129,8 +134,70 @@ def test_groups_have_the_names_of_a_meshs_dimensions_and_overlapping_ones_number
         "shard": ((4, 5), (6, 7)),
         "replicate": ((4, 6), (5, 7)),
         "group": ((4, 5, 6, 7),),
-        "group from 6": ((6, 5, 4, 7),),
+        "group 2 from 6": ((6, 5, 4, 7),),
     }
+
+
+def test_from_whatever_root_a_group_does_one_thing_after_the_other() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        one.wait([reduces(one)])
+        for root in (0, 1, 0):
+            row = one.collective(0, "broadcast", 4096, "float32", None, "broadcast")
+            one.rows[row]["root"] = root
+        one.wait([row])
+        computes(one)
+    (step,) = made(*both)
+    tasks = step.graph.tasks[0]
+    assert [t.group for t in tasks if isinstance(t, Collective)] == ["world", "world", "world from 1", "world"]
+    assert {t.stream for t in tasks if isinstance(t, Collective)} == {"world"}
+    assert total_ns(step) == 4 * 5000 + 1000
+
+
+def test_two_groups_of_the_same_ranks_are_two() -> None:
+    """As in NCCL, one does not wait for the other; ranks may use them in different orders."""
+    both = [recorder(("", (0, 1)), ("", (0, 1))) for _ in range(2)]
+    for one, order in zip(both, ((0, 1), (1, 0)), strict=True):
+        for group in order:
+            reduces(one, group)
+    (step,) = made(*both)
+    assert step.graph.groups == {"group": ((0, 1),), "group 2": ((0, 1),)}
+    assert [[t.stream for t in its] for its in step.graph.tasks.values()] == [
+        ["group", "group 2"],
+        ["group 2", "group"],
+    ]
+    assert total_ns(step) == 5000
+
+
+def test_what_is_computed_after_a_step_is_no_part_of_it() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        computes(one, 7)
+        one.step_ends()
+        for _ in range(2):
+            computes(one, 3)
+            reduces(one)
+            computes(one, 2)
+            one.step_ends()
+        one.step_ends()  # of nothing
+    (step,) = made(*both)
+    assert (step.name, step.times) == ("steps 1 to 2", 2)
+    assert [t.duration_ns for t in step.graph.tasks[0] if isinstance(t, Compute)] == [3000, 2000]
+
+
+def test_a_second_optimizer_that_follows_at_once_is_of_the_same_step() -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        one.step_ends()
+        for _ in range(2):
+            reduces(one)
+            computes(one)
+            one.step_ends()
+            one.step_goes_on()
+            computes(one)
+            one.step_ends()
+    (step,) = made(*both)
+    assert step.times == 2 and total_ns(step) == 5000
 
 
 def test_messages_go_to_the_fabrics_ranks() -> None:
@@ -174,6 +241,69 @@ def test_mistakes_are_said_with_their_place(tmp_path: Path, step: str, where: st
     with pytest.raises(InputError) as raised:
         load(written(tmp_path, step))
     assert what in raised.value.what and raised.value.where.endswith(f":5: workload[0].{where}")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("{preset: v100}", "multiplies matrices, and it is not known how many FLOP/s v100 has in float32"),
+        ("{preset: v100, flops: 15.7T, efficiency: 1}", ""),
+    ],
+)
+def test_a_type_that_a_gpus_tensor_cores_do_not_know_needs_its_flops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: str, said: str
+) -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        one.charge(15_700_000, 0, "float32")
+        one.charge(0, 900, "int64")  # this is memory's, whatever the type
+        reduces(one)
+    done = launch.Recorded([one.told() for one in both], ["", ""])
+    monkeypatch.setattr(graphs, "_recorded", lambda script: done)
+    experiment = load(written(tmp_path, f"{{torch: s.py, gpu: {gpu}}}"))
+    if said:
+        with pytest.raises(InputError) as raised:
+            graphs.graphs(experiment)
+        assert said in raised.value.what and raised.value.where.endswith(":5: workload[0].gpu")
+    else:
+        (graph,) = graphs.graphs(experiment).values()
+        assert [t.duration_ns for t in graph.tasks[0] if isinstance(t, Compute)] == [1001.0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "what"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "its process was ended by SIGSEGV"),
+        (lambda: os._exit(0), "it left by os._exit"),
+    ],
+)
+def test_a_rank_that_cannot_say_why_it_ended_is_told_of(tmp_path: Path, ends: Callable[[], None], what: str) -> None:
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        ends()
+        os._exit(1)
+    assert _is_lost(os.waitpid(child, 0)[1], tmp_path, 1)
+    failed = launch._failure(launch.Script("/x/s.py", (), "/x", ("h0", "h1"), 1), tmp_path, ["", ""], "")
+    assert failed.what == f"rank 1 of the script failed: {what}"
+
+
+def test_while_a_script_runs_it_is_said_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_LOOK_S", 0.01)
+    line = ["sh", "-c", "read line; echo $line"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        its_input, process.stdin, told = process.stdin, None, []
+
+        def waiting(seconds: float) -> None:
+            told.append(seconds)
+            if len(told) == 3:
+                its_input.write("done\n")
+                its_input.close()
+
+        assert launch._said(process, waiting) == "done\n"
+    assert len(told) >= 3 and told == sorted(told)
 
 
 def test_without_pytorch_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

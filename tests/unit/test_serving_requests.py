@@ -108,6 +108,11 @@ def test_ranks_that_share_matrices_add_up_every_token_twice_a_layer() -> None:
         assert sum(t.duration_ns for t in computes) == pytest.approx(whole, abs=0.1)
 
 
+def test_a_first_token_without_a_context_is_generated() -> None:
+    its = [Iteration((0,), (1,), (1,)), Iteration((0,), (1,), (1,), (0,))]
+    assert [it.reads for it in its] == [False, True], "the latter is a prompt of one token"
+
+
 def test_one_rank_alone_sends_nothing() -> None:
     its = [Iteration((0,), (5,), (5,), (0,))]
     graph = graph_of_work(Work(name="decode", shared=shared(range(1)), iterations=its))

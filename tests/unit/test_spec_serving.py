@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from testbed.base.errors import InputError
-from testbed.experiment import load, loads
+from testbed.experiment import load, loads, serving
 from testbed.experiment.serving import ping_pongs, requests_of
 from testbed.plan.plan import plan
+from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.requests import Request
+from workloads.tasks.graph import Graph
 
 FILE = """name: t
 fabric:
@@ -68,6 +71,29 @@ def test_each_number_of_micro_batches_is_a_step() -> None:
     assert [step["about_step"]["tokens"] for step in steps] == [3, 9]
 
 
+WIDE = "{layers: 4, hidden: 1024, heads: 16, seq: 128, experts: 8, top_k: 2}"
+FAST = {
+    "model": WIDE,
+    "gpu": "null",
+    "attention": "{ranks: [0, 1], layer: 20us}",
+    "experts": "{ranks: [2, 3], layer: 20us}",
+}
+
+
+def test_nobody_is_told_times_below_what_the_wire_allows() -> None:
+    """An attention rank's NIC sends m L T k h elements, at 400 Gb/s."""
+    (step,) = plan(loads(_text(**FAST, more="tokens: 512\n    micro_batches: 8")))["steps"]
+    its = step["about_step"]["serving"]
+    wire = 512 * 2 * 1024 * 2 * 8 / 400
+    assert wire < its["wire_ns"] < 1.1 * wire, "headers"
+    assert its["wire_ns"] < its["dispatch_ns"]
+    assert its["needed"] is None
+    assert min(its["form_ns"], its["expected_ns"]) > 8 * 4 * wire + 2 * 20e3
+    assert its["form_between_ns"] == pytest.approx(4 * 8 * its["wire_ns"])
+    (small,) = plan(loads(_text(**FAST, more="tokens: 8\n    micro_batches: 8")))["steps"]
+    assert small["about_step"]["serving"]["needed"] < 8
+
+
 SHARED: dict[str, str] = {"attention": "null", "experts": "null", "model": "{preset: llama3-8b, layers: 2}"}
 
 
@@ -96,6 +122,10 @@ def test_a_trace_is_seen_from_the_files_folder(tmp_path: Path) -> None:
         ("arrival,prompt,output\nnan,2,3\n", "r.csv:2: 'nan' is no time"),
         ("arrival,prompt,output\n1,0,3\n", "r.csv:2: '0' is no number of prompt tokens"),
         ("arrival,prompt,output\n1,2,1e3\n", "r.csv:2: '1e3' is no number of output tokens"),
+        ("arrival,prompt,output\n1,00000000111234567890,3\n", "'00000000111234567890' is no number of prompt tokens"),
+        (f"arrival,prompt,output\n1,2,{'0' * 5000 + '3'}\n", "is no number of output tokens"),
+        ("arrival,prompt,output\n1e200,2,3\n", "r.csv:2: '1e200' is too late"),
+        ("arrival,prompt,output\n0,2,3\n2.7e9,2,3\n", "the last request comes 2.7e+09 s after the first"),
         (None, "cannot be read"),
     ],
 )
@@ -106,6 +136,47 @@ def test_a_bad_trace_is_said_with_its_line(tmp_path: Path, text: str | None, wha
     with pytest.raises(InputError) as raised:
         load(tmp_path / "t.yaml")
     assert what in raised.value.what and raised.value.where.endswith("t.yaml:11: workload[0].serve.requests.trace")
+
+
+def test_a_trace_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("arrival,prompt,output\n1,2,3\n", encoding="utf-8-sig")
+    (tmp_path / "t.yaml").write_text(_text(**_asked("{trace: r.csv}")))
+    assert requests_of(load(tmp_path / "t.yaml").workload[0].serve, 1) == [Request(0.0, 2, 3)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("name", "what"), [("fifo", "is no ordinary file"), ('"a\\0b"', "cannot be read")])
+def test_a_trace_that_is_no_file_is_said(tmp_path: Path, name: str, what: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "t.yaml").write_text(_text(**_asked(f"{{trace: {name}}}")))
+    with pytest.raises(InputError) as raised:
+        load(tmp_path / "t.yaml")
+    assert what in raised.value.what and raised.value.where.endswith("t.yaml:11: workload[0].serve.requests.trace")
+
+
+def test_a_long_step_is_looked_at_without_making_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def graph(p: PingPong) -> Graph:
+        made.append(p.output * p.micro_batches * p.model.layers)
+        return ping_pong_graph(p)
+
+    monkeypatch.setattr(serving, "ping_pong_graph", graph)
+    loads(_text(more="output: 1000\n    micro_batches: 8"))
+    assert made == [1]
+
+
+def test_what_fits_is_not_refused() -> None:
+    """A tied table once; of prompts only as many as an iteration reads."""
+    gpt = "{layers: 1, hidden: 1024, heads: 8, seq: 8, vocab: 1000000, tied: true, experts: 2, ffn: 64}"  # 2.05 GB
+    loads(_text(model=gpt, gpu="{flops: 1T, memory: 2200MB}"))
+    with pytest.raises(InputError, match="a rank of attention needs 2.1GB"):
+        loads(_text(model=gpt, gpu="{flops: 1T, memory: 2000MB}"))
+    model = "{layers: 1, hidden: 1024, heads: 8, seq: 8}"  # a token's keys and values: 4 KiB; parameters: 25 MB
+    pools = "prefill: {ranks: [0], gpu: {flops: 1T, memory: 100MB}}\n    decode: {ranks: [1], gpu: {flops: 1T}}"
+    asked = _asked("{rate: 1000, count: 64, prompt: 8000, output: 100}", pools) | {"gpu": "null", "model": model}
+    loads(_text(**asked))
+    with pytest.raises(InputError, match="a rank of prefill needs"):
+        loads(_text(**{**asked, "more": asked["more"] + "\n    prompt_tokens: 64000"}))
 
 
 MISTAKES = {
@@ -129,6 +200,38 @@ MISTAKES = {
     ),
     "tokens of requests": (
         _asked("{rate: 3}\n    tokens: 2"), 12, ".tokens", "requests have no use for tokens", "leave tokens out",
+    ),
+    "a rate that never comes": (
+        _asked("{rate: 1.0e-300, count: 3}"), 11, ".requests.rate", "requests at 1e-300 a second take", "more a second",
+    ),
+    "a file and a number": (
+        _asked("{trace: a.csv, count: 3}"), 11, ".requests.count", "requests of a file have no use for count", "leave",
+    ),
+    "a file and prompts": (
+        _asked("{trace: a.csv, prompt: 3}"), 11, ".requests.prompt", "requests of a file have no use for", "leave",
+    ),
+    "a layer of prompts": (
+        _asked("{rate: 3}", "decode: {ranks: [0, 1], layer: 40us}"), 10, ".decode.layer", "decode reads prompts", "gpu",
+    ),
+    "a layer of prompts apart": (
+        _asked("{rate: 3}", "decode: [0]\n    prefill: {ranks: [1], layer: 40us}"), 11, ".prefill.layer",
+        "prefill reads prompts", "gpu",
+    ),
+    "gating without experts": (
+        {**SHARED, "more": "decode: [0]\n    gating: {draw: true}"}, 11, ".gating", "has no use for gating", "experts",
+    ),
+    "kv_heads": (
+        {"model": SMALL[:-1] + ", kv_heads: 3}"}, 6, ".model.kv_heads", "heads 8 cannot be divided by kv_heads 3",
+        "1, 2, 4, 8",
+    ),
+    "too many tokens": (
+        {"more": "output: 100000"}, 5, "", "1000000 times a rank passes a layer", "at most 524288",
+    ),
+    "too many tokens of decode": (
+        {**SHARED, "more": "decode: [0, 1]\n    output: 1000000"}, 5, "", "4000000 times a rank passes", "at most",
+    ),
+    "too many tokens of requests": (
+        _asked("{rate: 1, output: 1000000}"), 5, "", "4000000 times a rank passes a layer", "at most",
     ),
     "a rate of nothing": (_asked("{rate: 0}"), 11, ".requests.rate", "out of bounds", "more than 0"),
     "tokens the wrong way round": (

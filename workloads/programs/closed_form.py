@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workloads.programs.block import HEADER_BYTES
-from workloads.programs.costs import MessageCosts, Work
+from workloads.programs.costs import MessageCosts, Work, batch_ns
 from workloads.programs.message import Shape
 from workloads.programs.share import shared
 from workloads.times.messages import ACK_BYTES, IMM_BYTES, RETH_BYTES, Costs, Path, received_ns, wire_bytes
@@ -39,23 +39,28 @@ def rpc_by_nics_ns(
     message: Mapping[str, Any] | None = None,
     inside: tuple[Path, Path] | None = None,
     complex_post_ns: float = 0.0,
+    complex_wake_ns: float = 0.0,
 ) -> float:
     """A call by NICs: `path` is from complex to complex, `inside` from a host to its complex, and back."""
     shape, work, handler_ns = _known(size_bytes, message)
     into, out = inside or (path, path)
     objects = received_ns(shape.object_bytes, into, costs), received_ns(shape.object_bytes, out, costs)
     there = sum(objects) + received_ns(shape.wire_bytes(), path, costs)
-    way = work.gather.ns(shape) + costs.post_ns + 2 * (work.nic.ns(shape) + complex_post_ns) + there
+    complexes = 2 * (complex_wake_ns + work.nic.ns(shape) + complex_post_ns)
+    way = work.gather_ns(shape) + costs.post_ns + complexes + there
     return 2 * (way + costs.wake_ns) + handler_ns
 
 
 def block_write_by_hosts_ns(
     ranks: int, size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, Any] | None = None
 ) -> float:
-    """The least that writes take by a host: its cable, its cores that compress, or the one that handles headers."""
+    """The least that writes take by a host: its cable, its cores that compress, or the one that handles headers.
+
+    Without waking: a core that is busy finds many messages each time.
+    """
     if storage is None:
         return size_bytes * 8e9 / _line_bps(path)
-    one = (1 + storage["replicas"]) * (costs.post_ns + costs.wake_ns) + storage["header"]
+    one = (1 + storage["replicas"]) * costs.post_ns + storage["header"]
     of = storage["host"]
     compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
     posting = size_bytes / storage["block"] * one
@@ -103,24 +108,23 @@ def feed_by_hosts_ns(
     ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
 ) -> float:
     """The least that it takes: each server's core, or the busiest accelerator."""
-    moving = 0.0 if feed is None else feed["manage"] + feed["batch"] * 8e9 / feed["copy"]
-    return _feed_ns(ranks, size_bytes, path, costs, feed, moving)
+    return _feed_ns(ranks, size_bytes, path, costs, feed, by_hosts=True)
 
 
 def feed_by_nics_ns(
     ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
 ) -> float:
     """The same, where a core only hands a batch over."""
-    return _feed_ns(ranks, size_bytes, path, costs, feed, 0.0)
+    return _feed_ns(ranks, size_bytes, path, costs, feed, by_hosts=False)
 
 
 def _feed_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None, moving_ns: float
+    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None, *, by_hosts: bool
 ) -> float:
     if feed is None:
         return size_bytes * 8e9 / _line_bps(path)
     servers, batches = ranks - len(feed["compute"]), size_bytes // feed["batch"]
-    of = shared(feed["schedule"], feed["compute"], feed["preprocess"] / servers, batches)
+    each_ns = batch_ns(feed, costs.post_ns, moves=by_hosts)
+    of = shared(feed["schedule"], feed["compute"], each_ns / servers, batches)
     busiest = max(of.count(a) * compute for a, compute in enumerate(feed["compute"]))
-    core = -(-batches // servers) * (feed["preprocess"] + moving_ns + costs.post_ns)
-    return float(max(core, busiest))
+    return float(max(-(-batches // servers) * each_ns, busiest))

@@ -20,6 +20,7 @@ import numpy as np
 from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
 from workloads.parts.part import Part
+from workloads.programs.costs import batch_ns, moving_ns
 from workloads.programs.mailbox import Mailbox, mailboxes
 from workloads.programs.message import drawn, wrong_bytes
 from workloads.programs.share import shared
@@ -43,14 +44,15 @@ class Job:
     servers: tuple[int, ...]
     accelerators: tuple[int, ...]
     told: Mapping[str, Any]
+    by_hosts: bool
 
     @classmethod
-    def of(cls, ranks: Sequence[int], told: Mapping[str, Any]) -> Job:
+    def of(cls, ranks: Sequence[int], told: Mapping[str, Any], *, by_hosts: bool) -> Job:
         n = len(told["compute"])
-        return cls(tuple(ranks[:-n]), tuple(ranks[-n:]), told)
+        return cls(tuple(ranks[:-n]), tuple(ranks[-n:]), told, by_hosts)
 
     def shared(self, size_bytes: int) -> list[int]:
-        every_ns = self.told["preprocess"] / len(self.servers)
+        every_ns = batch_ns(self.told, self.told["post"], moves=self.by_hosts) / len(self.servers)
         return shared(self.told["schedule"], self.told["compute"], every_ns, size_bytes // self.told["batch"])
 
 
@@ -75,7 +77,7 @@ class Feed(Part):
     ) -> None:
         super().__init__(context, entry, ranks, dtype, op, tag)
         self.told, helpers = context.options["feed"], list(context.options.get("helpers", ()))
-        self.job = Job.of(ranks[: len(ranks) - len(helpers)], self.told)
+        self.job = Job.of(ranks[: len(ranks) - len(helpers)], self.told, by_hosts=not helpers)
         self.movers = helpers or list(self.job.servers)  # who sends to accelerators, one for each server
         me, n = self.device.rank, len(self.job.servers)
         self.accelerator = self.job.accelerators.index(me) if me in self.job.accelerators else None
@@ -152,7 +154,7 @@ class Feed(Part):
             sender = self.into
         else:
             sender = self.out[accelerator]
-            self.device.spend(self.told["manage"] + len(data) * 8e9 / self.told["copy"])
+            self.device.spend(moving_ns(self.told))
         sender.waiting.append(data)
         sender.flush()
 

@@ -177,7 +177,7 @@ class ByNics(Rpc):
 
     def _hand_over(self, box: Mailbox, message: bytes, number: int) -> None:
         """A host's object, in one piece."""
-        self._spend(self.costs.gather)
+        self.device.spend(self.costs.gather_ns(self.shape))
         box.send(number, message)
 
     def _take(self, box: Mailbox, record: Record) -> None:

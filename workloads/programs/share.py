@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 SCHEDULES = ("naive", "aware")
+_ROUNDING = 1e-9  # of shares that were added: accelerators that keep up exactly are enough
 
 
 def used(schedule: str, compute_ns: Sequence[float], every_ns: float) -> list[int]:
@@ -17,7 +18,7 @@ def used(schedule: str, compute_ns: Sequence[float], every_ns: float) -> list[in
         return list(range(len(compute_ns)))
     found: list[int] = []
     for a in sorted(range(len(compute_ns)), key=lambda a: (compute_ns[a], a)):
-        if found and sum(1 / compute_ns[b] for b in found) * every_ns >= 1:
+        if found and sum(1 / compute_ns[b] for b in found) * every_ns >= 1 - _ROUNDING:
             break
         found.append(a)
     return sorted(found)

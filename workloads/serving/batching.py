@@ -46,8 +46,8 @@ class Iteration:
 
     @property
     def reads(self) -> bool:
-        """Whether it is one of prompts: a token that is generated looks at others, too."""
-        return self.new == self.contexts
+        """Whether it is one of prompts: they have just come, and no token looks at others before them."""
+        return bool(self.joined) and self.new == self.contexts
 
 
 @dataclass(frozen=True)

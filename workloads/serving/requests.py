@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import random
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 COLUMNS = ("arrival", "prompt", "output")
 MOST_REQUESTS = 100_000
 MOST_TOKENS = 1 << 24
+LONGEST_NS = 1e13  # from the first arrival to the last one
+_LATEST_NS = 1e19  # of an arrival as it is written: seconds since 1970 are less
 
 
 class BadRequests(ValueError):
@@ -47,10 +50,14 @@ def poisson(
 def read(path: Path, time_ns: Callable[[str], float]) -> list[Request]:
     """A CSV file with the columns arrival, prompt and output; `time_ns` reads an arrival.  Raises BadRequests."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a FIFO would keep us waiting
+            raise BadRequests(f"{path} is no ordinary file", "a CSV file")
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin it with a mark
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadRequests(f"{path} cannot be read: {error}", "a CSV file") from None
+    except BadRequests:
+        raise
+    except (OSError, ValueError, csv.Error) as error:  # ValueError: no text, or a name that no file can have
+        raise BadRequests(f"{str(path)!r:.200} cannot be read: {error}", "a CSV file") from None
     if not rows or tuple(cell.strip() for cell in rows[0]) != COLUMNS:
         raise BadRequests(f"{path}:1: the first line does not name the columns", ",".join(COLUMNS))
     found = [_request(path, line, cells, time_ns) for line, cells in enumerate(rows[1:], 2) if cells]
@@ -59,6 +66,9 @@ def read(path: Path, time_ns: Callable[[str], float]) -> list[Request]:
     if len(found) > MOST_REQUESTS:
         raise BadRequests(f"{path}: {len(found)} requests", f"at most {MOST_REQUESTS}")
     first = min(r.arrival_ns for r in found)
+    if (span := max(r.arrival_ns for r in found) - first) > LONGEST_NS:
+        what = f"{path}: the last request comes {span / 1e9:.6g} s after the first"
+        raise BadRequests(what, f"at most {LONGEST_NS / 1e9:.0f} s")
     shifted = [Request(round(r.arrival_ns - first, 3), r.prompt, r.output) for r in found]
     return sorted(shifted, key=lambda r: r.arrival_ns)
 
@@ -72,9 +82,11 @@ def _request(path: Path, line: int, cells: Sequence[str], time_ns: Callable[[str
         at = time_ns(arrival)
     except ValueError:
         raise BadRequests(f"{where}: {arrival!r:.40} is no time", "seconds such as 0.25, or 250us") from None
+    if at > _LATEST_NS:
+        raise BadRequests(f"{where}: {arrival!r:.40} is too late", f"at most {_LATEST_NS / 1e9:.0e} s")
     tokens = []
     for name, cell in zip(COLUMNS[1:], counts, strict=True):
-        if not (cell.isascii() and cell.isdecimal() and 1 <= int(cell[:9]) <= MOST_TOKENS):
+        if not (cell.isascii() and cell.isdecimal() and len(cell) <= 9 and 1 <= int(cell) <= MOST_TOKENS):
             raise BadRequests(f"{where}: {cell!r:.40} is no number of {name} tokens", f"1 to {MOST_TOKENS}")
         tokens.append(int(cell))
     return Request(at, *tokens)

@@ -1,7 +1,8 @@
 """What a script computes: FLOPs and bytes of every operation on tensors, as it is issued.
 
-A matrix multiplication, convolution or attention counts its FLOPs by torch's own formulas, and every operation reads
-its inputs and writes its outputs.  Views and empty tensors cost nothing.  How long that takes, a GPU says (steps.py).
+A matrix multiplication, convolution or attention counts its FLOPs (flops.py), and every operation reads its inputs and
+writes its outputs; a look-up reads what it finds.  Views and empty tensors cost nothing.  How long that takes, a GPU
+says (steps.py).
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
+from workloads.torch.flops import flops as flops_of
+from workloads.torch.flops import known
 from workloads.torch.recorder import Recorder
 
 _PLAIN = torch._C._disabled_torch_dispatch_impl
-_FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "alias")
+_FREE = (
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "alias"),
+    *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "is_same_size", "resize_", "set_", "record_stream"),
+)
+_LOOK_UPS = ("embedding", "index", "index_select", "gather", "take")
 _OVERWRITE = ("copy_", "_foreach_copy_", "fill_", "zero_", "_foreach_zero_", "normal_", "uniform_", "bernoulli_")
 _OF_GROUPS = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 _HOST_WAITS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero")
@@ -38,6 +44,9 @@ class Charge(TorchDispatchMode):
             return func(*args, **(kwargs or {}))  # torch finds out about shapes
         if any(t.__torch_dispatch__ is not _PLAIN for t in types):
             return NotImplemented  # a sharded tensor: what it does with its own part comes here again
+        if _has_parts(func):  # without gradients operations come whole
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
         if func.namespace in _OF_GROUPS:
@@ -52,7 +61,7 @@ class Charge(TorchDispatchMode):
             return out
         if self.touched:
             self._join(read)
-        flops = _flops(func, args, kwargs or {}, out)
+        flops = flops_of(func, args, kwargs or {}, out)
         nbytes = _moved(func, args, kwargs or {}, out)
         if flops or nbytes:
             dtype = str((made or read)[0].dtype).removeprefix("torch.")
@@ -74,31 +83,18 @@ class Charge(TorchDispatchMode):
 
 
 @cache
+def _has_parts(func: Any) -> bool:
+    if known(func) or func.namespace != "aten":
+        return False
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+@cache
 def _is_free(func: Any) -> bool:
     if func._overloadpacket.__name__ in _FREE:
         return True
     returns = func._schema.returns
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-
-
-def _flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
-    formula = flop_registry.get(func._overloadpacket)
-    if formula is None and func._overloadpacket in _ATTENTION:
-        formula = flop_registry[_ATTENTION[func._overloadpacket]]
-        return int(formula(*args[:3], out_val=out)) if "backward" not in func.name() else int(formula(*args[:4]))
-    return int(formula(*args, **kwargs, out_val=out)) if formula else 0
-
-
-def _attention() -> dict[Any, Any]:
-    """Attention as a CPU does it, and the operation whose formula it has."""
-    aten = torch.ops.aten
-    return {
-        aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
-    }
-
-
-_ATTENTION = _attention()
 
 
 def _moved(func: Any, args: Any, kwargs: Any, out: Any) -> int:
@@ -110,6 +106,8 @@ def _moved(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     for place, told in enumerate(func._schema.arguments):
         value = args[place] if place < len(args) else kwargs.get(told.name)
         its = sum(map(_bytes, _tensors(value)))
+        if place == 0 and name in _LOOK_UPS:
+            its = min(its, sum(map(_bytes, _tensors(out))))
         changes = told.alias_info is not None and told.alias_info.is_write
         reads = not (changes and (told.is_out or name in _OVERWRITE))
         total += its * (int(reads) + int(changes))

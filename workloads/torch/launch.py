@@ -1,6 +1,7 @@
 """Runs a script once for what it does: its ranks' processes, and what they leave behind.
 
-The ranks meet over this machine's loopback; with root, over one of their own, so that a script reaches nothing else.
+The ranks meet over this machine's loopback; with root, over one of their own, so that a script reaches no network, and
+among processes of their own, so that nothing is left of them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 _PORT = 29500  # torchrun's
+_LOOK_S = 1.0
 
 
 class ScriptFailed(Exception):
@@ -51,8 +54,8 @@ def available() -> bool:
     return find_spec("torch") is not None
 
 
-def record(script: Script) -> Recorded:
-    """Runs all of the script's ranks to their end.  Raises ScriptFailed."""
+def record(script: Script, waiting: Callable[[float], None] = lambda seconds: None) -> Recorded:
+    """Runs all of the script's ranks to their end, and tells meanwhile how long that takes.  Raises ScriptFailed."""
     if not available():
         raise ScriptFailed(
             "PyTorch is not installed, so no script can be run",
@@ -78,7 +81,7 @@ def record(script: Script) -> Recorded:
             text=True,
         )
         try:
-            said, _ = process.communicate()
+            said = _said(process, waiting)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -90,6 +93,16 @@ def record(script: Script) -> Recorded:
         return Recorded([json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks], printed)
 
 
+def _said(process: subprocess.Popen[str], waiting: Callable[[float], None]) -> str:
+    """What it says until it ends.  How long a script may take, only its user knows."""
+    began = time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK_S)[0]
+        except subprocess.TimeoutExpired:
+            waiting(time.monotonic() - began)
+
+
 def _with_ours() -> str:
     """Where this package is, before what else the environment names."""
     ours = str(Path(__file__).parents[2])
@@ -98,10 +111,21 @@ def _with_ours() -> str:
 
 
 def _alone() -> list[str]:
-    """In a network of its own, where that can be had."""
+    """In a network of its own, where that can be had; whatever it starts ends with it."""
     if os.geteuid():
         return []
-    return ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    return [
+        "unshare",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        'ip link set lo up && exec "$@"',
+        "sh",
+    ]
 
 
 def _spec(script: Script, folder: Path) -> dict[str, Any]:

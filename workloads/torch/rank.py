@@ -51,12 +51,25 @@ def main() -> int:
         process, status = os.wait()
         if process not in ranks:
             continue
-        del ranks[process]
-        if status and not failed:
+        rank = ranks.pop(process)
+        if not failed and _is_lost(status, Path(spec["folder"]), rank):
             failed = 1
             for other in ranks:  # they wait for it
                 os.kill(other, signal.SIGKILL)
     return failed
+
+
+def _is_lost(status: int, folder: Path, rank: int) -> bool:
+    """Whether it left no recording; if it could not say why itself, says how it ended."""
+    if not status and (folder / f"rank{rank}.json").exists():
+        return False
+    error = folder / f"rank{rank}.error"
+    if not error.exists():
+        code = os.waitstatus_to_exitcode(status)
+        what = f"its process was ended by {signal.Signals(-code).name}" if code < 0 else "it left by os._exit"
+        hint = "out of memory? dmesg says whom the kernel killed" if code == -signal.SIGKILL else ""
+        _write(error, {"what": what, "line": None, "hint": hint})
+    return True
 
 
 def _import_what_it_imports(script: str) -> None:
@@ -131,10 +144,14 @@ def _failed(error: BaseException, file: Path, script: str) -> int:
     }
     if told["hint"]:
         told["what"] = getattr(error, "what", told["what"])
+    _write(file, told)
+    return 1
+
+
+def _write(file: Path, told: dict[str, Any]) -> None:
     part = file.with_suffix(".part-of-error")
     part.write_text(json.dumps(told))
     part.rename(file)
-    return 1
 
 
 if __name__ == "__main__":

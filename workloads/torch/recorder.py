@@ -80,8 +80,16 @@ class Recorder:
         self._waited += 1
 
     def step_ends(self) -> None:
-        """An optimizer has done its step: what follows belongs to the next one."""
+        """What follows belongs to the next step."""
+        for stream in self.streams.values():
+            if stream.last is not None:
+                self.rows[stream.last]["closed"] = True
         self.rows.append({"do": "step", "stream": MAIN})
+
+    def step_goes_on(self) -> None:
+        """A second optimizer follows the first at once: both are of one step."""
+        if self.rows and self.rows[-1]["do"] == "step":
+            self.rows.pop()
 
     def _issue(self, row: Row, stream: Stream) -> int:
         stream.waits.update(self.current.position)

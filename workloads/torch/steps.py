@@ -52,6 +52,8 @@ def steps(
             for number, (rank, its) in enumerate(zip(ranks, parts, strict=True))
         }
         training = 0 < k < last
+        if not any(tasks.values()):
+            continue
         if not training and not any(isinstance(t, Collective | Send) for its in tasks.values() for t in its):
             continue
         if found and found[-1].training and training and found[-1].graph.tasks == tasks:
@@ -83,25 +85,26 @@ def _parts(rows: Sequence[Row]) -> list[list[tuple[int, Row]]]:
 
 
 class _Groups:
-    """Names of groups of ranks.  Groups of one name share no rank, so some get a number behind theirs."""
+    """Names of groups of ranks.  Groups of one name share no rank, so some get a number behind theirs.
+
+    What a group does from another root has a name of its own, as its ranks come in another order, and is on the group's
+    stream all the same: as in NCCL, a group does one thing after the other.
+    """
 
     def __init__(self, recordings: Sequence[Mapping[str, Any]], ranks: Sequence[int]) -> None:
         self.tuples: dict[str, list[Members]] = {}
+        self._streams: dict[tuple[int, int], str] = {}  # (number of the rank, of its group) -> the group's name
         self._of: dict[tuple[int, int, int], str] = {}  # (number of the rank, of its group, root) -> name
-        wanted: dict[tuple[int, str, Members], list[tuple[int, int, int]]] = {}
-        for number, recording in enumerate(recordings):
-            uses = dict.fromkeys(
-                (row["group"], row.get("root", 0)) for row in recording["rows"] if row["do"] == "collective"
-            )
-            for group, root in uses:
-                told = recording["groups"][group]
-                members = tuple(ranks[member] for member in told["members"])
-                members = members[root:] + members[:root]  # the first one is where it starts
-                name = _word(told["name"]) + (f" from {members[0]}" if root else "")
-                wanted.setdefault((group, name, members), []).append((number, group, root))
-        for (_, name, members), users in sorted(wanted.items()):
+        found = _those(recordings, ranks)
+        for (_, name, members, _), users in found:
             final = self._place(name, members)
-            self._of |= dict.fromkeys(users, final)
+            self._streams |= dict.fromkeys(users, final)
+        for (_, _, members, _), users in found:
+            final = self._streams[next(iter(users))]
+            for root in sorted(set().union(*users.values())):
+                turned = members[root:] + members[:root]  # the first one is where it starts
+                its = self._place(f"{final} from {turned[0]}", turned) if root else final
+                self._of |= {(*user, root): its for user in users}
 
     def _place(self, name: str, members: Members) -> str:
         """The name, with the lowest number under which no other group shares a rank with it."""
@@ -109,12 +112,13 @@ class _Groups:
         while True:
             candidate = name if number == 1 else f"{name} {number}"
             there = self.tuples.setdefault(candidate, [])
-            if members in there:
-                return candidate
             if not any(set(members) & set(other) for other in there):
                 there.append(members)
                 return candidate
             number += 1
+
+    def stream(self, number: int, row: Row) -> str:
+        return self._streams[number, row["group"]]
 
     def of(self, number: int, row: Row) -> str:
         return self._of[number, row["group"], row.get("root", 0)]
@@ -123,6 +127,28 @@ class _Groups:
         """Those that tasks name."""
         named = {task.group for its in tasks.values() for task in its if isinstance(task, Collective)}
         return {name: tuple(tuples) for name, tuples in self.tuples.items() if name in named}
+
+
+def _those(
+    recordings: Sequence[Mapping[str, Any]], ranks: Sequence[int]
+) -> list[tuple[tuple[int, str, Members, int], dict[tuple[int, int], set[int]]]]:
+    """The groups that do something: (first number, name, members, how many of that name and members there were before),
+    and who knows each by which number, with the roots that it uses.  All ranks make groups in the same order.
+    """
+    found: dict[tuple[str, Members, int], dict[tuple[int, int], set[int]]] = {}
+    for number, recording in enumerate(recordings):
+        alike: Counter[tuple[str, Members]] = Counter()
+        roots: dict[int, set[int]] = {}
+        for row in recording["rows"]:
+            if row["do"] == "collective":
+                roots.setdefault(row["group"], set()).add(row.get("root", 0))
+        for group, told in enumerate(recording["groups"]):
+            its = _word(told["name"]), tuple(ranks[member] for member in told["members"])
+            if group in roots:
+                found.setdefault((*its, alike[its]), {})[number, group] = roots[group]
+            alike[its] += 1
+    numbered = [((min(group for _, group in users), *key), users) for key, users in found.items()]
+    return sorted(numbered, key=lambda one: one[0])
 
 
 def _word(name: str) -> str:
@@ -151,7 +177,7 @@ def _tasks(
                 group = names.of(number, row)
                 made.append(
                     Collective(
-                        **base | {"stream": group},
+                        **base | {"stream": names.stream(number, row)},
                         collective=row["collective"],
                         group=group,
                         size_bytes=row["size_bytes"],

@@ -13,10 +13,11 @@ from workloads.torch.recorder import Recorder
 
 def install(recorder: Recorder, charge: Charge) -> None:
     """A step ends with the optimizer's; what comes before the model is first called is no part of one."""
-    called = False
+    called = stepped = False
 
     def forward(*_: Any) -> None:
-        nonlocal called
+        nonlocal called, stepped
+        stepped = False
         if not called:
             called = True
             recorder.step_ends()
@@ -25,10 +26,14 @@ def install(recorder: Recorder, charge: Charge) -> None:
             recorder.phase = "forward"
 
     def begins(*_: Any) -> None:
+        if stepped:
+            recorder.step_goes_on()
         recorder.phase = "optimizer"
         charge.in_optimizer = True
 
     def ends(*_: Any) -> None:
+        nonlocal stepped
+        stepped = True
         charge.in_optimizer = False
         recorder.phase = "forward"
         recorder.step_ends()
