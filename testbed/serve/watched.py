@@ -5,8 +5,9 @@ It is read over one connection, by one thread at a time.  A read that finds the 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+import shlex
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -16,15 +17,20 @@ from testbed.fabric.inventory import clock_text, topology_text
 from testbed.fabric.lab import Lab
 from testbed.fabric.postmortem import why_dead
 from testbed.live import jobs, logs
+from testbed.live.look.lab import OfLab
+from testbed.live.look.look import Look
 from testbed.live.verdict import judged
+from testbed.live.views import VIEWS
 from testbed.machine import ownership
-from testbed.serve import views
 from testbed.serve.network import COLUMNS, Network, ports
+from testbed.words.entry import Entry, find
 
 T = TypeVar("T")
 Counters = Mapping[str, Any]
 MOST_MARKS = 16
 LOG_LINES = 400
+KEPT_PORTS = 10_000
+"""So many rows of ports are kept as history, over all moments."""
 
 
 class Gone(Exception):
@@ -35,6 +41,17 @@ class Gone(Exception):
         self.failed = failed
 
 
+class _Kept(OfLab):
+    """A live fabric that remembers the counters that were read for pages."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(lab)
+        self.kept: deque[tuple[float, Counters]] = deque(maxlen=max(2, KEPT_PORTS // len(lab.fabric.cables)))
+
+    def history(self) -> Sequence[tuple[float, Counters]]:
+        return tuple(self.kept)
+
+
 class Watched:
     """One live fabric.  `since` is a moment to count from: `last` (the last period that passed), `up`, or a mark."""
 
@@ -43,6 +60,7 @@ class Watched:
 
         self.lab = lab
         self.network = Network(lab.fabric)
+        self._source = _Kept(lab)
         self._experiment = loads((lab.dir / "experiment.json").read_text())
         self._lock = Lock()
         self._now: Counters = {}
@@ -60,7 +78,7 @@ class Watched:
             "clock_text": clock_text(lab.state["clock"]),
             "ranks": lab.fabric.ranks,
             "columns": COLUMNS,
-            "views": views.known(),
+            "views": [_described(view) for view in VIEWS.values()],
             "before": {"time_ns": self._before["time_ns"], "ports": ports(self._before)} if self._before else None,
             **self.network.about(),
         }
@@ -77,6 +95,7 @@ class Watched:
         now = lab.fabricd.request("counters")
         if now["time_ns"] != self._now.get("time_ns"):
             self._before = self._now or None
+            self._source.kept.append((now["time_ns"], now))
         self._now = now
         job = jobs.running(lab.record)
         fidelity = judged(self._experiment, now["fidelity"], None).to_dict()
@@ -121,14 +140,15 @@ class Watched:
 
         return self._reading(take)
 
-    def view(self, name: str, since: str, page: str) -> dict[str, Any]:
-        """The tables of a view. Raises InputError, Gone."""
+    def view(self, line: str, since: str, page: str) -> dict[str, Any]:
+        """The tables of a view, by its words and parameters. Raises InputError, Gone."""
 
         def make() -> dict[str, Any]:
-            now = self.lab.fabricd.request("counters")
-            then = self._then(since, page)
-            tables = views.tables(name, self.lab, now, self._before, then)
-            rows = [{"name": t.name, "title": t.title, "rows": t.rows} for t in tables]
+            entry, rest = find(VIEWS.values(), _words(line), "view")
+            values = entry.read(rest, self.lab.fabric)
+            now, then = self.lab.fabricd.request("counters"), self._then(since, page)
+            tables = entry.show(Look(self._source, now, self._before, then), **values)
+            rows = [{"name": t.name, "title": t.title, "rows": t.rows, "named": t.named} for t in tables]
             return {"time_ns": now["time_ns"], "since_ns": then["time_ns"] if then else 0, "tables": rows}
 
         return self._reading(make)
@@ -185,6 +205,17 @@ class Watched:
 
     def close(self) -> None:
         self.lab.close()
+
+
+def _described(view: Entry) -> dict[str, str]:
+    return {"words": view.words, "about": view.about, "usage": " ".join(p.usage for p in view.parameters)}
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise InputError(str(error), "view", "words with spaces between") from None
 
 
 def _places(counters: Counters) -> list[tuple[str, str, dict[str, Any]]]:

@@ -2,7 +2,7 @@
  *
  * Connections carry JSON, a line each (control.c).  A request has a handler (ops.c, requests.def).  What happens below
  * is reported here by the table of engine/report.h and goes to whoever has subscribed; what has to be answered holds the
- * virtual clock until it is (hold.c).
+ * virtual clock until it is (hold.c); and it stands still at the times that are asked for (until.c).
  */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
@@ -57,6 +57,10 @@ void clock_look_after(struct fabric *f);
 void controllers_ping(struct fabric *f);
 json_t *clock_waits_json(const struct fabric *f);
 json_t *controllers_json(const struct fabric *f);
+
+bool until_rests(struct fabric *f);
+void until_look(struct fabric *f);
+const char *until_ask(struct fabric *f, const json_t *request);
 
 json_t *counters_json(struct fabric *f);
 const char *profile_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);

@@ -1,6 +1,6 @@
 // The live view: frames come as server-sent events, everything else is asked for when it is looked at.
 
-import { ask, at, choice, fill, make } from "./dom.js";
+import { ask, at, choice, fill, make, Refused } from "./dom.js";
 import { counters, faultsOf, most } from "./details.js";
 import { bytes, count, microseconds, rate, span } from "./format.js";
 import { levels, METRICS, Port } from "./metrics.js";
@@ -8,6 +8,7 @@ import { Network } from "./network.js";
 import { Tables } from "./tables.js";
 
 const LOGS = "logs";
+const options = new Map(); // view -> what stands behind its words
 const page = crypto.randomUUID();
 let about, network, tables;
 let frame = null, before = null, mark = null; // {time_ns, ports}
@@ -105,11 +106,12 @@ async function drawTables() {
     if (view === LOGS) await drawLogs();
     else {
       const asked = view;
-      const found = await ask("api/view", { view, since, page });
+      const found = await ask("api/view", { view: `${view} ${options.get(view) ?? ""}`, since, page });
       if (asked === view) tables.show(found.tables);
     }
   } catch (error) {
-    failed(error);
+    if (error instanceof Refused) fill(at("tables"), make("p", { class: "bad" }, error.message));
+    else failed(error);
   } finally {
     asking = false;
     if (again) {
@@ -117,6 +119,14 @@ async function drawTables() {
       drawTables();
     }
   }
+}
+
+function drawOptions() {
+  const { usage = "", about: help = "" } = about.views.find((v) => v.words === view) ?? {};
+  at("options-field").hidden = !usage;
+  at("options").placeholder = usage;
+  at("options").title = `${help} ${usage}`;
+  at("options").value = options.get(view) ?? "";
 }
 
 async function drawLogs() {
@@ -217,8 +227,10 @@ async function start() {
     drawTables();
   });
   at("zoom").addEventListener("click", () => at("zoom").setAttribute("aria-pressed", String(at("drawing").classList.toggle("large"))));
-  view = about.views[0].words;
-  choice(at("views"), [...about.views.map((v) => [v.words, v.words, v.about]), [LOGS, LOGS]], view, (name) => { view = name; drawTables(); });
+  view = (about.views.find((v) => v.words === "interfaces counters") ?? about.views[0]).words;
+  choice(at("views"), [...about.views.map((v) => [v.words, v.words, v.about]), [LOGS, LOGS]], view, (name) => { view = name; drawOptions(); drawTables(); });
+  at("options").addEventListener("change", () => { options.set(view, at("options").value); drawTables(); });
+  drawOptions();
   at("filter").addEventListener("input", () => { tables.filter = at("filter").value; view === LOGS ? drawTables() : tables.draw(); });
   at("nonzero").addEventListener("change", () => { tables.nonzero = at("nonzero").checked; tables.draw(); });
   drawLegend();
