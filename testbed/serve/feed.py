@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
+from testbed.base.errors import UserError
 from testbed.serve.server import Ending
 from testbed.serve.watched import Gone
 
@@ -36,6 +37,8 @@ class Feed:
                     raise await asyncio.to_thread(self._gone)
             except Gone as gone:
                 ending.end(str(gone), failed=gone.failed)
+            except UserError as error:
+                ending.end(str(error), failed=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(period):
                     await ending.over.wait()
@@ -55,6 +58,8 @@ class Feed:
                     yield ": still here\n\n"
         except Gone as gone:
             ending.end(str(gone), failed=gone.failed)
+        except UserError as error:
+            ending.end(str(error), failed=True)
         finally:
             self._listeners -= 1
         yield _event("gone", json.dumps(ending.why or "the server was ended"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
@@ -67,6 +69,27 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.ending.over.set()  # streams end, or it would wait for them
         super().handle_exit(sig, frame)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Of a lost terminal, too; once the server has ended, the signal does what it would have done."""
+        before = signal.getsignal(signal.SIGHUP)
+        lost: list[int] = []
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            lost.append(number)
+            self.should_exit = True
+            self.ending.over.set()
+
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, handle)
+        try:
+            with super().capture_signals():
+                yield
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        if lost:
+            signal.raise_signal(signal.SIGHUP)
 
 
 async def _serve(make: Callable[[Ending], ASGIApp], sock: socket.socket) -> Ending:

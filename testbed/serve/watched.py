@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from hardware.client import FabricdError
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, UserError
 from testbed.fabric.inventory import clock_text, topology_text
 from testbed.fabric.lab import Lab
 from testbed.fabric.postmortem import why_dead
@@ -22,6 +22,8 @@ from testbed.live.look.look import Look
 from testbed.live.verdict import judged
 from testbed.live.views import VIEWS
 from testbed.machine import ownership
+from testbed.machine.ownership import Record
+from testbed.machine.processes import wait_for
 from testbed.serve.network import COLUMNS, Network, ports
 from testbed.words.entry import Entry, find
 
@@ -31,6 +33,12 @@ MOST_MARKS = 16
 LOG_LINES = 400
 KEPT_PORTS = 10_000
 """So many rows of ports are kept as history, over all moments."""
+
+
+_END_S = 1.0  # for a fabric's lock to be free when its fabricd has ended
+_DOWN_S = 10.0  # for `testbed down` to be through
+_REMOVED_S = 3.0  # for what is left of a fabric to be removed, if somebody does so
+_PAUSE_S = 0.05
 
 
 class Gone(Exception):
@@ -101,14 +109,14 @@ class Watched:
         fidelity = judged(self._experiment, now["fidelity"], None).to_dict()
         return {
             "time_ns": now["time_ns"],
-            "running": clock["running"],
+            "moves": lab.kernel or (clock["running"] and not clock["idle"]),
             "ports": ports(now),
             "fidelity": {"verdict": fidelity["verdict"], "reasons": fidelity["reasons"]},
             "deadlocks": now["deadlocks"],
             "controller": lab.controller.poll() is None,
             "faults": self._faults(),
             "job": self._job(job),
-            "busy": sorted(w["rank"] for w in clock["workers"] if w["state"] not in ("absent", "ended", "lost")),
+            "busy": sorted(w["rank"] for w in clock["workers"] if w["state"] in ("running", "waiting")),
         }
 
     def _faults(self) -> list[dict[str, Any]]:
@@ -187,21 +195,25 @@ class Watched:
         with self._lock:
             try:
                 return read()
-            except (FabricdError, OSError, ValueError) as error:  # files of a fabric that is going down, too
-                raise self.gone(str(error)) from None
+            except (FabricdError, OSError) as error:
+                if wait_for(lambda: not self.alive(), _END_S):
+                    raise self.gone() from None
+                raise UserError(str(error), f"fabric {self.lab.id}", f"testbed logs {self.lab.id}") from None
 
     def alive(self) -> bool:
         """Whether the fabric's owner is still there; asks nothing of fabricd."""
         return self.lab.dir.exists() and self.lab.record.state == "alive"
 
-    def gone(self, error: str = "") -> Gone:
-        """What has become of it."""
-        record = next((r for r in ownership.fabrics() if r.id == self.lab.id), None)
-        if record is None:
+    def gone(self) -> Gone:
+        """What has become of it: while it is taken down it may look dead."""
+
+        def record() -> Record | None:
+            return next((r for r in ownership.fabrics() if r.id == self.lab.id), None)
+
+        wait_for(lambda: (found := record()) is None or found.state == "dead", _DOWN_S, _PAUSE_S)
+        if wait_for(lambda: record() is None, _REMOVED_S, _PAUSE_S) or (dead := record()) is None:
             return Gone(f"fabric {self.lab.id} was taken down", failed=False)
-        if record.state == "dead":
-            return Gone(f"fabric {record.id} is dead: {why_dead(record)}", failed=True)
-        return Gone(f"fabric {record.id} cannot be read: {error}", failed=True)
+        return Gone(f"fabric {self.lab.id} is dead: {why_dead(dead)}", failed=True)
 
     def close(self) -> None:
         self.lab.close()

@@ -31,8 +31,7 @@ function notice(text) {
 
 function drawHeader() {
   at("time").textContent = microseconds(frame.time_ns);
-  const still = about.clock === "virtual" && !frame.running;
-  at("moves").textContent = still ? "virtual clock; stands still until a workload runs" : about.clock === "virtual" ? "virtual clock, running" : `${about.clock_text} clock`;
+  at("moves").textContent = `${about.clock_text} clock${about.clock !== "virtual" ? "" : frame.moves ? ", running" : "; stands still until a workload runs"}`;
   const { verdict, reasons } = frame.fidelity;
   const chip = (text, bad = false, title = null) => make("li", { class: bad ? "bad" : null, title }, text);
   const job = frame.job ? `job ${frame.job.job}: ${frame.job.name}, ${frame.job.runs}${frame.job.of === null ? "" : ` of ${frame.job.of}`} runs done` : "no job";
