@@ -52,7 +52,7 @@ def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, w
         if everywhere:
             from testbed.live.everywhere import execute
 
-            code = execute(lab, argv)
+            code = execute(lab, _through_env(lab, argv))
         else:
             terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
             argv = ("sh", "-c", " ".join(argv)) if ssh else argv

@@ -10,6 +10,7 @@ import ctypes
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -241,6 +242,20 @@ class Containers:
             options += ["--env", f"TERM={term}"]
         return self.runc("exec", *options, self.name(rank), *argv)
 
+    def execute(self, rank: int, argv: Sequence[str], told: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
+        """Starts `argv` in a rank's running container, with `told` in its environment; returns at once.
+
+        Detached: runc would otherwise stay until the output is closed, which a child of the program may do long after.
+        """
+        pid_file = self.dir / "containers" / f"{rank}{self.suffix}.{secrets.token_hex(8)}.pid"
+        _become_subreaper()
+        env = [word for name, value in told.items() for word in ("--env", f"{name}={value}")]
+        command = self.runc("exec", "--detach", "--pid-file", str(pid_file), "--cwd", "/", *env, self.name(rank), *argv)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env={**os.environ, MARK: self.mark}
+        )
+        return Worker(rank, self, process, pid_file, through_init=False)
+
     @contextmanager
     def _locked(self, rank: int) -> Iterator[None]:
         folder = self.dir / "containers"
@@ -258,6 +273,7 @@ class Worker:
     _containers: Containers
     _starter: subprocess.Popen[bytes]
     _pid_file: Path
+    through_init: bool = True  # tini is the container's init, and reports how the program ended
     _pid: int = 0
     _code: int | None = field(default=None)
 
@@ -270,6 +286,8 @@ class Worker:
         """Waits until the container runs; False if it could not be started."""
         if self._starter.wait() == 0 and not self._pid:
             self._pid = int(self._pid_file.read_text())
+            if not self.through_init:
+                self._pid_file.unlink(missing_ok=True)
         return self._starter.returncode == 0
 
     @property
@@ -313,7 +331,8 @@ class Worker:
         if pid == 0:
             return None
         code = os.waitstatus_to_exitcode(status)
-        return 128 - code if 128 < code <= 128 + signal.SIGRTMAX else code  # tini reports a signal as 128 + its number
+        told = self.through_init and 128 < code <= 128 + signal.SIGRTMAX  # tini reports a signal as 128 + its number
+        return 128 - code if told else code
 
 
 def _alive(pid: int) -> bool:

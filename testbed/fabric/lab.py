@@ -290,6 +290,11 @@ class Lab:
         self.containers.idle(rank)
         return self.containers.exec_command(rank, argv, tty=tty), {**os.environ, MARK: self.record.mark}
 
+    def execute(self, rank: int, argv: Sequence[str], told: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
+        """Starts `argv` in a rank's container, an idle one if none runs, with `told` in its environment."""
+        self.containers.idle(rank)
+        return self.containers.execute(rank, argv, told, stdout=stdout, stderr=stderr)
+
     # -- down
 
     def down(self) -> None:

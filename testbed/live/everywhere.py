@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import IO, TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from testbed.machine.processes import Process, carrying
+from testbed.machine.processes import Process, carrying, undisturbed
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -40,19 +39,27 @@ def environment(lab: Lab, nic: Nic) -> dict[str, str]:
     }
 
 
+class Program(Protocol):
+    """The command at one rank."""
+
+    @property
+    def starting(self) -> bool: ...
+    def wait(self) -> int: ...
+
+
 def execute(lab: Lab, argv: Sequence[str]) -> int:
     """Runs it everywhere; what it prints goes out with `[RANK]` before each line.
 
     Returns 0, or the code of the first that fails: the others, which may wait for it, are then ended.  So are all if
-    nobody takes what they print any more (OSError).
+    nobody takes what they print any more (OSError), and if we are ended.
     """
     mark = uuid.uuid4().hex
-    running: dict[int, subprocess.Popen[bytes]] = {}
+    running: list[Program] = []
     out = _Out()
     codes: list[int] = []
 
-    def follow(process: subprocess.Popen[bytes]) -> None:
-        code = process.wait()  # runc itself waits for the end of the output, which a child may hold
+    def follow(program: Program) -> None:
+        code = program.wait()
         with out.news:
             codes.append(code if code >= 0 else 128 - code)
             out.news.notify()
@@ -60,14 +67,14 @@ def execute(lab: Lab, argv: Sequence[str]) -> int:
     whole = False
     try:
         for nic in lab.fabric.nics:
-            told = [f"{name}={value}" for name, value in {**environment(lab, nic), _ONE: mark}.items()]
-            command, env = lab.exec_command(nic.rank, ["env", "--", *told, *argv], tty=False)
-            running[nic.rank] = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-        for rank, process in running.items():
-            out.pass_on(process, rank)
-            threading.Thread(target=follow, args=(process,), daemon=True).start()
+            told = {**environment(lab, nic), _ONE: mark}
+            reader, writer = os.pipe()
+            with undisturbed():
+                program = lab.execute(nic.rank, argv, told, stdout=writer, stderr=writer)
+                running.append(program)
+            os.close(writer)
+            out.pass_on(reader, nic.rank)
+            threading.Thread(target=follow, args=(program,), daemon=True).start()
         with out.news:
             while len(codes) < len(running) and not any(codes) and not out.broken:
                 out.news.wait()
@@ -75,7 +82,8 @@ def execute(lab: Lab, argv: Sequence[str]) -> int:
         return next((code for code in codes if code), 0)
     finally:
         if not whole:
-            _end(running, mark)
+            with undisturbed():
+                _end(running, mark)
         out.drain()
         if out.broken:
             raise out.broken[0]
@@ -91,20 +99,20 @@ class _Out:
         self._line = threading.Lock()
         self._wrote = time.monotonic()
 
-    def pass_on(self, process: subprocess.Popen[bytes], rank: int) -> None:
+    def pass_on(self, pipe: int, rank: int) -> None:
         """From now on."""
-        assert process.stdout is not None
-        reader = threading.Thread(target=self._read, args=(process.stdout, f"[{rank}] ".encode()), daemon=True)
+        reader = threading.Thread(target=self._read, args=(pipe, f"[{rank}] ".encode()), daemon=True)
         self._readers.append(reader)
         reader.start()
 
-    def _read(self, pipe: IO[bytes], prefix: bytes) -> None:
+    def _read(self, pipe: int, prefix: bytes) -> None:
         try:
-            for line in pipe:
-                with self._line:
-                    sys.stdout.buffer.write(prefix + line.rstrip(b"\n") + b"\n")
-                    sys.stdout.buffer.flush()
-                    self._wrote = time.monotonic()
+            with open(pipe, "rb") as lines:
+                for line in lines:
+                    with self._line:
+                        sys.stdout.buffer.write(prefix + line.rstrip(b"\n") + b"\n")
+                        sys.stdout.buffer.flush()
+                        self._wrote = time.monotonic()
         except OSError as error:
             with self.news:
                 self.broken.append(error)
@@ -119,19 +127,15 @@ class _Out:
             left[0].join(0.05)
 
 
-def _end(running: Mapping[int, subprocess.Popen[bytes]], mark: str) -> None:
+def _end(running: Sequence[Program], mark: str) -> None:
     """Ends the programs, and what they have started: all are asked, and by one deadline killed."""
     deadline = time.monotonic() + GRACE_S
     asked: set[Process] = set()
     while time.monotonic() < deadline + GRACE_S and (
-        (left := carrying(_ONE, mark)) or any(process.poll() is None for process in running.values())
+        (left := carrying(_ONE, mark)) or any(program.starting for program in running)
     ):
         late = time.monotonic() > deadline
         for process in left if late else left - asked:
             process.signal(signal.SIGKILL if late else signal.SIGTERM)
         asked |= left
-        for starter in running.values():
-            if late and starter.poll() is None:
-                starter.kill()
-            with suppress(subprocess.TimeoutExpired):
-                starter.wait(0.05 / len(running))
+        time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,16 +76,39 @@ def test_a_command_at_all_ranks_has_torchruns_environment(lab: Lab) -> None:
     assert sorted(done.stdout.splitlines()) == [f"[{r}] {r}/2 0 10.0.0.1:29500 h{r}-eth0" for r in range(2)]
 
 
+def ended(lab: Lab, *programs: str) -> bool:
+    """Whether none of these goes on in the container of any rank."""
+    command = [*TESTBED, "exec", "--fabric", lab.id]
+    shown = [
+        subprocess.run(
+            [*command, rank, "--", "ps", "-eo", "args"], capture_output=True, text=True, cwd=ROOT, check=True
+        )
+        for rank in "01"
+    ]
+    return not any(program in each.stdout for each in shown for program in programs)
+
+
 def test_if_one_rank_fails_the_others_are_ended(lab: Lab) -> None:
-    program = "import os, sys, time; sys.exit(3) if os.environ['RANK'] == '0' else time.sleep(99)"
-    done = everywhere(lab, "/usr/bin/python3", "-c", program)
+    """Also while a child of the one that failed goes on, and holds its output."""
+    done = everywhere(lab, "sh", "-c", "if [ $RANK = 0 ]; then sleep 98765 & exit 3; else sleep 98766; fi")
     assert done.returncode == 3
-    processes = [*TESTBED, "exec", "--fabric", lab.id, "1", "--", "ps", "-eo", "args"]
+    wait_until(lambda: ended(lab, "sleep 98765", "sleep 98766"), "the end of the programs")
 
-    def ended() -> bool:
-        return "time.sleep" not in subprocess.run(processes, capture_output=True, text=True, cwd=ROOT).stdout
 
-    wait_until(ended, "the end of the program at rank 1")
+def test_who_ends_the_command_ends_its_programs(lab: Lab) -> None:
+    command = [*TESTBED, "exec", "--fabric", lab.id, "--all", "--", "sh", "-c", "echo up; sleep 98767"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+        assert started.stdout is not None
+        assert sorted(started.stdout.readline() for _ in range(2)) == ["[0] up\n", "[1] up\n"]
+        started.terminate()
+        assert started.wait(60) == 128 + signal.SIGTERM
+    wait_until(lambda: ended(lab, "sleep 98767"), "the end of the programs")
+
+
+def test_how_programs_end_is_told_as_a_shell_does(lab: Lab) -> None:
+    assert everywhere(lab, "sh", "-c", "exit 130").returncode == 130
+    assert everywhere(lab, "sh", "-c", "kill -9 $$").returncode == 137
+    assert everywhere(lab, "there-is-no-such-command").returncode == 127
 
 
 def test_gloo_goes_over_the_fabric(lab: Lab) -> None:

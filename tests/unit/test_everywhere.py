@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from subprocess import DEVNULL
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,12 @@ from testbed.live import everywhere
 from tests.parts.machine import wait_until
 
 
+class Started(subprocess.Popen[bytes]):
+    """A program without a container."""
+
+    starting = False
+
+
 class FakeLab:
     """Three ranks on this machine."""
 
@@ -25,8 +32,8 @@ class FakeLab:
     def __init__(self) -> None:
         self.fabric = loads("name: t\nfabric: {topology: {star: {hosts: 3}}}\nworkload: []\n").build_fabric()
 
-    def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool) -> tuple[list[str], Mapping[str, str]]:
-        return list(argv), os.environ
+    def execute(self, rank: int, argv: Sequence[str], told: Mapping[str, str], *, stdout: int, stderr: int) -> Started:
+        return Started(list(argv), env={**os.environ, **told}, stdin=DEVNULL, stdout=stdout, stderr=stderr)
 
 
 class Written:
@@ -72,7 +79,7 @@ def test_lines_have_their_rank_before_them(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_rank_that_fails_is_noticed_while_its_child_prints_on(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
-    """The others are ended with all that they have started.  (In a container runc waits for the output's end first.)"""
+    """The others are ended with all that they have started."""
     line = f"if [ $RANK = 1 ]; then sleep {seconds} & exit 3; else sleep {seconds} | cat; fi"
     assert execute(monkeypatch, line)[0] == 3
     wait_until(lambda: not sleepers(seconds), "the end of what the ranks started")
