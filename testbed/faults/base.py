@@ -155,6 +155,15 @@ class Fault(Model):
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
     only_real_clock: ClassVar[bool] = False
+    mended_by: ClassVar[tuple[str, ...]] = ()
+    """Words of the operator's actions (testbed/operate) that remove its cause, at one of its `resources`. Others may
+    configure it away, or lead the traffic around it."""
+
+    def resources(self, place: Place) -> frozenset[str]:
+        """The names of what is at fault, as targets; each of them alone says it. A cable goes by its ports, too."""
+        if place.kind == "cable":
+            return wire(place)
+        return frozenset({str(place.target)})
 
     def primitives(self, place: Place) -> list[Primitive]:
         """What is asked of fabricd. Raises CannotInject."""
@@ -166,7 +175,28 @@ class Fault(Model):
         return False
 
 
-class FrameFault(Fault):
+def wire(place: Place) -> frozenset[str]:
+    """The cable of a target by all its names: itself, its ports, its NIC, which comes with its cable."""
+    found = set()
+    for cable in place.cables():
+        found.add(f"cable:{cable.name}")
+        for end in (cable.a, cable.b):
+            nic = place.fabric.nic_by_name.get(end.node)
+            found.add(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
+    return frozenset({*found, str(place.target)})
+
+
+class OfWire(Fault):
+    """A fault of what lies between two ports: of a cable, a port or a NIC it is the cable with its plugs. Only that
+    goes with another cable; with a NIC comes its cable."""
+
+    mended_by: ClassVar[tuple[str, ...]] = ("cable replace", "nic replace")
+
+    def resources(self, place: Place) -> frozenset[str]:
+        return wire(place) if place.kind in ("cable", "port", "nic") else super().resources(place)
+
+
+class FrameFault(OfWire):
     """A fault that strikes some of the frames that leave a port."""
 
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "flow", "all")
