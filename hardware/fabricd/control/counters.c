@@ -60,7 +60,7 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	json_t *classes = json_object();
 	uint64_t marked = 0;
 
-	json_t *o = json_object(), *lost = json_object();
+	json_t *o = json_object(), *lost = json_object(), *shown = json_object();
 	char peer[NAME_BYTES + 16] = "";
 
 	if (p->peer)
@@ -85,6 +85,10 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 						       (json_int_t)p->drops[why], "headers", text));
 	}
 	json_object_set_new(o, "drops", lost);
+	for (int as = 0; as < SHOWNS; as++)
+		if (p->shown[as])
+			COUNT(shown, shown_name((enum shown)as), p->shown[as]);
+	json_object_set_new(o, "shown", shown);
 	for (unsigned c = 0; c < CLASSES; c++) {
 		class_json(f, p, c, classes);
 		marked += p->tc[c].marked;
@@ -228,4 +232,15 @@ json_t *counters_json(struct fabric *f)
 	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
+}
+
+/* parameters_answer() - Not counted, but set */
+const char *parameters_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *all = params_json(f, json_is_true(json_object_get(request, "meant")));
+
+	(void)c;
+	json_object_update(answer, all);
+	json_decref(all);
+	return NULL;
 }
