@@ -60,7 +60,7 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	json_t *classes = json_object();
 	uint64_t marked = 0;
 
-	json_t *o = json_object(), *lost = json_object(), *shown = json_object();
+	json_t *o = json_object(), *lost = json_object();
 	char peer[NAME_BYTES + 16] = "";
 
 	if (p->peer)
@@ -85,10 +85,6 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 						       (json_int_t)p->drops[why], "headers", text));
 	}
 	json_object_set_new(o, "drops", lost);
-	for (int as = 0; as < SHOWNS; as++)
-		if (p->shown[as])
-			COUNT(shown, shown_name((enum shown)as), p->shown[as]);
-	json_object_set_new(o, "shown", shown);
 	for (unsigned c = 0; c < CLASSES; c++) {
 		class_json(f, p, c, classes);
 		marked += p->tc[c].marked;
@@ -96,6 +92,25 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	COUNT(o, "ecn_marked", marked);
 	json_object_set_new(o, "priorities", classes);
 	json_array_append_new(ports, o);
+}
+
+/* shown_json() - What an operator's counters call injected losses, of ports that have some; no part of a run's figures */
+static json_t *shown_json(const struct fabric *f)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < f->node_count; k++)
+		for (uint16_t i = 0; f->nodes[k] && i < f->nodes[k]->port_count; i++) {
+			const struct port *p = &f->nodes[k]->ports[i];
+			json_t *o = json_pack("{s:s, s:i}", "node", p->node->name, "port", (int)p->number);
+			for (int as = 0; as < SHOWNS; as++)
+				if (p->shown[as])
+					COUNT(o, shown_name((enum shown)as), p->shown[as]);
+			if (json_object_size(o) > 2)
+				json_array_append(list, o);
+			json_decref(o);
+		}
+	return list;
 }
 
 /* links_json() - What the cable of each port is now, faults included; not a counter */
@@ -229,7 +244,7 @@ json_t *counters_json(struct fabric *f)
 		port_json(f, &f->accelerators[i].port, ports, drops);
 		json_array_append_new(accelerators, accelerator_json(&f->accelerators[i]));
 	}
-	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
+	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "shown", shown_json(f), "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
 }
