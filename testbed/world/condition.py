@@ -10,14 +10,13 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.base.errors import InputError
 from testbed.base.units import UnitError, parse_time
 
 if TYPE_CHECKING:
     from testbed.world.steps import Step
-    from testbed.world.world import World
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -28,6 +27,21 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 _FORM = re.compile(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*(\S+)\s*")
 
 
+class Watched(Protocol):
+    """What a condition looks at: a world."""
+
+    @property
+    def time_ns(self) -> int: ...
+
+    @property
+    def steps(self) -> list[Step]: ...
+
+    @property
+    def best_ns(self) -> float | None: ...
+
+    def counters(self) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class Quantity:
     """What a condition may be about. One of the three says how it is had; `about` is for people."""
@@ -35,7 +49,7 @@ class Quantity:
     about: str
     of_step: Callable[[Step], float] | None = None
     counted: Callable[[Mapping[str, Any]], float] | None = None
-    of_world: Callable[[World], float] | None = None
+    of_world: Callable[[Watched], float] | None = None
     time: bool = False
     """Its value is a time."""
 
@@ -65,12 +79,12 @@ class Condition:
     relative: bool = False
     """The value is a multiple of the best step's."""
 
-    def watched(self, world: World) -> Callable[[World], bool]:
+    def watched(self, world: Watched) -> Callable[[Watched], bool]:
         """The same from now on."""
         seen = len(world.steps)
         before = self.quantity.counted(world.counters()) if self.quantity.counted else 0.0
 
-        def met(world: World) -> bool:
+        def met(world: Watched) -> bool:
             nonlocal seen
             if self.quantity.of_step:
                 ended, seen = world.steps[seen:], len(world.steps)
