@@ -8,10 +8,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import FabricdError
-from testbed import __version__
 from testbed.base.errors import InputError, UserError
 from testbed.base.units import format_time
 from testbed.drill import lines as player_lines
@@ -292,7 +292,7 @@ class Game:
         assert self.ending is not None
         case = self.case
         head = {
-            "version": __version__, "code": self.code, "drill": case.drill.id, "text": case.drill.text,
+            "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
             "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "sealed": self.seal.commitment,
             "salt": self.seal.salt,
         }  # fmt: skip
