@@ -203,6 +203,7 @@ static void event_run(struct fabric *f, const struct event *e)
 	if (e->t > f->clock.now)
 		f->clock.now = e->t;
 	f->clock.events++;
+	ahead_step(&f->ahead);
 	type->run(f, e);
 }
 
