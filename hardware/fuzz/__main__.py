@@ -2,8 +2,8 @@
 
 Needs clang with libFuzzer (Debian: clang).  What breaks a target is kept in hardware/bin/fuzz/TARGET-*; a target's
 program there runs such a file again.  What was found to reach new code is kept, too, and is where the next call starts.
-With --inputs nothing is left to chance: a fixed number from a fixed seed, starting from the written seeds alone.  For so
-few, compiling takes longer than running: then the programs are not optimized, and in hardware/bin/fuzz/quick.
+With --inputs nothing is left to chance: a fixed number from a fixed seed, starting from the written seeds alone.  For
+so few, compiling takes longer than running: then the programs are not optimized, and in hardware/bin/fuzz/quick.
 """
 
 from __future__ import annotations
