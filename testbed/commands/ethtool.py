@@ -22,7 +22,7 @@ def command(rank: str, fabric: str | None, as_json: bool) -> None:
       testbed ethtool 3 | grep -E 'pause|cnp|out_of'
     """
     from testbed.fabric.lab import Lab
-    from testbed.live.views import ethtool
+    from testbed.live.views.nics import ethtool
 
     lab = Lab.attach(fabric)
     try:

@@ -30,6 +30,7 @@ Primitive = dict[str, Any]
 """A request to fabricd's `inject`, without id and times."""
 
 Direction = Literal["both", "forward", "backward"]
+ShowsAs = Literal["silent", "crc", "acl", "meter"]
 TrafficClass = Annotated[int, Field(ge=0, le=7)]
 Opcode = Literal[
     "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_ONLY", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST",
@@ -155,6 +156,8 @@ class Fault(Model):
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
     only_real_clock: ClassVar[bool] = False
+    shows_as: ClassVar[ShowsAs | None] = None
+    """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     mended_by: ClassVar[tuple[str, ...]] = ()
     """Words of the operator's actions (testbed/operate) that remove its cause, at one of its `resources`. Others may
     configure it away, or lead the traffic around it."""
@@ -225,7 +228,8 @@ class FrameFault(OfWire):
 
     def primitives(self, place: Place) -> list[Primitive]:
         match = {"classes": self.classes, "opcodes": self.opcodes, "dscp": self.of_dscp, "qp": self.qp}
-        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **self.more()}
+        shown = {"shown": self.shows_as} if self.shows_as else {}
+        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **shown, **self.more()}
         given = {key: value for key, value in match.items() if value is not None}
         if isinstance(place.target, FlowTarget):
             return [{**common, **one} for one in self._of_flow(place.target, given)]

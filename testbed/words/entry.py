@@ -6,7 +6,7 @@ an agent's tools, a page's terminal. So a command is written down once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -51,6 +51,12 @@ class Entry:
     words: str
     about: str
     parameters: tuple[Parameter, ...] = ()
+    samples: tuple[str, ...] = ()
+    """Parameters as they may be written, for examples."""
+
+    @property
+    def examples(self) -> list[str]:
+        return [f"{self.words} {sample}".strip() for sample in self.samples or ("",)]
 
     @property
     def usage(self) -> str:
@@ -58,10 +64,8 @@ class Entry:
 
     def read(self, words: Sequence[str], fabric: Fabric) -> dict[str, Any]:
         """The parameters' values by name, from the words behind the command's own. Raises InputError."""
-        values: dict[str, Any] = {p.name: False if p.kind is FLAG else None for p in self.parameters}
         places = [p for p in self.parameters if not p.option]
-        left = list(words)
-        given = set()
+        left, texts = list(words), dict[str, str]()
         while left:
             word = left.pop(0)
             if word.startswith("--"):
@@ -72,12 +76,15 @@ class Entry:
                 left = [] if parameter.rest else left
             else:
                 raise self._wrong(f"{word!r} is one word too many", f"{self.usage}")
-            given.add(parameter.name)
-            values[parameter.name] = True if parameter.kind is FLAG else self._value(parameter, text, fabric)
+            texts[parameter.name] = text
+        return self.values(texts, fabric)
+
+    def values(self, texts: Mapping[str, str], fabric: Fabric) -> dict[str, Any]:
+        """The parameters' values by name, from what was written for each (for a flag: anything). Raises InputError."""
         for parameter in self.parameters:
-            if parameter.required and parameter.name not in given:
+            if parameter.required and parameter.name not in texts:
                 raise self._wrong(f"{parameter.usage} is missing: {parameter.help}", self.usage)
-        return values
+        return {p.name: self._value(p, texts.get(p.name), fabric) for p in self.parameters}
 
     def _option(self, word: str, left: list[str]) -> tuple[Parameter, str]:
         flag, equals, text = word.partition("=")
@@ -91,7 +98,9 @@ class Entry:
             raise self._wrong(f"{flag} needs a value", parameter.usage)
         return parameter, left.pop(0)
 
-    def _value(self, parameter: Parameter, text: str, fabric: Fabric) -> Any:
+    def _value(self, parameter: Parameter, text: str | None, fabric: Fabric) -> Any:
+        if parameter.kind is FLAG or text is None:
+            return text is not None if parameter.kind is FLAG else None
         try:
             return parameter.kind.read(text, fabric)
         except Wrong as wrong:

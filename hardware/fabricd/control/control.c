@@ -132,6 +132,7 @@ void control_event(struct fabric *f, enum report kind, json_t *fields)
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		if (c->subscribed)
 			control_send(f, c, json_incref(fields));
+	log_keep(f, fields);
 	json_decref(fields);
 }
 
@@ -215,12 +216,14 @@ void control_close(struct fabric *f)
 		conn_free(c);
 	}
 	free(f->clock.holds);
+	log_close(f);
 	if (f->control_fd >= 0)
 		close(f->control_fd);
 }
 
 const struct listener control_listener = {
 	.event = control_event,
+	.note = log_note,
 	.ask = control_ask,
 	.settle = control_settle,
 	.acts = control_acts,

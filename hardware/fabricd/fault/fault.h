@@ -34,6 +34,7 @@ struct frame_rule {
 	ps_t burst;	 /* meter: how long its bucket takes to fill */
 	ps_t delay, jitter;
 	bool reorder;
+	enum shown shown; /* a drop, to an operator */
 	uint8_t dscp;
 	/* which frames: those that match all of these */
 	uint8_t classes;
@@ -105,6 +106,7 @@ void frames_switch(struct fabric *f, struct fault *x, bool on);
 const char *params_load(struct fabric *f, struct fault *x, const json_t *request);
 void params_of_cable(struct fabric *f, const struct cable *cable, struct cable_params *params);
 void params_in_force(struct fabric *f, struct fault *x);
+json_t *params_json(struct fabric *f, bool meant);
 const char *swap_load(struct fabric *f, struct fault *x, const json_t *request);
 void swaps_in_force(struct fabric *f);
 
