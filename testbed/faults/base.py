@@ -162,11 +162,9 @@ class Fault(Model):
     """Words of the operator's actions (testbed/operate) that remove its cause, at one of its `resources`. Others may
     configure it away, or lead the traffic around it."""
 
-    def resources(self, place: Place) -> frozenset[str]:
-        """The names of what is at fault, as targets; each of them alone says it. A cable goes by its ports, too."""
-        if place.kind == "cable":
-            return wire(place)
-        return frozenset({str(place.target)})
+    def resources(self, place: Place) -> tuple[str, ...]:
+        """Every right name of what is at fault, as targets, the usual one first. A cable is the ports at its ends."""
+        return wire(place) if place.kind == "cable" else (str(place.target),)
 
     def primitives(self, place: Place) -> list[Primitive]:
         """What is asked of fabricd. Raises CannotInject."""
@@ -178,15 +176,15 @@ class Fault(Model):
         return False
 
 
-def wire(place: Place) -> frozenset[str]:
+def wire(place: Place) -> tuple[str, ...]:
     """The cable of a target by all its names: itself, its ports, its NIC, which comes with its cable."""
-    found = set()
+    found = []
     for cable in place.cables():
-        found.add(f"cable:{cable.name}")
+        found.append(f"cable:{cable.name}")
         for end in (cable.a, cable.b):
             nic = place.fabric.nic_by_name.get(end.node)
-            found.add(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
-    return frozenset({*found, str(place.target)})
+            found.append(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
+    return tuple(dict.fromkeys([*found, str(place.target)]))
 
 
 class OfWire(Fault):
@@ -195,7 +193,7 @@ class OfWire(Fault):
 
     mended_by: ClassVar[tuple[str, ...]] = ("cable replace", "nic replace")
 
-    def resources(self, place: Place) -> frozenset[str]:
+    def resources(self, place: Place) -> tuple[str, ...]:
         return wire(place) if place.kind in ("cable", "port", "nic") else super().resources(place)
 
 

@@ -82,8 +82,8 @@ class Miswired(Fault):
 
     other: int | str = Field(description="the other NIC's rank, or the other cable's name")
 
-    def resources(self, place: Place) -> frozenset[str]:
-        return wire(place) | wire(self._second(place))
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return (*wire(place), *wire(self._second(place)))
 
     def primitives(self, place: Place) -> list[Primitive]:
         one, other = _only(place), _only(self._second(place))

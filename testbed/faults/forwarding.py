@@ -84,8 +84,8 @@ class Loop(ToRank):
             raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
         return {**spec, "with": self.neighbour}
 
-    def resources(self, place: Place) -> frozenset[str]:
-        return super().resources(place) | {f"switch:{self.neighbour}"}
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return (*super().resources(place), f"switch:{self.neighbour}")
 
 
 class Meter(ToRank):

@@ -45,8 +45,8 @@ def test_what_removes_a_fault_is_an_action() -> None:
     [
         ("loss rate=0.1 on=cable:leaf0-spine0", "cable:leaf0-spine0 port:leaf0:3 port:spine0:1"),
         ("loss rate=0.1 on=port:spine0:1", "cable:leaf0-spine0 port:leaf0:3 port:spine0:1"),
-        ("corruption rate=0.1 on=cable:h1-leaf0", "cable:h1-leaf0 port:leaf0:2 nic:1"),
-        ("corruption rate=0.1 on=nic:1", "cable:h1-leaf0 port:leaf0:2 nic:1"),
+        ("corruption rate=0.1 on=cable:h1-leaf0", "cable:h1-leaf0 nic:1 port:leaf0:2"),
+        ("corruption rate=0.1 on=nic:1", "cable:h1-leaf0 nic:1 port:leaf0:2"),
         ("loss rate=0.1 on=switch:leaf0", "switch:leaf0"),
         ("ecn_off on=switch:leaf0", "switch:leaf0"),
         ("slow_pcie rate=1Gbps on=nic:1", "nic:1"),
@@ -64,4 +64,4 @@ def test_what_is_at_fault_by_all_its_names(fault: str, named: str) -> None:
     numbers = {key: float(value) if key == "rate" else int(value) for key, value in written.items()
                if key in ("rate", "to") and value.replace(".", "").isdigit()}  # fmt: skip
     injection = Injection.of({"fault": name, **written, **numbers})
-    assert injection.fault.resources(injection.place(CLOS)) == frozenset(named.split())
+    assert injection.fault.resources(injection.place(CLOS)) == tuple(named.split())
