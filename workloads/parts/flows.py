@@ -116,7 +116,9 @@ class Flows:
             data.fill(self.source.view("uint8"), data.noise_bytes(context.seed, device.rank))
 
     def prepare(self) -> None:
-        """Clears what flows write to and posts a receive for each one's end."""
+        """Clears what flows write to and posts a receive for each one's end.  Called before each `run`."""
+        for sending in self.sending.values():
+            sending.posted = sending.done = 0
         if self.window is not None:
             self.window.view("uint8", 0, self.kept_bytes)[:] = 0
             for pair in self.receiving.values():
