@@ -106,6 +106,15 @@ static json_t *shown_json(const struct fabric *f)
 			for (int as = 0; as < SHOWNS; as++)
 				if (p->shown[as])
 					COUNT(o, shown_name((enum shown)as), p->shown[as]);
+			for (unsigned c = 0; c < CLASSES; c++) {
+				char name[48];
+				if (!p->tc[c].injected)
+					continue;
+				snprintf(name, sizeof name, "drops_prio%u", c);
+				COUNT(o, name, p->tc[c].injected);
+				snprintf(name, sizeof name, "drop_bytes_prio%u", c);
+				COUNT(o, name, p->tc[c].injected_bytes);
+			}
 			if (json_object_size(o) > 2)
 				json_array_append(list, o);
 			json_decref(o);
