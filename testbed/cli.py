@@ -27,22 +27,7 @@ INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "checklist", "run", "bench", "show", "plot", "chakra"),
-    *(
-        "up",
-        "status",
-        "inspect",
-        "serve",
-        "logs",
-        "job",
-        "shell",
-        "exec",
-        "ovs",
-        "inject",
-        "heal",
-        "ethtool",
-        "list",
-        "down",
-    ),
+    *("up", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "config", "ethtool"),
     *("list", "down", "clean", "completion"),
 )
 

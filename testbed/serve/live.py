@@ -74,7 +74,7 @@ def application(watched: Watched, token: str, period: float, ending: Ending) -> 
 
 
 def _text(request: Request, key: str) -> str:
-    return request.query_params.get(key, "")[:MOST_CHARS]
+    return str(request.query_params.get(key, ""))[:MOST_CHARS]
 
 
 def _json(answer: Callable[[Request], Any], ending: Ending) -> Callable[[Request], Awaitable[Response]]:

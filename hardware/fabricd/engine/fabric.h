@@ -33,6 +33,7 @@ struct fabric {
 	ps_t reaction, reaction_base; /* of the controller */
 	uint64_t last_port_event;     /* id of the last event that the controller answers */
 	const struct listener *listener; /* report.h */
+	struct event_log *log;		 /* control/log.c */
 	/* link/ */
 	const struct impairment *impairment;
 	struct node **nodes; /* switches, NICs, accelerators: by node index */

@@ -13,6 +13,7 @@ _KEYS = {
     "nics": ("rank",),
     "qps": ("rank", "qp"),
     "drops": ("node", "port", "reason"),
+    "shown": ("node", "port"),
     "switches": ("switch",),
     "accelerators": ("switch",),
     "flows": ("switch", "table", "priority", "match"),
