@@ -94,9 +94,6 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	json_array_append_new(ports, o);
 }
 
-<<<<<<< HEAD
-/* links_json() - What each port and its cable are now, faults included; no counters */
-=======
 /* shown_json() - What an operator's counters call injected losses, of ports that have some; no part of a run's figures */
 static json_t *shown_json(const struct fabric *f)
 {
@@ -125,8 +122,7 @@ static json_t *shown_json(const struct fabric *f)
 	return list;
 }
 
-/* links_json() - What the cable of each port is now, faults included; not a counter */
->>>>>>> main
+/* links_json() - What each port and its cable are now, faults included; no counters */
 static json_t *links_json(const struct fabric *f)
 {
 	json_t *links = json_array();
