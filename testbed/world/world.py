@@ -277,7 +277,8 @@ class World:
     def take_out(self, name: str) -> list[str]:
         """Heals a fault, or `all`; returns the ids. There may be none of that name."""
         self._now()
-        here = [f["fault"] for f in self.lab.fabricd.request("faults")["faults"]]
+        every = self.lab.fabricd.request("faults")["faults"]
+        here = [f["fault"] for f in every if not f["request"].get("operator")]
         chosen = [fault for fault in here if name in ("all", fault_id(fault))]
         for fault in chosen:
             self.lab.fabricd.request("heal", fault=fault)
