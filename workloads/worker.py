@@ -39,13 +39,14 @@ class _Step:
         self.number = number
         self.plan = plan
         self.flows: list[flows.Flow] = []
-        self.tasks = False
+        self.tasks = self.none = False
         if plan["kind"] == "flows":
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)
         else:
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
             self.tasks = plan["kind"] == "tasks"
+            self.none = self.tasks and plan["iterations"] == 0
             self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
             self.ranks = [*self.ranks, *self.helpers]
 
@@ -83,7 +84,7 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
     kept_bytes = max(sum(flows.windows(step.flows, rank).values()) for step in ours)
     for step in steps:
         device.sync(0, everyone)  # steps follow each other, also where they have no rank in common
-        if rank not in step.ranks:
+        if rank not in step.ranks or step.none:
             continue
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
