@@ -195,7 +195,11 @@ explore() {
     done
 }
 
-processes() { n=$(nproc); [ "$n" -le 4 ] || n=4; printf '%s' "$n"; }
+processes() { # of tests: one more than CPUs, because a test often waits
+    n=$(nproc)
+    [ "$n" -le 3 ] || n=3
+    printf '%s' "$((n + 1))"
+}
 
 # As whoever asks, on a laptop too: only root has packages installed here, and others are told what is missing.
 unit_tests() {

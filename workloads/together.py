@@ -20,6 +20,7 @@ from typing import Any
 
 import workloads.base.process
 from workloads import worker
+from workloads.step import Plan
 
 DEFAULT_SOCKETS = "/run/railbed/workers"
 
@@ -40,7 +41,7 @@ class _Output:
 class _Rank(threading.Thread):
     """One rank's worker. `code` is what its process would have ended with."""
 
-    def __init__(self, plan: worker.Plan, output: _Output, sockets: str) -> None:
+    def __init__(self, plan: Plan, output: _Output, sockets: str) -> None:
         super().__init__(name=f"rank {plan['rank']}", daemon=True)
         self.code = 1
         self._plan, self._output = plan, output

@@ -4,6 +4,7 @@
 
 JSON lines on stdout: `collective` (one per measured iteration), `flow` (one from each end), `progress` (for a person),
 `error` (the last line of a run that failed), `done` (the last line of one that did not).  Exit code 0 or 1.
+A plan with `repeat` is gone through again and again (passes.py).
 """
 
 from __future__ import annotations
@@ -13,59 +14,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import workloads.base.process
 from workloads import registry
 from workloads.parts import flows
-from workloads.parts.context import Context, HostCosts
+from workloads.parts.context import Context
 from workloads.parts.part import Part
+from workloads.step import TAGS_PER_PART, Plan, Step, context_of, kept_of, part_of, steps_of
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
 PROGRESS_EVERY_S = 0.5
-_TAGS_PER_STEP = 1 << 16
-_TAGS_PER_PART = 1 << 12  # of a step that uses several algorithms
 
 Emit = Callable[[dict[str, Any]], None]
-Plan = Mapping[str, Any]
-
-
-class _Step:
-    """A step of the plan, and which ranks it is for."""
-
-    def __init__(self, number: int, plan: Mapping[str, Any], ranks: int) -> None:
-        self.number = number
-        self.plan = plan
-        self.flows: list[flows.Flow] = []
-        self.tasks = self.none = False
-        if plan["kind"] == "flows":
-            self.flows = flows.parse(plan["flows"])
-            self.ranks: Sequence[int] = flows.participants(self.flows)
-        else:
-            self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
-            self.tasks = plan["kind"] == "tasks"
-            self.none = self.tasks and plan["iterations"] == 0
-            self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
-            self.ranks = [*self.ranks, *self.helpers]
-
-    def told(self, rank: int) -> tuple[Mapping[str, Any], dict[str, Any], int]:
-        """What the rank's group does, what tells it from others in an output line, and its first connection tag."""
-        tag = self.tag
-        for number, group in enumerate(self.plan.get("groups", ())):
-            if rank in group["ranks"]:
-                return {**self.plan, **group}, {"group": number}, tag
-            tag += len(group["ranks"]) + 1
-        return self.plan, {}, tag
-
-    @property
-    def tag(self) -> int:
-        """The first of this step's connection tags."""
-        return self.number * _TAGS_PER_STEP
-
-    def largest_bytes(self) -> int:
-        return max(self.plan.get("sizes", ()), default=0)
 
 
 def run(plan: Plan, device: Device, emit: Emit) -> None:
@@ -73,15 +36,13 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
     rank = device.rank
     if plan["rank"] != rank:
         raise ValueError(f"the plan is for rank {plan['rank']}, the socket is rank {rank}'s")
-    steps = [_Step(number, step, plan["ranks"]) for number, step in enumerate(plan["steps"])]
+    steps = steps_of(plan)
     everyone = len({r for step in steps for r in step.ranks})
     ours = [step for step in steps if rank in step.ranks]
     if not ours:
         return
-    context = Context(
-        device, plan["seed"], HostCosts.from_plan(plan["costs"]), max(step.largest_bytes() for step in ours)
-    )
-    kept_bytes = max(sum(flows.windows(step.flows, rank).values()) for step in ours)
+    context = context_of(plan, device, ours)
+    kept_bytes = kept_of(ours, rank)
     for step in steps:
         device.sync(0, everyone)  # steps follow each other, also where they have no rank in common
         if rank not in step.ranks or step.none:
@@ -97,7 +58,7 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
     device.sync(0, everyone)  # nobody leaves while another may still have something to send again
 
 
-def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
+def _run_collective(context: Context, step: Step, emit: Emit) -> None:
     parts: dict[str, Part] = {}
     try:
         _measure(context, step, parts, emit)
@@ -106,14 +67,14 @@ def _run_collective(context: Context, step: _Step, emit: Emit) -> None:
             part.close()
 
 
-def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) -> None:
+def _measure(context: Context, step: Step, parts: dict[str, Part], emit: Emit) -> None:
     device = context.device
     plan, group, tag = step.told(device.rank)
     variant = step.number * 997
     for size_bytes in plan["sizes"]:
         told = {**plan, **plan.get("chosen", {}).get(str(size_bytes), {})}  # with `auto` the algorithm depends on it
         if told["algorithm"] not in parts:
-            parts[told["algorithm"]] = _part(context, step, told, tag + len(parts) * _TAGS_PER_PART)
+            parts[told["algorithm"]] = part_of(context, step, told, tag + len(parts) * TAGS_PER_PART)
         part = parts[told["algorithm"]]
         said = {"step": step.number, "collective": plan["collective"], "algorithm": told["algorithm"]}
         said |= {"rank": device.rank, **group}
@@ -136,16 +97,7 @@ def _measure(context: Context, step: _Step, parts: dict[str, Part], emit: Emit) 
                 emit({"kind": "collective", **line, **times, **costs, **part.moved})
 
 
-def _part(context: Context, step: _Step, told: Mapping[str, Any], tag: int) -> Part:
-    """Our part of an algorithm, connected with the others'."""
-    entry = registry.find(told["collective"], told["algorithm"])
-    ranks = [*told["ranks"], *step.helpers] if told.get("ranks") is not None else step.ranks
-    context.options = told
-    part: Part = entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
-    return part
-
-
-def _run_flows(context: Context, step: _Step, kept_bytes: int, emit: Emit) -> None:
+def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> None:
     device = context.device
     part = flows.Flows(context, step.flows, step.tag, kept_bytes)
     part.prepare()
@@ -194,7 +146,12 @@ def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
     """Runs the plan as the rank whose socket that is (None: $RAILBED_SOCKET); returns the exit code."""
     try:
         with Device(socket, wake_ns=plan["costs"].get("wake_ns") or 0.0) as device:
-            run(plan, device, emit)
+            if plan.get("repeat"):
+                from workloads import passes  # of a fabric that stands still: most workers never need it
+
+                passes.run(plan, device, emit)
+            else:
+                run(plan, device, emit)
     except CompletionError as e:
         emit({"kind": "error", "what": str(e), "status": e.status, "peer": e.peer})
     except (FabricError, OSError, ValueError, KeyError) as e:

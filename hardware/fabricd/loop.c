@@ -8,7 +8,8 @@
  *  - a worker that is running acts through its NIC's doorbell, so not before
  *    its own time + the cost of a post + the PCIe latency; only its CONNECT and
  *    SYNC act at its own time, so whoever waits for one wakes after it;
- *  - while the controller is being waited for, time stands still.
+ *  - while the controller is being waited for, time stands still;
+ *  - how far the clock goes at all may have been asked for (control/until.c).
  * clock_limit() is the earliest of these; events strictly before it run, and
  * then the process sleeps until something real answers.
  *
@@ -60,6 +61,8 @@ static ps_t clock_limit(const struct fabric *f)
 	ps_t limit = c->workers;
 	if (f->ovs->head && f->ovs->head->deadline < limit)
 		limit = f->ovs->head->deadline;
+	if (c->bounded && c->until < limit)
+		limit = c->until + 1; /* what happens at that time does */
 	if (c->hold_left && c->hold < limit)
 		limit = c->hold;
 	return limit;
@@ -206,6 +209,7 @@ static void event_run(struct fabric *f, const struct event *e)
 	if (e->t > f->clock.now)
 		f->clock.now = e->t;
 	f->clock.events++;
+	ahead_step(&f->ahead);
 	type->run(f, e);
 }
 
@@ -316,14 +320,17 @@ static void tick(struct fabric *f)
 
 	if (now - f->clock.ticked_ns > NAP_NS / 2) {
 		f->clock.ticked_ns = now;
-		worker_look_after(f);
-		clock_look_after(f);
+		if (!until_rests(f)) {
+			worker_look_after(f);
+			clock_look_after(f);
+		}
 	}
 	if (fabric_idle(f) && f->clock.started) {
 		control_idle(f);
 		if (!f->stalled_reported && f->clock.mode == CLOCK_VIRTUAL)
 			say_stalled(f);
 	}
+	until_look(f);
 }
 
 /* How long to sleep when no event may run, in wall time */

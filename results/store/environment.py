@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
+@cache  # what this process has loaded does not change
 def _version(package: str) -> str | None:
     try:
         return version(package)

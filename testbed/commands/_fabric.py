@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,15 +18,32 @@ ABOUT = "The fabric (default: the only one that is up)."
 option = click.option("--fabric", metavar="ID", shell_complete=FABRIC, help=ABOUT)
 
 
-def either(function: Callable[..., None]) -> Callable[..., None]:
-    """`[ID]` or `--fabric ID`: the function gets `fabric`."""
+def named() -> click.Option:
+    """`--fabric ID`, for a command that is made."""
+    return click.Option(["--fabric"], metavar="ID", shell_complete=FABRIC, help=ABOUT)
+
+
+def both() -> list[click.Parameter]:
+    """`[ID]` and `--fabric ID`, for a command that is made and whose callback is `either_of` something."""
+    by_option = click.Option(["--fabric", "by_option"], metavar="ID", shell_complete=FABRIC, help="The same as ID.")
+    return [click.Argument(["fabric"], required=False, metavar="[ID]", shell_complete=FABRIC), by_option]
+
+
+def either_of(function: Callable[..., None]) -> Callable[..., None]:
+    """The function gets `fabric`, however it was named."""
 
     @wraps(function)
     def with_one(fabric: str | None, by_option: str | None, **others: Any) -> None:
         function(fabric=one_of(fabric, by_option), **others)
 
-    named = click.option("--fabric", "by_option", metavar="ID", shell_complete=FABRIC, help="The same as ID.")
-    return click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)(named(with_one))
+    return with_one
+
+
+def either(function: Callable[..., None]) -> Callable[..., None]:
+    """`[ID]` or `--fabric ID`: the function gets `fabric`."""
+    argument = click.argument("fabric", required=False, metavar="[ID]", shell_complete=FABRIC)
+    by_option = click.option("--fabric", "by_option", metavar="ID", shell_complete=FABRIC, help="The same as ID.")
+    return argument(by_option(either_of(function)))
 
 
 def one_of(fabric: str | None, by_option: str | None) -> str | None:
@@ -69,3 +87,10 @@ def rank_of(lab: Lab, word: str, *, names: bool = False) -> int:
         return int(of[0])
     here = f"{word} has rank {', '.join(of)}; " if of else ""
     raise InputError(f"there is no rank {word}", "command line", f"{here}ranks: 0 to {len(nics) - 1}")
+
+
+def is_fabric(name: str) -> bool:
+    """Whether that is the id of a fabric, and no folder."""
+    from testbed.machine import ownership
+
+    return not Path(name).exists() and name in {r.id for r in ownership.fabrics()}

@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.commands import _fabric, _views
+from testbed.commands import _fabric
 from testbed.commands._complete import FILE, RUN, RUN_OR_FABRIC
-
-FRAMES = ["ports", "priorities", "nics", "qps", "switches", "flows", "drops", "faults", "events"]
+from testbed.commands._entries import Entries, Makers
+from testbed.commands._runs import load_run, sweep_of
 
 if TYPE_CHECKING:
-    from results import Run
-    from results.store.sweeps import Sweep
     from topologies import Fabric
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def _live() -> Makers:
+    """The views of live fabrics."""
+    from testbed.commands import _counters, _views
+
+    views = {words: make for words, make in _views.commands().items() if words != "flows"}  # below: of runs, too
+    return {"counters": lambda: _counters.command, **views}
+
+
+@click.group(cls=Entries, more=_live, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Show a run, a topology or an experiment.
+    """Show a run, a topology, an experiment, or what a live fabric counts.
 
     \b
     Examples:
@@ -29,28 +35,8 @@ def command() -> None:
       testbed show counters quickstart nics
       testbed show topology torus dims=4,4 --svg torus.svg
       testbed show experiment experiments/quickstart.yaml
+      testbed show interfaces status
     """
-
-
-def _load(run: str) -> Run:
-    from results import StoreError, load
-    from testbed.base.errors import InputError
-
-    try:
-        return load(run)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
-
-
-def _sweep(run: str) -> Sweep | None:
-    from results import StoreError
-    from results.store.sweeps import sweep
-    from testbed.base.errors import InputError
-
-    try:
-        return sweep(run)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
 
 
 @command.command("run")
@@ -70,10 +56,10 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
     """
     from testbed.run.table import of_run, of_sweep, show
 
-    if swept := _sweep(run):
+    if swept := sweep_of(run):
         click.echo(json.dumps(swept.to_dict())) if as_json else show(of_sweep(swept), wide=True)
         return
-    loaded = _load(run)
+    loaded = load_run(run)
     if not as_json:
         show(of_run(loaded, host=host))
     elif loaded.summary:
@@ -83,45 +69,12 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
         click.echo(json.dumps({"error": error, "run": str(loaded.path)}))
 
 
-@command.command("counters")
-@click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
-@click.argument("frame", type=click.Choice(FRAMES), default="ports")
-@_fabric.option
-@_views.options
-def show_counters(run: str | None, frame: str, fabric: str | None, as_json: bool, **chosen: Any) -> None:
-    """Show one of the counter tables of a stored RUN (ports by default), or the ports' counters of a live fabric.
-
-    Of a run, columns that are 0 everywhere are left out. Of a sweep: the rows of all its points, with the values swept
-    over.
-
-    \b
-    Examples:
-      testbed run experiments/quickstart.yaml
-      testbed show counters quickstart
-      testbed show counters quickstart nics
-      testbed show counters --watch
-    """
-    from testbed.run.table import counters, show
-
-    if fabric or run is None or _views.is_fabric(run):
-        _views.live("counters", _fabric.one_of(run, fabric), as_json=as_json, **chosen)
-        return
-    swept = _sweep(run)
-    of = swept or _load(run)
-    rows = of.rows(frame)
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        if frame == "ports" and _load(run).experiment.get("fabric", {}).get("scale_up"):
-            rows = with_scale_up(rows, {row["switch"] for row in of.rows("switches")})
-        show(counters(frame, rows), wide=True)
-
-
 @command.command("flows")
 @click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
 @_fabric.option
+@click.option("--switch", metavar="SWITCH", help="Only this one (default: all).")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
-def show_flows(run: str | None, fabric: str | None, as_json: bool) -> None:
+def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json: bool) -> None:
     """Show the OpenFlow rules of a live fabric's switches, or of a stored RUN's, with what each has counted.
 
     `fast_packets` are those that did not go through Open vSwitch, because it was known what it does with them.
@@ -129,28 +82,29 @@ def show_flows(run: str | None, fabric: str | None, as_json: bool) -> None:
     \b
     Examples:
       testbed show flows
+      testbed show flows --switch leaf0
       testbed show flows quickstart
     """
+    from testbed.base.errors import InputError
     from testbed.fabric.lab import Lab
     from testbed.run.table import counters, show
 
-    if fabric or run is None or _views.is_fabric(run):
+    if fabric or run is None or _fabric.is_fabric(run):
         lab = Lab.attach(_fabric.one_of(run, fabric))
         try:
             rows = lab.flows()
         finally:
             lab.close()
     else:
-        rows = _load(run).rows("flows")
+        rows = load_run(run).rows("flows")
+    there = list(dict.fromkeys(row["switch"] for row in rows))
+    if switch is not None and switch not in there:
+        raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(there)}")
+    rows = [row for row in rows if switch in (None, row["switch"])]
     if as_json:
         click.echo(json.dumps(rows))
     else:
         show(counters("flows", rows, whole=True), wide=True)
-
-
-def with_scale_up(rows: list[dict[str, Any]], switches: set[str]) -> list[dict[str, Any]]:
-    """Ports, with a word for where NICs have no cable: that port leads into their server's scale-up domain."""
-    return [r if r["peer"] or r["node"] in switches else {**r, "peer": "scale-up"} for r in rows]
 
 
 @command.command("faults")
@@ -266,6 +220,3 @@ def show_experiment(file: str, as_json: bool) -> None:
                 click.echo(f"# {line}")
     for warning in thresholds.warnings(experiment):
         click.echo(f"warning: {warning}", err=True)
-
-
-_views.add(command)

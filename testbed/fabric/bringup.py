@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -259,6 +259,11 @@ class Bringup:
         ]
 
 
+@cache
+def _compile_what_ranks_run() -> None:
+    keep_compiled(_CHECKOUT / "workloads")
+
+
 def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller, dict[str, Any]]:
     """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
@@ -269,7 +274,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     controller = work.start_controller(experiment.control.model_dump())  # first: its imports take longest
     work.ovs.make_database()
     database = work.start_database()
-    keep_compiled(_CHECKOUT / "workloads")
+    _compile_what_ranks_run()
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
     clock: dict[str, Any] = {"mode": experiment.clock.mode}
     if work.kernel:

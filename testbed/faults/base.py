@@ -30,6 +30,7 @@ Primitive = dict[str, Any]
 """A request to fabricd's `inject`, without id and times."""
 
 Direction = Literal["both", "forward", "backward"]
+ShowsAs = Literal["silent", "crc", "acl", "meter"]
 TrafficClass = Annotated[int, Field(ge=0, le=7)]
 Opcode = Literal[
     "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_ONLY", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST",
@@ -155,6 +156,15 @@ class Fault(Model):
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
     only_real_clock: ClassVar[bool] = False
+    shows_as: ClassVar[ShowsAs | None] = None
+    """What an operator's counters call the frames that it drops; None: it drops none by itself."""
+    mended_by: ClassVar[tuple[str, ...]] = ()
+    """Words of the operator's actions (testbed/operate) that remove its cause, at one of its `resources`. Others may
+    configure it away, or lead the traffic around it."""
+
+    def resources(self, place: Place) -> tuple[str, ...]:
+        """Every right name of what is at fault, as targets, the usual one first. A cable is the ports at its ends."""
+        return wire(place) if place.kind == "cable" else (str(place.target),)
 
     def primitives(self, place: Place) -> list[Primitive]:
         """What is asked of fabricd. Raises CannotInject."""
@@ -166,7 +176,28 @@ class Fault(Model):
         return False
 
 
-class FrameFault(Fault):
+def wire(place: Place) -> tuple[str, ...]:
+    """The cable of a target by all its names: itself, its ports, its NIC, which comes with its cable."""
+    found = []
+    for cable in place.cables():
+        found.append(f"cable:{cable.name}")
+        for end in (cable.a, cable.b):
+            nic = place.fabric.nic_by_name.get(end.node)
+            found.append(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
+    return tuple(dict.fromkeys([*found, str(place.target)]))
+
+
+class OfWire(Fault):
+    """A fault of what lies between two ports: of a cable, a port or a NIC it is the cable with its plugs. Only that
+    goes with another cable; with a NIC comes its cable."""
+
+    mended_by: ClassVar[tuple[str, ...]] = ("cable replace", "nic replace")
+
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return wire(place) if place.kind in ("cable", "port", "nic") else super().resources(place)
+
+
+class FrameFault(OfWire):
     """A fault that strikes some of the frames that leave a port."""
 
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "flow", "all")
@@ -195,7 +226,8 @@ class FrameFault(Fault):
 
     def primitives(self, place: Place) -> list[Primitive]:
         match = {"classes": self.classes, "opcodes": self.opcodes, "dscp": self.of_dscp, "qp": self.qp}
-        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **self.more()}
+        shown = {"shown": self.shows_as} if self.shows_as else {}
+        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **shown, **self.more()}
         given = {key: value for key, value in match.items() if value is not None}
         if isinstance(place.target, FlowTarget):
             return [{**common, **one} for one in self._of_flow(place.target, given)]

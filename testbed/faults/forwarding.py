@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from testbed.base.types import Rate, Size, Time
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, act
+from testbed.faults.base import CannotInject, Fault, Place, Primitive, ShowsAs, act
 from topologies.graph.targets import PortTarget, SwitchTarget
 
 
@@ -84,6 +84,9 @@ class Loop(ToRank):
             raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
         return {**spec, "with": self.neighbour}
 
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return (*super().resources(place), f"switch:{self.neighbour}")
+
 
 class Meter(ToRank):
     """Open vSwitch's own meters count wall time, so the bucket is fabricd's, and counts the fabric's."""
@@ -92,6 +95,7 @@ class Meter(ToRank):
     summary: ClassVar[str] = "a switch polices a destination's frames: a meter with a drop band"
     shows: ClassVar[str] = "drops `fault` at that switch as soon as more than the meter's rate goes to that rank"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0, "rate": "20Gbps"}
+    shows_as: ClassVar[ShowsAs | None] = "meter"
 
     rate: Rate = Field(gt=0, description="the meter's rate")
     burst: Size = Field(
@@ -108,6 +112,7 @@ class Meter(ToRank):
                 "effect": "drop",
                 "ports": [f"{end.node}:{end.port}" for end in into],
                 "select": {"meter": meter},
+                "shown": self.shows_as,
                 "match": {"dst_rank": self.to},
             }
         ]

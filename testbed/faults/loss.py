@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from testbed.base.types import Time, default
-from testbed.faults.base import FrameFault
+from testbed.faults.base import FrameFault, ShowsAs
 
 Share = Field(gt=0, le=1, allow_inf_nan=False, description="share of the frames, drawn at random from the seed")
 
@@ -18,6 +18,7 @@ class Loss(FrameFault):
     shows: ClassVar[str] = "drops `fault` at the far port, `packet_seq_err`, `out_of_sequence`, retransmissions"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.01}
     effect: ClassVar[str] = "drop"
+    shows_as: ClassVar[ShowsAs | None] = "crc"
 
     rate: float = Share
 
@@ -31,6 +32,7 @@ class BurstLoss(FrameFault):
     shows: ClassVar[str] = "as loss, several in a row: `local_ack_timeout_err` when acknowledgements go with them"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "to_bad": 0.01, "to_good": 0.3}
     effect: ClassVar[str] = "drop"
+    shows_as: ClassVar[ShowsAs | None] = "crc"
 
     to_bad: float = Field(ge=0, le=1, allow_inf_nan=False, description="chance, for each frame, that bad begins")
     to_good: float = Field(gt=0, le=1, allow_inf_nan=False, description="chance that it ends")
@@ -48,6 +50,7 @@ class DropEvery(FrameFault):
     shows: ClassVar[str] = "as loss, evenly"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "n": 20}
     effect: ClassVar[str] = "drop"
+    shows_as: ClassVar[ShowsAs | None] = "crc"
 
     n: int = Field(ge=1, le=10**12, description="every n-th")
 
@@ -61,6 +64,7 @@ class DropFirst(FrameFault):
     shows: ClassVar[str] = "exactly n drops `fault`, then none"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "n": 3}
     effect: ClassVar[str] = "drop"
+    shows_as: ClassVar[ShowsAs | None] = "crc"
 
     n: int = Field(ge=1, le=10**12, description="how many")
 
@@ -76,6 +80,7 @@ class DropHash(FrameFault):
     shows: ClassVar[str] = "a few queue pairs end with `transport retries exceeded`, all others see nothing"
     example: ClassVar[dict[str, Any]] = {"on": "all", "share": 0.3}
     effect: ClassVar[str] = "drop"
+    shows_as: ClassVar[ShowsAs | None] = "silent"
 
     share: float = Field(gt=0, le=1, allow_inf_nan=False, description="share of the flows")
     salt: int = Field(default=0, ge=0, le=10**15, description="another salt strikes other flows")
@@ -172,6 +177,7 @@ class OneWay(FrameFault):
     shows: ClassVar[str] = "one end counts what it sends, the other receives nothing; drops `fault` on one side alone"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "direction": "backward"}
     effect: ClassVar[str] = "drop"
+    shows_as: ClassVar[ShowsAs | None] = "silent"
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic")
 
     direction: Literal["forward", "backward"] = Field(default="forward", description="the direction that is dead")

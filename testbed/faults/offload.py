@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, overlay
+from testbed.faults.base import CannotInject, Fault, Place, Primitive, ShowsAs, overlay
 from testbed.faults.forwarding import FlowFault
 
 
@@ -14,6 +14,7 @@ class AcceleratorDown(Fault):
     shows: ClassVar[str] = "drops `fault` at SWITCH.acc, contributions sent again, then ranks do it by themselves"
     example: ClassVar[dict[str, Any]] = {"on": "all"}
     on: ClassVar[tuple[str, ...]] = ("switch", "all")
+    shows_as: ClassVar[ShowsAs | None] = "silent"
 
     def primitives(self, place: Place) -> list[Primitive]:
         names = place.switches()

@@ -16,7 +16,7 @@ from results.frames.metrics import nanoseconds, picoseconds
 from testbed.base.errors import UserError
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
-from testbed.live.views import since
+from testbed.live.look.since import since
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab

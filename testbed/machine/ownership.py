@@ -48,7 +48,10 @@ def control_group(fabric_id: str) -> str:
 
 @dataclass
 class Journal:
-    """Appends lines to a fabric's journal; each is on disk when `write` returns."""
+    """Appends lines to a fabric's journal; each survives us, whoever is killed, when `write` returns.
+
+    It need not survive the machine: nothing of a fabric does.
+    """
 
     path: Path
     _file: IO[str] | None = None
@@ -59,7 +62,6 @@ class Journal:
             self._file = self.path.open("a")
         self._file.write(json.dumps({"do": do, **fields}) + "\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
 
     def own(self, owner: Process, lock: LockFile) -> None:
         """Makes this process the owner; the fabric is alive as long as the file is locked."""

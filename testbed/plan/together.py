@@ -31,7 +31,11 @@ def _size(experiment: Experiment, endpoints: int) -> int:
         return 1
     if endpoints <= ALONE:
         return 1
-    return min(-(-endpoints // (PER_CPU * (os.cpu_count() or 1))), MOST)
+    return min(-(-endpoints // _most_processes()), MOST)
+
+
+def _most_processes() -> int:
+    return PER_CPU * (os.cpu_count() or 1)
 
 
 def _parts(endpoints: Sequence[int], size: int, alone: Collection[int]) -> Iterator[list[int]]:

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from results import Run, load
 from results.store.folder import RunFolder
 from testbed.base.yaml_writer import dump
-from testbed.commands.show import with_scale_up
+from testbed.commands._counters import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.plan import plan, steps
 from testbed.run.table import _flows, counters, of_run, show

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.fabric import lab as lab_module
-from testbed.live.views import VIEWS, Snapshot, bytes_per_second, ethtool, since
+from testbed.live.look.look import Look
+from testbed.live.look.since import since
+from testbed.live.look.table import Table
+from testbed.live.views import VIEWS
+from testbed.live.views.interfaces import bytes_per_second
+from testbed.live.views.nics import counted
+from testbed.words.kinds import Since
+from topologies import build
 
 # The header lines of portstat, intfutil, pfcstat and queuestat (sonic-utilities).
 PORTSTAT = [
@@ -45,19 +55,44 @@ def counters(frames: int, time_ns: int, up: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Kept:
+    """A fabric of which some counters were kept."""
+
+    def __init__(self, kept: Sequence[tuple[float, dict[str, Any]]] = ()) -> None:
+        self.fabric = build("star", {"hosts": 2})
+        self.experiment = {"fabric": {"nic": {"mtu": 4096}}}
+        self.kept = kept
+
+    def history(self) -> Sequence[tuple[float, dict[str, Any]]]:
+        return self.kept
+
+    def counters(self) -> dict[str, Any]:
+        return counters(0, 0)
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return {"faults": [], "events": []}
+
+    def flows(self) -> list[dict[str, Any]]:
+        return []
+
+
+def seen(words: str, now: dict[str, Any], before: dict[str, Any] | None = None) -> list[Table]:
+    return VIEWS[words].show(Look(Kept(), now, before))
+
+
 def test_interface_counters_have_rates_and_utilisation() -> None:
-    (table,) = VIEWS["counters"](Snapshot(counters(1100, 2000_000), counters(100, 1000_000)))
+    (table,) = seen("interfaces counters", counters(1100, 2000_000), counters(100, 1000_000))
     (row,) = table.rows
     assert list(row) == PORTSTAT
     assert (row["RX_OK"], row["RX_ERR"], row["RX_DRP"], row["TX_DRP"]) == (1100, 2, 3, 5)
     assert row["RX_BPS"] == "1.00 GB/s"  # 1000 frames of 1000 bytes in 1 ms
     assert row["RX_UTIL"] == "8.16%"  # with 20 bytes of preamble and gap each, of 100 Gb/s
-    (row,) = VIEWS["counters"](Snapshot(counters(5, 10, up=False)))[0].rows
+    (row,) = seen("interfaces counters", counters(5, 10, up=False))[0].rows
     assert (row["STATE"], row["RX_BPS"], row["RX_UTIL"]) == ("D", "N/A", "N/A")
 
 
 def test_interface_status_has_state_speed_mtu_and_peer() -> None:
-    switch, nic = VIEWS["status"](Snapshot(counters(0, 0, up=False), nic_mtu=4096))[0].rows
+    switch, nic = seen("interfaces status", counters(0, 0, up=False))[0].rows
     assert switch == {
         "Interface": "sw0:1",
         "Speed": "100G",
@@ -70,14 +105,14 @@ def test_interface_status_has_state_speed_mtu_and_peer() -> None:
 
 
 def test_pfc_has_tables_of_its_own_for_rx_and_tx_and_shows_zero_rows() -> None:
-    rx, tx, *_ = VIEWS["pfc"](Snapshot(counters(4, 0)))
+    rx, tx, *_ = seen("pfc", counters(4, 0))
     assert [list(rx.rows[0]), list(tx.rows[0])] == [["Port Rx", *PFC], ["Port Tx", *PFC]]
     assert [r["PFC3"] for r in rx.rows] == [8, 0]
     assert [set(list(r.values())[1:]) for r in tx.rows] == [{0}, {0}]
 
 
 def test_every_queue_has_a_row_and_watermarks_a_table() -> None:
-    queues, watermark, shared, headroom = VIEWS["queues"](Snapshot(counters(4, 0)))
+    queues, watermark, shared, headroom = seen("queues", counters(4, 0))
     assert list(queues.rows[0]) == QUEUESTAT
     assert [r["TxQ"] for r in queues.rows] == [f"UC{c}" for c in range(8)]
     assert [r["Counter/pkts"] for r in queues.rows] == [0, 0, 0, 4, 0, 0, 0, 0]
@@ -86,16 +121,46 @@ def test_every_queue_has_a_row_and_watermarks_a_table() -> None:
 
 
 def test_what_was_cleared_does_not_count_and_watermarks_stay() -> None:
-    seen = Snapshot(counters(9, 0), cleared=counters(4, 0))
-    assert VIEWS["counters"](seen)[0].rows[0]["RX_OK"] == 5
-    assert VIEWS["pfc"](seen)[0].rows[0]["PFC3"] == 10
-    assert VIEWS["queues"](seen)[1].rows[0]["UC3"] == 700
-    assert VIEWS["drops"](seen)[0].rows == []
-    assert VIEWS["ecn"](seen)[1].rows[0]["np_ecn_marked_roce_packets"] == 5
+    look = Look(Kept(), counters(9, 0), then=counters(4, 0))
+    assert VIEWS["interfaces counters"].show(look)[0].rows[0]["RX_OK"] == 5
+    assert VIEWS["pfc"].show(look)[0].rows[0]["PFC3"] == 10
+    assert VIEWS["queues"].show(look)[1].rows[0]["UC3"] == 700
+    assert VIEWS["drops"].show(look)[0].rows == []
+    assert VIEWS["ecn"].show(look)[1].rows[0]["np_ecn_marked_roce_packets"] == 5
+
+
+def test_changed_counts_from_a_moment_that_was_kept() -> None:
+    look = Look(Kept([(1000, counters(3, 1000)), (2000, counters(4, 2000))]), counters(9, 3000))
+    pfc = VIEWS["pfc"]
+    (row,) = pfc.show(look, changed=Since("1us", ago_ns=1000))[0].rows
+    assert row == {"Port Rx": "sw0:1", **dict.fromkeys(PFC, 0), "PFC3": 10}  # h0 has counted nothing: left out
+    assert pfc.show(look, changed=Since("@1.9us", time_ns=1900))[0].rows[0]["PFC3"] == 12
+    assert pfc.show(look, changed=Since("@0ns", time_ns=0))[0].rows[0]["PFC3"] == 18
+    for moment, what, hint in (
+        (Since("@0.5us", time_ns=500), "no counters were kept at 500ns", "@1us"),
+        (Since("@4us", time_ns=4000), "@4us is in the future: it is 3us", "@3us"),
+    ):
+        with pytest.raises(InputError) as wrong:
+            pfc.show(look, changed=moment)
+        assert what in wrong.value.what and hint in wrong.value.hint
+    with pytest.raises(InputError, match="no counters were kept"):
+        pfc.show(replace(look, source=Kept()), changed=Since("1us", ago_ns=1000))
+
+
+def test_rates_are_counts_per_second_of_emulated_time() -> None:
+    look = Look(Kept([(1000, counters(4, 1000))]), counters(9, 2000), before=counters(8, 1500))
+    rates = VIEWS["pfc"].show(look, rates=True)[0]
+    assert rates.rows[0]["PFC3"] == 4_000_000 and "over the last 500ns" in rates.title  # 2 in 500 ns
+    rates = VIEWS["pfc"].show(look, rates=True, changed=Since("1us", ago_ns=1000))[0]
+    assert rates.rows[0]["PFC3"] == 10_000_000
+    queues, watermark, *_ = VIEWS["queues"].show(look, rates=True)
+    assert queues.rows[3]["Counter/pkts"] == 2_000_000 and watermark.rows[0]["UC3"] == 700
+    with pytest.raises(InputError, match="over what time"):
+        VIEWS["pfc"].show(replace(look, before=None), rates=True)
 
 
 def test_ethtool_has_what_came_in_by_priority() -> None:
-    assert ethtool(counters(4, 0), 0)["rx_prio0_packets"] == 4
+    assert counted(Look(Kept(), counters(4, 0)), 0)["rx_prio0_packets"] == 4
 
 
 @pytest.mark.parametrize(
@@ -112,8 +177,11 @@ class FakeLab:
 
     def __init__(self, folder: Path) -> None:
         self.dir, self.asked, self.fabricd = folder, 0, self
+        self.fabric = build("star", {"hosts": 2})
 
     def request(self, op: str) -> dict[str, Any]:
+        if op != "counters":
+            return {"faults": [], "events": []}
         self.asked += 1
         return counters(10 * self.asked, 1000 * self.asked)
 

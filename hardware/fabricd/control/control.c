@@ -132,6 +132,7 @@ void control_event(struct fabric *f, enum report kind, json_t *fields)
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		if (c->subscribed)
 			control_send(f, c, json_incref(fields));
+	log_keep(f, fields);
 	json_decref(fields);
 }
 
@@ -200,6 +201,9 @@ void control_sweep(struct fabric *f)
 			*at = c->next;
 			if (c->holds)
 				clock_unanswered(f, c, "its connection is closed");
+			if (!strcmp(c->acts, "controller"))
+				log_note(f, REPORT_NOTE, json_pack("{s:s, s:s, s:s}", "who", "controller", "level", "error",
+								   "text", "connection lost"));
 			conn_free(c);
 		} else {
 			at = &c->next;
@@ -215,12 +219,14 @@ void control_close(struct fabric *f)
 		conn_free(c);
 	}
 	free(f->clock.holds);
+	log_close(f);
 	if (f->control_fd >= 0)
 		close(f->control_fd);
 }
 
 const struct listener control_listener = {
 	.event = control_event,
+	.note = log_note,
 	.ask = control_ask,
 	.settle = control_settle,
 	.acts = control_acts,

@@ -2,7 +2,7 @@
  *
  * Connections carry JSON, a line each (control.c).  A request has a handler (ops.c, requests.def).  What happens below
  * is reported here by the table of engine/report.h and goes to whoever has subscribed; what has to be answered holds the
- * virtual clock until it is (hold.c).
+ * virtual clock until it is (hold.c); and it stands still at the times that are asked for (until.c).  What has happened is kept, too (log.c).
  */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
@@ -58,7 +58,18 @@ void controllers_ping(struct fabric *f);
 json_t *clock_waits_json(const struct fabric *f);
 json_t *controllers_json(const struct fabric *f);
 
+bool until_rests(struct fabric *f);
+void until_look(struct fabric *f);
+const char *until_ask(struct fabric *f, const json_t *request);
+
+void log_keep(struct fabric *f, json_t *event);
+void log_note(struct fabric *f, enum report kind, json_t *fields);
+const char *note_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+const char *log_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+void log_close(struct fabric *f);
+
 json_t *counters_json(struct fabric *f);
+const char *parameters_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *profile_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *next_job(struct fabric *f);
 bool fabric_idle(const struct fabric *f);

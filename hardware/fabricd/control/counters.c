@@ -94,6 +94,34 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	json_array_append_new(ports, o);
 }
 
+/* shown_json() - What an operator's counters call injected losses, of ports that have some; no part of a run's figures */
+static json_t *shown_json(const struct fabric *f)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < f->node_count; k++)
+		for (uint16_t i = 0; f->nodes[k] && i < f->nodes[k]->port_count; i++) {
+			const struct port *p = &f->nodes[k]->ports[i];
+			json_t *o = json_pack("{s:s, s:i}", "node", p->node->name, "port", (int)p->number);
+			for (int as = 0; as < SHOWNS; as++)
+				if (p->shown[as])
+					COUNT(o, shown_name((enum shown)as), p->shown[as]);
+			for (unsigned c = 0; c < CLASSES; c++) {
+				char name[48];
+				if (!p->tc[c].injected)
+					continue;
+				snprintf(name, sizeof name, "drops_prio%u", c);
+				COUNT(o, name, p->tc[c].injected);
+				snprintf(name, sizeof name, "drop_bytes_prio%u", c);
+				COUNT(o, name, p->tc[c].injected_bytes);
+			}
+			if (json_object_size(o) > 2)
+				json_array_append(list, o);
+			json_decref(o);
+		}
+	return list;
+}
+
 /* links_json() - What the cable of each port is now, faults included; not a counter */
 static json_t *links_json(const struct fabric *f)
 {
@@ -225,7 +253,18 @@ json_t *counters_json(struct fabric *f)
 		port_json(f, &f->accelerators[i].port, ports, drops);
 		json_array_append_new(accelerators, accelerator_json(&f->accelerators[i]));
 	}
-	return json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
+	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "shown", shown_json(f), "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
+}
+
+/* parameters_answer() - Not counted, but set */
+const char *parameters_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *all = params_json(f, json_is_true(json_object_get(request, "meant")));
+
+	(void)c;
+	json_object_update(answer, all);
+	json_decref(all);
+	return NULL;
 }

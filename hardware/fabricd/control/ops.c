@@ -113,6 +113,13 @@ static const char *begin_next_job(struct fabric *f, struct control_conn *c, cons
 	return wrong;
 }
 
+static const char *run_until(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)answer;
+	return until_ask(f, request);
+}
+
 static const char *counters(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	json_t *all = counters_json(f);

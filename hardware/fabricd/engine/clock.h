@@ -1,4 +1,5 @@
-/* The clock: emulated time, and how far it may go.  loop.c makes it go; control/hold.c makes it stand still. */
+/* The clock: emulated time, and how far it may go.  loop.c makes it go; control/hold.c makes it stand still for
+ * an answer, control/until.c at a time. */
 #ifndef ENGINE_CLOCK_H
 #define ENGINE_CLOCK_H
 
@@ -23,6 +24,9 @@ struct clock {
 	bool started;	 /* `start` was asked for */
 	ps_t workers;	 /* no running worker can act before this */
 	ps_t workers_now; /* the earliest time that a running worker shows */
+	ps_t until;	 /* if `bounded`: it goes no further (control/until.c) */
+	bool bounded;
+	bool held;	 /* and has come there */
 	ps_t hold;	 /* the controller is being waited for: stand still here */
 	struct hold *holds; /* answers still missing (control/hold.c) */
 	uint32_t hold_left, hold_room;

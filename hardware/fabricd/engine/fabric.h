@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/ahead.h"
 #include "engine/clock.h"
 #include "engine/event.h"
 
@@ -21,6 +22,7 @@ struct fabric {
 	uint64_t seed;
 	struct clock clock;
 	struct heap heap;
+	struct ahead ahead;
 	int epoll_fd;
 	volatile bool stop; /* set by a signal, too */
 	bool failed;	    /* it stops because it cannot go on */
@@ -31,6 +33,7 @@ struct fabric {
 	ps_t reaction, reaction_base; /* of the controller */
 	uint64_t last_port_event;     /* id of the last event that the controller answers */
 	const struct listener *listener; /* report.h */
+	struct event_log *log;		 /* control/log.c */
 	/* link/ */
 	const struct impairment *impairment;
 	struct node **nodes; /* switches, NICs, accelerators: by node index */

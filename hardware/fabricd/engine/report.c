@@ -19,6 +19,11 @@ void report_event(struct fabric *f, enum report kind, json_t *fields)
 	f->listener->event(f, kind, fields);
 }
 
+void report_note(struct fabric *f, enum report kind, json_t *fields)
+{
+	f->listener->note(f, kind, fields);
+}
+
 struct asked report_ask(struct fabric *f, const char *who, uint64_t id, json_t *event)
 {
 	return f->listener->ask(f, who, id, event);

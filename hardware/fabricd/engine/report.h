@@ -26,6 +26,8 @@ struct asked {
 struct listener {
 	/* Tell every subscriber; takes the reference to @fields */
 	void (*event)(struct fabric *f, enum report kind, json_t *fields);
+	/* Tell nobody, but keep it for who asks later; takes the reference */
+	void (*note)(struct fabric *f, enum report kind, json_t *fields);
 	/* Tell those who act as @who, and stand still until they have answered the event of that id; takes the reference */
 	struct asked (*ask)(struct fabric *f, const char *who, uint64_t id, json_t *event);
 	/* Stand still until those who settle events have answered this one, which they were told */
@@ -38,6 +40,7 @@ struct listener {
 
 const char *report_name(enum report kind);
 void report_event(struct fabric *f, enum report kind, json_t *fields);
+void report_note(struct fabric *f, enum report kind, json_t *fields);
 struct asked report_ask(struct fabric *f, const char *who, uint64_t id, json_t *event);
 void report_settle(struct fabric *f, uint64_t id);
 bool report_acts(const struct fabric *f, const char *who);

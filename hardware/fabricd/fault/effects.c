@@ -37,6 +37,7 @@ struct frame_effect {
 static bool drop(const struct strike *s)
 {
 	s->fate->dropped = true;
+	s->fate->shown = s->fault->rule.shown;
 	return true;
 }
 
@@ -118,7 +119,7 @@ static bool clear_ecn(const struct strike *s)
 /* The effects by name; what is said of each goes into docs/fabricd-protocol.md (python -m hardware.protocol) */
 static const struct frame_effect effects[] = {
 #define EFFECT(name, keys) {#name, name},
-	EFFECT(drop, "counted with reason `fault` at the far end")
+	EFFECT(drop, "counted with reason `fault` at the far end, and in `shown` of `counters` as `shown` says: crc, acl, meter, or silent, the default")
 	EFFECT(corrupt, "the ICRC no longer fits")
 	EFFECT(corrupt_silent, "it does")
 	EFFECT(duplicate, "")

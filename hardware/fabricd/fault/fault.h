@@ -34,6 +34,7 @@ struct frame_rule {
 	ps_t burst;	 /* meter: how long its bucket takes to fill */
 	ps_t delay, jitter;
 	bool reorder;
+	enum shown shown; /* a drop, to an operator */
 	uint8_t dscp;
 	/* which frames: those that match all of these */
 	uint8_t classes;
@@ -65,6 +66,7 @@ struct fault {
 	enum fault_kind kind;
 	uint64_t number; /* in order of injection, of those not healed: tells random draws apart */
 	uint64_t order;	 /* of being switched on: overlays are laid in that order */
+	bool operator;	 /* not a fault, but what an operator has configured: laid over all faults, whenever they come */
 	ps_t at, length, every;
 	bool on, healed;
 	bool missed, missed_on; /* its time came when all workers had ended; whether to go on */
@@ -104,6 +106,7 @@ void frames_switch(struct fabric *f, struct fault *x, bool on);
 const char *params_load(struct fabric *f, struct fault *x, const json_t *request);
 void params_of_cable(struct fabric *f, const struct cable *cable, struct cable_params *params);
 void params_in_force(struct fabric *f, struct fault *x);
+json_t *params_json(struct fabric *f, bool meant);
 const char *swap_load(struct fabric *f, struct fault *x, const json_t *request);
 void swaps_in_force(struct fabric *f);
 

@@ -154,6 +154,7 @@ const char *frames_load(struct fabric *f, struct fault *x, const json_t *request
 {
 	struct frame_rule *r = &x->rule;
 	const char *effect = json_string_value(json_object_get(request, "effect")), *wrong;
+	const char *shown = json_string_value(json_object_get(request, "shown"));
 	double delay = 0, jitter = 0, dscp = 0;
 
 	if (!(r->effect = effect_find(effect)))
@@ -162,6 +163,8 @@ const char *frames_load(struct fabric *f, struct fault *x, const json_t *request
 		return "inject: delay_ns, jitter_ns: from 0 to 1e12";
 	if (!number(request, "dscp", 0, 63, &dscp))
 		return "inject: dscp: from 0 to 63";
+	if (json_object_get(request, "shown") && !(shown && shown_find(shown, &r->shown)))
+		return "inject: shown: silent, crc, acl or meter";
 	r->delay = (ps_t)(delay * PS_PER_NS + 0.5);
 	r->jitter = (ps_t)(jitter * PS_PER_NS + 0.5);
 	r->dscp = (uint8_t)dscp;

@@ -10,6 +10,7 @@
  * on exchange far ends one after the other.  A cable whose ends are then not what they
  * were was unplugged, and the frames on it are lost.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -27,13 +28,15 @@
 #include "transport/qp.h"
 #include "worker/worker.h"
 
-/* Lay over @params, of @object, what the faults that are on say */
-static void fold(struct fabric *f, enum params_of of, const void *object, void *params)
+/* Lay over @params, of @object, what those that are on say
+ * @operators:	only what an operator has configured, no fault
+ */
+static void fold_some(struct fabric *f, enum params_of of, const void *object, void *params, bool operators)
 {
 	uint64_t after = 0;
 
 	for (struct fault *x; (x = fault_first_on(f, FAULT_PARAMS, after)); after = x->order) {
-		if (x->of != of || x->object != object)
+		if (x->of != of || x->object != object || (operators && !json_is_true(json_object_get(x->request, "operator"))))
 			continue;
 		switch (x->of) {
 		case OF_CABLE: cable_params_set(params, x->values); break;
@@ -43,6 +46,60 @@ static void fold(struct fabric *f, enum params_of of, const void *object, void *
 		case OF_CONTROL: *(ps_t *)params = (ps_t)(json_number_value(json_object_get(x->values, "reaction_ns")) * 1000); break;
 		}
 	}
+}
+
+static void fold(struct fabric *f, enum params_of of, const void *object, void *params)
+{
+	fold_some(f, of, object, params, false);
+}
+
+static json_t *ports_params_json(struct fabric *f, bool meant)
+{
+	json_t *ports = json_object();
+
+	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++)
+		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++) {
+			const struct port *p = &f->nodes[k]->ports[i];
+			struct port_params params = meant ? p->base : p->p;
+			char name[NAME_BYTES + 8];
+			if (meant)
+				fold_some(f, OF_PORT, p, &params, true);
+			snprintf(name, sizeof name, "%s:%u", p->node->name, p->number);
+			json_object_set_new(ports, name, port_params_json(&params));
+		}
+	return ports;
+}
+
+/* params_json() - The parameters of everything
+ * @meant:	as configured by file and operator; otherwise as they are, faults included
+ */
+json_t *params_json(struct fabric *f, bool meant)
+{
+	json_t *switches = json_object(), *nics = json_array(), *cables = json_object();
+
+	for (uint32_t k = 0; k < f->switch_count; k++) {
+		const struct sw *s = &f->switches[k];
+		struct switch_params params = meant ? s->base : s->p;
+		if (meant)
+			fold_some(f, OF_SWITCH, s, &params, true);
+		json_object_set_new(switches, s->n.name, switch_params_json(&params));
+	}
+	for (uint32_t k = 0; k < f->nic_count; k++) {
+		const struct nic *n = &f->nics[k];
+		struct nic_params params = meant ? n->base : n->p;
+		if (meant)
+			fold_some(f, OF_NIC, n, &params, true);
+		json_array_append_new(nics, nic_params_json(&params));
+	}
+	for (uint32_t k = 0; k < f->cable_count; k++) {
+		const struct cable *c = &f->cables[k];
+		struct cable_params params = meant ? c->base : c->p;
+		if (meant)
+			fold_some(f, OF_CABLE, c, &params, true);
+		json_object_set_new(cables, c->name, cable_params_json(&params));
+	}
+	return json_pack("{s:o, s:o, s:o, s:o}", "switches", switches, "ports", ports_params_json(f, meant), "nics", nics,
+			 "cables", cables);
 }
 
 /* params_of_cable() - What is in force of a cable, over its base */

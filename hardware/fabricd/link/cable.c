@@ -36,12 +36,22 @@ struct change *change_new(struct fabric *f, const struct change *what)
 	return c;
 }
 
+/* The links at both ends have gone down or come up */
+static void note_link(struct fabric *f, const struct cable *cable, bool up)
+{
+	for (int i = 0; i < 2; i++)
+		report_note(f, REPORT_LINK, json_pack("{s:s, s:i, s:b}", "node", cable->end[i]->node->name, "port",
+						      (int)cable->end[i]->number, "up", (int)up));
+}
+
 /* cable_unplug() - A cable is pulled out at both ends: what is on it and what waits for it is lost */
 void cable_unplug(struct fabric *f, struct cable *cable)
 {
 	cable->epoch++;
 	for (int i = 0; i < 2; i++)
 		port_cut(f, cable->end[i]);
+	if (cable->p.up)
+		note_link(f, cable, false);
 }
 
 /* cable_plug() - A cable is put in where it is wanted */
@@ -57,6 +67,8 @@ void cable_plug(struct fabric *f, struct cable *cable)
 			pfc_say(f, p, p->xoff, true);
 		port_kick(f, p);
 	}
+	if (cable->p.up)
+		note_link(f, cable, true);
 }
 
 /* cable_in_force() - A cable's parameters may be others from now on: carry out what that means
@@ -76,6 +88,7 @@ void cable_in_force(struct fabric *f, struct cable *cable)
 	if (!turned)
 		return;
 	cable->epoch++;
+	note_link(f, cable, want.up);
 	for (int i = 0; i < 2; i++) {
 		if (!want.up)
 			port_cut(f, cable->end[i]);

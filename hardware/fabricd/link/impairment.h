@@ -6,15 +6,16 @@
 #include <stdint.h>
 
 #include "base/units.h"
+#include "link/port.h"
 
 struct cable_params;
 struct cable;
 struct fabric;
 struct frame;
-struct port;
 
 struct frame_fate {
 	bool dropped, reorder;
+	enum shown shown; /* dropped: what an operator's counters call it */
 	uint32_t duplicates;
 	ps_t delay;
 };

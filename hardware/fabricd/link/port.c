@@ -45,9 +45,34 @@ static const char *const drop_names[DROPS] = {
 	[DROP_MTU] = "mtu",
 };
 
+static const char *const shown_names[SHOWNS] = {
+	[SHOWN_SILENT] = "silent",
+	[SHOWN_CRC] = "crc",
+	[SHOWN_ACL] = "acl",
+	[SHOWN_METER] = "meter",
+};
+
 const char *drop_name(enum drop why)
 {
 	return drop_names[why];
+}
+
+const char *shown_name(enum shown as)
+{
+	return shown_names[as];
+}
+
+/* shown_find() - By its name
+ * Return: whether there is one of that name
+ */
+bool shown_find(const char *name, enum shown *as)
+{
+	for (int k = 0; k < SHOWNS; k++)
+		if (!strcmp(name, shown_names[k])) {
+			*as = (enum shown)k;
+			return true;
+		}
+	return false;
 }
 
 /* port_serialization() - Time that a frame of @len bytes takes on the port's cable */
@@ -183,6 +208,9 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 		fr->tx_buffer->ops->on_wire(f, fr);
 	leave_tx_buffer(f, fr);
 	if (fate.dropped) {
+		to->shown[fate.shown]++;
+		to->tc[fr->class].injected++;
+		to->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
 		port_drop(f, to, fr, DROP_FAULT);
 		return;
 	}

@@ -33,6 +33,15 @@ enum drop {
 	DROPS
 };
 
+/* What an operator's counters show of an injected loss, at the port where the frame should have come in */
+enum shown {
+	SHOWN_SILENT, /* nothing: less has come in than was sent */
+	SHOWN_CRC,    /* a frame with a wrong checksum */
+	SHOWN_ACL,    /* denied by a rule */
+	SHOWN_METER,  /* over a policer's rate */
+	SHOWNS
+};
+
 #define DROPPED_BYTES 80
 struct dropped {
 	uint32_t len;
@@ -100,6 +109,7 @@ struct traffic_class {
 	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
 	uint64_t storms; /* times that the watchdog stepped in */
 	uint64_t marked, drops, drop_bytes;
+	uint64_t injected, injected_bytes; /* of the drops: DROP_FAULT, which an operator's counters of queues do not have */
 };
 
 struct port {
@@ -132,6 +142,7 @@ struct port {
 	uint32_t tap_pending_bytes;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t drops[DROPS];
+	uint64_t shown[SHOWNS]; /* of DROP_FAULT */
 	struct dropped *last_drop[DROPS];
 	struct capture *capture;
 	int capture_if;
@@ -148,6 +159,8 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why);
 void port_cut(struct fabric *f, struct port *p);
 const char *drop_name(enum drop why);
+const char *shown_name(enum shown as);
+bool shown_find(const char *name, enum shown *as);
 struct port *fabric_port(struct fabric *f, const char *node, uint32_t number);
 struct port *fabric_port_named(struct fabric *f, const char *name);
 

@@ -10,13 +10,8 @@
  *  - it comes out of another TAP: the trailer names the pending slot.  At its
  *    deadline (t_in + switch latency) it is offered to that port's queue.  With
  *    a unicast destination the first copy settles it.
- *  - two fences, one after the other, have gone through Open vSwitch after it.
- *    A fence is a marked frame on a TAP of its own that a bridge of the same
- *    Open vSwitch sends straight back.  The userspace datapath polls its ports
- *    in turn, up to 32 frames each: the first fence is back when some round
- *    has passed its port, the second when every port was polled once more.  So
- *    with at most 32 frames pending a port, whatever has not come out by then
- *    never will: no copy at all is a forwarding drop.
+ *  - two fences, one after the other, have gone through Open vSwitch after it (fence.c):
+ *    no copy at all is a forwarding drop.
  *
  * A copy of a frame that is settled already, or a frame without our trailer
  * (a controller's packet-out), is taken at the current time and flagged.
@@ -47,8 +42,6 @@
 #include "wire/ethernet.h"
 
 #define PORT_PENDING_MAX 32
-#define FENCE_TYPE 0x88b5 /* IEEE local experimental */
-#define FENCE_BYTES 60
 
 /* What the kernel charges OVS's socket for one frame: whole pages and overhead */
 static uint32_t truesize(uint32_t len)
@@ -145,7 +138,8 @@ static void learn(struct fabric *f, struct pending *p)
 		flow_cache_decided(f, flow, p->decision);
 }
 
-static void settle(struct fabric *f, struct pending *p)
+/* ovs_settle() - It is known what has become of a frame */
+void ovs_settle(struct fabric *f, struct pending *p)
 {
 	struct ovs *o = f->ovs;
 
@@ -268,7 +262,7 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 		if (p->flow)
 			decision_add(f, p->decision, p->frame, out->number, fr);
 		if (!p->multicast)
-			settle(f, p);
+			ovs_settle(f, p);
 		return;
 	}
 	flag(f, out, ours ? "late copy" : "foreign frame", fr->data, fr->len);
@@ -294,64 +288,6 @@ void ovs_readable(struct fabric *f, struct port *out)
 	}
 }
 
-static void fence_write(struct fabric *f)
-{
-	struct ovs *o = f->ovs;
-	uint8_t data[FENCE_BYTES] = {0x02, 0, 0, 0, 0, 0x01, 0x02, 0, 0, 0, 0, 0x02};
-	uint8_t *p = put_be16(data + 12, FENCE_TYPE);
-
-	p = put_le32(p, o->nonce);
-	put_le64(p, ++o->fence_token);
-	o->fences++;
-	patience_begin(&o->patience);
-	if (write(o->fence_tap, data, sizeof data) < 0)
-		fprintf(stderr, "fabricd: fence: %s\n", strerror(errno));
-}
-
-/* ovs_fence_start() - Send the first of two fences, unless one is under way */
-void ovs_fence_start(struct fabric *f)
-{
-	struct ovs *o = f->ovs;
-
-	if (o->fence_round || o->fence_tap < 0)
-		return;
-	o->fence_round = 1;
-	o->fence_upto = o->last_number;
-	fence_write(f);
-}
-
-/* ovs_fence_readable() - A fence is back: send the second, or settle what the two have proved */
-void ovs_fence_readable(struct fabric *f)
-{
-	struct ovs *o = f->ovs;
-	uint8_t data[FENCE_BYTES + 4];
-	ssize_t n;
-
-	while ((n = read(o->fence_tap, data, sizeof data)) > 0) {
-		struct view v = view_of(data + 12, n > 12 ? (size_t)n - 12 : 0);
-		uint16_t type = get_be16(&v);
-		uint32_t nonce = get_le32(&v);
-		uint64_t token = get_le64(&v);
-		if (v.bad || type != FENCE_TYPE || nonce != o->nonce || token != o->fence_token || !o->fence_round)
-			continue;
-		if (o->fence_round == 1) {
-			o->fence_round = 2;
-			fence_write(f);
-			continue;
-		}
-		/* all that came out before the fence lies in the TAPs: take it in first */
-		for (uint32_t s = 0; s < f->switch_count; s++)
-			for (uint16_t i = 0; i < f->switches[s].n.port_count; i++)
-				ovs_readable(f, &f->switches[s].n.ports[i]);
-		o->fence_round = 0;
-		for (struct pending *p = o->head, *next; p; p = next) {
-			next = p->next;
-			if (p->number <= o->fence_upto)
-				settle(f, p);
-		}
-	}
-}
-
 /* ovs_spared() - A frame goes through a switch by the fast path */
 void ovs_spared(struct fabric *f)
 {
@@ -367,28 +303,5 @@ void ovs_stepped(struct fabric *f)
 	if (f->flow_cache && o->timed != f->flow_cache->hits) {
 		o->timed = f->flow_cache->hits;
 		o->last_ns = wall_ns();
-	}
-}
-
-/* ovs_tick() - Look whether frames have been out for long enough to ask with a fence */
-void ovs_tick(struct fabric *f)
-{
-	struct ovs *o = f->ovs;
-	char why[128];
-
-	if (!o->head)
-		return;
-	if (o->fence_tap < 0) {
-		settle(f, o->head);
-		return;
-	}
-	if (!o->fence_round) {
-		ovs_fence_start(f);
-	} else if (patience_look(&o->patience, f->patience_ns, false, why, sizeof why)) {
-		char text[192];
-		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
-		fprintf(stderr, "fabricd: %s\n", text);
-		report_event(f, REPORT_OVS_LOST, json_pack("{s:s}", "reason", text));
-		f->failed = f->stop = true;
 	}
 }

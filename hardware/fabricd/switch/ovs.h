@@ -1,4 +1,4 @@
-/* Frames inside Open vSwitch (ovs.c) */
+/* Frames inside Open vSwitch (ovs.c, fence.c) */
 #ifndef SWITCH_OVS_H
 #define SWITCH_OVS_H
 
@@ -38,6 +38,7 @@ struct ovs {
 	int fence_round; /* 0: none under way */
 	uint64_t fence_upto, fence_token;
 	struct patience patience; /* with the fence under way */
+	bool slow;		  /* and said so */
 	int64_t settled_ns;	  /* wall time when one was settled last, or the first of them handed over */
 	uint64_t fences, flagged, hops, write_errors;
 	uint64_t timed; /* of the hops, until last_ns */
@@ -48,6 +49,7 @@ struct ovs {
 
 struct ovs *ovs_new(void);
 bool ovs_open(struct fabric *f, const char *fence_tap);
+void ovs_settle(struct fabric *f, struct pending *p);
 void ovs_hand_over(struct fabric *f, struct frame *fr);
 void ovs_readable(struct fabric *f, struct port *out);
 void ovs_fence_readable(struct fabric *f);

@@ -170,6 +170,17 @@ static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 	return true;
 }
 
+/* Write a packet's payload, and bring the next one's place near */
+static void copy(struct fabric *f, const struct qp *q, uint8_t *to, const struct roce_packet *pkt)
+{
+	uint32_t bytes = pkt->payload_bytes;
+	uint64_t left = q->message_left - bytes;
+
+	copy_payload(to, pkt->payload, bytes);
+	if (left)
+		ahead_copy(&f->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
+}
+
 /* The expected packet is here
  * Return: whether it was taken
  */
@@ -187,7 +198,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	q->expected++;
 	uint8_t *at;
 	if (pkt->payload_bytes && q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
-		copy_payload(at, pkt->payload, pkt->payload_bytes);
+		copy(f, q, at, pkt);
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))

@@ -1,0 +1,130 @@
+/* Parameters as JSON: with the keys that set them (params.c, nic_params.c). */
+#include <stdio.h>
+
+#include "base/json.h"
+#include "cc/cc.h"
+#include "config/params.h"
+#include "link/params.h"
+#include "switch/params.h"
+#include "transport/congestion.h"
+
+#define NUMBER(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
+
+static json_t *classes_json(uint8_t classes)
+{
+	json_t *list = json_array();
+
+	for (int c = 0; c < CLASSES; c++)
+		if (classes >> c & 1)
+			json_array_append_new(list, json_integer(c));
+	return list;
+}
+
+static void set_keyed(json_t *o, unsigned key, json_t *value)
+{
+	char name[16];
+
+	snprintf(name, sizeof name, "%u", key);
+	json_object_set_new(o, name, value);
+}
+
+static json_t *ecn_json(const struct ecn_params *of_class)
+{
+	json_t *o = json_object();
+
+	for (unsigned c = 0; c < CLASSES; c++)
+		if (of_class[c].on)
+			set_keyed(o, c, json_pack("{s:I, s:I, s:f}", "kmin_bytes", (json_int_t)of_class[c].kmin_bytes,
+						  "kmax_bytes", (json_int_t)of_class[c].kmax_bytes, "pmax",
+						  of_class[c].pmax));
+	return o;
+}
+
+/* switch_params_json() - All parameters of a switch */
+json_t *switch_params_json(const struct switch_params *p)
+{
+	json_t *o = json_object(), *dscp = json_object(), *weights = json_object();
+
+	NUMBER(o, "buffer_bytes", p->buffer_bytes);
+	NUMBER(o, "reserve_bytes", p->reserve_bytes);
+	NUMBER(o, "xon_offset_bytes", p->xon_offset_bytes);
+	json_object_set_new(o, "alpha", json_real(p->alpha_1024 / 1024.0));
+	json_object_set_new(o, "lossless", classes_json(p->lossless));
+	json_object_set_new(o, "strict", classes_json(p->schedule.strict));
+	for (unsigned k = 0; k < DSCPS; k++)
+		set_keyed(dscp, k, json_integer(p->dscp_class[k]));
+	json_object_set_new(o, "dscp", dscp);
+	for (unsigned c = 0; c < CLASSES; c++)
+		set_keyed(weights, c, json_integer(p->schedule.weight[c]));
+	json_object_set_new(o, "weights", weights);
+	json_object_set_new(o, "ecn", ecn_json(p->ecn));
+	json_object_set_new(o, "watchdog",
+			    p->watchdog.on ? json_pack("{s:o, s:o, s:s}", "detect_ns", ns_json(p->watchdog.detect),
+						       "restore_ns", ns_json(p->watchdog.restore), "action",
+						       p->watchdog.drop ? "drop" : "forward")
+					   : json_null());
+	json_object_set_new(o, "accelerator_down", json_boolean(p->accelerator_down));
+	return o;
+}
+
+/* port_params_json() - Likewise of a port */
+json_t *port_params_json(const struct port_params *p)
+{
+	return json_pack("{s:I, s:b, s:b, s:o}", "headroom_bytes", (json_int_t)p->headroom_bytes, "pfc_rx",
+			 (int)p->pfc_rx, "pfc_tx", (int)p->pfc_tx, "port_ecn",
+			 p->own_ecn ? ecn_json(p->ecn) : json_null());
+}
+
+/* cable_params_json() - Likewise of a cable */
+json_t *cable_params_json(const struct cable_params *p)
+{
+	return json_pack("{s:b, s:I, s:o, s:i}", "up", (int)p->up, "rate_bps", (json_int_t)p->rate_bps, "delay_ns",
+			 ns_json(p->delay), "mtu", (int)p->mtu);
+}
+
+static json_t *cc_json(const struct nic_params *p)
+{
+	static const char *const names[] = {
+#define CC_PARAM(which, name) [CC_##which] = name,
+		CC_PARAM_TABLE(CC_PARAM)
+#undef CC_PARAM
+	};
+	json_t *params = json_object();
+
+	for (int i = 0; i < CC_PARAMS; i++)
+		if (p->cc_params.v[i] != 0)
+			json_object_set_new(params, names[i], json_real(p->cc_params.v[i]));
+	return json_pack("{s:s, s:o}", "algorithm", p->cc->name, "params", params);
+}
+
+/* nic_params_json() - Likewise of a NIC; its reduction engine is not among them */
+json_t *nic_params_json(const struct nic_params *p)
+{
+	json_t *o = json_object();
+	const struct {
+		const char *name;
+		ps_t value;
+	} times[] = {{"pcie_latency_ns", p->pcie_latency}, {"post_ns", p->post}, {"timeout_ns", p->timeout},
+		     {"rnr_timeout_ns", p->rnr_timeout}, {"recv_delay_ns", p->recv_delay}};
+	const struct {
+		const char *name;
+		uint64_t value;
+	} numbers[] = {{"pcie_rate_bps", (uint64_t)p->pcie_bps}, {"tx_buffer_bytes", p->tx_buffer_bytes},
+		       {"rx_buffer_bytes", p->rx_buffer_bytes}, {"rx_xoff_bytes", p->rx_xoff_bytes},
+		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
+		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
+		       {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
+		       {"data_class", p->data_class}, {"ack_class", p->ack_class}, {"cnp_class", p->cnp_class}};
+
+	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+		json_object_set_new(o, times[i].name, ns_json(times[i].value));
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+		NUMBER(o, numbers[i].name, numbers[i].value);
+	json_object_set_new(o, "lossless", classes_json(p->lossless));
+	json_object_set_new(o, "storm", classes_json(p->storm));
+	json_object_set_new(o, "slow", json_real(p->slow));
+	json_object_set_new(o, "frozen", json_boolean(p->frozen));
+	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));
+	json_object_set_new(o, "cc", cc_json(p));
+	return o;
+}

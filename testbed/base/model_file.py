@@ -1,0 +1,93 @@
+"""A YAML file as a typed model. All mistakes are reported at once, each with file and line.
+
+What kind of file it is, a `Sort` says: so the errors name what was wanted, and where ready ones are.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from testbed.base import yaml_reader
+from testbed.base.errors import InputError, Problem
+from testbed.base.explain import explain
+from testbed.base.types import Model
+
+MAX_PROBLEMS = 20
+
+M = TypeVar("M", bound=Model)
+Located = Callable[[yaml_reader.Path], str]
+"""`FILE:LINE: KEY` of what stands at a path."""
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A sort of files: `an experiment`, where ready ones are, what to start from."""
+
+    name: str
+    ready: str
+    start: str
+
+    @property
+    def bare(self) -> str:
+        """Without its article."""
+        return self.name.partition(" ")[2]
+
+
+def text_of(path: str | Path, sort: Sort) -> str:
+    """What stands in the file.  Raises InputError."""
+    name = str(path)
+    if not name:
+        raise InputError("the name of the file is empty", "command line", sort.ready)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):  # a FIFO would keep us waiting
+            raise InputError("this is no ordinary file", name, f"name {sort.name} file")
+        with open(path, "rb") as file:
+            raw = file.read(yaml_reader.MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError("there is no such file", name, sort.ready) from None
+    except IsADirectoryError:
+        raise InputError(f"this is a folder, not {sort.name} file", name, "name a .yaml file in it") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", name) from None
+    if len(raw) > yaml_reader.MAX_BYTES:
+        raise InputError(f"larger than {yaml_reader.MAX_BYTES >> 20} MiB", name, f"this is no {sort.bare} file")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError("not UTF-8 text", f"{name}:{line}") from None
+
+
+def model_of(
+    model: type[M], text: str, name: str, sort: Sort, directory: Path, defaults: Mapping[str, Any] | None = None
+) -> tuple[M, dict[str, Any], Located]:
+    """The model, what was written, and where.  `name` stands for the file in messages.  Raises InputError."""
+    try:
+        document = yaml_reader.read(text)
+    except yaml_reader.YamlProblem as error:
+        raise InputError(error.what, where(name, error.line, error.path), error.hint) from None
+    if not isinstance(document.data, dict):
+        raise InputError(f"{sort.name} is a mapping of keys to values", f"{name}:1", sort.start)
+    try:
+        written = {**(defaults or {}), **document.data}
+        made = model.model_validate(written, context={"directory": directory})
+    except ValidationError as error:
+        explained = explain(error, model, document.value)
+        found = sorted(((document.line(path), path, what, hint) for path, what, hint in explained), key=lambda p: p[0])
+        first, *others = [Problem(what, where(name, line, path), hint) for line, path, what, hint in found]
+        raise InputError(first.what, first.where, first.hint, others[: MAX_PROBLEMS - 1]) from None
+    return made, written, lambda path: where(name, document.line(path), path)
+
+
+def where(name: str, line: int, path: yaml_reader.Path) -> str:
+    """`FILE:LINE: KEY`."""
+    place = f"{name}:{line}" if line else name
+    dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return f"{place}: {dotted}" if dotted else place

@@ -1,0 +1,54 @@
+"""`testbed show counters`: a stored run's tables, or the ports' counters of a live fabric."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from testbed.commands import _fabric, _views
+from testbed.commands._complete import RUN_OR_FABRIC
+from testbed.commands._runs import load_run, sweep_of
+from testbed.live.views import VIEWS
+
+FRAMES = ["ports", "priorities", "nics", "qps", "switches", "flows", "drops", "faults", "events"]
+
+
+@click.command("counters")
+@click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
+@click.argument("frame", type=click.Choice(FRAMES), default="ports")
+@_fabric.option
+@_views.options
+def command(run: str | None, frame: str, fabric: str | None, as_json: bool, **chosen: Any) -> None:
+    """Show one of the counter tables of a stored RUN (ports by default), or the ports' counters of a live fabric.
+
+    Of a run, columns that are 0 everywhere are left out. Of a sweep: the rows of all its points, with the values swept
+    over.
+
+    \b
+    Examples:
+      testbed run experiments/quickstart.yaml
+      testbed show counters quickstart
+      testbed show counters quickstart nics
+      testbed show counters --watch
+    """
+    from testbed.run.table import counters, show
+
+    if fabric or run is None or _fabric.is_fabric(run):
+        _views.live(VIEWS["interfaces counters"], _fabric.one_of(run, fabric), as_json=as_json, **chosen)
+        return
+    swept = sweep_of(run)
+    of = swept or load_run(run)
+    rows = of.rows(frame)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        if frame == "ports" and load_run(run).experiment.get("fabric", {}).get("scale_up"):
+            rows = with_scale_up(rows, {row["switch"] for row in of.rows("switches")})
+        show(counters(frame, rows), wide=True)
+
+
+def with_scale_up(rows: list[dict[str, Any]], switches: set[str]) -> list[dict[str, Any]]:
+    """Ports, with a word for where NICs have no cable: that port leads into their server's scale-up domain."""
+    return [r if r["peer"] or r["node"] in switches else {**r, "peer": "scale-up"} for r in rows]

@@ -1,0 +1,1 @@
+"""Troubleshooting drills: a fabric that stands still, a fault that nobody names, a score that is exact."""

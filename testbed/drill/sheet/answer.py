@@ -1,0 +1,82 @@
+"""An answer as it is written: `healthy`, or `CLASS@PLACE`, of several causes several.
+
+Classes are the names of the catalogue of faults, places those of this fabric; both are always all there, so that the
+grammar tells nothing of a drill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.base.errors import InputError, Problem
+from testbed.base.types import unknown
+from testbed.drill.sheet.truth import HEALTHY
+from testbed.faults import CATALOGUE
+from topologies.graph.fabric import Fabric, TopologyError
+from topologies.graph.targets import FORMS, resolve
+
+FORM = "healthy, or CLASS@PLACE, such as loss@cable:leaf0-spine0; of several causes several, with a space between"
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One cause that is claimed; the place by its canonical name."""
+
+    kind: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.place}"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What was answered: `claims` are none for `healthy`."""
+
+    claims: tuple[Claim, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return not self.claims
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.claims)) or HEALTHY
+
+
+def parse(text: str, fabric: Fabric) -> Submission:
+    """Raises InputError, with everything that is wrong."""
+    words = text.replace(",", " ").split()
+    if not words:
+        raise InputError("an answer is missing", "submit", FORM)
+    if words == [HEALTHY]:
+        return Submission(())
+    if HEALTHY in words:
+        raise InputError("either it is healthy or something is wrong", f"submit {text[:80]}", FORM)
+    if len(words) > MOST:
+        raise InputError(f"{len(words)} causes", "submit", f"{MOST} at most")
+    found: list[Problem] = []
+    claims: dict[Claim, None] = {}
+    for word in words:
+        try:
+            claims[_claim(word, fabric)] = None
+        except InputError as error:
+            found.append(Problem(error.what, error.where, error.hint))
+    if found:
+        first, *others = found
+        raise InputError(first.what, first.where, first.hint, others)
+    return Submission(tuple(claims))
+
+
+def _claim(word: str, fabric: Fabric) -> Claim:
+    kind, at, place = word.partition("@")
+    where = f"submit {word[:80]}"
+    if not at or not place:
+        raise InputError(f"{word[:60]!r} names no place", where, FORM)
+    if kind not in CATALOGUE:
+        what, hint = unknown("class", kind, list(CATALOGUE))
+        raise InputError(what, where, hint)
+    try:
+        return Claim(kind, str(resolve(fabric, place)))
+    except TopologyError as error:
+        raise InputError(f"{place[:60]}: {error.what}", where, error.hint or FORMS) from None

@@ -1,0 +1,36 @@
+"""The truth of a game: which classes of faults are where.
+
+A class is a fault's name in the catalogue.  A place may have several right names: a cable and the ports at its ends
+are one, where the wire itself is at fault.  The first name is the canonical one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HEALTHY = "healthy"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One fault: its class, and every name of its place."""
+
+    kind: str
+    resources: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        return self.resources[0]
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.place}"
+
+
+Truth = tuple[Cause, ...]
+"""Of a healthy world none."""
+
+
+def said(causes: Sequence[Cause]) -> str:
+    """As an answer is written."""
+    return " ".join(map(str, causes)) or HEALTHY

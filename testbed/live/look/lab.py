@@ -1,0 +1,42 @@
+"""A live fabric as something to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from testbed.live.look.table import Counters
+
+if TYPE_CHECKING:
+    from testbed.fabric.lab import Lab
+    from topologies.graph.fabric import Fabric
+
+
+class OfLab:
+    """A `Source` (look.py) of a Lab. It keeps no history."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.lab.fabric
+
+    @cached_property
+    def experiment(self) -> Mapping[str, Any]:
+        found: dict[str, Any] = json.loads((self.lab.dir / "experiment.json").read_text())
+        return found
+
+    def counters(self) -> Counters:
+        return self.lab.fabricd.request("counters")
+
+    def history(self) -> Sequence[tuple[float, Counters]]:
+        return ()
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return self.lab.fabricd.request(op, **arguments)
+
+    def flows(self) -> list[dict[str, Any]]:
+        return self.lab.flows()

@@ -1,0 +1,12 @@
+"""The views of a live fabric: tables as SONiC's commands and mlx5's tools print them.
+
+One file a family of views, one entry a view. `testbed show`, prompts, programs and pages offer what stands in `VIEWS`.
+"""
+
+from __future__ import annotations
+
+from testbed.live.views import config, drops, ecn, interfaces, lldp, logging, nics, pfc, queues, switches
+from testbed.live.views.view import View
+
+FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches)
+VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}

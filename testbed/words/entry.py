@@ -1,0 +1,162 @@
+"""An entry of a registry of commands (views, tools, actions), and how a line is read by such a registry.
+
+Everything that offers commands on a live fabric is made from entries: `testbed show`, a drill's prompt, JSON lines,
+an agent's tools, a page's terminal. So a command is written down once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from testbed.base.errors import InputError
+from testbed.words.kinds import FLAG, Kind, Offer, Wrong, near
+from topologies.graph.fabric import Fabric
+
+E = TypeVar("E", bound="Entry")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: a word in its place, or with `option` a `--name VALUE`.
+
+    If it is not given, its value is None (a flag's: False).
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    option: bool = False
+    required: bool = False
+    rest: bool = False
+    """It takes all words that are left, as one text."""
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def usage(self) -> str:
+        shown = self.kind.metavar or self.name.upper()
+        if self.option:
+            shown = self.flag if self.kind is FLAG else f"{self.flag} {shown}"
+        return shown if self.required else f"[{shown}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A command: its words, what it does in one line, its parameters."""
+
+    words: str
+    about: str
+    parameters: tuple[Parameter, ...] = ()
+    samples: tuple[str, ...] = ()
+    """Parameters as they may be written, for examples."""
+
+    @property
+    def examples(self) -> list[str]:
+        return [f"{self.words} {sample}".strip() for sample in self.samples or ("",)]
+
+    @property
+    def usage(self) -> str:
+        return " ".join([self.words, *(p.usage for p in self.parameters)])
+
+    def read(self, words: Sequence[str], fabric: Fabric) -> dict[str, Any]:
+        """The parameters' values by name, from the words behind the command's own. Raises InputError."""
+        places = [p for p in self.parameters if not p.option]
+        left, texts = list(words), dict[str, str]()
+        while left:
+            word = left.pop(0)
+            if word.startswith("--"):
+                parameter, text = self._option(word, left)
+            elif places:
+                parameter = places.pop(0)
+                text = " ".join([word, *left]) if parameter.rest else word
+                left = [] if parameter.rest else left
+            else:
+                raise self._wrong(f"{word!r} is one word too many", f"{self.usage}")
+            texts[parameter.name] = text
+        return self.values(texts, fabric)
+
+    def values(self, texts: Mapping[str, str], fabric: Fabric) -> dict[str, Any]:
+        """The parameters' values by name, from what was written for each (for a flag: anything). Raises InputError."""
+        for parameter in self.parameters:
+            if parameter.required and parameter.name not in texts:
+                raise self._wrong(f"{parameter.usage} is missing: {parameter.help}", self.usage)
+        return {p.name: self._value(p, texts.get(p.name), fabric) for p in self.parameters}
+
+    def _option(self, word: str, left: list[str]) -> tuple[Parameter, str]:
+        flag, equals, text = word.partition("=")
+        parameter = next((p for p in self.parameters if p.option and flag == p.flag), None)
+        if parameter is None:
+            flags = [p.flag for p in self.parameters if p.option]
+            raise self._wrong(f"there is no option {flag}", near(flag, flags, "options"))
+        if parameter.kind is FLAG or equals:
+            return parameter, text
+        if not left:
+            raise self._wrong(f"{flag} needs a value", parameter.usage)
+        return parameter, left.pop(0)
+
+    def _value(self, parameter: Parameter, text: str | None, fabric: Fabric) -> Any:
+        if parameter.kind is FLAG or text is None:
+            return text is not None if parameter.kind is FLAG else None
+        try:
+            return parameter.kind.read(text, fabric)
+        except Wrong as wrong:
+            called = parameter.flag if parameter.option else parameter.kind.metavar or parameter.name.upper()
+            raise InputError(wrong.what, f"{self.words}: {called}", wrong.hint) from None
+
+    def _wrong(self, what: str, hint: str) -> InputError:
+        return InputError(what, self.words, hint)
+
+    def offers(self, words: Sequence[str], fabric: Fabric) -> list[Offer]:
+        """What may come next behind these words."""
+        if words and (one := self._awaiting(words[-1])):
+            return list(one.kind.known(fabric))
+        taken = self._places_taken(words)
+        places = [p for p in self.parameters if not p.option][taken:]
+        options = [(p.flag, p.help) for p in self.parameters if p.option and p.flag not in words]
+        return [*(places[0].kind.known(fabric) if places else ()), *options]
+
+    def _awaiting(self, word: str) -> Parameter | None:
+        """The option that waits for its value."""
+        return next((p for p in self.parameters if p.option and p.kind is not FLAG and p.flag == word), None)
+
+    def _places_taken(self, words: Sequence[str]) -> int:
+        taken, skip = 0, False
+        for word in words:
+            if not skip and not word.startswith("--"):
+                taken += 1
+            skip = not skip and self._awaiting(word) is not None
+        return taken
+
+
+def find(entries: Iterable[E], words: Sequence[str], where: str = "command line") -> tuple[E, list[str]]:
+    """The entry with the most words that these begin with, and the words behind it. Raises InputError."""
+    every = list(entries)
+    found = [e for e in every if list(words[: len(e.words.split())]) == e.words.split()]
+    if found:
+        entry = max(found, key=lambda e: len(e.words.split()))
+        return entry, list(words[len(entry.words.split()) :])
+    begun = [e.words for e in every if words and e.words.split()[0] == words[0]]
+    said = " ".join(words)
+    if begun:
+        raise InputError(f"{said!r} is not a whole command", where, f"there are: {', '.join(begun)}")
+    raise InputError(f"there is no {said!r}", where, near(said, sorted(e.words for e in every), "there are", 60))
+
+
+def offers(entries: Iterable[Entry], words: Sequence[str], fabric: Fabric) -> list[Offer]:
+    """What may come next in a line that begins with these words: words of commands, then values of parameters."""
+    every = list(entries)
+    depth = len(words)
+    further: dict[str, str] = {}
+    for entry in every:
+        own = entry.words.split()
+        if len(own) > depth and own[:depth] == list(words):
+            further.setdefault(own[depth], entry.about if len(own) == depth + 1 else "")
+    try:
+        entry, rest = find(every, words)
+    except InputError:
+        return list(further.items())
+    return [*further.items(), *entry.offers(rest, fabric)]

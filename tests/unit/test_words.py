@@ -1,0 +1,96 @@
+"""Commands as entries: how a line is read, what is said about a wrong one, what may come next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.base.errors import InputError
+from testbed.words import kinds
+from testbed.words.entry import Entry, Parameter, find, offers
+from testbed.words.kinds import Since, Wrong
+from topologies import build
+from topologies.graph.fabric import End
+
+FABRIC = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2})
+SHUT = Entry(
+    words="interface shutdown",
+    about="Shut a port down.",
+    parameters=(
+        Parameter("port", kinds.PORT, "which", required=True),
+        Parameter("for_ns", kinds.TIME, "how long", option=True),
+        Parameter("quiet", kinds.FLAG, "say nothing", option=True),
+    ),
+)
+SHOW = Entry(words="interface", about="Show one.", parameters=(Parameter("port", kinds.PORT, "which"),))
+FLOW = Entry(words="flow add", about="Add.", parameters=(Parameter("text", kinds.TEXT, "rule", rest=True),))
+ALL = [SHUT, SHOW, FLOW]
+
+
+def read(line: str) -> tuple[str, dict[str, Any]]:
+    entry, rest = find(ALL, line.split())
+    return entry.words, entry.read(rest, FABRIC)
+
+
+def test_a_line_is_read_by_the_entry_with_the_most_words() -> None:
+    assert read("interface shutdown leaf0:3 --for-ns 1us") == (
+        "interface shutdown",
+        {"port": End("leaf0", 3), "for_ns": 1000.0, "quiet": False},
+    )
+    assert read("interface h0")[1] == {"port": End("h0", 1)}
+    assert read("interface shutdown --quiet --for-ns=2us leaf0:1")[1]["quiet"] is True
+    assert read("flow add priority=7 actions=drop")[1] == {"text": "priority=7 actions=drop"}
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "hint"),
+    [
+        ("interface shutdown leaf0:9", "leaf0 has no port 9", "leaf0:1 to leaf0:4"),
+        ("interface shutdown leaf7:1", "there is no port leaf7:1", "leaf0"),
+        ("interface shutdown", "PORT is missing", "interface shutdown PORT"),
+        ("interface shutdown leaf0:1 now", "'now' is one word too many", "PORT"),
+        ("interface shutdown leaf0:1 --fur 3", "no option --fur", "--for-ns"),
+        ("interface shutdown leaf0:1 --for-ns", "needs a value", "--for-ns TIME"),
+        ("interface shutdown leaf0:1 --for-ns 3", "no unit", "us"),
+        ("flow", "'flow' is not a whole command", "flow add"),
+        ("interfaces", "there is no 'interfaces'", "did you mean interface"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_is_allowed(line: str, what: str, hint: str) -> None:
+    with pytest.raises(InputError) as wrong:
+        read(line)
+    assert what in wrong.value.what and hint in wrong.value.hint, (wrong.value.what, wrong.value.hint)
+    assert wrong.value.where and wrong.value.exit_code == 2
+
+
+def test_every_kind_reads_what_it_offers() -> None:
+    for kind in (kinds.SWITCH, kinds.RANK, kinds.PORT, kinds.CABLE, kinds.PLACE):
+        for word, _ in kind.known(FABRIC):
+            kind.read(word, FABRIC)
+    assert kinds.RANK.read("h2", FABRIC) == kinds.RANK.read("nic:2", FABRIC) == 2
+    assert kinds.PLACE.read("nic:1", FABRIC) == End("h1", 1)
+    assert kinds.CABLE.read("spine0-leaf0", FABRIC).name == "leaf0-spine0"
+    with pytest.raises(Wrong, match="no rank 4"):
+        kinds.RANK.read("4", FABRIC)
+
+
+def test_a_moment_is_ago_or_of_emulated_time_and_in_the_past() -> None:
+    assert kinds.SINCE.read("300us", FABRIC) == Since("300us", ago_ns=300_000.0)
+    assert kinds.SINCE.read("300us", FABRIC).at(1_000_000) == 700_000
+    assert kinds.SINCE.read("300us", FABRIC).at(1000) == 0
+    assert kinds.SINCE.read("@300us", FABRIC).at(1_000_000) == 300_000
+    with pytest.raises(Wrong, match="in the future"):
+        kinds.SINCE.read("@2ms", FABRIC).at(1_000_000)
+
+
+def next_words(*line: str) -> list[str]:
+    return [word for word, _ in offers(ALL, line, FABRIC)]
+
+
+def test_what_may_come_next() -> None:
+    assert next_words() == ["interface", "flow"]
+    assert next_words("interface")[0] == "shutdown" and "leaf0:1" in next_words("interface")
+    assert "leaf1:4" in next_words("interface", "shutdown") and "--quiet" in next_words("interface", "shutdown")
+    assert next_words("interface", "shutdown", "leaf0:1") == ["--for-ns", "--quiet"]
+    assert next_words("flow") == ["add"]

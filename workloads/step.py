@@ -1,0 +1,77 @@
+"""A step of a plan as a worker sees it: which ranks it is for, what each of them is told, its connection tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workloads import registry
+from workloads.parts import flows
+from workloads.parts.context import Context, HostCosts
+from workloads.parts.part import Part
+from workloads.verbs import Device
+
+Plan = Mapping[str, Any]
+TAGS_PER_PART = 1 << 12  # of a step that uses several algorithms
+_TAGS_PER_STEP = 1 << 16
+
+
+class Step:
+    """A step of the plan, and which ranks it is for."""
+
+    def __init__(self, number: int, plan: Mapping[str, Any], ranks: int) -> None:
+        self.number = number
+        self.plan = plan
+        self.flows: list[flows.Flow] = []
+        self.tasks = self.none = False
+        if plan["kind"] == "flows":
+            self.flows = flows.parse(plan["flows"])
+            self.ranks: Sequence[int] = flows.participants(self.flows)
+        else:
+            self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
+            self.tasks = plan["kind"] == "tasks"
+            self.none = self.tasks and plan["iterations"] == 0
+            self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
+            self.ranks = [*self.ranks, *self.helpers]
+
+    def told(self, rank: int) -> tuple[Mapping[str, Any], dict[str, Any], int]:
+        """What the rank's group does, what tells it from others in an output line, and its first connection tag."""
+        tag = self.tag
+        for number, group in enumerate(self.plan.get("groups", ())):
+            if rank in group["ranks"]:
+                return {**self.plan, **group}, {"group": number}, tag
+            tag += len(group["ranks"]) + 1
+        return self.plan, {}, tag
+
+    @property
+    def tag(self) -> int:
+        """The first of this step's connection tags."""
+        return self.number * _TAGS_PER_STEP
+
+    def largest_bytes(self) -> int:
+        return max(self.plan.get("sizes", ()), default=0)
+
+
+def steps_of(plan: Plan) -> list[Step]:
+    """All steps of a plan."""
+    return [Step(number, step, plan["ranks"]) for number, step in enumerate(plan["steps"])]
+
+
+def context_of(plan: Plan, device: Device, ours: Sequence[Step]) -> Context:
+    """What a rank works with in its steps."""
+    costs, largest = HostCosts.from_plan(plan["costs"]), max(step.largest_bytes() for step in ours)
+    return Context(device, plan["seed"], costs, largest)
+
+
+def kept_of(ours: Sequence[Step], rank: int) -> int:
+    """The most that any step of flows keeps of what comes to a rank."""
+    return max(sum(flows.windows(step.flows, rank).values()) for step in ours)
+
+
+def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> Part:
+    """Our part of an algorithm, connected with the others'."""
+    entry = registry.find(told["collective"], told["algorithm"])
+    ranks = [*told["ranks"], *step.helpers] if told.get("ranks") is not None else step.ranks
+    context.options = told
+    part: Part = entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
+    return part
