@@ -32,7 +32,7 @@ class Wanted:
 
     def reroute(self) -> bool:
         """Works out routes and trees for the ports that are up.  Returns whether they have changed."""
-        around = self._around()
+        around = self.operator.around(self._apps.avoid(self._ports.down))
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
@@ -56,19 +56,29 @@ class Wanted:
 
     def without_faults(self) -> Tables:
         """Every switch's flows, by routes, jobs and applications."""
-        down, around = self._ports.down, self._around()
+        down = self._ports.down
+        avoided = self._apps.avoid(down)
+        around = self.operator.around(avoided)
         tables = self._router.flows(around)
-        if drained := self._drained(around):
+        if drained := {*self._drained(around), *self._behind(around - avoided)}:
             usual = self._router.flows(down)
-            tables |= {name: usual[name] for name in drained}
+            tables |= {name: usual[name] for name in sorted(drained)}
         for placement in self._jobs.values():
             for switch, flows in placement.flows.items():
                 tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
         return self._apps.tables(tables, around)
 
-    def _around(self) -> Set[PortName]:
-        """The ports that routes go around."""
-        return self.operator.around(self._apps.avoid(self._ports.down))
+    def _behind(self, drained: Set[PortName]) -> list[str]:
+        """Switches without NICs at cables that an operator has drained.  They keep their flows likewise.
+
+        Otherwise a frame on its way there would have to go back where it has come from.
+        """
+        ends = {name for name, _ in drained}
+        return [name for name in ends if not self._has_nics(name)]
+
+    def _has_nics(self, name: str) -> bool:
+        nics = self._fabric.nic_by_name
+        return any(name in (c.a.node, c.b.node) and {c.a.node, c.b.node} & nics.keys() for c in self._fabric.cables)
 
     def _drained(self, around: Set[PortName]) -> list[str]:
         """Switches that no route leads to any more.  They keep their flows, for frames that are on their way there.

@@ -123,8 +123,9 @@ ACTIONS = (
     Action(
         words="route drain", about="Leads traffic around a switch or a port, without losing any.", parameters=(_PART,),
         steps=drain, cost_ns=take.ROUTES_NS, cost_from=take.ROUTES, blast="other paths carry its flows",
-        traffic="the switches before it send elsewhere from now on; a drained switch keeps its flows, so that what is "
-        "on its way there still comes through. No link goes down and nothing is lost; some frames may overtake others. "
+        traffic="the switches before it send elsewhere from now on; the drained one keeps its flows, so that what is "
+        "on its way there still comes through. No link goes down and nothing is lost (where switches with NICs pass on "
+        "others' frames, as in a torus, what is just before the drained port may be). Some frames may overtake others. "
         "The controller leads over it again if a cut leaves no other way",
         example="spine0",
     ),
