@@ -43,6 +43,8 @@ class SlowPcie(NicFault):
     )
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "rate": "100Gbps"}
 
+    mended_by: ClassVar[tuple[str, ...]] = ("nic pcie retrain", "nic replace")
+
     rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction")
 
     def values(self, place: Place) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class Agent:
             self._make_controller_as_faults_say()
         self._lab.fabricd.request("settled", event=event["id"])
 
+    def end_controller(self) -> None:
+        """Kills the controller, and waits until it is gone."""
+        self._signal_controller(signal.SIGKILL)
+        wait_for(lambda: self._lab.controller.poll() is not None, GONE_S)
+
     def _on(self) -> list[Mapping[str, Any]]:
         """The requests to the agent of all faults that are on."""
         faults = self._lab.fabricd.request("faults")["faults"]
@@ -71,8 +76,7 @@ class Agent:
         alive = self._lab.controller.poll() is None
         if "dead" in states:
             if alive:
-                self._signal_controller(signal.SIGKILL)
-                wait_for(lambda: self._lab.controller.poll() is not None, GONE_S)
+                self.end_controller()
             return
         if not alive:
             self._lab.restart_controller()
