@@ -196,8 +196,21 @@ OF_A_FABRIC = (
     *("status", "inspect", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
     *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
     *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
+    *("show job", "advance 10us"),
 )
-ALONE = ("status", "inspect", "logs", "down", "shell", "clean", "show faults", "show pfc", "job status", "job stop")
+ALONE = (
+    "status",
+    "inspect",
+    "logs",
+    "down",
+    "shell",
+    "clean",
+    "show faults",
+    "show pfc",
+    "job status",
+    "job stop",
+    "show job",
+)
 
 
 @pytest.fixture
