@@ -33,6 +33,7 @@ FAMILY = 0.7
 HINTS = (0.0, 5.0, 10.0, 20.0)
 WRONG = 10.0
 DAMAGE = 30.0
+DIGITS = 4
 NOTHING_TO_WIN = 0.01
 """Share of v_mended that must be lost by the fault for M to say anything."""
 
@@ -160,4 +161,4 @@ def mended(course: Course) -> float | None:
 
 
 def _bounded(value: float) -> float:
-    return min(100.0, max(0.0, value))
+    return round(min(100.0, max(0.0, value)), DIGITS)

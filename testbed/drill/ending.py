@@ -1,0 +1,86 @@
+"""The end of a game: the truth, what the answer is worth, and what the player's actions have done to the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from testbed.drill import twins
+from testbed.drill.sheet import truth as truths
+from testbed.drill.sheet.answer import Submission
+from testbed.drill.sheet.score import Course, Score, score
+from testbed.drill.stage import Up
+
+if TYPE_CHECKING:
+    from testbed.drill.game import Game
+
+Times = Sequence[tuple[float, float]]  # start and duration of steps
+
+
+@dataclass(frozen=True)
+class Ending:
+    answer: Submission | None
+    truth: str
+    score: Score
+    course: Course
+    speed: float
+    """Of the job in the end, in right steps per second."""
+    lost_steps: float
+    """How many steps of the job the player's actions have cost."""
+    courses: dict[str, Times] = field(default_factory=dict)
+    """Steps of the world and of its twins, for the picture."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "answer": None if self.answer is None else str(self.answer),
+            "truth": self.truth,
+            "score": self.score.to_dict(),
+            "time_ns": self.course.t_ns,
+            "lost_steps": self.lost_steps,
+            "speed": {"now": self.speed, "fault": self.course.speed_fault, "mended": self.course.speed_mended},
+        }
+
+    @property
+    def text(self) -> str:
+        s = self.score
+        parts = [f"detected {10 * s.detected:.0f}/10", f"where {s.where:.2f}", f"what {s.what:.2f}"]
+        parts += [] if s.fixed is None else [f"fixed {s.fixed:.2f}"]
+        parts.append(f"time {self.course.t_ns / 1000:g} us")
+        taken = {"hints": s.hints, "damage": s.damage, "wrong answers": s.wrong}
+        parts += [f"{name} -{points:.1f}" for name, points in taken.items() if points]
+        if self.lost_steps > 0:
+            parts.append(f"({self.lost_steps:.1f} steps lost)")
+        return f"{'  '.join(parts)}\nSCORE {s.total:.1f}    truth: {self.truth}"
+
+
+def ending_of(game: Game, answer: Submission | None, up: Up) -> Ending:
+    """Lets the world go on for some steps, and works out its twins."""
+    stage, case = game.stage, game.case
+    now = game.time_ns
+    own = twins.Course.of(stage.world, now, stage.healthy_step_ns)
+    courses: dict[str, Times] = {"yours": own.courses}
+    touched = game.touched()
+    without = own
+    if touched:
+        without = twins.without_student(case, now, up)
+        courses["nobody's"] = without.courses
+    speed_mended = 1e9 / stage.healthy_step_ns
+    if touched and stage.drawn.truth and case.drill.asks_to_fix:
+        mended = twins.mended(case, touched[-1].time_ns - touched[-1].took_ns, now, up)
+        courses["mended"] = mended.courses
+        speed_mended = mended.speed
+    lost = max(0.0, without.steps - own.steps)
+    counts = bool(stage.drawn.truth) and case.drill.asks_to_fix
+    course = Course(
+        t_ns=now - stage.began_ns,
+        tau_ns=case.drill.budget.tau_ns,
+        hints=game.hints,
+        wrong=game.wrong,
+        lost_ns=lost * stage.healthy_step_ns,
+        speed=own.speed if counts else None,
+        speed_fault=without.speed,
+        speed_mended=speed_mended,
+    )
+    found = score(answer, stage.drawn.truth, course, game.families)
+    return Ending(answer, truths.said(stage.drawn.truth), found, course, own.speed, lost, courses)

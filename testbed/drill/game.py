@@ -1,0 +1,321 @@
+"""A game: one player on a stage. It carries out lines, keeps the log, and knows what an answer is worth.
+
+Everything is a function of the case and of the lines that act: looking costs no time and changes nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Self
+
+from hardware.client import FabricdError
+from testbed.base.errors import InputError, UserError
+from testbed.base.units import format_time
+from testbed.drill import lines as player_lines
+from testbed.drill.ending import Ending, ending_of
+from testbed.drill.lines import Brought, Line
+from testbed.drill.log import Entry, Log
+from testbed.drill.looking import Seen, look
+from testbed.drill.seal import Seal
+from testbed.drill.session import Answer
+from testbed.drill.sheet import truth as truths
+from testbed.drill.sheet.answer import Submission, parse
+from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.score import HINTS, Families, right
+from testbed.drill.stage import Stage, Up, world_of
+from testbed.run.table import counters as as_table
+from testbed.run.table import lines as text_of
+from testbed.words.entry import find, offers
+
+if TYPE_CHECKING:
+    from testbed.live.views.view import View
+    from topologies.graph.fabric import Fabric
+
+OVER = "the drill is over"
+
+
+class Game:
+    """A `Session` in this process."""
+
+    def __init__(self, stage: Stage, *, exam: bool = False, families: Families = (), up: Up = world_of) -> None:
+        self.stage = stage
+        self.exam = exam
+        self.families = families
+        self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
+        self.entries: list[Entry] = []
+        self.hints = 0
+        self.wrong = 0
+        self.ending: Ending | None = None
+        self._seen = Seen(stage)
+        self._up = up
+        self._closed = False
+
+    @classmethod
+    def start(cls, case: Case, *, exam: bool = False, families: Families = (), up: Up = world_of) -> Self:
+        """Brings the world up, to the moment when the player gets it. Raises UserError; nothing is left then."""
+        return cls(Stage.up(case, up), exam=exam, families=families, up=up)
+
+    # -- a session
+
+    @property
+    def case(self) -> Case:
+        return self.stage.case
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.stage.world.fabric
+
+    @property
+    def time_ns(self) -> int:
+        return self.stage.world.time_ns
+
+    @property
+    def code(self) -> str:
+        return self.seal.commitment[:8] if self.exam else self.case.code
+
+    @cached_property
+    def lines(self) -> dict[str, Line]:
+        return player_lines.lines()
+
+    @property
+    def over(self) -> bool:
+        return self.ending is not None
+
+    def command(self, line: str) -> Answer:
+        began, found = self.time_ns, None
+        try:
+            words = _words(line)
+            entry, rest = find([one.entry for one in self.lines.values()], words, "drill")
+            found = self.lines[entry.words]
+            if self.over and not found.after:
+                raise InputError(OVER, entry.words, "report says how it went")
+            text, data = found.run(self, entry.read(rest, self.fabric), shlex.join(rest))
+            self._note(line, began, found, ok=True)
+            if not self.over and self.budget_left_ns <= 0:
+                text = f"{text}\n{self._end(None)[0]}".strip()
+            return Answer(True, self.time_ns, text, data)
+        except UserError as error:
+            self._note(line, began, found, ok=False)
+            return Answer(False, self.time_ns, said(error), None, error.to_dict())
+        except FabricdError as error:
+            died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
+            return Answer(False, began, said(died), None, died.to_dict())
+
+    def ticket(self) -> dict[str, Any]:
+        drill = self.case.drill
+        return {
+            "drill": self.code,
+            "seed": None if self.exam else self.case.seed,
+            "title": drill.title,
+            "text": drill.ticket,
+            "level": drill.level,
+            "question": drill.question,
+            "views": drill.views.model_dump(mode="json"),
+            "budget": {
+                "emulated_ns": drill.budget.emulated,
+                "answers": drill.budget.answers,
+                "hints": len(drill.hints),
+            },
+            "slo": drill.slo.step,
+            "sealed": self.seal.commitment,
+        }
+
+    def ticket_text(self) -> str:
+        told = self.ticket()
+        fabric, job = self.case.experiment.fabric.topology, self.case.drill.job
+        from testbed.fabric.inventory import topology_text
+
+        seed = f", seed {told['seed']}" if told["seed"] else ""
+        jobs = "; ".join(", ".join(f"{k} {v}" for k, v in step.items() if k in _JOB) or "tasks" for step in job)
+        budget = told["budget"]
+        asked = {
+            "healthy": "Is anything wrong?",
+            "where": "Where?",
+            "what": "What?",
+            "fix": "Mend it before you answer.",
+        }
+        return "\n".join(
+            [
+                f"drill {told['drill']}{seed}: {topology_text(fabric.kind, fabric.params)}, "
+                f"{self.fabric.ranks} ranks, {jobs}. sealed {told['sealed'][:16]}",
+                f"TICKET  {told['title']}",
+                *([f"        {told['text']}"] if told["text"] else []),
+                f"ASKED   {' '.join(asked[one] for one in told['question'])}",
+                f"BUDGET  {format_time(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
+                f"The clock stands at {format_time(self.time_ns)}, and goes on only by what you type (help).",
+            ]
+        )
+
+    def state(self) -> dict[str, Any]:
+        steps = self.stage.world.steps
+        ended = self.ending
+        return {
+            "drill": self.code,
+            "time_ns": self.time_ns,
+            "began_ns": self.stage.began_ns,
+            "healthy_step_ns": self.stage.healthy_step_ns,
+            "budget_left_ns": max(0, self.budget_left_ns),
+            "answers_left": 0 if ended else self.case.drill.budget.answers - self.wrong,
+            "hints_taken": self.hints,
+            "hints_left": len(self.case.drill.hints) - self.hints,
+            "over": self.over,
+            "score": ended.score.to_dict() if ended else None,
+            "steps": [{"number": s.number, "start_ns": s.start_ns, "step_ns": s.end_ns - s.start_ns} for s in steps],
+            "topology": self.fabric.to_dict(),
+        }
+
+    def complete(self, line: str) -> list[str]:
+        words = line.split()
+        begun = "" if not line or line[-1].isspace() else words.pop()
+        if words[:1] == ["submit"]:
+            return self._answers(begun)
+        if words[:1] == ["help"]:
+            words = words[1:]
+        known = [word for word, _ in offers([one.entry for one in self.lines.values()], words, self.fabric)]
+        return sorted({word for word in known if word.startswith(begun)})
+
+    def _answers(self, begun: str) -> list[str]:
+        from testbed.drill.sheet.places import Ground
+        from testbed.faults import CATALOGUE
+
+        kind, at, _ = begun.partition("@")
+        if not at:
+            return [name for name in ("healthy", *(f"{name}@" for name in CATALOGUE)) if name.startswith(begun)]
+        ground = Ground(self.fabric, ())
+        every = [place for of in ("cable", "switch", "port", "nic") for place in ground.all_of(of)]
+        return [whole for place in (*every, "all", "controller") if (whole := f"{kind}@{place}").startswith(begun)]
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.stage.close()
+
+    # -- what lines do
+
+    @property
+    def end_ns(self) -> int:
+        """When the budget is gone."""
+        return self.stage.began_ns + round(self.case.drill.budget.emulated)
+
+    @property
+    def budget_left_ns(self) -> int:
+        return self.end_ns - self.time_ns
+
+    def show(self, view: View, values: Mapping[str, Any]) -> Brought:
+        tables = view.show(look(self._seen, self.case.drill.views), **values)
+        texts = []
+        for table in tables:
+            body = text_of(as_table(table.name, table.rows, whole=True)) if table.rows else [f"{table.name}: nothing"]
+            texts.append("\n".join([*([table.title] if table.title else []), *body]))
+        return "\n\n".join(texts), {table.name: table.rows for table in tables}
+
+    def advance(self, ns: float) -> Brought:
+        before = len(self.stage.world.steps)
+        self.stage.world.advance(min(round(ns), self.budget_left_ns))
+        return self._passed(before)
+
+    def advance_steps(self, count: int) -> Brought:
+        before = len(self.stage.world.steps)
+        if not self.stage.world.until(lambda w: len(w.steps) >= before + count, self.budget_left_ns):
+            pass  # the budget ends the drill
+        return self._passed(before)
+
+    def until(self, condition: str, limit_ns: float) -> Brought:
+        before = len(self.stage.world.steps)
+        held = self.stage.world.until(condition, min(round(limit_ns), self.budget_left_ns))
+        text, data = self._passed(before)
+        return ("" if held else f"not within {format_time(limit_ns)}: ") + text, {**data, "held": held}
+
+    def _passed(self, before: int) -> Brought:
+        times = [step.end_ns - step.start_ns for step in self.stage.world.steps[before:]]
+        shown = " ".join(f"{ns / 1000:.1f}" for ns in times[:12])
+        more = f" and {len(times) - 12} more" if len(times) > 12 else ""
+        text = f"steps {shown}{more} us" if times else "no step has ended"
+        return text, {"time_ns": self.time_ns, "steps_ns": times}
+
+    def hint(self) -> Brought:
+        hints = self.case.drill.hints
+        if self.hints >= len(hints):
+            raise InputError("there are no more hints" if hints else "this drill has no hints", "hint")
+        self.hints += 1
+        cost = HINTS[min(self.hints, len(HINTS) - 1)]
+        return f"{hints[self.hints - 1]}  (hints have cost {cost:g} points)", {"hint": hints[self.hints - 1]}
+
+    def submit(self, text: str) -> Brought:
+        answer = parse(text, self.fabric)
+        good = right(answer, self.stage.drawn.truth, self.families)
+        if good or self.wrong + 1 >= self.case.drill.budget.answers:
+            return self._end(answer)
+        self.wrong += 1
+        left = self.case.drill.budget.answers - self.wrong
+        return f"not right, or not all of it; {left} left", {"right": False, "answers_left": left}
+
+    def give_up(self) -> Brought:
+        return self._end(None)
+
+    def _end(self, answer: Submission | None) -> Brought:
+        self.ending = ending_of(self, answer, self._up)
+        return self.ending.text, self.ending.to_dict()
+
+    def report(self) -> dict[str, Any]:
+        """Everything that may be told when it is over."""
+        if self.ending is None:
+            raise InputError("the drill is not over", "report", "submit an answer, or give-up")
+        from testbed.drill.report import told
+
+        return told(self)
+
+    # -- the log
+
+    def _note(self, line: str, began_ns: int, found: Line | None, *, ok: bool) -> None:
+        if self.over and not (found and found.acts and ok):
+            return
+        acts = bool(found and found.acts and ok)
+        number = len(self.entries) + 1
+        digest = self.stage.world.digest() if acts and not self.over else ""
+        took = self.time_ns - began_ns if not self.over else 0
+        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest))
+
+    def touched(self) -> list[Entry]:
+        """The entries that have changed the world otherwise than by letting time pass."""
+        return [e for e in self.entries if e.acts and self._line_of(e).touches]
+
+    def _line_of(self, entry: Entry) -> Line:
+        found, _ = find([one.entry for one in self.lines.values()], _words(entry.line), "drill")
+        return self.lines[found.words]
+
+    def log(self) -> Log:
+        """When it is over."""
+        assert self.ending is not None
+        case = self.case
+        head = {
+            "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
+            "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "sealed": self.seal.commitment,
+            "salt": self.seal.salt,
+        }  # fmt: skip
+        return Log(head, tuple(self.entries), self.ending.to_dict())
+
+
+_JOB = ("collective", "algorithm", "size", "sizes")
+
+
+def _words(line: str) -> list[str]:
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise InputError(f"{str(error).lower()}", "drill") from None
+    if not words:
+        raise InputError("which command?", "drill", "help lists them")
+    return words
+
+
+def said(error: UserError) -> str:
+    """An error as a prompt prints it."""
+    problems = [error.to_dict(), *(p.to_dict() for p in error.also)]
+    return "\n".join(
+        f"{p['where']}: {p['what']}" + (f"\n  {p['hint']}" if p["hint"] else "") if p["where"] else p["what"]
+        for p in problems
+    )

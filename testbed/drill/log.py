@@ -1,0 +1,106 @@
+"""A game's log: what was asked and done, in lines of JSON; the last one has the end and a hash over all before it.
+
+It has all that is needed to play the game again: the drill itself, the seed, every line. It is written when the game is
+over; until then it is in memory, for its first line would tell the truth to who knows how to draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import InputError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line that was carried out: when, what it has taken, and what the world was like after it."""
+
+    number: int
+    line: str
+    time_ns: int
+    took_ns: int
+    ok: bool
+    acts: bool
+    """It has changed something: played again it has to be there."""
+    digest: str = ""
+    """Of the world after it, if it acts."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """`head`: the case; `entries`; `end`: answer, truth, score."""
+
+    head: dict[str, Any]
+    entries: tuple[Entry, ...]
+    end: dict[str, Any]
+
+    def lines(self) -> list[str]:
+        return [
+            json.dumps({"railbed_drill": FORMAT, **self.head}),
+            *(json.dumps(asdict(entry)) for entry in self.entries),
+            json.dumps({"end": self.end}),
+        ]
+
+    @property
+    def sha256(self) -> str:
+        return _hash(self.lines())
+
+    def write(self, path: Path) -> None:
+        """Whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.new")
+        new.write_text("\n".join([*self.lines(), json.dumps({"sha256": self.sha256})]) + "\n")
+        new.replace(path)
+
+
+def read(path: Path) -> Log:
+    """Raises InputError, also if a byte was changed."""
+    name = str(path)
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", name, "a log that a drill has written") from None
+    except UnicodeDecodeError:
+        raise _damaged(name, 0, "it is no text") from None
+    lines = text.splitlines()
+    told: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            one = json.loads(line)
+            if not isinstance(one, dict):
+                raise ValueError(line)
+        except ValueError:
+            raise _damaged(name, number, "it is no JSON") from None
+        told.append(one)
+    if not told or "railbed_drill" not in told[0]:
+        raise InputError("this is no log of a drill", name, "a log that a drill has written")
+    if told[0]["railbed_drill"] != FORMAT:
+        raise InputError("this log is of another version", f"{name}:1", f"known: {FORMAT}")
+    if len(told) < 3 or "sha256" not in told[-1] or "end" not in told[-2]:
+        raise _damaged(name, len(lines), "its end is missing")
+    if told[-1]["sha256"] != _hash(lines[:-1]):
+        raise InputError(
+            "its hash is not that of its lines: something was changed", name, "take the log as it was written"
+        )
+    try:
+        head = {key: value for key, value in told[0].items() if key != "railbed_drill"}
+        return Log(head, tuple(Entry(**one) for one in told[1:-2]), told[-2]["end"])
+    except (TypeError, KeyError) as error:
+        raise _damaged(name, 0, str(error)) from None
+
+
+def _hash(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _damaged(name: str, line: int, why: str) -> InputError:
+    return InputError(
+        f"this log is damaged: {why}", f"{name}:{line}" if line else name, "take the log as it was written"
+    )

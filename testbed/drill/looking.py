@@ -1,0 +1,104 @@
+"""A world as the student's views see it: his sight, and counts that are left from long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from testbed.drill.sheet.drill import OldCounter, Views
+from testbed.drill.stage import Stage
+from testbed.live.look.look import Look, Sight
+from testbed.live.look.table import Counters
+from topologies.graph.fabric import Fabric
+from topologies.graph.targets import CableTarget, PortTarget, resolve
+
+
+class Seen:
+    """A `Source` of views (testbed/live/look/look.py)."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._old = tuple(_old(stage.drawn.old, stage.world.fabric))
+
+    @property
+    def world(self) -> Any:
+        return self._stage.world
+
+    @property
+    def fabric(self) -> Fabric:
+        return self._stage.world.fabric
+
+    @cached_property
+    def experiment(self) -> Mapping[str, Any]:
+        return self._stage.case.experiment.resolved()
+
+    def counters(self) -> Counters:
+        return self._with_old(self.world.counters())
+
+    def history(self) -> Sequence[tuple[float, Counters]]:
+        return _Mapped(self.world.history(), self._with_old)
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.world.request(op, **arguments)
+        return found
+
+    def flows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.world.lab.flows()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """What else views may read of a world: its steps, its log."""
+        return getattr(self.world, name)
+
+    def _with_old(self, counters: Counters) -> Counters:
+        if not self._old:
+            return counters
+        ports = [dict(port) for port in counters["ports"]]
+        for node, number, counter, value in self._old:
+            for port in ports:
+                if (port["node"], port["port"]) == (node, number):
+                    _add(port, counter, value)
+        return {**counters, "ports": ports}
+
+
+def look(seen: Seen, views: Views) -> Look:
+    """As much of the world as the drill lets one see, now."""
+    now = seen.counters()
+    before = next((c for t, c in reversed(seen.history()) if t < float(now["time_ns"])), None)
+    return Look(seen, now, before, None, Sight(views.drops, views.config))
+
+
+class _Mapped(Sequence[tuple[float, Counters]]):
+    """A history whose snapshots are changed when they are looked at."""
+
+    def __init__(self, kept: Sequence[tuple[float, Counters]], change: Any) -> None:
+        self._kept, self._change = kept, change
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._kept[index]
+        if isinstance(index, slice):
+            return [(time_ns, self._change(counters)) for time_ns, counters in found]
+        return found[0], self._change(found[1])
+
+
+def _old(counters: Sequence[OldCounter], fabric: Fabric) -> Iterator[tuple[str, int, str, int]]:
+    for old in counters:
+        target = resolve(fabric, old.on)
+        if isinstance(target, PortTarget):
+            yield target.switch.name, target.port, old.counter, old.value
+        elif isinstance(target, CableTarget):
+            for end in (target.cable.a, target.cable.b):
+                yield end.node, end.port, old.counter, old.value
+
+
+def _add(port: dict[str, Any], counter: str, value: int) -> None:
+    """To a counter of a port, else to its drops for this reason."""
+    if isinstance(port.get(counter), int):
+        port[counter] += value
+    else:
+        drops = port.get("drops", {})
+        port["drops"] = {**drops, counter: drops.get(counter, 0) + value}

@@ -1,0 +1,160 @@
+"""The drill's own lines: time, hints, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.errors import InputError
+from testbed.base.units import format_time
+from testbed.drill.lines import Brought, Line, parameter
+from testbed.drill.sheet.answer import FORM
+from testbed.words import kinds
+from testbed.words.entry import Entry, Parameter, find
+from testbed.words.kinds import Wrong
+
+if TYPE_CHECKING:
+    from testbed.drill.game import Game
+
+AMOUNTS = "200us, or 10 steps"
+DEFAULT_UNTIL_NS = 1e6
+MOST_STEPS = 100_000
+
+
+def advance(game: Game, values: Mapping[str, Any], _: str) -> Brought:
+    words = str(values["amount"]).split()
+    if len(words) == 2 and words[1] in ("step", "steps"):
+        count = _whole(words[0])
+        return game.advance_steps(count)
+    try:
+        ns = kinds.TIME.read(" ".join(words), game.fabric)
+    except Wrong as wrong:
+        raise InputError(wrong.what, "advance", f"such as advance {AMOUNTS}") from None
+    return game.advance(ns)
+
+
+def _whole(word: str) -> int:
+    if not word.isascii() or not word.isdecimal() or not 1 <= int(word[:9]) <= MOST_STEPS:
+        raise InputError(f"{word[:20]!r} is no number of steps", "advance", f"1 to {MOST_STEPS}")
+    return int(word)
+
+
+def until(game: Game, values: Mapping[str, Any], _: str) -> Brought:
+    return game.until(str(values["condition"]), values["for"] or DEFAULT_UNTIL_NS)
+
+
+def hint(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    return game.hint()
+
+
+def submit(game: Game, values: Mapping[str, Any], _: str) -> Brought:
+    return game.submit(str(values["answer"]))
+
+
+def give_up(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    return game.give_up()
+
+
+def status(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    state = {key: value for key, value in game.state().items() if key != "topology"}
+    left = f"{format_time(state['budget_left_ns'])} and {_count(state['answers_left'], 'answer')} left"
+    text = f"drill {game.code}: emulated time {format_time(state['time_ns'])}, {left}, " + (
+        "over" if state["over"] else f"{_count(state['hints_left'], 'hint')} to be had"
+    )
+    recent = [f"{step['step_ns'] / 1000:.1f}" for step in state["steps"][-10:]]
+    text += f"\nlast steps {' '.join(recent)} us, healthy {game.stage.healthy_step_ns / 1000:.1f}" if recent else ""
+    return text, state
+
+
+def ticket(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    told = game.ticket()
+    return game.ticket_text(), told
+
+
+def classes(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    from testbed.faults import GROUPS
+    from testbed.run.table import counters
+    from testbed.run.table import lines as text_of
+
+    rows = [
+        {"class": cls.name, "where": " ".join(cls.on), "what it is": cls.summary.replace("`", "")}
+        for faults in GROUPS.values()
+        for cls in faults
+    ]
+    return "\n".join(text_of(counters("classes", rows, whole=True))), {"classes": rows}
+
+
+def actions(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    rows = [
+        {"n": e.number, "time": format_time(e.time_ns), "took": format_time(e.took_ns), "line": e.line, "ok": e.ok}
+        for e in game.entries
+        if e.acts or not e.ok
+    ]
+    from testbed.run.table import counters
+    from testbed.run.table import lines as text_of
+
+    return "\n".join(text_of(counters("actions", rows, whole=True))), {"actions": rows}
+
+
+def report(game: Game, _: Mapping[str, Any], __: str) -> Brought:
+    from testbed.drill.report import as_text
+
+    told = game.report()
+    return as_text(told), told
+
+
+def help_(game: Game, values: Mapping[str, Any], _: str) -> Brought:
+    words = str(values["command"] or "").split()
+    if words:
+        return _help_of(game, words)
+    heads: dict[str, list[str]] = {}
+    for line in game.lines.values():
+        first, _, rest = line.words.partition(" ")
+        heads.setdefault(first, []).append(rest)
+    rows = []
+    for first, rests in heads.items():
+        entry = game.lines.get(first)
+        under = ", ".join(sorted(rest for rest in rests if rest))
+        rows.append(f"  {entry.entry.usage if entry else first:34} {entry.entry.about if entry else under}")
+    text = "\n".join(["help COMMAND says more of each.", *rows])
+    return text, {"commands": [line.entry.usage for line in game.lines.values()]}
+
+
+def _help_of(game: Game, words: list[str]) -> Brought:
+    under = [line.entry for line in game.lines.values() if line.words.split()[: len(words)] == words]
+    if len(under) == 1:
+        entry = under[0]
+    elif under:
+        text = "\n".join(f"  {entry.usage:44} {entry.about}" for entry in under)
+        return text, {"commands": [entry.usage for entry in under]}
+    else:
+        entry, _ = find([line.entry for line in game.lines.values()], words, "help")
+    about = [f"  {p.usage:24} {p.help}" for p in entry.parameters]
+    return "\n".join([entry.usage, f"  {entry.about}", *about]), {"usage": entry.usage, "about": entry.about}
+
+
+_AMOUNT = parameter("amount", "TIME | N steps", AMOUNTS, required=True, rest=True)
+_CONDITION = parameter("condition", "CONDITION", "such as 'step > 1.2x'", required=True, rest=True)
+_FOR = Parameter("for", kinds.TIME, "at most so long (1ms)", True)
+_ANSWER = parameter("answer", "ANSWER", FORM, required=True, rest=True)
+_COMMAND = parameter("command", "COMMAND", "one of them", rest=True)
+
+LINES = (
+    Line(Entry(words="ticket", about="What somebody complains of, and what is asked."), ticket, False, after=True),
+    Line(Entry(words="status", about="Time, what is left of the budget, the last steps."), status, False, after=True),
+    Line(Entry(words="advance", about="Let emulated time pass.", parameters=(_AMOUNT,)), advance, True),
+    Line(
+        Entry(words="until", about="Let time pass until a condition holds.", parameters=(_CONDITION, _FOR)), until, True
+    ),
+    Line(Entry(words="classes", about="All classes of faults that an answer may name."), classes, False, after=True),
+    Line(Entry(words="actions", about="What you have done so far."), actions, False, after=True),
+    Line(Entry(words="hint", about="The next hint; it costs."), hint, True),
+    Line(Entry(words="submit", about="Give an answer.", parameters=(_ANSWER,)), submit, True),
+    Line(Entry(words="give-up", about="End the drill without an answer, and see the truth."), give_up, True),
+    Line(Entry(words="report", about="When it is over: the truth, and what you did."), report, False, after=True),
+    Line(Entry(words="help", about="What there is.", parameters=(_COMMAND,)), help_, False, after=True),
+)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -1,0 +1,83 @@
+"""What a game is told when it is over: the truth, the shortest way to it, what was looked at, what was done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.units import format_time
+
+if TYPE_CHECKING:
+    from testbed.drill.game import Game
+
+
+def told(game: Game) -> dict[str, Any]:
+    """All of it as plain data."""
+    ending, drill = game.ending, game.case.drill
+    assert ending is not None
+    looked: dict[str, int] = {}
+    for entry in game.entries:
+        if entry.ok and not entry.acts:
+            looked[entry.line] = looked.get(entry.line, 0) + 1
+    return {
+        "drill": game.code,
+        "id": drill.id,
+        "seed": game.case.seed,
+        "title": drill.title,
+        "healthy": game.case.healthy,
+        "faults": [injection.written() for injection in game.stage.drawn.faults],
+        "benign": [injection.written() for injection in game.stage.drawn.benign],
+        "evidence": [] if game.case.healthy else list(drill.evidence or drill.hints),
+        "looked": looked,
+        "acted": [
+            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in game.entries if e.acts
+        ],
+        "began_ns": game.stage.began_ns,
+        "warmup_ns": drill.warmup,
+        "healthy_step_ns": game.stage.healthy_step_ns,
+        "slo_ns": game.stage.healthy_step_ns * drill.slo.step,
+        "courses": {name: [list(step) for step in steps] for name, steps in ending.courses.items()},
+        **ending.to_dict(),
+    }  # fmt: skip
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """For a terminal."""
+    return "\n".join(line for _, lines in sections(report) for line in lines)
+
+
+def as_markdown(report: dict[str, Any], picture: str = "") -> str:
+    """For a file; with the name of a picture beside it."""
+    parts = [f"# Drill {report['drill']}: {report['title']}", ""]
+    if picture:
+        parts += [f"![Step time, with what was done]({picture})", ""]
+    for title, lines in sections(report):
+        parts += [f"## {title}", "", *(f"- {line.strip()}" for line in lines), ""]
+    return "\n".join(parts)
+
+
+def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    s, speed = report["score"], report["speed"]
+    truth = [f"truth     {report['truth']}"]
+    for fault in report["faults"]:
+        more = ", ".join(f"{k} {v}" for k, v in fault.items() if k not in ("fault", "on") and v not in (None, "both"))
+        truth.append(f"          {fault['fault']} on {fault['on']} ({more})")
+    answer = [f"answer    {report['answer'] or 'none'}", f"score     {s['total']:.1f}"]
+    evidence = [f"{'evidence' if k == 0 else '':10}{k + 1}. {line}" for k, line in enumerate(report["evidence"])]
+    looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
+    looked = [f"{'looked at' if k == 0 else '':10}{line}" for k, line in enumerate(looks)] or ["looked at nothing"]
+    acted = [
+        f"{'did' if k == 0 else '':10}{format_time(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])
+    ]
+    healthy = 1e9 / report["healthy_step_ns"]
+    job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
+    if speed["fault"] != speed["now"]:
+        job[0] += f"; without you {_share(speed['fault'], healthy)}"
+    if s["fixed"] is not None:
+        job[0] += f"; with the cause mended at your moment {_share(speed['mended'], healthy)}"
+    job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
+    named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted)]
+    return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]
+
+
+def _share(speed: float, healthy: float) -> str:
+    return f"{speed / healthy:.0%}"

@@ -1,0 +1,49 @@
+"""The truth under seal: nobody can read it before the end, and nobody can change it afterwards.
+
+The commitment, SHA-256 of salt, truth and drill, is shown at the start; salt and truth follow at the end. What may lie
+on a disk meanwhile is encrypted (AES-256-GCM) with a key that only memory has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+
+_NONCE = 12
+
+
+def commitment(salt: str, truth: str, drill: str) -> str:
+    return hashlib.sha256("\0".join((salt, truth, drill)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Seal:
+    """A truth (as text) of a drill (the text of its file)."""
+
+    truth: str
+    drill: str
+    salt: str = field(default_factory=lambda: secrets.token_hex(16))
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+
+    @property
+    def commitment(self) -> str:
+        return commitment(self.salt, self.truth, self.drill)
+
+    def box(self) -> bytes:
+        """The truth, encrypted."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + AESGCM(self.key).encrypt(nonce, self.truth.encode(), self.commitment.encode())
+
+
+def opened(box: bytes, key: bytes, commitment: str) -> str:
+    """The truth in a box. Raises ValueError if key, box or commitment are not of each other."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], commitment.encode()).decode()
+    except InvalidTag:
+        raise ValueError("this box is of another drill, or was changed") from None

@@ -1,0 +1,114 @@
+"""A world on which a case is played: its healthy history, its herrings, its faults at their times.
+
+Twins are further stages of the same case: without the faults, without the student, or mended at his moment. Emulated
+time does the rest: what differs between two of them, differs for that reason alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from testbed.base.errors import UserError
+from testbed.drill.sheet.carried import measured
+from testbed.drill.sheet.case import Case, Drawn
+
+if TYPE_CHECKING:
+    from testbed.faults import Injection
+    from testbed.world.steps import Step
+    from topologies.graph.fabric import Fabric
+
+LONGEST_STEP = 20
+"""Times the warm-up after which the first step must have ended."""
+
+
+class Held(Protocol):
+    """What a drill uses of a world that stands still (testbed/world)."""
+
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def steps(self) -> Sequence[Step]: ...
+    @property
+    def fabric(self) -> Fabric: ...
+    def advance(self, ns: int) -> None: ...
+    def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool: ...
+    def counters(self) -> Mapping[str, Any]: ...
+    def put_in(self, injection: Injection, name: str | None = None) -> str: ...
+    def take_out(self, name: str) -> Any: ...
+    def digest(self) -> str: ...
+    def close(self) -> None: ...
+
+
+Up = Callable[[Case], Held]
+"""Brings up the world of a case: fabric and job, and nothing of its faults."""
+
+
+def world_of(case: Case) -> Held:
+    from testbed.world.world import World
+
+    world: Held = World.up(case.experiment, opaque=True)
+    return world
+
+
+@dataclass
+class Stage:
+    """One world of a case. `healthy` leaves its faults out, whatever the case says."""
+
+    case: Case
+    world: Held
+    drawn: Drawn
+    began_ns: int  # when the student gets it
+    healthy_step_ns: float
+    _faults: list[str] = field(default_factory=list)
+
+    @classmethod
+    def up(cls, case: Case, up: Up = world_of, *, healthy: bool = False, begin: bool = True) -> Stage:
+        """The world at the moment when the student gets it (`begin` False: when all is put in). Raises UserError."""
+        world = up(case)
+        try:
+            drill = case.drill
+            if not world.until(lambda w: bool(w.steps), LONGEST_STEP * round(drill.warmup)):
+                hint = "a smaller job, or a longer warm-up"
+                raise UserError("no step of the job ends in the healthy world", drill.place("job"), hint)
+            drawn = case.draw(measured(world.fabric, case.experiment, world.counters()["ports"]))
+            stage = cls(case, world, drawn, max(round(drill.begins_ns), world.time_ns), 0.0)
+            for k, herring in enumerate(drawn.benign):
+                world.put_in(_from_now(herring, world.time_ns), f"b{k}")
+            if not healthy:
+                for k, fault in enumerate(drawn.faults):
+                    stage._faults.append(world.put_in(_from_now(fault, world.time_ns), f"e{k}"))
+            stage.until_ns(round(drill.warmup))
+            stage.healthy_step_ns = _usual([step.end_ns - step.start_ns for step in world.steps])
+            if begin:
+                stage.until_ns(stage.began_ns)
+            return stage
+        except BaseException:
+            world.close()
+            raise
+
+    def until_ns(self, time_ns: int) -> None:
+        """Lets time pass up to a moment."""
+        if time_ns > self.world.time_ns:
+            self.world.advance(time_ns - self.world.time_ns)
+
+    def mend(self) -> None:
+        """Takes the faults out, as if they had never been put in."""
+        for name in self._faults:
+            self.world.take_out(name)
+        self._faults = []
+
+    def close(self) -> None:
+        self.world.close()
+
+
+def _from_now(injection: Injection, now_ns: float) -> Injection:
+    """Its time counted from now: a world takes it so."""
+    return replace(injection, at=max(0.0, injection.at - now_ns))
+
+
+def _usual(times: Sequence[float]) -> float:
+    """The median: a first step may connect, and so take longer."""
+    ordered = sorted(times)
+    return ordered[len(ordered) // 2]

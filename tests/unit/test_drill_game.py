@@ -1,0 +1,226 @@
+"""A game on a world without a fabric: what each line does, the end, the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.base.errors import InputError, UserError
+from testbed.drill import log as logs
+from testbed.drill.game import Game
+from testbed.drill.report import as_markdown
+from testbed.drill.seal import Seal, commitment, opened
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.drill.stage import Stage
+from tests.parts.fake_world import FakeWorld
+
+TEXT = """
+title: Steps take longer
+ticket: Since this morning.
+level: easy
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
+job: {collective: all_reduce, algorithm: ring, size: 64KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.02}]
+benign: [{fault: noisy_neighbour, on: all, load: 0.05}]
+hints: [One., Two.]
+evidence: [Look there.]
+budget: {emulated: 2ms, answers: 2, tau: 1ms}
+"""
+
+
+def game_of(text: str = TEXT, *, healthy: bool = False, exam: bool = False) -> Game:
+    return Game.start(Case.of(file.loads(text, "d.yaml"), "7Q4", healthy), exam=exam, up=FakeWorld)  # type: ignore[arg-type]
+
+
+def truth(game: Game) -> str:
+    return " ".join(map(str, game.stage.drawn.truth))
+
+
+def refused(game: Game, line: str) -> str:
+    answer = game.command(line)
+    assert not answer.ok and answer.error and answer.error["what"] in answer.text
+    return answer.text
+
+
+def test_the_player_gets_the_world_after_its_healthy_history() -> None:
+    game = game_of()
+    assert game.time_ns == game.stage.began_ns == 700_000 and game.stage.healthy_step_ns == 40_000
+    world = game.stage.world
+    # places are drawn after the first step; the fault begins when the warm-up ends
+    assert world.told == ["40000 noisy_neighbour all", f"40000 loss {game.stage.drawn.places['bad']}"]
+    assert world.faults == {"e0": 300_000}
+    game.close()
+    game.close()
+    assert world.closed
+
+
+def test_a_healthy_case_has_the_herrings_and_no_fault() -> None:
+    game = game_of(healthy=True)
+    assert game.stage.world.told == ["40000 noisy_neighbour all"] and truth(game) == ""
+    assert "SCORE 100.0" in game.command("submit healthy").text
+
+
+def test_time_passes_only_by_what_is_typed() -> None:
+    game = game_of()
+    for line in (
+        "show interfaces counters",
+        "status",
+        "ticket",
+        "help",
+        "classes",
+        "actions",
+        "help show",
+        "help advance",
+    ):
+        assert game.command(line).ok, line
+    assert game.time_ns == 700_000
+    assert game.command("advance 60us").data == {"time_ns": 760_000, "steps_ns": [60_000]}
+    assert game.command("advance 2 steps").data["steps_ns"] == [60_000, 60_000]
+    assert len(game.entries) == 10 and [e.acts for e in game.entries[-2:]] == [True, True]
+
+
+def test_the_budget_ends_the_drill() -> None:
+    game = game_of()
+    answer = game.command("advance 10ms")
+    assert game.over and "SCORE 0.0" in answer.text and game.ending is not None
+    assert game.entries[-1].time_ns == 700_000
+    assert game.ending.course.t_ns == 2_000_000
+    assert "the drill is over" in refused(game, "advance 1us")
+    assert game.command("show interfaces counters").ok  # one may still look
+
+
+def test_answers() -> None:
+    game = game_of()
+    assert "no place" in refused(game, "submit loss")
+    assert "there is no such cable" in refused(game, "submit loss@cable:leaf0-spine9")
+    assert game.command("submit incast@nic:1").data == {"right": False, "answers_left": 1}
+    answer = game.command(f"submit {truth(game)}")
+    assert answer.ok and game.over
+    # 100 - 10 for the wrong one
+    assert answer.data["score"]["total"] == 90.0 and answer.data["truth"] == truth(game)
+
+
+def test_the_last_answer_ends_it_right_or_not() -> None:
+    game = game_of()
+    game.command("advance 200us")
+    game.command("submit incast@nic:1")
+    answer = game.command("submit incast@nic:2")
+    assert game.over and answer.data["score"]["total"] == 0.0  # 10 for what was seen, less 10
+
+
+def test_hints_cost_and_come_to_an_end() -> None:
+    game = game_of()
+    assert game.command("hint").text.startswith("One.") and game.command("hint").data == {"hint": "Two."}
+    assert "no more hints" in refused(game, "hint")
+    assert game.command(f"submit {truth(game)}").data["score"]["total"] == 90.0
+    assert [e.ok for e in game.entries] == [True, True, False, True]
+
+
+def test_lines_that_are_none() -> None:
+    game = game_of()
+    assert "which command?" in refused(game, "")
+    assert "there is no 'sohw'" in refused(game, "sohw")
+    assert "is not a whole command" in refused(game, "show interfaces")
+    assert "no number of steps" in refused(game, "advance x steps")
+    assert "'5' has no unit" in refused(game, "advance 5")
+    assert "no closing quotation" in refused(game, "advance '5")
+    assert "drill is not over" in refused(game, "report")
+
+
+def test_completion() -> None:
+    game = game_of()
+    assert game.complete("adv") == ["advance"]
+    assert "counters" in game.complete("show interfaces ") and game.complete("show interfaces cou") == ["counters"]
+    assert game.complete("submit los") == ["loss@"]
+    assert "loss@cable:leaf0-spine0" in game.complete("submit loss@cable:leaf0-")
+    assert "healthy" in game.complete("submit ") and "nothing" not in game.complete("")
+
+
+def test_what_can_be_reached_tells_nothing_of_the_truth() -> None:
+    game, healthy = game_of(), game_of(healthy=True)
+    place = game.stage.drawn.places["bad"]
+    for one in (game, healthy):
+        told = json.dumps([one.ticket(), {k: v for k, v in one.state().items() if k != "topology"}])
+        assert place not in told and "loss" not in told
+    assert [k for k in game.ticket() if k != "sealed"] == [k for k in healthy.ticket() if k != "sealed"]
+    exam = game_of(exam=True)
+    assert exam.ticket()["seed"] is None and "7Q4" not in json.dumps(exam.ticket())
+
+
+def test_the_truth_is_committed_to() -> None:
+    game = game_of()
+    sealed = game.ticket()["sealed"]
+    game.command("give-up")
+    head = game.log().head
+    assert commitment(head["salt"], game.ending.truth, head["text"]) == sealed == head["sealed"]  # type: ignore[union-attr]
+    assert commitment(head["salt"], "healthy", head["text"]) != sealed
+
+
+def test_a_sealed_box() -> None:
+    seal = Seal("loss@nic:1", "drill")
+    assert opened(seal.box(), seal.key, seal.commitment) == "loss@nic:1"
+    assert b"loss" not in seal.box()
+    with pytest.raises(ValueError, match="another drill"):
+        opened(seal.box()[:-1] + b"x", seal.key, seal.commitment)
+    with pytest.raises(ValueError, match="another drill"):
+        opened(seal.box(), seal.key, Seal("loss@nic:1", "drill").commitment)
+
+
+def test_the_report_says_what_it_was_and_what_was_done() -> None:
+    game = game_of()
+    game.command("show interfaces counters")
+    game.command("show interfaces counters")
+    game.command("advance 100us")
+    game.command(f"submit {truth(game)}")
+    text = game.command("report").text
+    for said in (truth(game), "1. Look there.", "show interfaces counters (2 times)", "700us: advance 100us", "67%"):
+        assert said in text, text
+    assert as_markdown(game.report(), "steps.png").startswith("# Drill 7Q4-")
+
+
+def test_a_job_that_never_ends_a_step_is_refused_with_its_line() -> None:
+    class Stalled(FakeWorld):
+        @property
+        def steps(self) -> list:
+            return []
+
+    with pytest.raises(UserError, match="no step of the job ends") as error:
+        Stage.up(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False), Stalled)  # type: ignore[arg-type]
+    assert error.value.where == "d.yaml:6: job"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    game = game_of()
+    game.command("advance 100us")
+    game.command(f"submit {truth(game)}")
+    game.log().write(tmp_path / "game.log")
+    return tmp_path / "game.log"
+
+
+def test_a_log_is_read_back_as_it_was_written(written: Path) -> None:
+    log = logs.read(written)
+    assert [e.line for e in log.entries][0] == "advance 100us" and log.end["score"]["total"] > 90
+    assert log.head["text"] == TEXT and log.lines() == written.read_text().splitlines()[:-1]
+
+
+def test_a_log_with_any_byte_changed_is_refused(written: Path) -> None:
+    raw = written.read_bytes()
+    for at in range(0, len(raw) - 1, 37):
+        written.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+        with pytest.raises(InputError):
+            logs.read(written)
+
+
+def test_a_log_that_is_cut_or_none_is_refused(written: Path, tmp_path: Path) -> None:
+    lines = written.read_text().splitlines()
+    for left in range(len(lines)):
+        written.write_text("\n".join(lines[:left]) + "\n")
+        with pytest.raises(InputError):
+            logs.read(written)
+    with pytest.raises(InputError, match="cannot be read"):
+        logs.read(tmp_path / "none.log")
