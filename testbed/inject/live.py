@@ -85,24 +85,29 @@ def listed(fabric: str | None = None) -> list[dict[str, Any]]:
     """The faults of a live fabric: id, state, hits, the injection as written, and results of flows."""
     lab = Lab.attach(fabric)
     try:
-        rows: dict[str, dict[str, Any]] = {}
-        for fault in _faults(lab):
-            name = fault_id(fault["fault"])
-            row = rows.setdefault(
-                name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
-            )
-            if fault["on"]:
-                row["state"] = "on"
-            row["since_ns"] = fault["since_ns"]
-            row["hits"] += fault["hits"]
-            if fault["primitive"] == "traffic":
-                flows = lab.fabricd.request("traffic_results", fault=fault["fault"])["flows"]
-                row["flows_done"] = sum(f[4] is not None for f in flows)
-                times = [f[4] - f[3] for f in flows if f[4] is not None]
-                row["slowest_us"] = round(max(times) / 1000, 3) if times else None
-        return list(rows.values())
+        return rows(lab)
     finally:
         lab.close()
+
+
+def rows(lab: Lab) -> list[dict[str, Any]]:
+    """As `listed`, on a Lab. Raises FabricdError."""
+    found: dict[str, dict[str, Any]] = {}
+    for fault in _faults(lab):
+        name = fault_id(fault["fault"])
+        row = found.setdefault(
+            name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
+        )
+        if fault["on"]:
+            row["state"] = "on"
+        row["since_ns"] = fault["since_ns"]
+        row["hits"] += fault["hits"]
+        if fault["primitive"] == "traffic":
+            flows = lab.fabricd.request("traffic_results", fault=fault["fault"])["flows"]
+            row["flows_done"] = sum(f[4] is not None for f in flows)
+            times = [f[4] - f[3] for f in flows if f[4] is not None]
+            row["slowest_us"] = round(max(times) / 1000, 3) if times else None
+    return list(found.values())
 
 
 def restart_controller(lab: Lab) -> None:
