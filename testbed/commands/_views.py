@@ -99,7 +99,11 @@ def live(
             if watch and not as_json:
                 click.clear()
                 click.echo(f"fabric {lab.id}, emulated time {now['time_ns'] / 1000:.3f} us")
-            _print([without_zeros(t) if nonzero else t for t in tables], as_json, nonzero or bool(given.get("changed")))
+            tables = [without_zeros(t) if nonzero else t for t in tables]
+            if as_json:
+                click.echo(json.dumps({t.name: t.rows for t in tables} if len(tables) > 1 else tables[0].rows))
+            else:
+                show_tables(tables, nonzero=nonzero or bool(given.get("changed")))
             if not watch:
                 return
             before = now
@@ -108,13 +112,10 @@ def live(
         lab.close()
 
 
-def _print(tables: list[Table], as_json: bool, nonzero: bool) -> None:
+def show_tables(tables: list[Table], *, nonzero: bool = False) -> None:
+    """Prints them one below the other; `nonzero`: what is not there was zero."""
     from testbed.run.table import counters, show
 
-    if as_json:
-        many = len(tables) > 1
-        click.echo(json.dumps({t.name: t.rows for t in tables} if many else tables[0].rows))
-        return
     for number, table in enumerate(tables):
         if number:
             click.echo()
