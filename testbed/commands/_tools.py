@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from testbed.commands import _entries, _views
+from testbed.commands._held import held
 from testbed.live.tools import TOOLS
 
 
@@ -25,11 +26,12 @@ def command(words: str) -> click.Command:
     def run(fabric: str | None, as_json: bool, **given: Any) -> None:
         from testbed.fabric.lab import Lab
 
-        lab = Lab.attach(fabric)
-        try:
-            tables = tool.run(lab, **tool.values(_entries.texts(tool, given), lab.fabric))
-        finally:
-            lab.close()
+        with held(fabric) as world:
+            lab = world.lab if world else Lab.attach(fabric)
+            try:
+                tables = tool.run(world or lab, **tool.values(_entries.texts(tool, given), lab.fabric))
+            finally:
+                lab.close()
         if as_json:
             click.echo(json.dumps({table.name: table.rows for table in tables}))
         else:
