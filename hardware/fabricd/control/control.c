@@ -22,7 +22,7 @@
 #include "switch/ovs.h"
 #include "worker/worker.h"
 
-#define LINE_MAX_BYTES (1u << 20)
+#define LINE_MAX_BYTES (16u << 20) /* 100,000 flows of a fault take 4 MiB */
 #define QUEUE_MAX_BYTES (256u << 20)
 
 bool control_open(struct fabric *f, const char *path)
@@ -201,6 +201,9 @@ void control_sweep(struct fabric *f)
 			*at = c->next;
 			if (c->holds)
 				clock_unanswered(f, c, "its connection is closed");
+			if (!strcmp(c->acts, "controller"))
+				log_note(f, REPORT_NOTE, json_pack("{s:s, s:s, s:s}", "who", "controller", "level", "error",
+								   "text", "connection lost"));
 			conn_free(c);
 		} else {
 			at = &c->next;
