@@ -24,7 +24,7 @@ def _dumper() -> Any:
 
     parent: Any = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
-    class Dumper(parent):  # type: ignore[misc]
+    class Dumper(parent):
         yaml_implicit_resolvers = Words.yaml_implicit_resolvers
 
         def represent_float(self, number: float) -> Any:
