@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from topologies import Fabric
 
 LOOK_S = 0.25
-READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results"})
+READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
 """Requests to fabricd that change nothing."""
 _UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
 _GRAIN_NS = (500, 2_000, PERIOD_NS)
