@@ -12,6 +12,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
 from testbed.live.look.steps import Step
 from testbed.machine.ownership import Record, fabrics, find
+from testbed.operate.record import Done, read
 from testbed.world.condition import parse
 from testbed.world.keeper import LOG, SOCKET
 
@@ -147,6 +148,10 @@ class Kept:
             here = {f["fault"].partition(".")[0] for f in self.request("faults")["faults"]}
             raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
         return found
+
+    def config(self, words: Sequence[str]) -> list[Done]:
+        """As config of operator.py."""
+        return [read(done) for done in self._call("config", words=list(words))]
 
     def close(self) -> None:
         self._answers.close()
