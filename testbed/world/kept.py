@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -136,6 +136,9 @@ class Kept:
 
     def settle(self) -> None:
         self._call("settle")
+
+    def restart(self, workload: Sequence[Mapping[str, Any]] | None = None) -> None:
+        self._call("restart", workload=None if workload is None else [*workload])
 
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         return str(self._call("put_in", injection=injection.written(), name=name))
