@@ -28,6 +28,7 @@ _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "checklist", "run", "bench", "show", "plot", "chakra"),
     *("up", "status", "inspect", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down"),
+    "drill",
     *("clean", "completion"),
 )
 

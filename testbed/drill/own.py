@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
-from testbed.base.units import format_time
 from testbed.drill.lines import Brought, Line, parameter
+from testbed.drill.session import clock
 from testbed.drill.sheet.answer import FORM
 from testbed.words import kinds
 from testbed.words.entry import Entry, Parameter, find
@@ -57,8 +57,8 @@ def give_up(game: Game, _: Mapping[str, Any], __: str) -> Brought:
 
 def status(game: Game, _: Mapping[str, Any], __: str) -> Brought:
     state = {key: value for key, value in game.state().items() if key != "topology"}
-    left = f"{format_time(state['budget_left_ns'])} and {_count(state['answers_left'], 'answer')} left"
-    text = f"drill {game.code}: emulated time {format_time(state['time_ns'])}, {left}, " + (
+    left = f"{clock(state['budget_left_ns'])} and {_count(state['answers_left'], 'answer')} left"
+    text = f"drill {game.code}: emulated time {clock(state['time_ns'])}, {left}, " + (
         "over" if state["over"] else f"{_count(state['hints_left'], 'hint')} to be had"
     )
     recent = [f"{step['step_ns'] / 1000:.1f}" for step in state["steps"][-10:]]
@@ -86,7 +86,7 @@ def classes(game: Game, _: Mapping[str, Any], __: str) -> Brought:
 
 def actions(game: Game, _: Mapping[str, Any], __: str) -> Brought:
     rows = [
-        {"n": e.number, "time": format_time(e.time_ns), "took": format_time(e.took_ns), "line": e.line, "ok": e.ok}
+        {"n": e.number, "time": clock(e.time_ns), "took": clock(e.took_ns), "line": e.line, "ok": e.ok}
         for e in game.entries
         if e.acts or not e.ok
     ]

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
+def clock(ns: float) -> str:
+    """A time as drills print it: 1546642 ns are `1546.642us`."""
+    return f"{ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command has brought: `text` as a prompt prints it, `data` as JSON has it, or an error."""
