@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from controllers.apps import Applications, PortChanged, SwitchReady, as_controller
 from controllers.fabricd import SUBSCRIBE, FabricdLink
 from controllers.flows.bridge import Bridge, Change
-from controllers.flows.faults import FaultError
+from controllers.flows.faults import FaultError, refusals
 from controllers.offload.jobs import Placement, Refused
 from controllers.openflow import messages
 from controllers.openflow.compat import App, event, handler, hub, ofp_event, ofproto
@@ -124,12 +124,14 @@ class Controller(App):
                 self.log.warning("switch %016x is none of this fabric; ignored", datapath.id)
         elif ev.state == MAIN:
             self.log.info("%s: connected", name)
+            self._note("info", f"{name}: connected")
             self.datapaths[name] = datapath
             self.bridges[name].connected()
             self.found[name] = []
             datapath.send_msg(messages.ask_flows(datapath))
         elif self.datapaths.get(name) is datapath:
             self.log.warning("%s: connection lost; it keeps its flows", name)
+            self._note("warning", f"{name}: connection lost; it keeps its flows")
             del self.datapaths[name]
             self.bridges[name].lost()
             self.ready.discard(name)
@@ -158,6 +160,7 @@ class Controller(App):
         what = f"{name} refused a message: {messages.describe_error(ev.msg)}"
         self.bridges[name].refused = what
         self.log.error(what)
+        self._note("error", what)
         if not self.announced:
             fail(what)
 
@@ -168,7 +171,7 @@ class Controller(App):
         if (name := self.names.get(ev.msg.datapath.id)) is not None:
             down = {p.port_no for p in ev.msg.body if messages.port_is_down(p)}
             self.ports.switch_lists(name, {number for number in down if self._is_port(name, number)})
-            self._reroute(f"{name} connected")
+            self._reroute(f"{name} connected", "the switch")
 
     @_on(ofp_event.EventOFPPortStatus, MAIN)
     def port_status(self, ev: Any) -> None:
@@ -177,7 +180,7 @@ class Controller(App):
             up = ev.msg.reason != ofproto.OFPPR_DELETE and not messages.port_is_down(ev.msg.desc)
             self.ports.switch_says((name, port), up)
             self._tell_apps([(name, port, up)])
-            self._reroute(f"{name}:{port} {'up' if up else 'down'}, says the switch")
+            self._reroute(f"{name}:{port} {'up' if up else 'down'}", "the switch")
 
     @_on(FromFabricd)
     def fabricd_says(self, ev: Any) -> None:
@@ -206,7 +209,7 @@ class Controller(App):
         if changed:
             self._tell_apps(changed)
             what = ", ".join(f"{name}:{port} {'up' if up else 'down'}" for name, port, up in changed)
-            self._reroute(f"{what}, says fabricd")
+            self._reroute(what, "fabricd")
         self.apps_due = bool(self.apps)
         self._settle()
 
@@ -218,6 +221,8 @@ class Controller(App):
         else:
             self.wanted.faults.pop(fault, None)
         try:
+            if refused := refusals(self.fabric, self.wanted.without_faults(), message["spec"]) if on else "":
+                self._note("error", refused)
             self._follow(f"fault {fault} {'on' if on else 'off'}")
         except (FaultError, KeyError, IndexError, TypeError) as error:
             self.wanted.faults = before
@@ -265,13 +270,22 @@ class Controller(App):
 
     # Flows follow
 
-    def _reroute(self, why: str) -> None:
+    def _reroute(self, why: str, says: str) -> None:
         """Work out the routes for the ports that are up, and send the difference."""
         if self.wanted.reroute():
-            self._follow(why)
+            switches, added, deleted = self._follow(f"{why}, says {says}")
+            self._note("info", f"{why}: rerouted, {switches} switches changed, {added} flows in, {deleted} out")
 
-    def _follow(self, why: str) -> None:
-        """Work out the switches' flows from routes and faults, and send the difference.  Raises FaultError."""
+    def _note(self, level: str, text: str) -> None:
+        """What an operator may read, once the fabric is up: what comes before is in no order that repeats."""
+        if self.link is not None and self.announced:
+            self.link.note(level, text)
+
+    def _follow(self, why: str) -> list[int]:
+        """Work out the switches' flows from routes and faults, and send the difference.  Raises FaultError.
+
+        Returns how many switches changed, and how many flows went in and out.
+        """
         began = time.perf_counter()
         sent = [0, 0, 0]
         for name, flows in self.wanted.tables().items():
@@ -282,6 +296,7 @@ class Controller(App):
                 sent = [sent[0] + 1, sent[1] + len(change.add), sent[2] + len(change.delete)]
         took_ms = (time.perf_counter() - began) * 1000
         self.log.info("%s: %d switches changed, %d flows in, %d out, %.1f ms", why, *sent, took_ms)
+        return sent
 
     def _send(self, name: str, change: Change) -> None:
         datapath = self.datapaths[name]

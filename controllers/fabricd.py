@@ -62,6 +62,13 @@ class FabricdLink:
         except OSError as error:
             self._log.warning("fabricd: event %s not answered: %s", event, error.strerror)
 
+    def note(self, level: str, text: str) -> None:
+        """Have fabricd keep a line of what an operator reads in a controller's log, with the emulated time."""
+        try:
+            self._send({"op": "note", "who": "controller", "level": level, "text": text})
+        except OSError as error:
+            self._log.warning("fabricd: not noted: %s", error.strerror)
+
     def pong(self) -> None:
         """Answer fabricd's ping; called by the application's event loop, so that it proves that this works."""
         try:

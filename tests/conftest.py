@@ -17,6 +17,7 @@ import fcntl
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
-PACKAGES = ("topologies", "controllers", "workloads", "hardware", "results", "testbed", "tests")
+PACKAGES = ("topologies", "controllers", "workloads", "hardware", "results", "testbed", "tests/parts")
 MACHINE = {"test_doctor", "test_image", "test_lab", "test_net", "test_ownership"}
 PROGRAMS = {  # in the order in which they run
     "live": ("ovs-vswitchd", "ovs-vsctl", "runc", "mnexec"),
     "fabricd": ("ovs-vswitchd", "ovs-vsctl"),
     "unit": (),
 }
+
+sys.dont_write_bytecode = False  # of tests, as pytest rewrites them: it would do so in each process of each call
 
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)

@@ -157,6 +157,15 @@ def apply(fabric: Fabric, tables: Tables, specs: list[Mapping[str, Any]]) -> Tab
     return {switch: _one_of_each_match(flows) for switch, flows in tables.items()}
 
 
+def refusals(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> str:
+    """What a controller reads of it in error messages; empty: the switch sends none."""
+    if spec.get("forwarding") != "table_full" or spec.get("switch") not in tables:
+        return ""
+    refused = len(tables[spec["switch"]]) - len(_table_full(fabric, tables, spec)[spec["switch"]])
+    said = f"{spec['switch']} refused {refused} flow mods: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
+    return said if refused else ""
+
+
 def _one_of_each_match(flows: list[Flow]) -> list[Flow]:
     """A switch has one flow for each match: of two the last one is kept."""
     return list({(flow.table, flow.priority, flow.match): flow for flow in flows}.values())

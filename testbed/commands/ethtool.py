@@ -22,11 +22,14 @@ def command(rank: str, fabric: str | None, as_json: bool) -> None:
       testbed ethtool 3 | grep -E 'pause|cnp|out_of'
     """
     from testbed.fabric.lab import Lab
-    from testbed.live.views.nics import ethtool
+    from testbed.live.look.lab import OfLab
+    from testbed.live.look.look import Look
+    from testbed.live.views.nics import counted
 
     lab = Lab.attach(fabric)
     try:
-        found = ethtool(lab.fabricd.request("counters"), _fabric.rank_of(lab, rank))
+        source = OfLab(lab)
+        found = counted(Look(source, source.counters()), _fabric.rank_of(lab, rank))
     finally:
         lab.close()
     if as_json:

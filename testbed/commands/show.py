@@ -21,7 +21,8 @@ def _live() -> Makers:
     """The views of live fabrics."""
     from testbed.commands import _counters, _views
 
-    return {"counters": lambda: _counters.command, **_views.commands()}
+    views = {words: make for words, make in _views.commands().items() if words != "flows"}  # below: of runs, too
+    return {"counters": lambda: _counters.command, **views}
 
 
 @click.group(cls=Entries, more=_live, context_settings={"help_option_names": ["-h", "--help"]})
@@ -71,8 +72,9 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
 @command.command("flows")
 @click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
 @_fabric.option
+@click.option("--switch", metavar="SWITCH", help="Only this one (default: all).")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON list.")
-def show_flows(run: str | None, fabric: str | None, as_json: bool) -> None:
+def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json: bool) -> None:
     """Show the OpenFlow rules of a live fabric's switches, or of a stored RUN's, with what each has counted.
 
     `fast_packets` are those that did not go through Open vSwitch, because it was known what it does with them.
@@ -80,8 +82,10 @@ def show_flows(run: str | None, fabric: str | None, as_json: bool) -> None:
     \b
     Examples:
       testbed show flows
+      testbed show flows --switch leaf0
       testbed show flows quickstart
     """
+    from testbed.base.errors import InputError
     from testbed.fabric.lab import Lab
     from testbed.run.table import counters, show
 
@@ -93,6 +97,10 @@ def show_flows(run: str | None, fabric: str | None, as_json: bool) -> None:
             lab.close()
     else:
         rows = load_run(run).rows("flows")
+    there = list(dict.fromkeys(row["switch"] for row in rows))
+    if switch is not None and switch not in there:
+        raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(there)}")
+    rows = [row for row in rows if switch in (None, row["switch"])]
     if as_json:
         click.echo(json.dumps(rows))
     else:

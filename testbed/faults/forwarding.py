@@ -84,6 +84,9 @@ class Loop(ToRank):
             raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
         return {**spec, "with": self.neighbour}
 
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return (*super().resources(place), f"switch:{self.neighbour}")
+
 
 class Meter(ToRank):
     """Open vSwitch's own meters count wall time, so the bucket is fabricd's, and counts the fabric's."""

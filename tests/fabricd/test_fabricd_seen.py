@@ -24,8 +24,10 @@ def test_a_loss_is_counted_where_the_frame_should_have_come_in_by_what_it_is_cal
         f.fabricd.request("start", ranks=[])
         send(f, [(0, 1, 40_000, 0)])
         assert port(f, "sw0", 1)["drops"] == {"fault": 2} and port(f, "h1", 1)["drops"] == {"fault": 3}
-        shown = [{"node": "sw0", "port": 1, "crc": 2}, {"node": "h1", "port": 1, "silent": 3}]
-        assert f.counters()["shown"] == shown
+        crc, silent = f.counters()["shown"]
+        size = port(f, "sw0", 1)["priorities"]
+        assert crc == {"node": "sw0", "port": 1, "crc": 2} | {k: v for k, v in size.items() if k.startswith("drop")}
+        assert silent["silent"] == silent["drops_prio3"] == 3 and (silent["node"], silent["port"]) == ("h1", 1)
         with pytest.raises(FabricdError, match="silent, crc, acl or meter"):
             inject(f, "c", **drop, ports=["h0:1"], shown="smoke")
 
@@ -72,3 +74,18 @@ def test_the_log_keeps_links_with_their_times_and_begins_where_it_is_asked_to() 
         assert f.fabricd.request("log", **{"from": 2})["events"] == every[2:]
         with pytest.raises(FabricdError, match="a number of events"):
             f.fabricd.request("log", **{"from": -1})
+
+
+def test_a_line_of_somebodys_log_is_kept_with_the_emulated_time() -> None:
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.fabricd.request("note", who="controller", level="error", text="leaf0: OFPFMFC_TABLE_FULL")
+        note = {
+            "event": "note",
+            "who": "controller",
+            "level": "error",
+            "text": "leaf0: OFPFMFC_TABLE_FULL",
+            "time_ns": 0,
+        }
+        assert note in f.fabricd.request("log")["events"]
+        with pytest.raises(FabricdError, match="level"):
+            f.fabricd.request("note", who="me", level="loud", text="x")

@@ -145,10 +145,14 @@ def archives(tmp_path_factory) -> Path:
     left_out = shutil.ignore_patterns(".*", "bin", "build", "dist", "*.egg-info", "runs", "__pycache__")
     shutil.copytree(ROOT, tree, ignore=left_out)
     out = tmp_path_factory.mktemp("dist")
+    quick = out / "cc"  # how well fabricd is optimized is of no concern here
+    quick.write_text('#!/bin/sh\nexec cc "$@" -O0 -g0\n')
+    quick.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(tree)],
         capture_output=True,
         text=True,
+        env={**os.environ, "CC": str(quick)},
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return out

@@ -193,11 +193,12 @@ def test_a_fifo_is_no_experiment_file(tmp_path):
 # --- which fabric ----------------------------------------------------------
 
 OF_A_FABRIC = (
-    *("status", "inspect", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
+    *("status", "inspect", "serve", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
     *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
     *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
 )
-ALONE = ("status", "inspect", "logs", "down", "shell", "clean", "show faults", "show pfc", "job status", "job stop")
+ALONE = ("status", "inspect", "serve", "logs", "down", "shell", "clean", "show faults", "show pfc",
+         "job status", "job stop")  # fmt: skip
 
 
 @pytest.fixture

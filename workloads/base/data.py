@@ -47,17 +47,34 @@ def _nothing() -> None:
 
 
 def noise(seed: int, stream: int, count: int = PERIOD) -> NDArray[np.uint64]:
-    """`count` random 64-bit words (SplitMix64): the same in every version of numpy."""
+    """`count` random 64-bit words (SplitMix64), to be read only: the same in every version of numpy."""
+    return _period(seed, stream) if count == PERIOD else _words(seed, stream, count)
+
+
+@lru_cache(maxsize=32)  # what is one rank's input, the others look for in their results
+def _period(seed: int, stream: int) -> NDArray[np.uint64]:
+    words = _words(seed, stream, PERIOD)
+    words.flags.writeable = False
+    return words
+
+
+def _words(seed: int, stream: int, count: int) -> NDArray[np.uint64]:
     mask = 2**64 - 1
     base = (seed * 0x9E3779B97F4A7C15 ^ (stream + 1) * 0xD1B54A32D192ED03) & mask
-    z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(base)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    z = np.arange(1, count + 1, dtype=np.uint64)
+    z *= np.uint64(0x9E3779B97F4A7C15)
+    z += np.uint64(base)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
 
 
-def _symmetric(words: NDArray[np.uint64], largest: int) -> NDArray[np.int64]:
-    return (words % np.uint64(2 * largest + 1)).astype(np.int64) - largest
+def _below(words: NDArray[np.uint64], bound: int) -> NDArray[np.int64]:
+    """The words modulo `bound`: numpy divides by a constant much faster than it finds a remainder."""
+    return (words - words // np.uint64(bound) * np.uint64(bound)).astype(np.int64)
 
 
 def largest_term(dtype: str, ranks: int) -> int:
@@ -150,8 +167,8 @@ class Inputs:
 
     def _spread(self, words: NDArray[np.uint64], largest: int) -> NDArray[np.int64]:
         if self.dtype.kind == "u":
-            return (words % np.uint64(largest + 1)).astype(np.int64)
-        return _symmetric(words, largest)
+            return _below(words, largest + 1)
+        return _below(words, 2 * largest + 1) - largest
 
 
 @lru_cache(maxsize=16)

@@ -19,6 +19,7 @@ from workloads.parts.context import Context
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 
 DEPTH = 64  # messages in flight per flow: 64 MiB, 1.3 ms at 400 Gb/s
+PROGRESS_STEPS = 8  # at least, of what a rank has to wait for
 KEPT_BYTES = 64 << 20  # what a receiver keeps of all flows of a step together, if a message each fits
 
 _TARGET = Struct("<IQ")  # region key, offset
@@ -139,7 +140,7 @@ class Flows:
                 active.append(waiting.pop())
             self._post(active)
             until = begin_ns + waiting[-1].flow.start_ns if waiting else None
-            for record in self.device.wait(1, until):
+            for record in self.device.wait(self._most_at_once(active, of), until):
                 done += 1
                 if record.kind == wire.SENT and record.wr_id in self.sending:
                     sending = self.sending[record.wr_id]
@@ -158,6 +159,17 @@ class Flows:
             yield Outcome(s.flow, "sender", self.begin_ns + s.flow.start_ns, s.end_ps / 1000, 0)
         for k, f in self.incoming.items():
             yield Outcome(f, "receiver", self.begin_ns + f.start_ns, self.arrived[k], self._wrong(f))
+
+    def _most_at_once(self, active: list[_Sending], of: int) -> int:
+        """How many records to wait for: many, where each one would be noticed only to wait for the next.
+
+        That is when all is posted, and waking costs no time of the host. No more than one flow still lacks, so that one
+        that fails, which ends all of its messages, is heard of at once; and not all, so that progress is seen.
+        """
+        if self.device.wake_ns or not active:
+            return 1
+        lacking = min(1 if s.posted < s.messages else s.messages - s.done for s in active)
+        return min(lacking, -(-of // PROGRESS_STEPS))
 
     def _post(self, active: list[_Sending]) -> None:
         """Posts what may be posted, a message of each flow in turn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import time
@@ -29,7 +30,8 @@ class Session:
         """
         self.unanswered = False  # something was said since the last answer that the owner took
         self._out = bytearray()
-        self._in = bytearray(_LARGEST_ANSWER)
+        # mapped: nearly all answers are short, and what is never written takes no memory
+        self._in = memoryview(mmap.mmap(-1, _LARGEST_ANSWER, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._last_sent_s = 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -80,7 +82,7 @@ class Session:
         try:
             if flags & socket.MSG_TRUNC:
                 raise wire.Malformed(f"a packet over {len(self._in)} bytes")
-            kind, body = wire.packet(memoryview(self._in)[:n])
+            kind, body = wire.packet(self._in[:n])
         except wire.Malformed as e:
             raise FabricError(f"fabricd sent {e}") from None
         if kind == wire.ERROR:

@@ -201,6 +201,9 @@ void control_sweep(struct fabric *f)
 			*at = c->next;
 			if (c->holds)
 				clock_unanswered(f, c, "its connection is closed");
+			if (!strcmp(c->acts, "controller"))
+				log_note(f, REPORT_NOTE, json_pack("{s:s, s:s, s:s}", "who", "controller", "level", "error",
+								   "text", "connection lost"));
 			conn_free(c);
 		} else {
 			at = &c->next;

@@ -64,6 +64,7 @@ const char *until_ask(struct fabric *f, const json_t *request);
 
 void log_keep(struct fabric *f, json_t *event);
 void log_note(struct fabric *f, enum report kind, json_t *fields);
+const char *note_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *log_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 void log_close(struct fabric *f);
 

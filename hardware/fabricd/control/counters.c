@@ -106,6 +106,15 @@ static json_t *shown_json(const struct fabric *f)
 			for (int as = 0; as < SHOWNS; as++)
 				if (p->shown[as])
 					COUNT(o, shown_name((enum shown)as), p->shown[as]);
+			for (unsigned c = 0; c < CLASSES; c++) {
+				char name[48];
+				if (!p->tc[c].injected)
+					continue;
+				snprintf(name, sizeof name, "drops_prio%u", c);
+				COUNT(o, name, p->tc[c].injected);
+				snprintf(name, sizeof name, "drop_bytes_prio%u", c);
+				COUNT(o, name, p->tc[c].injected_bytes);
+			}
 			if (json_object_size(o) > 2)
 				json_array_append(list, o);
 			json_decref(o);
@@ -113,7 +122,7 @@ static json_t *shown_json(const struct fabric *f)
 	return list;
 }
 
-/* links_json() - What the cable of each port is now, faults included; not a counter */
+/* links_json() - What each port and its cable are now, faults included; no counters */
 static json_t *links_json(const struct fabric *f)
 {
 	json_t *links = json_array();
@@ -124,10 +133,12 @@ static json_t *links_json(const struct fabric *f)
 			const struct port *p = &n->ports[i];
 			if (!p->cable || !p->peer)
 				continue;
-			json_array_append_new(links, json_pack("{s:s, s:i, s:b, s:I, s:i}", "node", n->name, "port",
-							       (int)p->number, "up", (int)p->cable->p.up, "rate_bps",
-							       (json_int_t)p->cable->p.rate_bps, "mtu",
-							       (int)p->cable->p.mtu));
+			json_array_append_new(links,
+					      json_pack("{s:s, s:i, s:b, s:I, s:i, s:I, s:i}", "node", n->name, "port",
+							(int)p->number, "up", (int)p->cable->p.up, "rate_bps",
+							(json_int_t)p->cable->p.rate_bps, "mtu", (int)p->cable->p.mtu,
+							"queue_bytes", (json_int_t)p->queued_bytes, "paused",
+							(int)p->paused));
 		}
 	}
 	return links;

@@ -4,6 +4,7 @@
  * of that later, and a run's events do not have it.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "control/control.h"
@@ -55,6 +56,21 @@ const char *log_answer(struct fabric *f, struct control_conn *c, const json_t *r
 	if (from && (!json_is_integer(from) || json_integer_value(from) < 0))
 		return "log: from: a number of events";
 	json_object_set_new(answer, "events", log_json(f, from ? (uint64_t)json_integer_value(from) : 0));
+	return NULL;
+}
+
+/* note_answer() - To the request `note` */
+const char *note_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *who = json_string_value(json_object_get(request, "who")),
+		   *level = json_string_value(json_object_get(request, "level")),
+		   *text = json_string_value(json_object_get(request, "text"));
+
+	(void)c;
+	(void)answer;
+	if (!who || !text || !level || (strcmp(level, "info") && strcmp(level, "warning") && strcmp(level, "error")))
+		return "note: who, level (info, warning or error), text";
+	log_note(f, REPORT_NOTE, json_pack("{s:s, s:s, s:s}", "who", who, "level", level, "text", text));
 	return NULL;
 }
 

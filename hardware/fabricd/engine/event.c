@@ -1,13 +1,16 @@
-/* Events: a four-way heap ordered by (time, key, sequence number), and lanes
+/* Events: a heap ordered by (time, key, sequence number), and lanes
  *
  * The key says what the event is and where.  So events of the same time run in an
  * order that follows from the fabric alone, and not from which was entered first:
  * that depends on when Open vSwitch and the workers happen to answer.
  *
- * What comes in at a port, leaves it, or is fetched for it, is nearly always entered in
- * the order in which it happens.  So events with the same key stand in a lane, one behind
- * the other, and only the first of them is in the heap.  One that belongs before the last
- * of its lane, or finds its lane taken by another key, goes into the heap by itself.
+ * What is entered later nearly always belongs behind what was entered before, if it is of
+ * the same kind and as long from now: cables, pipelines and frames of one length differ little.
+ * So such events stand in a lane, one behind the other, and only the first of them is in the
+ * heap.  One that belongs before the last of that lane, or finds it taken, tries the lane of
+ * its own key: what comes in at one port, leaves it, or is fetched for it, is in order, too.
+ * If it has no place there either it goes into the heap by itself.  So the heap is small, in
+ * a large fabric, too; two ways are then better than four.
  *
  * An event that runs nearly always enters another.  So the place of one that was taken out
  * stays empty until the next is entered, or looked for: that is one way through the heap
@@ -30,7 +33,7 @@ struct queued {
 };
 
 struct lane {
-	uint64_t key;
+	uint64_t name;
 	struct queued *last; /* NULL: it is empty */
 };
 
@@ -84,29 +87,52 @@ static void more(struct heap *h)
 		abort();
 }
 
-static uint32_t lane_of(uint64_t key)
+/* Kinds of which many are as long from now */
+static inline bool steady(enum event_kind kind)
 {
-	return (uint32_t)(key * 0x9e3779b97f4a7c15 >> (64 - LANE_BITS));
+	return (1u << EV_FETCHED | 1u << EV_PORT_FREE | 1u << EV_ARRIVE | 1u << EV_PAUSE_ARRIVE | 1u << EV_FORWARD) >> kind & 1;
 }
 
-/* Stand behind the last of the same key, if that is the place
- * Return: false if it has to go into the heap
- */
-static bool line_up(struct heap *h, struct queued *q)
+static inline bool in_order(const struct event *x, const struct event *y)
 {
-	struct lane *lane = &h->lanes[lane_of(q->e.key)];
+	if (x->t != y->t)
+		return x->t < y->t;
+	return x->key != y->key ? x->key < y->key : x->seq <= y->seq;
+}
+
+enum joined { BEHIND_OTHERS, ALONE, NOT_THERE };
+
+/* Stand behind the last of the lane called @name, if that is the place */
+static inline enum joined join(struct heap *h, struct queued *q, uint64_t name)
+{
+	uint32_t i = (uint32_t)(name * 0x9e3779b97f4a7c15 >> (64 - LANE_BITS));
+	struct lane *lane = &h->lanes[i];
 	struct queued *last = lane->last;
+
+	if (last && (lane->name != name || !in_order(&last->e, &q->e)))
+		return NOT_THERE;
+	q->lane = i;
+	lane->name = name;
+	lane->last = q;
+	if (!last)
+		return ALONE;
+	last->next = q;
+	return BEHIND_OTHERS;
+}
+
+/* Return: false if it has to go into the heap */
+static inline bool line_up(struct heap *h, struct queued *q, ps_t now)
+{
+	enum event_kind kind = event_kind(&q->e);
+	enum joined joined = NOT_THERE;
 
 	q->next = NULL;
 	q->lane = IN_NO_LANE;
-	if (last && (lane->key != q->e.key || last->e.t > q->e.t || (last->e.t == q->e.t && last->e.seq > q->e.seq)))
-		return false;
-	q->lane = lane_of(q->e.key);
-	lane->key = q->e.key;
-	lane->last = q;
-	if (last)
-		last->next = q;
-	return last;
+	if (steady(kind))
+		joined = join(h, q, (uint64_t)kind << 56 | (uint64_t)(q->e.t - now));
+	if (joined == NOT_THERE)
+		joined = join(h, q, q->e.key);
+	return joined == BEHIND_OTHERS;
 }
 
 /* Put an event where the first one was */
@@ -116,22 +142,15 @@ static void sift_down(struct heap *h, struct queued *q)
 	size_t i = 0;
 
 	for (;;) {
-		size_t child = 4 * i + 1, least = child;
-		if (child + 4 <= h->entries) {
-			size_t left = child + before(at[child + 1], at[child]);
-			size_t right = child + 2 + before(at[child + 3], at[child + 2]);
-			least = left + (right - left) * before(at[right], at[left]);
-		} else {
-			if (child >= h->entries)
-				break;
-			while (++child < h->entries)
-				if (before(at[child], at[least]))
-					least = child;
-		}
-		if (!before(at[least], q))
+		size_t child = 2 * i + 1;
+		if (child + 1 < h->entries)
+			child += before(at[child + 1], at[child]);
+		else if (child >= h->entries)
 			break;
-		at[i] = at[least];
-		i = least;
+		if (!before(at[child], q))
+			break;
+		at[i] = at[child];
+		i = child;
 	}
 	at[i] = q;
 }
@@ -156,11 +175,11 @@ static struct queued *take(struct heap *h)
 	return q;
 }
 
-static void push(struct heap *h, struct queued *q)
+static void push(struct heap *h, struct queued *q, ps_t now)
 {
 	h->n++;
 	h->background += background(event_kind(&q->e));
-	if (line_up(h, q))
+	if (line_up(h, q, now))
 		return;
 	if (h->gap) {
 		h->gap = false;
@@ -171,7 +190,7 @@ static void push(struct heap *h, struct queued *q)
 		grow(h);
 	size_t i = h->entries++;
 	while (i) {
-		size_t up = (i - 1) / 4;
+		size_t up = (i - 1) / 2;
 		if (!before(q, h->at[up]))
 			break;
 		h->at[i] = h->at[up];
@@ -199,7 +218,7 @@ void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, ui
 	q->e.seq = seq;
 	q->e.a = a;
 	q->e.b = b;
-	push(&f->heap, q);
+	push(&f->heap, q, f->clock.now);
 }
 
 /* event_first() - The event that is next; there is one */

@@ -209,6 +209,8 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 	leave_tx_buffer(f, fr);
 	if (fate.dropped) {
 		to->shown[fate.shown]++;
+		to->tc[fr->class].injected++;
+		to->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
 		port_drop(f, to, fr, DROP_FAULT);
 		return;
 	}

@@ -109,6 +109,7 @@ struct traffic_class {
 	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
 	uint64_t storms; /* times that the watchdog stepped in */
 	uint64_t marked, drops, drop_bytes;
+	uint64_t injected, injected_bytes; /* of the drops: DROP_FAULT, which an operator's counters of queues do not have */
 };
 
 struct port {

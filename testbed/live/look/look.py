@@ -65,6 +65,28 @@ class Look:
         """The counters since `then`; watermarks and states as they are."""
         return since(self.now, self.then)
 
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
+        """Of switches, ports, NICs, cables, as `sight` has them: in force, or as they were meant to be."""
+        return self.source.request("parameters", meant=self.sight.config == "golden")
+
+    @cached_property
+    def faults(self) -> list[dict[str, Any]]:
+        """fabricd's list of what lies over the hardware: faults, and what an operator has set (`operator`)."""
+        found: list[dict[str, Any]] = self.source.request("faults")["faults"]
+        return found
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """fabricd's log: its last events, with emulated times."""
+        found: list[dict[str, Any]] = self.source.request("log")["events"]
+        return found
+
+    @cached_property
+    def shown(self) -> dict[tuple[str, int], Mapping[str, Any]]:
+        """What an operator's counters call injected losses, by port."""
+        return {(row["node"], row["port"]): row for row in self.counts.get("shown", ())}
+
     @property
     def fabric(self) -> Fabric:
         return self.source.fabric

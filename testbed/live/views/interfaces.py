@@ -1,4 +1,4 @@
-"""The interfaces of a live fabric: what state they are in, what they carried (SONiC's portstat and intfutil)."""
+"""The interfaces of a live fabric: their state, what they carried, their errors (SONiC's intfutil and portstat)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAP_BYTES = 20
 """Preamble and gap of a frame: on the cable, and in no counter of bytes."""
 _TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
 """Reasons that are counted at the egress port; all others are counted at the ingress port."""
-_RX_ERRORS = ("icrc", "malformed")
+_RX_ERRORS = ("icrc", "malformed", "crc")
 
 
 def counters(look: Look) -> list[Table]:
@@ -25,18 +25,30 @@ def counters(look: Look) -> list[Table]:
     links = ports.links(look.now)
     rows = []
     for p in ports.switch_ports(look.counts):
-        link = links.get((p["node"], p["port"]), {})
-        row: dict[str, Any] = {"IFACE": ports.name(p), "STATE": "U" if link.get("up") else "D"}
-        for way, dropped in (("rx", p["drops"].keys() - {*_TX_DROPS, *_RX_ERRORS}), ("tx", {*_TX_DROPS})):
-            errors = sum(p["drops"].get(why, 0) for why in _RX_ERRORS) if way == "rx" else 0
-            rate, use = _rate(now[ports.name(p)], before.get(ports.name(p)), way, passed_ns, link.get("rate_bps", 0))
+        name, link = ports.name(p), links.get((p["node"], p["port"]), {})
+        row: dict[str, Any] = {"IFACE": name, "STATE": "U" if link.get("up") else "D"}
+        failed = _failed(look, p)
+        for way in ("rx", "tx"):
+            rate, use = _rate(now[name], before.get(name), way, passed_ns, link.get("rate_bps", 0))
             head = way.upper()
             row |= {
-                f"{head}_OK": p[f"{way}_frames"], f"{head}_BPS": rate, f"{head}_UTIL": use, f"{head}_ERR": errors,
-                f"{head}_DRP": sum(p["drops"].get(why, 0) for why in dropped), f"{head}_OVR": 0,
+                f"{head}_OK": p[f"{way}_frames"], f"{head}_BPS": rate, f"{head}_UTIL": use,
+                **{k: v for k, v in failed.items() if k.startswith(head)},
             }  # fmt: skip
         rows.append(row)
     return [Table("counters", "", rows)]
+
+
+def _failed(look: Look, p: Mapping[str, Any]) -> dict[str, Any]:
+    """A port's errors, drops and overruns; what no counter of a switch counts is not among them."""
+    if look.sight.drops == "asic":
+        return {f"{way}_{what}": "N/A" for way in ("RX", "TX") for what in ("ERR", "DRP", "OVR")}
+    drops = {k: v for k, v in p["drops"].items() if k != "fault"} | ports.called(look, p)
+    return {
+        "RX_ERR": sum(drops.get(why, 0) for why in _RX_ERRORS),
+        "RX_DRP": sum(n for why, n in drops.items() if why not in (*_TX_DROPS, *_RX_ERRORS)),
+        "RX_OVR": 0, "TX_ERR": 0, "TX_DRP": sum(drops.get(why, 0) for why in _TX_DROPS), "TX_OVR": 0,
+    }  # fmt: skip
 
 
 def _rate(
@@ -58,23 +70,43 @@ def bytes_per_second(rate: float) -> str:
     return f"{rate:.2f} B/s"
 
 
+def errors(look: Look) -> list[Table]:
+    """As `show interfaces counters errors`, with what the far end of a bad link counts, of switches and NICs.
+
+    A frame that a lossy link loses comes in with a wrong checksum: its last codeword could not be corrected.
+    """
+    links = ports.links(look.now)
+    rows = []
+    for p in look.counts["ports"]:
+        if (link := links.get((p["node"], p["port"]))) is None:
+            continue
+        bad = "N/A" if look.sight.drops == "asic" else ports.called(look, p).get("crc", 0)
+        line = dict.fromkeys(("RX_CRC", "RX_SYMBOL", "FEC_UNCORR"), bad)
+        state = "U" if link["up"] else "D"
+        rows.append({"IFACE": ports.name(p), "STATE": state, "PEER": p["peer"], **_failed(look, p), **line})
+    return [Table("errors", "", rows)]
+
+
 def status(look: Look) -> list[Table]:
-    """As `show interfaces status`, of switches and NICs. A switch's MTU is any, unless a fault limits it."""
+    """As `show interfaces status`, of switches and NICs. A switch's MTU is any, unless something limits it."""
     links = ports.links(look.now)
     mtu = look.source.experiment["fabric"]["nic"]["mtu"]
     nics = {n["nic"] for n in look.now["nics"]}
+    shut = {f["request"].get("shut") for f in look.faults if f["on"]}
     rows = []
     for p in look.now["ports"]:
         if (link := links.get((p["node"], p["port"]))) is not None:
             rows.append({
-                "Interface": ports.name(p), "Speed": _speed(link["rate_bps"]),
+                "Interface": ports.name(p), "Speed": speed(link["rate_bps"]),
                 "MTU": link["mtu"] or (mtu if p["node"] in nics else 0) or "any",
-                "Oper": "up" if link["up"] else "down", "Admin": "up", "Peer": p["peer"],
+                "Oper": "up" if link["up"] else "down", "Admin": "down" if ports.name(p) in shut else "up",
+                "Peer": p["peer"],
             })  # fmt: skip
     return [Table("interfaces", "", rows)]
 
 
-def _speed(bps: int) -> str:
+def speed(bps: float) -> str:
+    """As intfutil writes it: `400G`."""
     return f"{bps / 1e9:g}G" if bps >= 1e9 else f"{bps / 1e6:g}M"
 
 
@@ -87,5 +119,10 @@ VIEWS = (
         about="Show frames, rates and drops of a live fabric's switches.",
         make=counters,
         rated=True,
+    ),
+    counting(
+        words="interfaces errors",
+        about="Show errors and drops of every port of a live fabric: checksums, symbols, codewords.",
+        make=errors,
     ),
 )

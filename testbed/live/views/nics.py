@@ -1,11 +1,19 @@
-"""NICs of a live fabric: their queue pairs, and their counters by mlx5's names."""
+"""NICs of a live fabric: counters by mlx5's names, queue pairs, settings (ethtool, mlnx_qos, lspci), their traffic."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import Any
+
+from testbed.base.units import format_rate, format_size, format_time
 from testbed.live.look.look import Look
-from testbed.live.look.table import Counters, Table
+from testbed.live.look.table import Table
 from testbed.live.views import ports
-from testbed.live.views.view import counting
+from testbed.live.views.view import View, counting
+from testbed.words import kinds
+from testbed.words.entry import Parameter
+
+_RANK = Parameter("rank", kinds.RANK, "Whose: a rank, or its NIC's name.", required=True)
 
 
 def qps(look: Look) -> list[Table]:
@@ -15,17 +23,20 @@ def qps(look: Look) -> list[Table]:
         {k: q[k] for k in keys} | {"rate_Gbps": round(q["rate_bps"] / 1e9, 3), "window_bytes": q["window_bytes"]}
         for q in look.counts["qps"]
     ]
-    return [Table("qps", "", rows)]
+    return [Table("qps", "", rows, ("rank", "qp", "peer", "peer_qp", "rate_Gbps", "window_bytes"))]
 
 
-def ethtool(snapshot: Counters, rank: int) -> dict[str, int]:
+def counted(look: Look, rank: int) -> dict[str, int]:
     """A NIC's counters by the names that mlx5 gives them."""
-    nic = snapshot["nics"][rank]
-    port = next(p for p in snapshot["ports"] if (p["node"], p["port"]) == (nic["nic"], 1))
+    nic = look.counts["nics"][rank]
+    port = next(p for p in look.counts["ports"] if (p["node"], p["port"]) == (nic["nic"], 1))
+    seen = {k: v for k, v in port["drops"].items() if k != "fault"}
+    bad = 0 if look.sight.drops == "asic" else ports.called(look, port).get("crc", 0)
     own = {
         "rx_packets_phy": port["rx_frames"], "rx_bytes_phy": port["rx_bytes"],
         "tx_packets_phy": port["tx_frames"], "tx_bytes_phy": port["tx_bytes"],
-        "rx_discards_phy": sum(port["drops"].values()),
+        "rx_discards_phy": sum(seen.values()), "rx_crc_errors_phy": bad, "rx_symbol_err_phy": bad,
+        "link_down_events_phy": _downs(look, nic["nic"]),
     }  # fmt: skip
     rest = {k: v for k, v in nic.items() if k not in ("nic", "rank", "retransmitted")}
     priorities = {}
@@ -36,4 +47,109 @@ def ethtool(snapshot: Counters, rank: int) -> dict[str, int]:
     return {**own, **rest, "roce_adp_retrans": nic["retransmitted"], **priorities}
 
 
-VIEWS = (counting(words="qps", about="Show the queue pairs of a live fabric's NICs.", make=qps),)
+def _downs(look: Look, nic: str) -> int:
+    """How often its link went down."""
+    since = 0.0 if look.then is None else look.then["time_ns"]
+    mine = (e for e in look.log if e["event"] == "link" and e["node"] == nic and e["port"] == 1)
+    return sum(not e["up"] and e["time_ns"] >= since for e in mine)
+
+
+def ethtool(look: Look, rank: int) -> list[Table]:
+    """As `ethtool -S`."""
+    rows = [{"counter": name, "value": value} for name, value in counted(look, rank).items()]
+    return [Table("ethtool", "", rows)]
+
+
+def nics(look: Look) -> list[Table]:
+    """The counters of all NICs side by side; those that are 0 everywhere are left out."""
+    every = {nic["rank"]: counted(look, nic["rank"]) for nic in look.counts["nics"]}
+    names = [name for name in next(iter(every.values()), {}) if any(of[name] for of in every.values())]
+    rows = [{"rank": rank, **{name: of[name] for name in names}} for rank, of in every.items()]
+    return [Table("nics", "", rows)]
+
+
+def nic(look: Look, rank: int) -> list[Table]:
+    """As `mlnx_qos -i`, the congestion control's parameters, and the PCIe link of `lspci -vv`."""
+    p, name = look.parameters["nics"][rank], look.fabric.nics[rank].name
+    port = look.parameters["ports"][f"{name}:1"]
+    pauses = p["lossless"] if port["pfc_tx"] or port["pfc_rx"] else []
+    uses = {kind: (p[f"{kind}_dscp"], p[f"{kind}_class"]) for kind in ("data", "ack", "cnp")}
+    qos = [
+        {
+            "priority": c, "PFC enabled": int(c in pauses),
+            "sends": ", ".join(f"{kind} (dscp {dscp})" for kind, (dscp, of) in uses.items() if of == c),
+        }
+        for c in ports.CLASSES
+    ]  # fmt: skip
+    control = [
+        {"parameter": "congestion control", "value": p["cc"]["algorithm"]},
+        *({"parameter": k, "value": _written(k, v)} for k, v in p["cc"]["params"].items()),
+        *({"parameter": k, "value": _written(k, p[k])} for k in ("recovery", "timeout_ns", "retry", "rnr_timeout_ns",
+                                                                 "rnr_retry", "ack_every")),
+    ]  # fmt: skip
+    return [
+        Table("qos", "Priority trust state: dscp", qos, ("priority", "PFC enabled")),
+        Table("roce", "RoCE", control),
+        Table("pcie", "PCIe", [pcie(look, rank)]),
+    ]
+
+
+def _written(name: str, value: Any) -> str:
+    """With the unit that its name says."""
+    for ending, write in (("_ns", format_time), ("_bps", lambda v: format_rate(int(v))),
+                          ("_bytes", lambda v: format_size(int(v)))):  # fmt: skip
+        if name.endswith(ending):
+            return str(write(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_GENERATIONS = (64.0, 32.0, 16.0, 8.0, 5.0, 2.5)  # GT/s, a lane's
+_WIDTHS = (16, 8, 4, 2, 1)
+
+
+def pcie(look: Look, rank: int) -> dict[str, str]:
+    """As `lspci -vv` has it: what the slot is for, and what the link has come up with."""
+    meant = look.source.request("parameters", meant=True)["nics"][rank]["pcie_rate_bps"] / 1e9
+    now = look.parameters["nics"][rank]["pcie_rate_bps"] / 1e9
+    speed = next((g for g in _GENERATIONS if g * 16 == meant), None)
+    cap = f"Speed {speed:g}GT/s, Width x16" if speed else f"{meant:g} Gb/s"
+    row = {"LnkCap": cap, "LnkSta": _link(now, speed), "bandwidth": f"{now:g} Gb/s"}
+    if now < meant:
+        row["LnkSta"] += " (downgraded)"
+    return row
+
+
+def _link(gbps: float, speed: float | None) -> str:
+    """The same speed with fewer lanes, else fewer transfers."""
+    choices = [(g, w) for g in (speed, *_GENERATIONS) if g for w in _WIDTHS]
+    found = next(((g, w) for g, w in choices if g * w == gbps), None)
+    return f"Speed {found[0]:g}GT/s, Width x{found[1]}" if found else f"{gbps:g} Gb/s"
+
+
+def traffic(look: Look) -> list[Table]:
+    """What each rank has sent to whom, the most first; `job`: by the workers' queue pairs, else by other tenants'."""
+    sent: dict[tuple[int, int, str], list[int]] = defaultdict(lambda: [0, 0])
+    for q in look.counts["qps"]:
+        row = sent[q["rank"], q["peer"], "other" if q["generated"] else "job"]
+        row[0] += q["tx_packets"]
+        row[1] += q["tx_bytes"]
+    rows = [
+        {"rank": rank, "peer": peer, "tenant": who, "tx_packets": packets, "tx_bytes": bytes_}
+        for (rank, peer, who), (packets, bytes_) in sent.items()
+    ]
+    return [Table("traffic", "", sorted(rows, key=lambda r: (-r["tx_bytes"], r["rank"], r["peer"])))]
+
+
+VIEWS = (
+    counting(words="qps", about="Show the queue pairs of a live fabric's NICs.", make=qps),
+    counting(words="nics", about="Show the counters of all NICs of a live fabric side by side.", make=nics),
+    counting(
+        words="ethtool", about="Show a NIC's counters by mlx5's names.", make=ethtool, parameters=(_RANK,),
+        samples=("0",),
+    ),
+    View(
+        words="nic", about="Show how a NIC is set: priorities, PFC, congestion control, its PCIe link.", make=nic,
+        parameters=(_RANK,), samples=("0",),
+    ),
+    counting(words="traffic", about="Show which rank of a live fabric has sent how much to whom.", make=traffic),
+)  # fmt: skip

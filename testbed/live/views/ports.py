@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from testbed.live.look.look import Look
 from testbed.live.look.table import Counters
 
 CLASSES = range(8)
@@ -26,3 +27,24 @@ def by_priority(port: Mapping[str, Any], counter: str) -> list[int]:
 
 def links(counters: Counters) -> dict[tuple[str, int], Mapping[str, Any]]:
     return {(link["node"], link["port"]): link for link in counters.get("links", ())}
+
+
+def drops(look: Look, port: Mapping[str, Any]) -> dict[str, int]:
+    """A port's drops by reason, as far as one may see: injected losses by what a counter calls them, or not at all."""
+    if look.sight.drops == "asic":
+        return {}
+    if look.sight.drops == "all":
+        return dict(port["drops"])
+    return {k: v for k, v in port["drops"].items() if k != "fault"} | called(look, port)
+
+
+def called(look: Look, port: Mapping[str, Any]) -> dict[str, int]:
+    """Its injected losses, by what a counter calls them; silent ones are in none."""
+    row = look.shown.get((port["node"], port["port"]), {})
+    return {reason: row[reason] for reason in ("crc", "acl", "meter") if row.get(reason)}
+
+
+def without_injected(look: Look, port: Mapping[str, Any], counter: str) -> list[int]:
+    """As `by_priority` of a counter of drops, without injected losses: no queue has dropped those."""
+    row = look.shown.get((port["node"], port["port"]), {})
+    return [v - row.get(counter.replace("N", str(c)), 0) for c, v in enumerate(by_priority(port, counter))]
