@@ -207,8 +207,8 @@ def start(drill: str, seed: str | None, faulty: bool, exam: bool, player: str, o
     try:
         click.echo(session.ticket()["shown"])
         prompt.play(session, sys.stdin, click.echo)
-    finally:
         on = not exam and not _over(session)
+    finally:
         session.leave()
     if on:
         click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status, .. give-up ends it", err=True)

@@ -6,7 +6,8 @@ Everything is a function of the case and of the lines that act: looking costs no
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from topologies.graph.fabric import Fabric
 
 OVER = "the drill is over"
+PATIENCE = 4
+"""Times a healthy step that each step is waited for."""
 
 
 class Game:
@@ -103,7 +106,7 @@ class Game:
             if self.over and not found.after:
                 raise InputError(OVER, entry.words, "report says how it went")
             self._stopped = False
-            text, data = found.run(self, entry.read(rest, self.fabric), shlex.join(rest))
+            text, data = found.run(self, entry.read(rest, self.fabric), rest)
             if self._stopped:  # played again it ends at the same time
                 line = f"advance {self.time_ns - began}ns"
             self._note(line, began, found, ok=True)
@@ -232,9 +235,14 @@ class Game:
         return self._passed(before)
 
     def advance_steps(self, count: int) -> Brought:
+        began = self.time_ns
         before = len(self.stage.world.steps)
-        self._until(lambda w: len(w.steps) >= before + count, self.budget_left_ns)
-        return self._passed(before)
+        limit = PATIENCE * count * self.stage.healthy_step_ns
+        met = self._until(lambda w: len(w.steps) >= before + count, limit)
+        text, data = self._passed(before)
+        if not met and not self._stopped:
+            text += f"; {len(data['steps_ns'])} of {count} have ended within {clock(data['time_ns'] - began)}"
+        return text, data
 
     def until(self, condition: str, limit_ns: float) -> Brought:
         before = len(self.stage.world.steps)
@@ -262,6 +270,33 @@ class Game:
         more = f" and {len(times) - 12} more" if len(times) > 12 else ""
         text = f"steps {shown}{more} us" if times else "no step has ended"
         return text, {"time_ns": self.time_ns, "steps_ns": times}
+
+    def configure(self, words: Sequence[str]) -> Brought:
+        """An operator's action: it takes effect now, then the time passes that it takes."""
+        from testbed.operate.carry_out import config
+        from testbed.operate.steps.site import Site
+
+        world: Any = self.stage.world
+        before = len(world.steps)
+        done = config(Site.of(world.lab), words, self._spend)
+        world.settle()
+        texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
+        texts += [f"  {note}" for one in done for note in one.notes]
+        passed = self._passed(before)[0] if len(world.steps) > before else ""
+        return "\n".join([*texts, *([passed] if passed else [])]), {"done": [asdict(one) for one in done]}
+
+    def _spend(self, ns: float) -> None:
+        self.stage.world.advance(min(round(ns), self.budget_left_ns))
+
+    def config_log(self) -> Brought:
+        from testbed.operate.record import log
+
+        world: Any = self.stage.world
+        rows = [
+            {"n": d.number, "time": clock(d.time_ns), "what": d.line, "took": clock(d.cost_ns), "state": d.state}
+            for d in log(world.lab.dir)
+        ]
+        return "\n".join(text_of(as_table("actions", rows, whole=True))), {"log": rows}
 
     def hint(self) -> Brought:
         hints = self.case.drill.hints

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.base.units import format_time
+
 
 def clock(ns: float) -> str:
-    """A time as drills print it: 1546642 ns are `1546.642us`."""
+    """A time as drills print it: `20ms`, and of 1546642 ns `1546.642us`."""
+    short = format_time(ns)
+    if len(short) < 8:
+        return short
     return f"{ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
 
 

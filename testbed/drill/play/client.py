@@ -48,6 +48,9 @@ class Remote:
             return self._answer()
         except OSError:
             raise _ended(self.fabric) from None
+        except SystemExit:  # the answer would be taken for that of the next request
+            self._lines.close()
+            raise
 
     def _answer(self) -> Any:
         while (told := self._lines.next()) is None:
