@@ -24,6 +24,7 @@ from testbed.live.views import VIEWS
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
+from testbed.serve.answers import Gone
 from testbed.serve.network import COLUMNS, Network, ports
 from testbed.words.entry import Entry, find
 
@@ -39,14 +40,6 @@ _END_S = 1.0  # for a fabric's lock to be free when its fabricd has ended
 _DOWN_S = 10.0  # for `testbed down` to be through
 _REMOVED_S = 3.0  # for what is left of a fabric to be removed, if somebody does so
 _PAUSE_S = 0.05
-
-
-class Gone(Exception):
-    """The fabric is no longer up; the text says why.  `failed`: nobody has taken it down."""
-
-    def __init__(self, why: str, *, failed: bool) -> None:
-        super().__init__(why)
-        self.failed = failed
 
 
 class _Kept(OfLab):
