@@ -27,7 +27,8 @@ INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "checklist", "run", "bench", "show", "plot", "chakra"),
-    *("up", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "config", "ethtool"),
+    *("up", "advance", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal"),
+    *("config", "ethtool"),
     *("list", "down", "clean", "completion"),
 )
 

@@ -71,15 +71,15 @@ def live(
     import time
 
     from testbed.base.errors import InputError
+    from testbed.commands._held import source_of
     from testbed.fabric.lab import Lab
-    from testbed.live.look.lab import OfLab
     from testbed.live.look.look import Look
 
     if clear and delete:
         raise InputError("-c and -d are each other's opposites", "command line", "give one of them")
     lab = Lab.attach(fabric)
     try:
-        source = OfLab(lab)
+        source = source_of(lab)
         kept = lab.dir / f"cleared-{view.words.replace(' ', '-')}.json"
         if clear:
             kept.write_text(json.dumps(source.counters()))

@@ -134,6 +134,11 @@ def _checkpoint(train: Train, t: Training, fabric: Fabric) -> Iterator[Found]:
     if train.scale:
         what = "a checkpoint is of the whole model, and scale runs a part of it"
         yield ("checkpoint",), what, "leave scale or checkpoint out"
+    if its.steps is not None and its.mode == "async":
+        what = "steps of a run follow each other, so that each would wait until an asynchronous one is written"
+        yield ("checkpoint", "mode"), what, "mode: sync, or no steps: formulas say what an asynchronous one costs"
+    if its.steps is not None and (train.iterations, train.warmup) != (1, 0):
+        yield ("checkpoint", "steps"), "steps says how many are run", "leave iterations and warmup out"
     if t.optimizer_in:
         what = f"{t.optimizer_in} keeps the optimizer's state in NICs, and nothing reads it out of there"
         yield ("checkpoint",), what, "another algorithm for the group data"

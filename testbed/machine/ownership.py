@@ -38,6 +38,7 @@ _NEW = ".new-"
 _GONE_S = 5.0  # for killed processes to be gone: Open vSwitch then closes a socket for each port
 PROCESSES = ".processes"  # suffix of the files that a fabric's processes keep locked
 HOST = "host "  # prefix of the names of processes that keep a host's namespace alive
+KEEPER = "keeper"
 SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
 
 
@@ -138,8 +139,13 @@ class Record:
 
     @property
     def standing(self) -> bool:
-        """Whether it was left up (`testbed up`): its owner is then its own fabricd."""
-        return self.owner is not None and self.owner == self.processes.get("fabricd")
+        """Whether it was left up (`testbed up`): its owner is then its own fabricd, or its keeper."""
+        return self.owner is not None and self.owner in (self.processes.get("fabricd"), self.keeper)
+
+    @property
+    def keeper(self) -> Process | None:
+        """The process that holds its clock and has a job repeated on it (`testbed up --job`)."""
+        return self.processes.get(KEEPER)
 
     @property
     def journal(self) -> Journal:

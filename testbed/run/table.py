@@ -273,6 +273,8 @@ def _steps(run: Run) -> Iterator[RenderableType]:
     yield table
     yield from _scaled(run, found)
     yield from checkpoint_table.of_steps(run.steps, found)
+    if any("going_on" in step for step in run.steps):
+        yield from checkpoint_table.of_run(run.steps, found, run.rows("events"))
     yield from serving_table.of_steps(run.steps, found)
 
 

@@ -196,9 +196,10 @@ OF_A_FABRIC = (
     *("status", "inspect", "serve", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
     *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
     *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
+    *("show job", "advance 10us"),
 )
 ALONE = ("status", "inspect", "serve", "logs", "down", "shell", "clean", "show faults", "show pfc",
-         "job status", "job stop")  # fmt: skip
+         "show job", "job status", "job stop")  # fmt: skip
 
 
 @pytest.fixture

@@ -198,8 +198,6 @@ static void go(struct fabric *f, struct fault *x, bool on)
 /* fault_event() - A fault is to go on or off */
 void fault_event(struct fabric *f, struct fault *x, bool on)
 {
-	if (x->healed)
-		return;
 	if (over(f)) {
 		x->missed = true;
 		x->missed_on = on;

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from testbed.live.look.steps import Step
 from testbed.live.look.table import Counters
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OfLab:
-    """A `Source` (look.py) of a Lab. It keeps no history."""
+    """A `Source` (look.py) of a Lab. It keeps no history, and no job is repeated on it."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -40,3 +41,6 @@ class OfLab:
 
     def flows(self) -> list[dict[str, Any]]:
         return self.lab.flows()
+
+    def steps(self) -> Sequence[Step] | None:
+        return None
