@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from testbed.serve.answers import text_of, told
+from testbed.serve.answers import posted, text_of, told
 from testbed.serve.feed import Feed
 from testbed.serve.guard import Guard
 from testbed.serve.server import Ending
 from testbed.serve.watched import Watched
 
 PAGES = Path(__file__).parent / "pages"
+MOST_LINE = 200
 MOST_NAMES = 600  # of ports and nodes in one request: those of a large switch
 
 
@@ -33,6 +34,7 @@ def application(watched: Watched, token: str, period: float, ending: Ending) -> 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         running = asyncio.create_task(feed.run(period, ending))
         yield
+        watched.hang_up()
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
@@ -62,11 +64,19 @@ def application(watched: Watched, token: str, period: float, ending: Ending) -> 
     def log(request: Request) -> Any:
         return watched.log(text_of(request, "file"))
 
+    def steps(request: Request) -> Any:
+        since = text_of(request, "from")
+        return watched.steps(int(since) if since.isdecimal() and since.isascii() else 0)
+
+    def advance(sent: Mapping[str, Any]) -> Any:
+        return watched.advance(str(sent.get("line", ""))[:MOST_LINE])
+
     routes = [
         Route("/", page),
         Route("/api/events", events),
         Route("/api/mark", told(mark, ending), methods=["POST"]),
-        *(Route(f"/api/{f.__name__}", told(f, ending)) for f in (about, view, ports, logs, log)),
+        Route("/api/advance", posted(advance, ending), methods=["POST"]),
+        *(Route(f"/api/{f.__name__}", told(f, ending)) for f in (about, view, ports, steps, logs, log)),
         Mount("/static", StaticFiles(directory=PAGES)),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), token)
