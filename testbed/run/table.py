@@ -58,7 +58,7 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
             parts += _tasks(step, rows, host)
         else:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
-    parts += _steps(run)
+    parts += _what_is_known(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
 
 
@@ -245,6 +245,15 @@ def _tasks(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Renderab
         yield Text(f"#   {way['group']}: {times}{way['collective']} by {way['algorithm']}", style="dim")
     for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
         yield Text(f"# by the ranks themselves: {why}", style="yellow")
+
+
+def _what_is_known(run: Run) -> Iterator[RenderableType]:
+    """Tables of steps; of a run that an older version has stored those for which all is there."""
+    try:
+        yield from _steps(run)
+    except KeyError as missing:
+        what = f"# steps.json has no {missing}: another version of the testbed has made this run. Its frames are whole;"
+        yield Text(f"{what} run its experiment.yaml again for the rest", style="yellow")
 
 
 def _steps(run: Run) -> Iterator[RenderableType]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from topologies import Fabric
 
 LOOK_S = 0.25
-READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results"})
+READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
 """Requests to fabricd that change nothing."""
 _UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
 _GRAIN_NS = (500, 2_000, PERIOD_NS)
@@ -330,7 +330,8 @@ class World:
     def take_out(self, name: str) -> list[str]:
         """Heals a fault, or `all`; returns the ids. There may be none of that name."""
         self._now()
-        here = [f["fault"] for f in self.lab.fabricd.request("faults")["faults"]]
+        every = self.lab.fabricd.request("faults")["faults"]
+        here = [f["fault"] for f in every if not f["request"].get("operator")]
         chosen = [fault for fault in here if name in ("all", fault_id(fault))]
         for fault in chosen:
             self.lab.fabricd.request("heal", fault=fault)
