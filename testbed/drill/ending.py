@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from testbed.drill import twins
+from testbed.drill.lines import CONFIG
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission
 from testbed.drill.sheet.score import Course, Score, score
@@ -66,8 +67,9 @@ def ending_of(game: Game, answer: Submission | None, up: Up) -> Ending:
         without = twins.without_student(case, now, up)
         courses["nobody's"] = without.courses
     speed_mended = 1e9 / stage.healthy_step_ns
-    if touched and stage.drawn.truth and case.drill.asks_to_fix:
-        mended = twins.mended(case, touched[-1].time_ns - touched[-1].took_ns, now, up)
+    mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
+    if mending and stage.drawn.truth and case.drill.asks_to_fix:
+        mended = twins.mended(case, mending[-1].time_ns, now, up)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
     lost = max(0.0, without.steps - own.steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from testbed.live.views.view import View
 
 Brought = tuple[str, Any]  # text, data
-Run = Callable[["Game", Mapping[str, Any], str], Brought]
-"""Carries out a line: the game, the values of its parameters, the line without its own words."""
+CONFIG = "config"
+Run = Callable[["Game", Mapping[str, Any], Sequence[str]], Brought]
+"""Carries out a line: the game, the values of its parameters, the words behind its own."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,22 @@ def _tools() -> Iterable[Line]:
 
 
 def _actions() -> Iterable[Line]:
-    return ()
+    from testbed.operate.registry import ACTIONS
+
+    for words, action in ACTIONS.items():
+        yield Line(replace(action, words=f"{CONFIG} {words}"), _done(words), acts=True, touches=True)
+    which = parameter("which", "N | all", "an action by its number, or all (the last one)")
+    back = Entry(words=f"{CONFIG} rollback", about="Take an action back.", parameters=(which,))
+    yield Line(back, _done("rollback"), acts=True, touches=True)
+    yield Line(Entry(words=f"{CONFIG} log", about="What has been done to the fabric."), _config_log, False, after=True)
+
+
+def _done(words: str) -> Run:
+    return lambda game, values, rest: game.configure([*words.split(), *rest])
+
+
+def _config_log(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+    return game.config_log()
 
 
 def parameter(name: str, metavar: str, about: str, *, required: bool = False, rest: bool = False) -> Parameter:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.base.units import format_time
+from testbed.drill.session import clock
 
 if TYPE_CHECKING:
     from testbed.drill.game import Game
@@ -55,6 +56,19 @@ def as_markdown(report: dict[str, Any], picture: str = "") -> str:
     return "\n".join(parts)
 
 
+def write(report: dict[str, Any], path: Path) -> list[Path]:
+    """As the ending says: .md with a picture beside it, or the picture alone."""
+    from results.pictures.drawing import save
+    from results.pictures.drill import step_times
+
+    page = path.suffix.lower() == ".md"
+    (picture,) = save([step_times(report)], path.with_suffix(".png") if page else path)
+    if page:
+        path.write_text(as_markdown(report, picture.name))
+        return [path, picture]
+    return [picture]
+
+
 def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     s, speed = report["score"], report["speed"]
     truth = [f"truth     {report['truth']}"]
@@ -65,15 +79,13 @@ def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     evidence = [f"{'evidence' if k == 0 else '':10}{k + 1}. {line}" for k, line in enumerate(report["evidence"])]
     looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
     looked = [f"{'looked at' if k == 0 else '':10}{line}" for k, line in enumerate(looks)] or ["looked at nothing"]
-    acted = [
-        f"{'did' if k == 0 else '':10}{format_time(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])
-    ]
+    acted = [f"{'did' if k == 0 else '':10}{clock(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])]
     healthy = 1e9 / report["healthy_step_ns"]
     job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
         job[0] += f"; without you {_share(speed['fault'], healthy)}"
     if s["fixed"] is not None:
-        job[0] += f"; with the cause mended at your moment {_share(speed['mended'], healthy)}"
+        job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
     named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted)]
     return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]

@@ -228,6 +228,7 @@ CALLS: dict[str, Callable[[World, Asked], Any]] = {
     "history_at": lambda world, asked: world.history()[asked["index"]],
     "events": lambda world, asked: world.events[asked["since"] :],
     "request": lambda world, asked: world.request(asked["op"], **asked["arguments"]),
+    "restart": lambda world, asked: world.restart(asked["workload"]),
     "settle": lambda world, asked: world.settle(),
     "put_in": lambda world, asked: world.put_in(Injection.of(asked["injection"]), asked.get("name")),
     "take_out": lambda world, asked: world.take_out(asked["name"]),

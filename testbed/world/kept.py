@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -137,6 +138,9 @@ class Kept:
     def settle(self) -> None:
         self._call("settle")
 
+    def restart(self, workload: Sequence[Mapping[str, Any]] | None = None) -> None:
+        self._call("restart", workload=None if workload is None else [*workload])
+
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         return str(self._call("put_in", injection=injection.written(), name=name))
 
@@ -147,6 +151,11 @@ class Kept:
             here = {f["fault"].partition(".")[0] for f in self.request("faults")["faults"]}
             raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
         return found
+
+    def hang_up(self) -> None:
+        """Whoever waits for an answer in another thread gets none. What was asked for is done all the same."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._answers.close()
