@@ -362,6 +362,7 @@ def test_one_frame_without_a_flow_is_enough_when_the_next_one_would_take_long(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "LOSSY_S", 0.2)
+
     def prepare(lab: FakeLab) -> None:
         drop = {"node": "sw1", "port": 2, "reason": "forwarding", "count": 1, "headers": "RoCE"}
         lab.fabricd.answers["counters"] = counters(drops=[drop])
