@@ -97,6 +97,14 @@ def test_ddp_waits_for_its_buckets_when_they_are_longer() -> None:
     assert step_ns(times) == pytest.approx(SMALL.layers * 50_000 + 100_000 + SMALL.layers * 300_000)
 
 
+def test_a_first_bucket_of_its_own_sets_off_sooner() -> None:
+    """A quarter of a layer's gradients; the others then have a whole layer's each, and the last one what is left."""
+    layer = 4 * SMALL.layer_parameters
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), bucket_bytes=layer, first_bucket_bytes=layer // 4)
+    sizes = [task.size_bytes for task in graph_of(t).tasks[0] if isinstance(task, Collective)]
+    assert sizes == [layer // 4, *[layer] * (SMALL.layers - 1), layer - layer // 4]
+
+
 @pytest.mark.parametrize("gather", [20_000.0, 50_000.0, 90_000.0])
 @pytest.mark.parametrize("shard", ["fsdp", "zero3"])
 def test_sharded_parameters_take_their_closed_form(gather: float, shard: str) -> None:

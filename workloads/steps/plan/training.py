@@ -36,6 +36,7 @@ class Training:
     shard: str = "none"
     recompute: str = "none"
     bucket_bytes: int = 25 << 20
+    first_bucket_bytes: int | None = None  # None: it is like the others
     gating: Gating = field(default_factory=Gating)
     optimizer_in: str | None = None  # the algorithm of optimizer_step that does the optimizer's work with the sums
 
