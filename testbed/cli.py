@@ -28,7 +28,7 @@ _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "checklist", "run", "bench", "show", "plot", "chakra"),
     *("up", "advance", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal"),
-    *("config", "ethtool", "probe", "capture", "list", "down", "clean", "completion"),
+    *("config", "ethtool", "probe", "capture", "list", "down", "drill", "clean", "completion"),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,6 @@ from testbed.commands import _fabric
 
 if TYPE_CHECKING:
     from testbed.live.look.steps import Step
-    from testbed.world.kept import Kept
 
 LIMIT = "10ms"
 _SHOWN = 10
@@ -37,9 +36,10 @@ def command(what: tuple[str, ...], fabric: str | None, limit: str, as_json: bool
       testbed advance until 'step > 1.2x' --limit 20ms
     """
     from testbed.base.errors import RUN_FAILED
+    from testbed.world.going import read
     from testbed.world.kept import Kept
 
-    go = _read(what, limit)
+    go = read(what, limit)
     with Kept.attach(fabric) as kept:
         before = len(kept.steps)
         done = go(kept)
@@ -51,43 +51,6 @@ def command(what: tuple[str, ...], fabric: str | None, limit: str, as_json: bool
             _show(steps, now, errors, "" if done else f"not within {limit}; ")
     if not done:
         raise SystemExit(RUN_FAILED)
-
-
-def _read(what: tuple[str, ...], limit: str) -> Any:
-    """What to do with a world. Raises InputError."""
-    from testbed.base.errors import InputError
-    from testbed.base.units import UnitError, parse_time
-    from testbed.world.condition import parse
-
-    def time_of(text: str, where: str) -> int:
-        try:
-            ns = parse_time(text)
-        except UnitError as error:
-            raise InputError(error.what, where, error.hint) from None
-        if ns != int(ns) or not 0 < ns <= 1e12:
-            raise InputError(f"{text} cannot be gone on by", where, "whole ns, from 1ns to 1000s")
-        return int(ns)
-
-    limit_ns = time_of(limit, "command line: --limit")
-    words = " ".join(what).split()
-    if words[0] == "until":
-        condition = " ".join(words[1:])
-        parse(condition)
-        return lambda kept: kept.until(condition, limit_ns)
-    if words[-1] in ("step", "steps"):
-        if len(words) != 2 or not words[0].isdecimal() or not 0 < int(words[0][:9]) <= 10**6:
-            raise InputError(f"{' '.join(words)!r} is no number of steps", "command line", "such as: 10 steps")
-        return lambda kept: kept.advance_steps(int(words[0]), limit_ns)
-    if len(words) != 1 or not words[0][:1].isdigit():
-        hint = "a time such as 200us, a number such as `10 steps`, or until 'step > 1.2x'"
-        raise InputError(f"{' '.join(words)!r} does not say how far", "command line", hint)
-    ns = time_of(words[0], "command line")
-
-    def advance(kept: Kept) -> bool:
-        kept.advance(ns)
-        return True
-
-    return advance
 
 
 def _show(steps: list[Step], now_ns: int, errors: dict[int, str], why: str) -> None:

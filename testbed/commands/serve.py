@@ -22,8 +22,8 @@ def command(fabric: str | None, port: int, period: float, as_json: bool) -> None
     """Serve the fabric ID (default: the only one that is up) as a page, until Ctrl-C or until it goes down.
 
     The page shows the topology with load, queues, pauses, marks and drops, faults and jobs, the counters of every
-    cable, the tables of `testbed show`, logs. It only looks. The server listens on 127.0.0.1 alone; the URL has a token
-    without which nobody gets in.
+    cable, the tables of `testbed show`, logs; a held clock it lets go on. The server listens on 127.0.0.1 alone; the
+    URL has a token without which nobody gets in.
 
     \b
     Examples:

@@ -117,6 +117,7 @@ def restart_controller(lab: Lab) -> None:
     agent = Agent(lab, lambda rank: _kill(lab, rank))
     agent.end_controller()
     lab.restart_controller()
+    lab.fabricd.request("ask_controller")
 
 
 def _faults(lab: Lab) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from testbed.base.errors import UserError
+from testbed.serve.answers import Gone
 from testbed.serve.server import Ending
-from testbed.serve.watched import Gone
 
 BEAT_S = 15.0
 """After so long without news a comment is sent, by which a listener that has gone is noticed."""

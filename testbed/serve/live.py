@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from testbed.base.errors import UserError
+from testbed.serve.answers import posted, text_of, told
 from testbed.serve.feed import Feed
 from testbed.serve.guard import Guard
 from testbed.serve.server import Ending
-from testbed.serve.watched import Gone, Watched
+from testbed.serve.watched import Watched
 
 PAGES = Path(__file__).parent / "pages"
+MOST_LINE = 200
 MOST_NAMES = 600  # of ports and nodes in one request: those of a large switch
-MOST_CHARS = 200
 
 
 def application(watched: Watched, token: str, period: float, ending: Ending) -> ASGIApp:
@@ -34,6 +34,7 @@ def application(watched: Watched, token: str, period: float, ending: Ending) -> 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         running = asyncio.create_task(feed.run(period, ending))
         yield
+        watched.hang_up()
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
@@ -48,45 +49,34 @@ def application(watched: Watched, token: str, period: float, ending: Ending) -> 
         return StreamingResponse(feed.events(ending), media_type="text/event-stream")
 
     def mark(request: Request) -> Any:
-        return watched.mark(_text(request, "page"))
+        return watched.mark(text_of(request, "page"))
 
     def view(request: Request) -> Any:
-        return watched.view(_text(request, "view"), _text(request, "since"), _text(request, "page"))
+        return watched.view(text_of(request, "view"), text_of(request, "since"), text_of(request, "page"))
 
     def ports(request: Request) -> Any:
         names = request.query_params.getlist("of")[:MOST_NAMES]
-        return watched.ports(names, _text(request, "since"), _text(request, "page"))
+        return watched.ports(names, text_of(request, "since"), text_of(request, "page"))
 
     def logs(_: Request) -> Any:
         return watched.log_files()
 
     def log(request: Request) -> Any:
-        return watched.log(_text(request, "file"))
+        return watched.log(text_of(request, "file"))
+
+    def steps(request: Request) -> Any:
+        since = text_of(request, "from")
+        return watched.steps(int(since) if since.isdecimal() and since.isascii() else 0)
+
+    def advance(sent: Mapping[str, Any]) -> Any:
+        return watched.advance(str(sent.get("line", ""))[:MOST_LINE])
 
     routes = [
         Route("/", page),
         Route("/api/events", events),
-        Route("/api/mark", _json(mark, ending), methods=["POST"]),
-        *(Route(f"/api/{f.__name__}", _json(f, ending)) for f in (about, view, ports, logs, log)),
+        Route("/api/mark", told(mark, ending), methods=["POST"]),
+        Route("/api/advance", posted(advance, ending), methods=["POST"]),
+        *(Route(f"/api/{f.__name__}", told(f, ending)) for f in (about, view, ports, steps, logs, log)),
         Mount("/static", StaticFiles(directory=PAGES)),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), token)
-
-
-def _text(request: Request, key: str) -> str:
-    return str(request.query_params.get(key, ""))[:MOST_CHARS]
-
-
-def _json(answer: Callable[[Request], Any], ending: Ending) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint of a function that may take its time: JSON, or an error with its reason."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            return JSONResponse(await asyncio.to_thread(answer, request))
-        except UserError as error:
-            return JSONResponse({"error": error.to_dict()}, 400)
-        except Gone as gone:
-            ending.end(str(gone), failed=gone.failed)
-            return JSONResponse({"error": {"what": str(gone), "where": "", "hint": ""}}, 410)
-
-    return endpoint

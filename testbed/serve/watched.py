@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ from testbed.live.views import VIEWS
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
+from testbed.serve.answers import Gone
+from testbed.serve.held import Held
 from testbed.serve.network import COLUMNS, Network, ports
 from testbed.words.entry import Entry, find
 
@@ -41,15 +44,7 @@ _REMOVED_S = 3.0  # for what is left of a fabric to be removed, if somebody does
 _PAUSE_S = 0.05
 
 
-class Gone(Exception):
-    """The fabric is no longer up; the text says why.  `failed`: nobody has taken it down."""
-
-    def __init__(self, why: str, *, failed: bool) -> None:
-        super().__init__(why)
-        self.failed = failed
-
-
-class _Kept(OfLab):
+class _Remembering(OfLab):
     """A live fabric that remembers the counters that were read for pages."""
 
     def __init__(self, lab: Lab) -> None:
@@ -68,7 +63,8 @@ class Watched:
 
         self.lab = lab
         self.network = Network(lab.fabric)
-        self._source = _Kept(lab)
+        self._held = Held(lab) if lab.record.keeper else None
+        self._source: OfLab = self._held.source if self._held else _Remembering(lab)
         self._experiment = loads((lab.dir / "experiment.json").read_text())
         self._lock = Lock()
         self._now: Counters = {}
@@ -85,6 +81,7 @@ class Watched:
             "clock": lab.state["clock"]["mode"],
             "clock_text": clock_text(lab.state["clock"]),
             "ranks": lab.fabric.ranks,
+            "held": self._held is not None,
             "columns": COLUMNS,
             "views": [_described(view) for view in VIEWS.values()],
             "before": {"time_ns": self._before["time_ns"], "ports": ports(self._before)} if self._before else None,
@@ -103,13 +100,14 @@ class Watched:
         now = lab.fabricd.request("counters")
         if now["time_ns"] != self._now.get("time_ns"):
             self._before = self._now or None
-            self._source.kept.append((now["time_ns"], now))
+            if isinstance(self._source, _Remembering):
+                self._source.kept.append((now["time_ns"], now))
         self._now = now
         job = jobs.running(lab.record)
         fidelity = judged(self._experiment, now["fidelity"], None).to_dict()
         return {
             "time_ns": now["time_ns"],
-            "moves": lab.kernel or (clock["running"] and not clock["idle"]),
+            "moves": self._held.goes if self._held else lab.kernel or (clock["running"] and not clock["idle"]),
             "ports": ports(now),
             "fidelity": {"verdict": fidelity["verdict"], "reasons": fidelity["reasons"]},
             "deadlocks": now["deadlocks"],
@@ -135,6 +133,20 @@ class Watched:
 
     # -- asked for
 
+    def advance(self, line: str) -> dict[str, Any]:
+        """Lets a held clock go on; reads go on meanwhile. Raises UserError."""
+        return self._of_held().advance(line)
+
+    def steps(self, since: int) -> list[dict[str, Any]]:
+        """The job's steps from that number on. Raises UserError."""
+        return self._of_held().steps(since)
+
+    def _of_held(self) -> Held:
+        if self._held is None:
+            hint = "testbed up FILE --virtual --job brings one up that is"
+            raise UserError(f"the clock of fabric {self.lab.id} is not held", "advance", hint)
+        return self._held
+
     def mark(self, name: str) -> dict[str, Any]:
         """Counts from now on for whoever asks by this name. Raises Gone."""
 
@@ -155,7 +167,8 @@ class Watched:
             entry, rest = find(VIEWS.values(), _words(line), "view")
             values = entry.read(rest, self.lab.fabric)
             now, then = self.lab.fabricd.request("counters"), self._then(since, page)
-            tables = entry.show(Look(self._source, now, self._before, then), **values)
+            with self._held.still() if self._held else nullcontext():
+                tables = entry.show(Look(self._source, now, self._before, then), **values)
             rows = [{"name": t.name, "title": t.title, "rows": t.rows, "named": t.named} for t in tables]
             return {"time_ns": now["time_ns"], "since_ns": then["time_ns"] if then else 0, "tables": rows}
 
@@ -215,8 +228,10 @@ class Watched:
             return Gone(f"fabric {self.lab.id} was taken down", failed=False)
         return Gone(f"fabric {self.lab.id} is dead: {why_dead(dead)}", failed=True)
 
-    def close(self) -> None:
-        self.lab.close()
+    def hang_up(self) -> None:
+        """Nothing that was asked for is waited for any more."""
+        if self._held:
+            self._held.hang_up()
 
 
 def _described(view: Entry) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -12,6 +13,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
 from testbed.live.look.steps import Step
 from testbed.machine.ownership import Record, fabrics, find
+from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
 from testbed.world.keeper import LOG, SOCKET
 
@@ -122,6 +124,9 @@ class Kept:
         found: Counters = self._call("counters")
         return found
 
+    def actions(self) -> Sequence[Done]:
+        return log(self.lab.dir)
+
     def history(self) -> Sequence[tuple[int, Counters]]:
         return _History(self)
 
@@ -137,6 +142,9 @@ class Kept:
     def settle(self) -> None:
         self._call("settle")
 
+    def restart(self, workload: Sequence[Mapping[str, Any]] | None = None) -> None:
+        self._call("restart", workload=None if workload is None else [*workload])
+
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         return str(self._call("put_in", injection=injection.written(), name=name))
 
@@ -147,6 +155,15 @@ class Kept:
             here = {f["fault"].partition(".")[0] for f in self.request("faults")["faults"]}
             raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
         return found
+
+    def config(self, words: Sequence[str]) -> list[Done]:
+        """As config of operator.py."""
+        return [read(done) for done in self._call("config", words=list(words))]
+
+    def hang_up(self) -> None:
+        """Whoever waits for an answer in another thread gets none. What was asked for is done all the same."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._answers.close()

@@ -23,6 +23,7 @@ class Collected:
     steps: list[Step] = field(default_factory=list)
     errors: dict[int, str] = field(default_factory=dict)  # by rank: why its worker gave up
     best_ns: float | None = None  # the quickest step's time
+    base: int = 0  # the number of its first step: those of jobs before it stand in `steps`, too
     _open: dict[int, dict[int, RankStep]] = field(default_factory=dict)
 
     def take(self, of: Sequence[int], text: bytes) -> str:
@@ -42,7 +43,7 @@ class Collected:
         return ""
 
     def _pass(self, rank: int, line: Mapping[str, Any]) -> None:
-        number = _whole(line["pass"])
+        number = self.base + _whole(line["pass"])
         if number != self._next(rank):
             raise ValueError(number)
         start, end, host, compute = (_time(line[key]) for key in ("start_ns", "end_ns", "host_ns", "compute_ns"))

@@ -72,10 +72,18 @@ def filled_in(f: FaultyFabric, line: str) -> str:
     return line.replace("HEADROOM", f"{Site.of(f.lab).switch('leaf0')['headroom_bytes']}B")
 
 
+ELSEWHERE = {
+    ("flow resync", "loop"), ("flow resync", "dead_ecmp_member"), ("hash seed", "polarised_hash"),
+    ("accelerator", "accelerator_down"), ("controller restart", "controller_dead"),
+    ("controller restart", "controller_hung"), ("controller restart", "slow_controller"),
+}  # fmt: skip
+"""In test_operate_control.py: they need another fabric, or show on the controller."""
+
+
 def test_there_is_a_case_for_every_fault_that_an_action_undoes() -> None:
     undone = {(words, fault) for words, action in ACTIONS.items() for fault in (*action.configures, *action.mends)}
     there = {(words, c.fault) for c in CASES for words in ACTIONS if c.right.startswith(f"{words} ")}
-    assert undone == there
+    assert undone == there | ELSEWHERE
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.cc == "none"], ids=lambda c: f"{c.fault} {c.right}")

@@ -218,7 +218,7 @@ def test_the_page_shows_the_fabric(
         counted = json.loads(told("show", "interfaces", "counters", fabric, "--json", "--period", "0.01"))
         frames = f"{next(row['TX_OK'] for row in counted if row['IFACE'] == 'sw0:1'):,}"
         page.locator("#details tr", has_text="tx_frames").get_by_text(frames).first.wait_for()
-        page.get_by_role("button", name="queues").click()
+        page.get_by_label("show").select_option("queue counters")
         page.get_by_role("columnheader", name="TxQ").first.wait_for()
         page.get_by_label("filter").fill("sw0:2")
         assert set(page.locator("#tables table").first.locator("tbody td:first-child").all_inner_texts()) == {"sw0:2"}
@@ -239,3 +239,25 @@ def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser
     finally:
         if fabric in fabric_ids():
             cli("clean", fabric, "--force")
+
+
+def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "held.yaml").write_text(STAR + "workload: [{collective: all_reduce, sizes: [4KiB]}]\n")
+    fabric = str(json.loads(cli("up", str(tmp_path / "held.yaml"), "--virtual", "--job", "--json"))["id"])
+    try:
+        with serving("serve", fabric, "--period", "0.1") as server, page_in(browser, 400) as page:
+            refused = server.ask("/api/advance", "POST", b'{"line": "backwards"}')
+            assert (refused[0], b"does not say how far" in refused[2]) == (400, True)
+            page.goto(server.url)
+            page.get_by_role("button", name="10 steps").click()
+            page.get_by_text("10 steps have ended").wait_for()
+            page.get_by_role("button", name="100 us", exact=True).click()
+            page.locator("#went", has_text="at work").wait_for(state="detached")
+            page.get_by_text(re.compile(r"^\d+ steps? ha(s|ve) ended$")).wait_for()
+            shown = server.json("/api/steps?from=0")
+            told_steps = json.loads(told("show", "job", fabric, "--json"))
+            assert len(shown) >= 10
+            assert told_steps
+            assert page.locator("#chart canvas").count() == 1
+    finally:
+        cli("clean", fabric, "--force")

@@ -32,7 +32,17 @@ def _wire(fault: str, bites: bool = True, **more: Any) -> list[Case]:
     ]
 
 
+def _flows(fault: str, bites: bool = True, **more: Any) -> Case:
+    return Case(fault, {"on": "switch:leaf0", **more}, "flow resync leaf0", "flow resync leaf1", bites=bites)
+
+
 CASES: list[Case] = [
+    _flows("missing_entry", to=0),
+    _flows("shadow_rule", to=0),
+    _flows("wrong_port", to=0, port=2),
+    _flows("partial_write", share=0.3),
+    _flows("meter", to=0, rate="20Gbps", burst="10KB"),
+    _flows("missing_group", bites=False),
     *_wire("loss", rate=0.2),
     *_wire("burst_loss", to_bad=0.2, to_good=0.2),
     *_wire("drop_every", n=7),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.base.errors import UserError
 from testbed.faults import Injection, Mistakes
@@ -17,34 +17,41 @@ from topologies.graph.fabric import Cable, Fabric
 
 if TYPE_CHECKING:
     from hardware.cc import Setting
-    from hardware.client import Fabricd
     from testbed.fabric.lab import Lab
 
-OfCtl = Callable[[str, Sequence[str]], str]
-"""Runs `ovs-ofctl VERB BRIDGE ARGUMENTS` for a switch: its name, then the verb and the arguments."""
+
+_LEFT_OUT = "normalization changed ofp_match"  # what ovs-ofctl says of a match that is not whole
+
+
+class Hardware(Protocol):
+    """fabricd, or a world that holds it."""
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
 
 
 @dataclass
 class Site:
-    """A fabric. `directory` has its configuration, and gets the record of what was done."""
+    """A live fabric. Its directory has its configuration, and gets the record of what was done."""
 
-    fabric: Fabric
-    fabricd: Fabricd
-    directory: Path
+    lab: Lab
+    fabricd: Hardware
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
-    ofctl: OfCtl
-    restart_controller: Callable[[], None]
 
     @classmethod
     def of(cls, lab: Lab) -> Site:
-        """The site of a live fabric."""
+        """A fabric whose clock nobody holds."""
         from testbed.inject import live
 
-        return cls(
-            lab.fabric, lab.fabricd, lab.dir, lambda name: live.take_out(lab, name),
-            lambda switch, words: _ofctl(lab, switch, words), lambda: live.restart_controller(lab),
-        )  # fmt: skip
+        return cls(lab, lab.fabricd, lambda name: live.take_out(lab, name))
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.lab.fabric
+
+    @property
+    def directory(self) -> Path:
+        return self.lab.dir
 
     @property
     def now_ns(self) -> float:
@@ -108,11 +115,54 @@ class Site:
         cables = [f["request"] for f in injected if "cable" in f["request"]]
         return {r["cable"] for r in cables if r.get("values", {}).get("up") is False}
 
+    def drained(self) -> set[str]:
+        """Cables that operators have drained."""
+        return {cable for s in self.settings() for cable in s["request"].get("drain", {}).get("cables", ())}
+
+    # -- control
+
+    def restart_controller(self) -> None:
+        from testbed.inject import live
+
+        live.restart_controller(self.lab)
+
+    def ofctl(self, switch: str, *words: str) -> str:
+        """Runs `ovs-ofctl OPTIONS VERB BRIDGE ARGUMENTS`. Raises UserError with Open vSwitch's words."""
+        at = next(k for k, word in enumerate(words) if not word.startswith("-")) + 1
+        bridge = self.lab.names.bridge(self.fabric.switch_by_name[switch])
+        return self._ofctl(*words[:at], bridge, *words[at:]).stdout
+
+    def check_flow(self, flow: str) -> None:
+        """Raises UserError for a flow that Open vSwitch does not take, or of whose match it would leave a part out."""
+        said = self._ofctl("parse-flow", flow).stderr
+        if _LEFT_OUT in said:
+            pre, post = (said.partition(f"{which}:")[2].splitlines()[0].strip() for which in ("pre", "post"))
+            hint = "a field needs its protocol before it, such as udp,tp_dst=4791 or ip,nw_dst=10.0.0.1"
+            raise UserError(f"of {pre!r} Open vSwitch would take {post or 'nothing'!r} alone", hint=hint, exit_code=2)
+
+    def _ofctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command, env = self.lab.ovs_command(["ovs-ofctl", "-OOpenFlow13", *words])
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            raise UserError(lines[-1].removeprefix("ovs-ofctl: ") if lines else "ovs-ofctl failed", exit_code=2)
+        return done
+
+    def flows_changed(self) -> None:
+        """No frame meets flows of before from now on, neither in Open vSwitch's cache nor on the fast path."""
+        from controllers.openflow.revalidation import NotPurged, purge
+
+        try:
+            purge(self.lab.ovs.control)
+        except NotPurged as error:
+            raise UserError(f"old flows may still be in force: {error}") from None
+        self.fabricd.request("settled", event=0)
+
     # -- who would be cut off
 
     def alone(self, without: set[str]) -> set[int]:
-        """The ranks that cannot reach most others without these cables (and without those that are down)."""
-        gone = without | self.down()
+        """The ranks that cannot reach most others without these cables (and without those that are down or drained)."""
+        gone = without | self.down() | self.drained()
         beside: dict[str, list[str]] = {}
         for cable in self.fabric.cables:
             if cable.name not in gone:
@@ -134,15 +184,3 @@ class Site:
     def newly_alone(self, cables: set[str]) -> list[int]:
         """The ranks that these cables alone connect to most others."""
         return sorted(self.alone(cables) - self.alone(set()))
-
-
-def _ofctl(lab: Lab, switch: str, words: Sequence[str]) -> str:
-    """Raises UserError with Open vSwitch's words."""
-    verb, *rest = words
-    bridge = lab.names.bridge(lab.fabric.switch_by_name[switch])
-    command, env = lab.ovs_command(["ovs-ofctl", "-OOpenFlow13", verb, bridge, *rest])
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    if done.returncode:
-        said = done.stderr.strip().removeprefix("ovs-ofctl: ").splitlines()
-        raise UserError(said[0] if said else "ovs-ofctl failed")
-    return done.stdout

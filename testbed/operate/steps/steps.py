@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from controllers.flows import COOKIE_MAGIC, COOKIE_MAGIC_MASK
 from hardware.client import FabricdError
 from testbed.operate.steps.site import Site
 
@@ -91,6 +92,83 @@ class Mend(Step):
 
 
 @dataclass(frozen=True)
+class Resync(Step):
+    """A switch's table is written anew: flows that are not the controller's go, and so do wrong ones of faults."""
+
+    switch: str
+
+    def do(self, doing: Doing) -> None:
+        site = doing.site
+        for line in flows_of(site, self.switch):
+            if _cookie(line) & COOKIE_MAGIC_MASK != COOKIE_MAGIC:
+                site.ofctl(self.switch, "--strict", "del-flows", _match(line))
+        left = self._mend(doing)
+        spec = {"operate": "resync", "switch": self.switch, "of": left}
+        Put({"primitive": "act", "to": "controller", "spec": spec}, None if left else 0.0).do(doing)
+
+    def _mend(self, doing: Doing) -> list[str]:
+        """Heals faults that are in no other switch; returns the ids of the others."""
+        site, left = doing.site, []
+        before = [s["request"].get("spec", {}) for s in site.settings()]
+        for name in mended(site, "flow resync", f"switch:{self.switch}"):
+            injection, place = site.faults()[name]
+            switches = {r.removeprefix("switch:") for r in injection.fault.resources(place) if r.startswith("switch:")}
+            anew = {s["switch"] for s in before if s.get("operate") == "resync" and name in s["of"]}
+            if switches - anew - {self.switch}:
+                left.append(name)
+            else:
+                site.heal(name)
+                doing.mended.append(name)
+        return left
+
+
+@dataclass(frozen=True)
+class Restart(Step):
+    """The controller's process is another one, unless it has just come back."""
+
+    def do(self, doing: Doing) -> None:
+        if not doing.mended:
+            doing.site.restart_controller()
+
+
+@dataclass(frozen=True)
+class Flows(Step):
+    """A change of a switch's flows by ovs-ofctl."""
+
+    switch: str
+    words: Sequence[str]
+    nothing: str = ""
+    """What to say if it changes nothing."""
+
+    def do(self, doing: Doing) -> None:
+        site = doing.site
+        before = flows_of(site, self.switch)
+        site.ofctl(self.switch, *self.words)
+        after = flows_of(site, self.switch)
+        site.flows_changed()
+        new, gone = [f for f in after if f not in before], [f for f in before if f not in after]
+        if new or gone:
+            doing.undo[:0] = [{"flows": self.switch, "delete": [_match(f) for f in new], "add": gone}]
+        elif self.nothing:
+            doing.notes.append(self.nothing)
+
+
+def flows_of(site: Site, switch: str) -> list[str]:
+    """A switch's flows as add-flow takes them."""
+    return [line.strip() for line in site.ofctl(switch, "--no-stats", "dump-flows").splitlines() if "actions=" in line]
+
+
+def _cookie(flow: str) -> int:
+    return int(flow.partition("cookie=")[2].partition(",")[0] or "0", 0)
+
+
+def _match(flow: str) -> str:
+    """What --strict needs to find the flow: all before its actions, without the cookie."""
+    fields = flow.partition("actions=")[0].strip().rstrip(",").replace(", ", ",").split(",")
+    return ",".join(field for field in fields if not field.startswith("cookie="))
+
+
+@dataclass(frozen=True)
 class ForGood(Step):
     """It cannot be taken back: why."""
 
@@ -129,6 +207,9 @@ def take_back(site: Site, undo: Undo) -> list[str]:
     gone = []
     for one in undo:
         request = dict(one)
+        if "flows" in request:
+            _put_flows_back(site, request)
+            continue
         try:
             site.fabricd.request(request.pop("op"), **request)
         except FabricdError as error:
@@ -136,6 +217,15 @@ def take_back(site: Site, undo: Undo) -> list[str]:
                 raise
             gone.append(str(request["fault"]))
     return gone
+
+
+def _put_flows_back(site: Site, change: Mapping[str, Any]) -> None:
+    switch = change["flows"]
+    for match in change["delete"]:
+        site.ofctl(switch, "--strict", "del-flows", match)
+    for flow in change["add"]:
+        site.ofctl(switch, "add-flow", flow)
+    site.flows_changed()
 
 
 def undone(site: Site, doing: Doing) -> None:

@@ -3,6 +3,7 @@
 import { ask, at, choice, fill, make, Refused } from "./dom.js";
 import { counters, faultsOf, most } from "./details.js";
 import { bytes, count, microseconds, rate, span } from "./format.js";
+import { Held } from "./held.js";
 import { levels, METRICS, Port } from "./metrics.js";
 import { Network } from "./network.js";
 import { Tables } from "./tables.js";
@@ -10,7 +11,7 @@ import { Tables } from "./tables.js";
 const LOGS = "logs";
 const options = new Map(); // view -> what stands behind its words
 const page = crypto.randomUUID();
-let about, network, tables;
+let about, network, tables, held = null;
 let frame = null, before = null, mark = null; // {time_ns, ports}
 let metric = METRICS[0], since = "last", view = "", chosen = null, logFile = "";
 
@@ -31,10 +32,10 @@ function notice(text) {
 
 function drawHeader() {
   at("time").textContent = microseconds(frame.time_ns);
-  at("moves").textContent = `${about.clock_text} clock${about.clock !== "virtual" ? "" : frame.moves ? ", running" : "; stands still until a workload runs"}`;
+  at("moves").textContent = `${about.clock_text} clock${about.clock !== "virtual" ? "" : frame.moves ? ", running" : about.held ? ", held: it stands still until you let it go on" : "; stands still until a workload runs"}`;
   const { verdict, reasons } = frame.fidelity;
   const chip = (text, bad = false, title = null) => make("li", { class: bad ? "bad" : null, title }, text);
-  const job = frame.job ? `job ${frame.job.job}: ${frame.job.name}, ${frame.job.runs}${frame.job.of === null ? "" : ` of ${frame.job.of}`} runs done` : "no job";
+  const job = frame.job ? `job ${frame.job.job}: ${frame.job.name}, ${frame.job.runs}${frame.job.of === null ? "" : ` of ${frame.job.of}`} runs done` : about.held ? "job repeated for ever" : "no job";
   fill(at("chips"),
     chip(`fidelity ${verdict}`, !["exact", "good"].includes(verdict), reasons.join("\n")),
     chip(frame.controller ? "controller runs" : "controller has ended", !frame.controller),
@@ -187,7 +188,9 @@ function listen() {
     frame = next;
     notice("");
     draw();
+    if (held?.going) return; // tables and steps follow when the clock stands
     if (moved || view === LOGS) drawTables();
+    if (moved) held?.look();
   });
   events.addEventListener("gone", (event) => {
     gone = true;
@@ -227,11 +230,14 @@ async function start() {
   });
   at("zoom").addEventListener("click", () => at("zoom").setAttribute("aria-pressed", String(at("drawing").classList.toggle("large"))));
   view = (about.views.find((v) => v.words === "interfaces counters") ?? about.views[0]).words;
-  choice(at("views"), [...about.views.map((v) => [v.words, v.words, v.about]), [LOGS, LOGS]], view, (name) => { view = name; drawOptions(); drawTables(); });
+  fill(at("views"), ...[...about.views, { words: LOGS, about: "What the fabric's parts have written." }].map((v) => make("option", { value: v.words, title: v.about }, v.words)));
+  at("views").value = view;
+  at("views").addEventListener("change", () => { view = at("views").value; drawOptions(); drawTables(); });
   at("options").addEventListener("change", () => { options.set(view, at("options").value); drawTables(); });
   drawOptions();
   at("filter").addEventListener("input", () => { tables.filter = at("filter").value; view === LOGS ? drawTables() : tables.draw(); });
   at("nonzero").addEventListener("change", () => { tables.nonzero = at("nonzero").checked; tables.draw(); });
+  if (about.held) held = new Held(() => drawTables(), failed);
   drawLegend();
   drawTables();
   listen();

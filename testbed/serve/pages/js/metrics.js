@@ -48,6 +48,15 @@ export const METRICS = [
   counted("drops", "Drops", "frames dropped at the port", "drops", [1, 10, 100, 1e3, 1e4]),
 ];
 
+/** What a drill's student can see of a cable, by the views of the drill. */
+export const STUDENTS = [
+  counted("frames", "Frames", "frames that the port has sent", "frames", [1, 100, 1e3, 1e4, 1e5]),
+  counted("errors", "Errors", "frames that came in damaged at the port", "errors", [1, 10, 100, 1e3, 1e4]),
+  counted("drops", "Drops", "frames dropped at the port", "drops", [1, 10, 100, 1e3, 1e4]),
+  counted("pauses", "Pauses", "PFC frames (XOFF) that the port has sent", "tx_pause", [1, 10, 100, 1e3, 1e4]),
+  counted("marks", "Marks", "packets that the port has marked CE", "ecn_marked", [1, 10, 100, 1e3, 1e4]),
+];
+
 export const level = (metric, value) => metric.limits.filter((limit) => value >= limit).length;
 
 /** What each level means, for a legend: [class, text]. */
