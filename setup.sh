@@ -185,6 +185,17 @@ fuzzers() { # what compiles them; Ubuntu 22.04 has their library in clang's own 
     [ "$(os_id)" = ubuntu:22.04 ] || packages="$packages libclang-rt-dev"
 }
 
+# Ubuntu has Chromium as a snap only, and brings no headless shell.
+browser() {
+    for program in chromium-headless-shell chromium google-chrome; do
+        ! command -v "$program" >/dev/null 2>&1 || return 0
+    done
+    case "$(os_id)" in
+        debian:*) packages="$packages chromium-headless-shell" ;;
+        *) say "no Chromium here: the tests of pages in a browser are skipped" ;;
+    esac
+}
+
 explore() {
     end=$(($(date +%s) + ${1:-10} * 60))
     property_tests=$(grep -rl --include='test_*.py' '^from hypothesis' tests)
@@ -229,6 +240,7 @@ case "$verb" in
             exit
         fi
         fuzzers
+        browser
         set_up
         said=$(mktemp)
         lint >"$said" 2>&1 & # pip and mypy use one core each

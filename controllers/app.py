@@ -24,6 +24,7 @@ from controllers.offload.jobs import Placement, Refused
 from controllers.openflow import messages
 from controllers.openflow.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.openflow.revalidation import NotPurged, purge
+from controllers.operator import OPERATE, RESYNC, about
 from controllers.report import fail, fail_app, say
 from controllers.routing.ports import DownPorts
 from controllers.routing.routes import Router
@@ -214,8 +215,11 @@ class Controller(App):
         self._settle()
 
     def _act(self, message: Mapping[str, Any]) -> None:
-        """A forwarding fault goes on or off."""
+        """A forwarding fault goes on or off, or something that an operator asks for."""
         fault, on, before = message["fault"], message["on"], dict(self.wanted.faults)
+        if OPERATE in message["spec"]:
+            self._operate(fault, message["spec"], on)
+            return
         if on:
             self.wanted.faults[fault] = message["spec"]
         else:
@@ -227,6 +231,18 @@ class Controller(App):
         except (FaultError, KeyError, IndexError, TypeError) as error:
             self.wanted.faults = before
             self.log.error("fault %s cannot be put in: %r", fault, error)
+
+    def _operate(self, name: str, spec: Mapping[str, Any], on: bool) -> None:
+        self.wanted.operator.set(name, spec, on)
+        self.wanted.reroute()
+        self._follow(f"operator {name} {'on' if on else 'off'}")
+        resync, switch = spec[OPERATE] == RESYNC, spec.get("switch")
+        if on or not resync:
+            self._note("info", f"operator: {about(spec)}" + ("" if on else ": taken back"))
+        if on and resync and switch in self.datapaths:  # as when it connects
+            self.bridges[switch].connected()
+            self.found[switch] = []
+            self.datapaths[switch].send_msg(messages.ask_flows(self.datapaths[switch]))
 
     def _job(self, message: Mapping[str, Any]) -> None:
         """Ranks want a collective offloaded, or no longer."""

@@ -1,4 +1,4 @@
-"""The flows that every switch should have: routes, jobs, applications, and on top of them faults."""
+"""The flows that every switch should have: routes, jobs, applications; on top of them faults, then an operator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from controllers.flows import faults
 from controllers.offload import jobs
 from controllers.offload.jobs import Placement
 from controllers.offload.trees import Trees
+from controllers.operator import Operator
 from controllers.routing.ports import DownPorts
 from controllers.routing.routes import Router
 from topologies.graph.fabric import Cable, Fabric
@@ -20,6 +21,7 @@ class Wanted:
 
     def __init__(self, fabric: Fabric, router: Router, ports: DownPorts, apps: Applications) -> None:
         self.faults: dict[str, Mapping[str, Any]] = {}  # forwarding faults that are on, by id
+        self.operator = Operator(fabric)
         self._fabric = fabric
         self._router = router
         self._ports = ports
@@ -30,7 +32,7 @@ class Wanted:
 
     def reroute(self) -> bool:
         """Works out routes and trees for the ports that are up.  Returns whether they have changed."""
-        around = self._apps.avoid(self._ports.down)
+        around = self.operator.around(self._apps.avoid(self._ports.down))
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
@@ -49,20 +51,34 @@ class Wanted:
 
     def tables(self) -> Tables:
         """Every switch's flows.  Raises FaultError."""
-        return faults.apply(self._fabric, self.without_faults(), list(self.faults.values()))
+        faulty = [(spec, self.operator.rewritten(name)) for name, spec in self.faults.items()]
+        return self.operator.hashed(faults.apply(self._fabric, self.without_faults(), faulty))
 
     def without_faults(self) -> Tables:
         """Every switch's flows, by routes, jobs and applications."""
         down = self._ports.down
-        around = self._apps.avoid(down)
+        avoided = self._apps.avoid(down)
+        around = self.operator.around(avoided)
         tables = self._router.flows(around)
-        if drained := self._drained(around):
+        if drained := {*self._drained(around), *self._behind(around - avoided)}:
             usual = self._router.flows(down)
-            tables |= {name: usual[name] for name in drained}
+            tables |= {name: usual[name] for name in sorted(drained)}
         for placement in self._jobs.values():
             for switch, flows in placement.flows.items():
                 tables[switch] = [*tables[switch], *(flow for flow in flows if flow not in tables[switch])]
         return self._apps.tables(tables, around)
+
+    def _behind(self, drained: Set[PortName]) -> list[str]:
+        """Switches without NICs at cables that an operator has drained.  They keep their flows likewise.
+
+        Otherwise a frame on its way there would have to go back where it has come from.
+        """
+        ends = {name for name, _ in drained}
+        return [name for name in ends if not self._has_nics(name)]
+
+    def _has_nics(self, name: str) -> bool:
+        nics = self._fabric.nic_by_name
+        return any(name in (c.a.node, c.b.node) and {c.a.node, c.b.node} & nics.keys() for c in self._fabric.cables)
 
     def _drained(self, around: Set[PortName]) -> list[str]:
         """Switches that no route leads to any more.  They keep their flows, for frames that are on their way there.

@@ -27,8 +27,8 @@ INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "checklist", "run", "bench", "show", "plot", "chakra"),
-    *("up", "status", "inspect", "logs", "job", "shell", "exec", "ovs", "inject", "heal", "ethtool", "list", "down"),
-    *("clean", "completion"),
+    *("up", "advance", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal"),
+    *("config", "ethtool", "probe", "capture", "list", "down", "drill", "clean", "completion"),
 )
 
 

@@ -16,8 +16,8 @@
   an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
 - size: `testbed run experiments/quickstart.yaml` as a command; runs of 256 ranks x 16 MiB and 1,024 ranks x 64 KiB on a
   clos, fabric and all, and the memory of the latter; wall time of a frame-hop at 1,024 ranks over that at 8
-- tasks: CPU time of a run with 1,000 tasks a rank, all-reduces one after the other, over that of as many iterations of
-  one all-reduce
+- steps (tests/bench_steps.py, also by itself): CPU time of a run with 1,000 tasks a rank over that of as many
+  iterations of one all-reduce; wall time of a training step of 64 ranks and ten million frame-hops
 - large over small: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
 - help: `testbed --help` against a Python that imports click alone
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
@@ -28,7 +28,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -46,7 +45,7 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
-from tests import bench_ranks
+from tests import bench_ranks, bench_steps
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
@@ -387,29 +386,6 @@ def waiting_groups() -> float:
         return work() / alone
 
 
-def tasks_over_iterations(count: int = 1000) -> float:
-    """CPU time of everything that a run takes; all-reduces of 64 KiB on 4 ranks."""
-    head = "name: bench-tasks\nfabric: {topology: {star: {hosts: 4}}}\nworkload:\n"
-    plain = f"{head}- {{collective: all_reduce, algorithm: ring, sizes: [64KiB], iterations: {count}}}\n"
-    one = "collective: all_reduce, algorithm: ring, group: all, size: 64KiB"
-    listed = ", ".join(f"{{id: t{k}, {one}}}" for k in range(count))
-    tasks = f"{head}- tasks: {{groups: {{all: [[0, 1, 2, 3]]}}, list: [{listed}]}}\n"
-    return min(_run_cpu_s(tasks) for _ in range(RUNS)) / min(_run_cpu_s(plain) for _ in range(RUNS))
-
-
-def _run_cpu_s(text: str) -> float:
-    """Ours, and that of all processes that a run starts."""
-
-    def used() -> float:
-        its = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
-        return sum(one.ru_utime + one.ru_stime for one in its)
-
-    with tempfile.TemporaryDirectory() as folder:
-        before = used()
-        run(loads(text), Path(folder) / "run")
-        return used() - before
-
-
 def large_over_small() -> float:
     def build_cpu_s(servers: int) -> float:
         began = time.process_time()
@@ -462,7 +438,7 @@ def measure() -> dict[str, Any]:
         **bench_ranks.size(),
         "records_for_later_cpu": records_for_later(),
         "waiting_groups_cpu": waiting_groups(),
-        "tasks_over_iterations_cpu": tasks_over_iterations(),
+        **bench_steps.measure(),
         "rail_64_over_16_servers": large_over_small(),
         **help_s(),
         **memory_mb(),

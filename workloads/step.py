@@ -23,13 +23,14 @@ class Step:
         self.number = number
         self.plan = plan
         self.flows: list[flows.Flow] = []
-        self.tasks = False
+        self.tasks = self.none = False
         if plan["kind"] == "flows":
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)
         else:
             self.ranks = plan["ranks"] if plan.get("ranks") is not None else range(ranks)
             self.tasks = plan["kind"] == "tasks"
+            self.none = self.tasks and plan["iterations"] == 0
             self.helpers = plan.get("helpers", [])  # compute complexes: they take part, and have no result of their own
             self.ranks = [*self.ranks, *self.helpers]
 

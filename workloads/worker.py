@@ -45,7 +45,7 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
     kept_bytes = kept_of(ours, rank)
     for step in steps:
         device.sync(0, everyone)  # steps follow each other, also where they have no rank in common
-        if rank not in step.ranks:
+        if rank not in step.ranks or step.none:
             continue
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)

@@ -6,7 +6,7 @@ all injected faults in order, so healing a fault leaves exactly the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
@@ -145,15 +145,16 @@ KINDS: dict[str, ForwardingFault] = {
 }
 
 
-def apply(fabric: Fabric, tables: Tables, specs: list[Mapping[str, Any]]) -> Tables:
-    """The tables with all these faults in them. Raises FaultError."""
-    for spec in specs:
+def apply(fabric: Fabric, tables: Tables, faults: Iterable[tuple[Mapping[str, Any], Set[str]]]) -> Tables:
+    """The tables with all these faults in them, each but in the switches that it spares. Raises FaultError."""
+    for spec, spared in faults:
         kind = KINDS.get(spec.get("forwarding", ""))
         if kind is None:
             raise FaultError(f"unknown forwarding fault {spec.get('forwarding')!r}")
         if "switch" in spec and spec["switch"] not in tables:
             raise FaultError(f"there is no switch {spec['switch']!r}")
-        tables = kind.apply(fabric, tables, spec)
+        right = {switch: tables[switch] for switch in spared}
+        tables = {**kind.apply(fabric, tables, spec), **right}
     return {switch: _one_of_each_match(flows) for switch, flows in tables.items()}
 
 

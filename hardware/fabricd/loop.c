@@ -122,6 +122,12 @@ static bool offload_matters(const struct event *e)
 	return offload_due(e->a, e->b, e->seq);
 }
 
+/* Healed before its time */
+static bool fault_due(const struct event *e)
+{
+	return !((const struct fault *)e->a)->healed;
+}
+
 /* Must an event wait for room in, or an answer of, Open vSwitch, or for a worker that may act before it? */
 static bool no_room(const struct fabric *f, const struct event *e)
 {
@@ -164,8 +170,8 @@ static const struct event_type {
 	bool (*due)(const struct event *e);			     /* NULL: always */
 	bool (*waits)(const struct fabric *f, const struct event *e); /* NULL: never */
 } events[EVENT_KINDS] = {
-	[EV_FAULT_NOW] = {fault_goes, NULL, frames_out},
-	[EV_FAULT] = {fault_goes, NULL, fault_waits},
+	[EV_FAULT_NOW] = {fault_goes, fault_due, frames_out},
+	[EV_FAULT] = {fault_goes, fault_due, fault_waits},
 	[EV_TRAFFIC] = {flow_starts, NULL, workers_out},
 	[EV_CABLE] = {cable_changes, NULL, NULL},
 	[EV_ANNOUNCE] = {controller_learns, NULL, frames_out},

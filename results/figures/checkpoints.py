@@ -100,7 +100,7 @@ def account(told: Mapping[str, Any], measured: Sequence[Sequence[StepTime]]) -> 
         pause = written - step
     else:
         least = max(ceil(written / step), 1)
-        beside = fmean(_trained_ns(one) for one in checkpointed) - step
+        beside = fmean(trained_ns(one) for one in checkpointed) - step
         pause = beside + max(beside - told["copy_ns"], 0.0) * (least - 1)
         back += written
     pause = max(pause, 1.0)
@@ -126,7 +126,7 @@ def account(told: Mapping[str, Any], measured: Sequence[Sequence[StepTime]]) -> 
     )  # fmt: skip
 
 
-def _trained_ns(one: StepTime) -> float:
+def trained_ns(one: StepTime) -> float:
     """Until all but the checkpoint has ended."""
     ends = [row["end_ns"] for row in one.rows if row["kind"] != CHECKPOINT]
     return float(max(ends) - one.span[0] / 1000)

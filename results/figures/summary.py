@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from results.figures.checkpoints import accounts
+from results.figures.going_on import going_on
 from results.figures.serving import figures as serving_figures
 from results.figures.serving import served
 from results.figures.timeline import steps
@@ -107,6 +108,8 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
             if values := [row[key] for row in rows if row.get(key) is not None]:
                 name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
                 figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+    if whole := going_on(about, found, ()):
+        figures["goodput"] = whole.goodput
     for _, of in accounts(about, found):
         figures |= {"checkpoint_us": of.pause_ns / 1000, "goodput": of.goodput, "best_steps": of.best_steps}
     return figures

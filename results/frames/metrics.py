@@ -181,7 +181,7 @@ def timeline_rows(
             "end_ns": nanoseconds(end - line.get("began_ps", 0)),
         }
         for line in told
-        for k, (start, end, _) in enumerate(line["times"])
+        for k, (start, end) in ((k, one[:2]) for k, one in enumerate(line["times"]) if one)
     ]
 
 

@@ -123,6 +123,8 @@ class OutputParser:
         if not isinstance(times, list) or not len(times) <= count - first:
             raise UnexpectedLine("times: not of the tasks that its plan has")
         for one in times:
+            if one is None:  # no task of this iteration
+                continue
             if not isinstance(one, list) or len(one) != 3:
                 raise UnexpectedLine("times: not start, end and wrong elements")
             start, end, _ = (_count({"times": value}, "times") for value in one)

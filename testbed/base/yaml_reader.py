@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from testbed.base import yaml_core
 
 MAX_BYTES = 4 << 20
 MAX_VALUES = 1_000_000
@@ -57,14 +55,24 @@ class Document:
 
 def read(text: str) -> Document:
     """Parse one YAML document.  Raises YamlProblem."""
-    yaml = YAML(typ="safe", pure=True)
+    root = yaml_core.compose(text)
+    if root is None:
+        root = _compose(text)
+    document = Document()
     try:
-        root = yaml.compose(text)
-        if root is None:
-            raise YamlProblem("the file is empty", hint="start from experiments/quickstart.yaml")
-        document = Document()
-        document.data = _Builder(yaml, document).build(root, (), 0)
-        return document
+        document.data = _Builder(document).build(root, (), 0)
+    except RecursionError:
+        raise YamlProblem("nested too deeply") from None
+    return document
+
+
+def _compose(text: str) -> Any:
+    """The root of any document, even one that is hard to read; or what is wrong with it.  Raises YamlProblem."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        root = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(str(part) for part in (error.context, error.problem) if part)
@@ -73,15 +81,19 @@ def read(text: str) -> Document:
         raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", hint=_WANTED) from None
     except RecursionError:
         raise YamlProblem("nested too deeply") from None
+    if root is None:
+        raise YamlProblem("the file is empty", hint="start from experiments/quickstart.yaml")
+    return root
 
 
 class _Builder:
-    def __init__(self, yaml: YAML, document: Document) -> None:
-        self.constructor = yaml.constructor
+    """Makes plain data of the nodes of either parser."""
+
+    def __init__(self, document: Document) -> None:
         self.document = document
         self.values = 0
 
-    def build(self, node: Node, path: Path, depth: int) -> Any:
+    def build(self, node: Any, path: Path, depth: int) -> Any:
         """The plain value of `node`, noting its line."""
         line = node.start_mark.line + 1
         self.values += 1
@@ -90,19 +102,19 @@ class _Builder:
         if depth > MAX_DEPTH:
             raise YamlProblem("nested too deeply (or an alias that contains itself)", line, path=path)
         self.document.lines.setdefault(path, line)  # a key's line comes first: its value may start below it
-        if isinstance(node, MappingNode):
+        if node.id == "mapping":
             return self.mapping(node, path, depth)
-        if isinstance(node, SequenceNode):
+        if node.id == "sequence":
             return [self.build(item, (*path, i), depth + 1) for i, item in enumerate(node.value)]
-        if isinstance(node, ScalarNode):
+        if node.id == "scalar":
             return self.scalar(node, line, path)
         raise YamlProblem("only plain values are allowed here", line, path=path)
 
-    def mapping(self, node: MappingNode, path: Path, depth: int) -> dict[str, Any]:
+    def mapping(self, node: Any, path: Path, depth: int) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            if not isinstance(key_node, ScalarNode):
+            if key_node.id != "scalar":
                 raise YamlProblem("a key must be a word", line, path=path)
             key = str(key_node.value)
             here = (*path, key)
@@ -113,7 +125,7 @@ class _Builder:
             data[key] = self.build(value_node, here, depth + 1)
         return data
 
-    def scalar(self, node: ScalarNode, line: int, path: Path) -> Any:
+    def scalar(self, node: Any, line: int, path: Path) -> Any:
         tag = str(node.tag)
         if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
             return node.value
@@ -122,6 +134,6 @@ class _Builder:
         try:
             if len(node.value) > MAX_DIGITS:
                 raise ValueError
-            return self.constructor.construct_object(node, deep=True)
+            return yaml_core.plain(tag, node.value)
         except (ValueError, OverflowError, LookupError):
             raise YamlProblem(f"{node.value[:40]!r} is not a number", line, path=path) from None

@@ -8,10 +8,29 @@ from typing import Any, TextIO
 
 def dump(data: Mapping[str, Any], file: TextIO) -> None:
     """Writes plain data."""
-    from ruamel.yaml import YAML
+    import yaml
 
-    yaml: Any = YAML(typ="safe", pure=True)
-    yaml.sort_base_mapping_type_on_output = False
-    yaml.default_flow_style = None  # lists and mappings of plain values on one line
-    yaml.width = 120
-    yaml.dump(data, file)
+    plain_on_one_line = None
+    yaml.dump(
+        data, file, _dumper(), default_flow_style=plain_on_one_line, width=120, sort_keys=False, allow_unicode=True
+    )
+
+
+def _dumper() -> Any:
+    """Quotes what would not be a string in YAML 1.2; `on` and `1e9` stand as they are."""
+    import yaml
+
+    from testbed.base.yaml_core import Words
+
+    parent: Any = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
+
+    class Dumper(parent):
+        yaml_implicit_resolvers = Words.yaml_implicit_resolvers
+
+        def represent_float(self, number: float) -> Any:
+            names = {float("inf"): ".inf", float("-inf"): "-.inf"}
+            text = ".nan" if number != number else names.get(number, repr(number))
+            return self.represent_scalar("tag:yaml.org,2002:float", text)
+
+    Dumper.add_representer(float, Dumper.represent_float)
+    return Dumper

@@ -70,8 +70,15 @@ def _targets() -> Iterable[tuple[str, str]]:
     yield from ((word, "") for word in ("controller", "all"))
 
 
+def _drills() -> Iterable[tuple[str, str]]:
+    from testbed.drill.sheet import file
+
+    return ((name, file.load(name).title) for name in file.catalogue())
+
+
 RUN = _of(_runs, "dir")
 FABRIC = _of(_fabrics)
+DRILL = _of(_drills, "file")
 RUN_OR_FABRIC = _of(lambda: [*_fabrics(), *_runs()], "dir")
 FAULT = _of(_faults)
 HEALABLE = _of(_healable)

@@ -55,7 +55,13 @@ def _argument(p: Parameter) -> click.Argument:
 def _option(p: Parameter) -> click.Option:
     if p.kind.name == "flag":
         return click.Option([p.flag, p.name], is_flag=True, help=p.help)
-    return click.Option([p.flag, p.name], type=_Word(p), metavar=p.kind.metavar, required=p.required, help=p.help)
+    return click.Option(
+        [*filter(None, (p.short, p.flag)), p.name],
+        type=_Word(p),
+        metavar=p.kind.metavar,
+        required=p.required,
+        help=p.help,
+    )
 
 
 def texts(entry: Entry, given: Mapping[str, Any]) -> dict[str, str]:
@@ -70,7 +76,9 @@ def command(entry: Entry, verb: str, options: Sequence[click.Parameter], run: Ca
     The fabric's ID goes without `--fabric` where no other word stands.
     """
     places = [p for p in entry.parameters if not p.option]
-    about = f"{entry.about}\n\n\b\nExamples:\n" + "".join(f"  testbed {verb} {words}\n" for words in entry.examples)
+    about = f"{entry.about}\n\n\b\nExamples:\n" + "".join(
+        f"  {' '.join(filter(None, ('testbed', verb, words)))}\n" for words in entry.examples
+    )
     made = click.Command(
         entry.words,
         callback=run if places else _fabric.either_of(run),
@@ -80,6 +88,19 @@ def command(entry: Entry, verb: str, options: Sequence[click.Parameter], run: Ca
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     return made
+
+
+class Later(click.Command):
+    """A command that is made when it is used: until then it costs nothing."""
+
+    def __init__(self, name: str, help: str, make: Callable[[], click.Command]) -> None:
+        super().__init__(name, help=help)
+        self._make = make
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        return self._make().make_context(info_name, args, parent, **extra)
 
 
 Makers = dict[str, Callable[[], click.Command]]

@@ -15,7 +15,8 @@ from testbed.live.views import VIEWS
 from testbed.live.views.view import without_zeros
 
 if TYPE_CHECKING:
-    from testbed.live.look.table import Table
+    from testbed.live.look.look import Source
+    from testbed.live.look.table import Counters, Table
     from testbed.live.views.view import View
 
 PERIOD_S = 1.0
@@ -71,15 +72,15 @@ def live(
     import time
 
     from testbed.base.errors import InputError
+    from testbed.commands._held import source_of
     from testbed.fabric.lab import Lab
-    from testbed.live.look.lab import OfLab
     from testbed.live.look.look import Look
 
     if clear and delete:
         raise InputError("-c and -d are each other's opposites", "command line", "give one of them")
     lab = Lab.attach(fabric)
     try:
-        source = OfLab(lab)
+        source = source_of(lab)
         kept = lab.dir / f"cleared-{view.words.replace(' ', '-')}.json"
         if clear:
             kept.write_text(json.dumps(source.counters()))
@@ -91,15 +92,18 @@ def live(
         cleared = json.loads(kept.read_text()) if kept.exists() else None
         before = None
         if view.rated or given.get("rates"):
-            before = source.counters()
-            time.sleep(period)
+            before = _before(source, period)
         while True:
             now = source.counters()
             tables = view.show(Look(source, now, before, cleared), **values)
             if watch and not as_json:
                 click.clear()
                 click.echo(f"fabric {lab.id}, emulated time {now['time_ns'] / 1000:.3f} us")
-            _print([without_zeros(t) if nonzero else t for t in tables], as_json, nonzero or bool(given.get("changed")))
+            tables = [without_zeros(t) if nonzero else t for t in tables]
+            if as_json:
+                click.echo(json.dumps({t.name: t.rows for t in tables} if len(tables) > 1 else tables[0].rows))
+            else:
+                show_tables(tables, nonzero=nonzero or bool(given.get("changed")))
             if not watch:
                 return
             before = now
@@ -108,13 +112,22 @@ def live(
         lab.close()
 
 
-def _print(tables: list[Table], as_json: bool, nonzero: bool) -> None:
+def _before(source: Source, period: float) -> Counters:
+    """The counters of a moment ago: of a world that stands still the last that were kept."""
+    import time
+
+    now = source.counters()
+    for time_ns, counters in reversed(source.history()):
+        if time_ns < now["time_ns"]:
+            return counters
+    time.sleep(period)
+    return now
+
+
+def show_tables(tables: list[Table], *, nonzero: bool = False) -> None:
+    """Prints them one below the other; `nonzero`: what is not there was zero."""
     from testbed.run.table import counters, show
 
-    if as_json:
-        many = len(tables) > 1
-        click.echo(json.dumps({t.name: t.rows for t in tables} if many else tables[0].rows))
-        return
     for number, table in enumerate(tables):
         if number:
             click.echo()

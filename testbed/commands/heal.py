@@ -22,9 +22,11 @@ def command(fault: str, fabric: str | None, as_json: bool) -> None:
       testbed heal f1
       testbed heal all
     """
+    from testbed.commands._held import held
     from testbed.inject.live import heal
 
-    healed = heal(fault, fabric)
+    with held(fabric) as kept:
+        healed = kept.take_out(fault) if kept else heal(fault, fabric)
     if as_json:
         click.echo(json.dumps({"healed": healed}))
     else:

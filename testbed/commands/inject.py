@@ -107,12 +107,14 @@ def _command(fault: str) -> click.Command:
 
 def _inject(fault: str, fabric: str | None, as_json: bool, given: dict[str, Any]) -> None:
     from testbed.base.errors import InputError
+    from testbed.commands._held import held
     from testbed.commands._options import injection
     from testbed.inject.live import inject
 
     made = injection(fault, given)
     try:
-        name = inject(made, fabric)
+        with held(fabric) as kept:
+            name = kept.put_in(made) if kept else inject(made, fabric)
     except ValueError as error:
         where = f"command line: --on {given['on']}"
         raise InputError(getattr(error, "what", str(error)), where, getattr(error, "hint", "")) from None

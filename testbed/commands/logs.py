@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import click
 
 from testbed.base.ranges import Whole
 from testbed.commands import _fabric
-
-PARTS = {
-    "fabricd": ("fabricd.log",),
-    "controller": ("controller.log", "controller.out"),
-    "ovs": ("ovs/*.log",),
-    "workers": ("container*.log", "runc.log"),
-    "jobs": ("jobs/*.log",),
-}
+from testbed.live.logs import PARTS, last, written
 
 
 @click.command()
@@ -39,8 +31,7 @@ def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_j
     from testbed.machine import ownership
 
     record = ownership.find(fabric)
-    names = [pattern for p in ([part] if part else PARTS) for pattern in PARTS[p]]
-    files = [path for pattern in names for path in sorted(record.dir.glob(pattern))]
+    files = written(record.dir, [part] if part else list(PARTS))
     if as_json:
         found = {str(path.relative_to(record.dir)): last(path, lines) for path in files}
         click.echo(json.dumps({"fabric": record.id, "dir": str(record.dir), "logs": found}))
@@ -50,11 +41,3 @@ def command(fabric: str | None, part: str | None, lines: int, follow: bool, as_j
         for path in files:
             click.echo(f"==> {path} <==")
             click.echo("".join(f"{line}\n" for line in last(path, lines)))
-
-
-def last(path: Path, lines: int) -> list[str]:
-    """The last lines of a file, without what could move a terminal's cursor."""
-    from testbed.base.text import printable
-
-    text = path.read_text(errors="replace").splitlines()
-    return [printable(line) for line in (text[-lines:] if lines else [])]

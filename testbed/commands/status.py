@@ -43,6 +43,8 @@ def command(fabric: str | None, as_json: bool) -> None:
 def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     passed = f"{found['time_ns'] / 1000:.3f} us of emulated time have passed"
     stands = "; it stands still until a workload runs" if found["clock"] == "virtual" and not found["running"] else ""
+    if found["held"]:
+        stands = "; it is held: testbed advance lets it go on"
     fidelity, controller = found["fidelity"], found["controller"]
     lines = [("clock", f"{found['clock']}; {passed}{stands}"), ("fidelity", fidelity["verdict"])]
     lines += [("", reason) for reason in (*fidelity["reasons"], *fidelity["advice"])]
@@ -52,6 +54,8 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     lines += [("faults" if n == 0 else "", text) for n, text in enumerate(faults or ["none"])]
     job = found["job"]
+    if found["held"]:
+        return [*lines, ("job", f"its own, repeated for ever; testbed show job {found['id']}")]
     if job is None:
         return [*lines, ("job", f"none; testbed job start FILE --fabric {found['id']}")]
     of = "" if job["of"] is None else f" of {job['of']}"

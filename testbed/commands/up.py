@@ -18,25 +18,33 @@ if TYPE_CHECKING:
 @click.argument("file", shell_complete=FILE)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--virtual", is_flag=True, help="Keep a virtual clock: no ping, no iperf3, only workloads.")
+@click.option("--job", is_flag=True, help="With --virtual: repeat the workload for ever; the clock is held.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) -> None:
+def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_json: bool) -> None:
     """Bring up the fabric of the experiment in FILE with the real clock, and leave it up.
 
     The fabric then belongs to its fabricd. Faults of the file's `inject:` are put in; its `workload:` is left, and
     `testbed run FILE --fabric ID` runs it. Look at the fabric with `testbed status` and `testbed inspect`, use it with
     `testbed shell` and `testbed exec`, end it with `testbed down`.
 
+    With --virtual --job the workload is a job that is repeated for ever, and the clock stands still but for
+    `testbed advance`.
+
     \b
     Examples:
       testbed up experiments/quickstart.yaml
       testbed up experiments/quickstart.yaml --set 'fabric.topology={star: {hosts: 4}}'
       testbed up experiments/quickstart.yaml --json | jq -r .id
+      testbed up experiments/quickstart.yaml --virtual --job
     """
     from testbed.experiment import load
     from testbed.experiment.overrides import override
     from testbed.fabric.lab import Lab
 
     experiment = override(load(file), settings)
+    if job:
+        _up_held(experiment, virtual, as_json)
+        return
     if experiment.clock.mode == "virtual" and not virtual:
         experiment = override(experiment, ["clock=real"])
     lab = Lab.up(experiment, persistent=True)
@@ -51,6 +59,34 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, as_json: bool) 
         click.echo(json.dumps(about))
     else:
         _show(lab, about, file)
+
+
+def _up_held(experiment: Experiment, virtual: bool, as_json: bool) -> None:
+    """With a job that is repeated: a keeper holds its clock."""
+    from testbed.base.errors import InputError
+    from testbed.fabric.lab import Lab
+    from testbed.world.keeper import keep
+
+    if not virtual:
+        raise InputError("a job is repeated with the virtual clock alone", "command line: --job", "add --virtual")
+    if experiment.clock.mode != "virtual":
+        raise InputError("a job is repeated with the virtual clock alone", experiment.place("clock"), "clock: virtual")
+    if not experiment.workload:
+        hint = "name at least one step, such as {collective: all_reduce, sizes: [256KiB]}"
+        raise InputError("there is no workload to repeat", experiment.place("workload"), hint)
+    lab = Lab.attach(keep(experiment))
+    faults = {f"f{number}": f"{one.fault.name} on {one.on}" for number, one in enumerate(experiment.inject, 1)}
+    about = lab.describe() | {"faults": faults, "left": [], "workload": len(experiment.workload), "held_ns": 0}
+    lab.close()
+    if as_json:
+        click.echo(json.dumps(about))
+        return
+    click.echo(f"fabric {lab.id} is up: {about['topology']}; clock virtual, held at 0 ns; its job is about to begin")
+    for name, what in faults.items():
+        click.echo(f"  fault {name}: {what}")
+    click.echo(f"  testbed advance 10 steps --fabric {lab.id}   lets time go on")
+    click.echo(f"  testbed show job {lab.id}                    the steps of its job")
+    click.echo(f"  testbed down {lab.id}")
 
 
 def _inject(lab: Lab, experiment: Experiment) -> tuple[dict[str, str], list[str]]:

@@ -6,57 +6,75 @@ Everything is a function of the case and of the lines that act: looking costs no
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
-from testbed.base.units import format_time
-from testbed.drill import lines as player_lines
+from testbed.drill import registry
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
 from testbed.drill.log import Entry, Log
 from testbed.drill.looking import Seen, look
 from testbed.drill.seal import Seal
-from testbed.drill.session import Answer
+from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.stage import Stage, Up, world_of
+from testbed.operate.carry_out import config
+from testbed.operate.record import log as done_so_far
+from testbed.operate.steps.site import Site
 from testbed.run.table import counters as as_table
 from testbed.run.table import lines as text_of
 from testbed.words.entry import find, offers
+from testbed.world.condition import parse as parse_condition
+from testbed.world.world import WorldGone
 
 if TYPE_CHECKING:
+    from testbed.live.look.table import Table
+    from testbed.live.tools.tool import Tool
     from testbed.live.views.view import View
     from topologies.graph.fabric import Fabric
 
 OVER = "the drill is over"
+PATIENCE = 4
+"""Times a healthy step that each step is waited for."""
 
 
 class Game:
     """A `Session` in this process."""
 
-    def __init__(self, stage: Stage, *, exam: bool = False, families: Families = (), up: Up = world_of) -> None:
+    def __init__(
+        self, stage: Stage, *, exam: bool = False, player: str = "", families: Families = (), up: Up = world_of
+    ) -> None:
         self.stage = stage
         self.exam = exam
+        self.player = player
         self.families = families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []
         self.hints = 0
         self.wrong = 0
         self.ending: Ending | None = None
+        self.gone = False
+        """The world has died: the game counts for nothing."""
+        self.interrupted: Callable[[], bool] = lambda: False
         self._seen = Seen(stage)
         self._up = up
+        self._stopped = False
         self._closed = False
 
     @classmethod
-    def start(cls, case: Case, *, exam: bool = False, families: Families = (), up: Up = world_of) -> Self:
+    def start(
+        cls, case: Case, *, exam: bool = False, player: str = "", families: Families = (), up: Up = world_of
+    ) -> Self:
         """Brings the world up, to the moment when the player gets it. Raises UserError; nothing is left then."""
-        return cls(Stage.up(case, up), exam=exam, families=families, up=up)
+        return cls(Stage.up(case, up), exam=exam, player=player, families=families, up=up)
 
     # -- a session
 
@@ -78,7 +96,7 @@ class Game:
 
     @cached_property
     def lines(self) -> dict[str, Line]:
-        return player_lines.lines()
+        return registry.lines()
 
     @property
     def over(self) -> bool:
@@ -92,17 +110,21 @@ class Game:
             found = self.lines[entry.words]
             if self.over and not found.after:
                 raise InputError(OVER, entry.words, "report says how it went")
-            text, data = found.run(self, entry.read(rest, self.fabric), shlex.join(rest))
+            self._stopped = False
+            text, data = found.run(self, entry.read(rest, self.fabric), rest)
+            if self._stopped:  # played again it ends at the same time
+                line = f"advance {self.time_ns - began}ns"
             self._note(line, began, found, ok=True)
             if not self.over and self.budget_left_ns <= 0:
                 text = f"{text}\n{self._end(None)[0]}".strip()
             return Answer(True, self.time_ns, text, data)
+        except (WorldGone, FabricdError) as error:
+            self.gone = True
+            died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
+            return Answer(False, began, said(died), None, died.to_dict())
         except UserError as error:
             self._note(line, began, found, ok=False)
             return Answer(False, self.time_ns, said(error), None, error.to_dict())
-        except FabricdError as error:
-            died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
-            return Answer(False, began, said(died), None, died.to_dict())
 
     def ticket(self) -> dict[str, Any]:
         drill = self.case.drill
@@ -144,8 +166,8 @@ class Game:
                 f"TICKET  {told['title']}",
                 *([f"        {told['text']}"] if told["text"] else []),
                 f"ASKED   {' '.join(asked[one] for one in told['question'])}",
-                f"BUDGET  {format_time(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
-                f"The clock stands at {format_time(self.time_ns)}, and goes on only by what you type (help).",
+                f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
+                f"The clock stands at {clock(self.time_ns)}, and goes on only by what you type (help).",
             ]
         )
 
@@ -205,7 +227,14 @@ class Game:
         return self.end_ns - self.time_ns
 
     def show(self, view: View, values: Mapping[str, Any]) -> Brought:
-        tables = view.show(look(self._seen, self.case.drill.views), **values)
+        return self._printed(view.show(look(self._seen, self.case.drill.views), **values))
+
+    def use(self, tool: Tool, values: Mapping[str, Any]) -> Brought:
+        """A tool takes the emulated time that it takes."""
+        world: Any = self.stage.world
+        return self._printed(tool.run(world, **values))
+
+    def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
         for table in tables:
             body = text_of(as_table(table.name, table.rows, whole=True)) if table.rows else [f"{table.name}: nothing"]
@@ -214,20 +243,38 @@ class Game:
 
     def advance(self, ns: float) -> Brought:
         before = len(self.stage.world.steps)
-        self.stage.world.advance(min(round(ns), self.budget_left_ns))
+        self._until(lambda w: False, ns)
         return self._passed(before)
 
     def advance_steps(self, count: int) -> Brought:
+        began = self.time_ns
         before = len(self.stage.world.steps)
-        if not self.stage.world.until(lambda w: len(w.steps) >= before + count, self.budget_left_ns):
-            pass  # the budget ends the drill
-        return self._passed(before)
+        limit = PATIENCE * count * self.stage.healthy_step_ns
+        met = self._until(lambda w: len(w.steps) >= before + count, limit)
+        text, data = self._passed(before)
+        if not met and not self._stopped:
+            text += f"; {len(data['steps_ns'])} of {count} have ended within {clock(data['time_ns'] - began)}"
+        return text, data
 
     def until(self, condition: str, limit_ns: float) -> Brought:
         before = len(self.stage.world.steps)
-        held = self.stage.world.until(condition, min(round(limit_ns), self.budget_left_ns))
+        held = self._until(parse_condition(condition).watched(cast(Any, self.stage.world)), limit_ns)
         text, data = self._passed(before)
-        return ("" if held else f"not within {format_time(limit_ns)}: ") + text, {**data, "held": held}
+        return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}
+
+    def _until(self, met: Callable[[Any], bool], limit_ns: float) -> bool:
+        """Lets the world go on until then, or the budget is gone, or the player wants it to stop."""
+
+        held = False
+
+        def over(world: Any) -> bool:
+            nonlocal held
+            held = met(world)
+            self._stopped = not held and self.interrupted()
+            return held or self._stopped
+
+        self.stage.world.until(over, min(round(limit_ns), self.budget_left_ns))
+        return held
 
     def _passed(self, before: int) -> Brought:
         times = [step.end_ns - step.start_ns for step in self.stage.world.steps[before:]]
@@ -235,6 +282,28 @@ class Game:
         more = f" and {len(times) - 12} more" if len(times) > 12 else ""
         text = f"steps {shown}{more} us" if times else "no step has ended"
         return text, {"time_ns": self.time_ns, "steps_ns": times}
+
+    def configure(self, words: Sequence[str]) -> Brought:
+        """An operator's action: it takes effect now, then the time passes that it takes."""
+        world: Any = self.stage.world
+        before = len(world.steps)
+        done = config(Site(world.lab, world, world.take_out), words, self._spend)
+        world.settle()
+        texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
+        texts += [f"  {note}" for one in done for note in one.notes]
+        passed = self._passed(before)[0] if len(world.steps) > before else ""
+        return "\n".join([*texts, *([passed] if passed else [])]), {"done": [asdict(one) for one in done]}
+
+    def _spend(self, ns: float) -> None:
+        self.stage.world.advance(min(round(ns), self.budget_left_ns))
+
+    def config_log(self) -> Brought:
+        world: Any = self.stage.world
+        rows = [
+            {"n": d.number, "time": clock(d.time_ns), "what": d.line, "took": clock(d.cost_ns), "state": d.state}
+            for d in done_so_far(world.lab.dir)
+        ]
+        return "\n".join(text_of(as_table("actions", rows, whole=True))), {"log": rows}
 
     def hint(self) -> Brought:
         hints = self.case.drill.hints
@@ -257,7 +326,9 @@ class Game:
         return self._end(None)
 
     def _end(self, answer: Submission | None) -> Brought:
-        self.ending = ending_of(self, answer, self._up)
+        self.ending = ending_of(
+            self.stage, answer, self.touched(), hints=self.hints, wrong=self.wrong, families=self.families, up=self._up
+        )
         return self.ending.text, self.ending.to_dict()
 
     def report(self) -> dict[str, Any]:
@@ -266,7 +337,7 @@ class Game:
             raise InputError("the drill is not over", "report", "submit an answer, or give-up")
         from testbed.drill.report import told
 
-        return told(self)
+        return told(self.code, self.stage, self.entries, self.ending)
 
     # -- the log
 
@@ -293,10 +364,11 @@ class Game:
         case = self.case
         head = {
             "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
-            "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "sealed": self.seal.commitment,
+            "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "player": self.player,
+            "sealed": self.seal.commitment,
             "salt": self.seal.salt,
         }  # fmt: skip
-        return Log(head, tuple(self.entries), self.ending.to_dict())
+        return Log(head, tuple(self.entries), {**self.ending.to_dict(), "report": self.report()})
 
 
 _JOB = ("collective", "algorithm", "size", "sizes")

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from testbed.base.units import format_time
+from testbed.drill.ending import Ending
+from testbed.drill.log import Entry
+from testbed.drill.session import clock
+from testbed.drill.stage import Stage
 
-if TYPE_CHECKING:
-    from testbed.drill.game import Game
 
-
-def told(game: Game) -> dict[str, Any]:
+def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> dict[str, Any]:
     """All of it as plain data."""
-    ending, drill = game.ending, game.case.drill
-    assert ending is not None
+    case = stage.case
+    drill = case.drill
     looked: dict[str, int] = {}
-    for entry in game.entries:
+    for entry in entries:
         if entry.ok and not entry.acts:
             looked[entry.line] = looked.get(entry.line, 0) + 1
     return {
-        "drill": game.code,
+        "drill": code,
         "id": drill.id,
-        "seed": game.case.seed,
+        "seed": case.seed,
         "title": drill.title,
-        "healthy": game.case.healthy,
-        "faults": [injection.written() for injection in game.stage.drawn.faults],
-        "benign": [injection.written() for injection in game.stage.drawn.benign],
-        "evidence": [] if game.case.healthy else list(drill.evidence or drill.hints),
+        "healthy": case.healthy,
+        "faults": [injection.written() for injection in stage.drawn.faults],
+        "benign": [injection.written() for injection in stage.drawn.benign],
+        "evidence": [] if case.healthy else list(drill.evidence or drill.hints),
         "looked": looked,
         "acted": [
-            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in game.entries if e.acts
+            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts
         ],
-        "began_ns": game.stage.began_ns,
+        "began_ns": stage.began_ns,
         "warmup_ns": drill.warmup,
-        "healthy_step_ns": game.stage.healthy_step_ns,
-        "slo_ns": game.stage.healthy_step_ns * drill.slo.step,
+        "healthy_step_ns": stage.healthy_step_ns,
+        "slo_ns": stage.healthy_step_ns * drill.slo.step,
         "courses": {name: [list(step) for step in steps] for name, steps in ending.courses.items()},
         **ending.to_dict(),
     }  # fmt: skip
@@ -55,6 +57,19 @@ def as_markdown(report: dict[str, Any], picture: str = "") -> str:
     return "\n".join(parts)
 
 
+def write(report: dict[str, Any], path: Path) -> list[Path]:
+    """As the ending says: .md with a picture beside it, or the picture alone."""
+    from results.pictures.drawing import save
+    from results.pictures.drill import step_times
+
+    page = path.suffix.lower() == ".md"
+    (picture,) = save([step_times(report)], path.with_suffix(".png") if page else path)
+    if page:
+        path.write_text(as_markdown(report, picture.name))
+        return [path, picture]
+    return [picture]
+
+
 def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     s, speed = report["score"], report["speed"]
     truth = [f"truth     {report['truth']}"]
@@ -65,15 +80,13 @@ def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     evidence = [f"{'evidence' if k == 0 else '':10}{k + 1}. {line}" for k, line in enumerate(report["evidence"])]
     looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
     looked = [f"{'looked at' if k == 0 else '':10}{line}" for k, line in enumerate(looks)] or ["looked at nothing"]
-    acted = [
-        f"{'did' if k == 0 else '':10}{format_time(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])
-    ]
+    acted = [f"{'did' if k == 0 else '':10}{clock(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])]
     healthy = 1e9 / report["healthy_step_ns"]
     job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
         job[0] += f"; without you {_share(speed['fault'], healthy)}"
     if s["fixed"] is not None:
-        job[0] += f"; with the cause mended at your moment {_share(speed['mended'], healthy)}"
+        job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
     named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted)]
     return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]

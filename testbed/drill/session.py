@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.base.units import format_time
+
+
+def clock(ns: float) -> str:
+    """A time as drills print it: `20ms`, and of 1546642 ns `1546.642us`."""
+    short = format_time(ns)
+    if len(short) < 8:
+        return short
+    return f"{ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -75,7 +75,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         elif step.kind == "chakra" or step.kind == "aicb":
             problems = trace_checks.trace(step, blocks.fabric, fabric)
         elif step.kind == "torch":
-            problems = trace_checks.script(step, fabric)
+            problems = trace_checks.script(step, blocks.fabric, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
         elif step.kind == "serve":
@@ -83,7 +83,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         else:
             problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
-    found += _scaled(blocks, fabric)
+    found += [*_scaled(blocks, fabric), *_going_on(blocks)]
     for i, injection in enumerate(blocks.inject):
         found += [(("inject", i), what, hint) for what, hint in _injection(injection, blocks, fabric)]
     for i, point in enumerate(blocks.capture):
@@ -127,6 +127,23 @@ def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
         yield ("fabric", "cables"), f"single cables' delays do not become 1/{by}", "fabric.cable.delay, for all"
     if blocks.fabric.nic.kind != "plain":
         yield ("fabric", "nic", "kind"), f"latencies in a SmartNIC do not become 1/{by}", "kind: plain"
+
+
+def _going_on(blocks: Blocks) -> Iterator[Found]:
+    """What a run that goes on after failures cannot have beside it."""
+    for i, step in enumerate(blocks.workload):
+        if not isinstance(step, TrainStep) or not step.train.checkpoint or step.train.checkpoint.steps is None:
+            continue
+        if blocks.clock.mode != "virtual":
+            what = "a run goes on after failures with the virtual clock only"
+            yield ("workload", i, "train", "checkpoint", "steps"), what, "clock: virtual"
+        if len(blocks.workload) > 1:
+            what = "a run that goes on after failures has one step of the workload"
+            yield ("workload", i, "train", "checkpoint", "steps"), what, "an experiment of its own for each"
+        for k, injection in enumerate(blocks.inject):
+            if injection.fault.name == "worker_frozen" and injection.lasts is None:
+                what = "a rank that stands still for ever has not ended: its launcher would wait, too"
+                yield ("inject", k), what, "for: 1ms, or worker_killed"
 
 
 def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:

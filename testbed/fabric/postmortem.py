@@ -14,6 +14,8 @@ def why_dead(record: Record) -> str:
     pid = record.owner.pid if record.owner else "?"
     if not record.standing:
         return f"the process whose it was ({pid}) has ended without taking it down"
+    if record.keeper == record.owner:
+        return f"its keeper (process {pid}), which held its clock, has ended without taking it down"
     log = record.dir / "fabricd.log"
     last = _last_line(log)
     if not last:

@@ -158,6 +158,13 @@ class Fault(Model):
     only_real_clock: ClassVar[bool] = False
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
+    mended_by: ClassVar[tuple[str, ...]] = ()
+    """Words of the operator's actions (testbed/operate) that remove its cause, at one of its `resources`. Others may
+    configure it away, or lead the traffic around it."""
+
+    def resources(self, place: Place) -> tuple[str, ...]:
+        """Every right name of what is at fault, as targets, the usual one first. A cable is the ports at its ends."""
+        return wire(place) if place.kind == "cable" else (str(place.target),)
 
     def primitives(self, place: Place) -> list[Primitive]:
         """What is asked of fabricd. Raises CannotInject."""
@@ -169,7 +176,28 @@ class Fault(Model):
         return False
 
 
-class FrameFault(Fault):
+def wire(place: Place) -> tuple[str, ...]:
+    """The cable of a target by all its names: itself, its ports, its NIC, which comes with its cable."""
+    found = []
+    for cable in place.cables():
+        found.append(f"cable:{cable.name}")
+        for end in (cable.a, cable.b):
+            nic = place.fabric.nic_by_name.get(end.node)
+            found.append(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
+    return tuple(dict.fromkeys([*found, str(place.target)]))
+
+
+class OfWire(Fault):
+    """A fault of what lies between two ports: of a cable, a port or a NIC it is the cable with its plugs. Only that
+    goes with another cable; with a NIC comes its cable."""
+
+    mended_by: ClassVar[tuple[str, ...]] = ("cable replace", "nic replace")
+
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return wire(place) if place.kind in ("cable", "port", "nic") else super().resources(place)
+
+
+class FrameFault(OfWire):
     """A fault that strikes some of the frames that leave a port."""
 
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "flow", "all")

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from testbed.base.types import Rate, Time
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, overlay
+from testbed.faults.base import CannotInject, Fault, OfWire, Place, Primitive, overlay, wire
 from topologies.graph.fabric import Cable
 from topologies.graph.targets import CableTarget, NicTarget
 
 CABLES = ("cable", "port", "nic", "switch", "all")
 
 
-class CableFault(Fault):
+class CableFault(OfWire):
     on: ClassVar[tuple[str, ...]] = CABLES
 
     def values(self) -> dict[str, object]:
@@ -65,6 +65,8 @@ class SmallMtu(CableFault):
     shows: ClassVar[str] = "drops `mtu` there: small messages pass, large ones never, `local_ack_timeout_err`"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "mtu": 1500}
 
+    mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
+
     mtu: int = Field(ge=64, le=65535, description="longest IP packet that passes, in bytes")
 
     def values(self) -> dict[str, object]:
@@ -80,20 +82,22 @@ class Miswired(Fault):
 
     other: int | str = Field(description="the other NIC's rank, or the other cable's name")
 
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return (*wire(place), *wire(self._second(place)))
+
     def primitives(self, place: Place) -> list[Primitive]:
-        fabric = place.fabric
-        one = _only(place)
-        if isinstance(place.target, NicTarget) and isinstance(self.other, int) and self.other < len(fabric.nics):
-            other = _only(replace(place, target=NicTarget(fabric.nics[max(self.other, 0)])))
-        elif isinstance(place.target, CableTarget) and str(self.other) in fabric.cable_by_name:
-            other = fabric.cable_by_name[str(self.other)]
-        else:
-            raise CannotInject(
-                f"there is no {self.other!r} to swap with", "a rank for a NIC, a cable's name for a cable"
-            )
+        one, other = _only(place), _only(self._second(place))
         if other is one:
             raise CannotInject("a cable cannot be swapped with itself")
         return [{"primitive": "swap", "cables": [one.name, other.name]}]
+
+    def _second(self, place: Place) -> Place:
+        fabric = place.fabric
+        if isinstance(place.target, NicTarget) and isinstance(self.other, int) and self.other < len(fabric.nics):
+            return replace(place, target=NicTarget(fabric.nics[max(self.other, 0)]))
+        if isinstance(place.target, CableTarget) and str(self.other) in fabric.cable_by_name:
+            return replace(place, target=CableTarget(fabric.cable_by_name[str(self.other)]))
+        raise CannotInject(f"there is no {self.other!r} to swap with", "a rank for a NIC, a cable's name for a cable")
 
 
 def _only(place: Place) -> Cable:

@@ -15,6 +15,7 @@ class FlowFault(Fault):
     """`forwarding` is the kind in controllers/flows/faults.py."""
 
     on: ClassVar[tuple[str, ...]] = ("switch",)
+    mended_by: ClassVar[tuple[str, ...]] = ("flow resync",)
     forwarding: ClassVar[str]
 
     def spec(self, place: Place) -> dict[str, Any]:
@@ -84,6 +85,9 @@ class Loop(ToRank):
             raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
         return {**spec, "with": self.neighbour}
 
+    def resources(self, place: Place) -> tuple[str, ...]:
+        return (*super().resources(place), f"switch:{self.neighbour}")
+
 
 class Meter(ToRank):
     """Open vSwitch's own meters count wall time, so the bucket is fabricd's, and counts the fabric's."""
@@ -136,6 +140,7 @@ class PolarisedHash(FlowFault):
     shows: ClassVar[str] = "some of several equal links are full while others stay empty"
     example: ClassVar[dict[str, Any]] = {"on": "all"}
     on: ClassVar[tuple[str, ...]] = ("all",)
+    mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
     forwarding: ClassVar[str] = "polarised"
 
     def spec(self, place: Place) -> dict[str, Any]:
@@ -147,6 +152,7 @@ class TableFull(FlowFault):
     summary: ClassVar[str] = "a switch refuses flows beyond a number"
     shows: ClassVar[str] = "drops `forwarding` there for destinations whose flows came last"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "flows": 2}
+    mended_by: ClassVar[tuple[str, ...]] = ()  # the table is as small afterwards
     forwarding: ClassVar[str] = "table_full"
 
     flows: int = Field(ge=0, description="how many it takes")
@@ -174,6 +180,7 @@ class SlowController(Fault):
     shows: ClassVar[str] = "drops `cable` for that much longer after a cut"
     example: ClassVar[dict[str, Any]] = {"on": "controller", "reaction": "1ms"}
     on: ClassVar[tuple[str, ...]] = ("controller",)
+    mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
 
     reaction: Time = Field(ge=0, le=1e12, description="emulated time until its rules take effect")
 
@@ -185,6 +192,7 @@ class ControllerFault(Fault):
     """The controller's process is put into a state."""
 
     on: ClassVar[tuple[str, ...]] = ("controller",)
+    mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
     state: ClassVar[str]
 
     @property

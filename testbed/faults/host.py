@@ -43,6 +43,8 @@ class SlowPcie(NicFault):
     )
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "rate": "100Gbps"}
 
+    mended_by: ClassVar[tuple[str, ...]] = ("nic pcie retrain", "nic replace")
+
     rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction")
 
     def values(self, place: Place) -> dict[str, Any]:
@@ -126,7 +128,7 @@ class WorkerFault(Fault):
 class WorkerKilled(WorkerFault):
     name: ClassVar[str] = "worker_killed"
     summary: ClassVar[str] = "a rank's container is killed; healed, the rank gets a new one, what ran in it stays dead"
-    shows: ClassVar[str] = "event `worker_lost`; the run ends and names the rank"
+    shows: ClassVar[str] = "event `worker_lost`; the run ends and names the rank, or its launcher starts all again"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
     action: ClassVar[str] = "kill"
 

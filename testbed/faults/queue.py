@@ -152,6 +152,7 @@ class PauseStorm(Fault):
     shows: ClassVar[str] = "`rx_prio3_pause` of its switch port grows steadily, pauses spread through the fabric"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
     on: ClassVar[tuple[str, ...]] = ("nic",)
+    mended_by: ClassVar[tuple[str, ...]] = ("nic replace",)
 
     classes: list[TrafficClass] = Field(default=[3], min_length=1, description="classes that it pauses")
 

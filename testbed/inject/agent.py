@@ -24,7 +24,7 @@ class Agent:
     """Carries out `act` events. `kill_worker` kills a rank's container."""
 
     def __init__(self, lab: Lab, kill_worker: Callable[[int], None]) -> None:
-        self._lab = lab
+        self.lab = lab
         self._kill_worker = kill_worker
 
     def act(self, event: Mapping[str, Any]) -> None:
@@ -41,11 +41,16 @@ class Agent:
             self._give_cpus_as_faults_say(spec["rank"])
         elif "controller" in spec:
             self._make_controller_as_faults_say()
-        self._lab.fabricd.request("settled", event=event["id"])
+        self.lab.fabricd.request("settled", event=event["id"])
+
+    def end_controller(self) -> None:
+        """Kills the controller, and waits until it is gone."""
+        self._signal_controller(signal.SIGKILL)
+        wait_for(lambda: self.lab.controller.poll() is not None, GONE_S)
 
     def _on(self) -> list[Mapping[str, Any]]:
         """The requests to the agent of all faults that are on."""
-        faults = self._lab.fabricd.request("faults")["faults"]
+        faults = self.lab.fabricd.request("faults")["faults"]
         return [f["request"].get("spec", {}) for f in faults if f["on"]]
 
     def _of_worker(self, what: str, rank: int) -> list[Mapping[str, Any]]:
@@ -53,36 +58,35 @@ class Agent:
 
     def _revive_unless_faults_say(self, rank: int) -> None:
         if not self._of_worker("kill", rank):
-            self._lab.containers.revive(rank)
+            self.lab.containers.revive(rank)
 
     def _freeze_as_faults_say(self, rank: int) -> None:
         frozen = self._of_worker("freeze", rank)
-        (self._lab.containers.freeze if frozen else self._lab.containers.thaw)(rank)
+        (self.lab.containers.freeze if frozen else self.lab.containers.thaw)(rank)
 
     def _give_cpus_as_faults_say(self, rank: int) -> None:
         """Sets the least quota of all faults that are on, else the experiment's."""
         quotas = [spec["cpus"] for spec in self._of_worker("quota", rank)]
-        self._lab.containers.idle(rank)
-        self._lab.containers.limit_cpus(rank, min(quotas) if quotas else self._lab.state["limits"]["cpus"])
+        self.lab.containers.idle(rank)
+        self.lab.containers.limit_cpus(rank, min(quotas) if quotas else self.lab.state["limits"]["cpus"])
 
     def _make_controller_as_faults_say(self) -> None:
         """Dead if any fault that is on says so, else hung if any says so, else running."""
         states = {spec.get("controller") for spec in self._on()}
-        alive = self._lab.controller.poll() is None
+        alive = self.lab.controller.poll() is None
         if "dead" in states:
             if alive:
-                self._signal_controller(signal.SIGKILL)
-                wait_for(lambda: self._lab.controller.poll() is not None, GONE_S)
+                self.end_controller()
             return
         if not alive:
-            self._lab.restart_controller()
+            self.lab.restart_controller()
         if "hung" in states:
             self._signal_controller(signal.SIGSTOP)
-            wait_for(lambda: Process.of(self._lab.controller.pid).state() in "Tt", GONE_S)
+            wait_for(lambda: Process.of(self.lab.controller.pid).state() in "Tt", GONE_S)
         else:
             self._signal_controller(signal.SIGCONT)
-            self._lab.fabricd.request("ask_controller")
+            self.lab.fabricd.request("ask_controller")
 
     def _signal_controller(self, number: int) -> None:
         with suppress(ProcessLookupError):
-            os.kill(self._lab.controller.pid, number)
+            os.kill(self.lab.controller.pid, number)

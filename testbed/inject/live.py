@@ -71,7 +71,7 @@ def heal(name: str, fabric: str | None = None) -> list[str]:
 
 def take_out(lab: Lab, name: str) -> list[str]:
     """As `heal`, on a Lab."""
-    here = lab.fabricd.request("faults")["faults"]
+    here = _faults(lab)
     chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
     if not chosen and name != "all":
         known = ", ".join(dict.fromkeys(fault_id(f["fault"]) for f in here))
@@ -85,24 +85,45 @@ def listed(fabric: str | None = None) -> list[dict[str, Any]]:
     """The faults of a live fabric: id, state, hits, the injection as written, and results of flows."""
     lab = Lab.attach(fabric)
     try:
-        rows: dict[str, dict[str, Any]] = {}
-        for fault in lab.fabricd.request("faults")["faults"]:
-            name = fault_id(fault["fault"])
-            row = rows.setdefault(
-                name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
-            )
-            if fault["on"]:
-                row["state"] = "on"
-            row["since_ns"] = fault["since_ns"]
-            row["hits"] += fault["hits"]
-            if fault["primitive"] == "traffic":
-                flows = lab.fabricd.request("traffic_results", fault=fault["fault"])["flows"]
-                row["flows_done"] = sum(f[4] is not None for f in flows)
-                times = [f[4] - f[3] for f in flows if f[4] is not None]
-                row["slowest_us"] = round(max(times) / 1000, 3) if times else None
-        return list(rows.values())
+        return rows(lab)
     finally:
         lab.close()
+
+
+def rows(lab: Lab) -> list[dict[str, Any]]:
+    """As `listed`, on a Lab. Raises FabricdError."""
+    found: dict[str, dict[str, Any]] = {}
+    for fault in _faults(lab):
+        name = fault_id(fault["fault"])
+        row = found.setdefault(
+            name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
+        )
+        if fault["on"]:
+            row["state"] = "on"
+        row["since_ns"] = fault["since_ns"]
+        row["hits"] += fault["hits"]
+        if fault["primitive"] == "traffic":
+            flows = lab.fabricd.request("traffic_results", fault=fault["fault"])["flows"]
+            row["flows_done"] = sum(f[4] is not None for f in flows)
+            times = [f[4] - f[3] for f in flows if f[4] is not None]
+            row["slowest_us"] = round(max(times) / 1000, 3) if times else None
+    return list(found.values())
+
+
+def restart_controller(lab: Lab) -> None:
+    """Ends the controller, if it runs, and starts it anew. Raises UserError if a fault keeps it from running."""
+    if any(f["on"] and "controller" in f["request"].get("spec", {}) for f in _faults(lab)):
+        raise UserError("the controller does not come up again", f"fabric {lab.id}")
+    agent = Agent(lab, lambda rank: _kill(lab, rank))
+    agent.end_controller()
+    lab.restart_controller()
+    lab.fabricd.request("ask_controller")
+
+
+def _faults(lab: Lab) -> list[dict[str, Any]]:
+    """What is injected, without what operators have configured."""
+    every: list[dict[str, Any]] = lab.fabricd.request("faults")["faults"]
+    return [f for f in every if not f["request"].get("operator")]
 
 
 def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:

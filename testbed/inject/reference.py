@@ -32,6 +32,9 @@ def _section(cls: type[Fault]) -> Iterator[str]:
     if cls.only_real_clock:
         yield "\nFor the real clock only."
     yield f"\nSeen by: {cls.shows}."
+    if cls.mended_by:
+        links = [f"[`{words}`](operate.md#{words.replace(' ', '-')})" for words in cls.mended_by]
+        yield f"\nRemoved by: {', '.join(links)}."
     written = ", ".join(f"{key}: {_written(value)}" for key, value in {"fault": cls.name, **cls.example}.items())
     yield f"\nSuch as: `{{{written}}}`"
     shared = set(FrameFault.model_fields) - set(cls.__annotations__) if issubclass(cls, FrameFault) else set()

@@ -117,6 +117,9 @@ class JobLock:
         """Takes the lock, and removes what a killed job has left. Raises UserError if another job runs."""
         if not record.standing:
             raise UserError(f"fabric {record.id} belongs to a run", hint="bring one up: testbed up FILE")
+        if record.keeper:
+            hint = "testbed advance lets that go on; testbed up FILE without --job brings one up for others"
+            raise UserError(f"fabric {record.id} repeats a job of its own", hint=hint)
         folder = record.dir / _FOLDER
         folder.mkdir(exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

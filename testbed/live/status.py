@@ -48,6 +48,7 @@ def _of(lab: Lab, record: Record) -> dict[str, Any]:
         "controller": _controller(lab, experiment.control.library),
         "faults": listed(lab.id),
         "job": jobs.describe(job) if job else None,
+        "held": record.keeper is not None,
     }
 
 

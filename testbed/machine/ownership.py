@@ -38,6 +38,7 @@ _NEW = ".new-"
 _GONE_S = 5.0  # for killed processes to be gone: Open vSwitch then closes a socket for each port
 PROCESSES = ".processes"  # suffix of the files that a fabric's processes keep locked
 HOST = "host "  # prefix of the names of processes that keep a host's namespace alive
+KEEPER = "keeper"
 SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
 
 
@@ -92,6 +93,8 @@ class Record:
     lock: str = ""
     owner: Process | None = None
     processes: dict[str, Process] = field(default_factory=dict)
+    drill: bool = False
+    """A drill is played on it: whoever looks into it by another way sees more than the player may."""
 
     @classmethod
     def read(cls, directory: Path) -> Record:
@@ -110,6 +113,8 @@ class Record:
             self.processes |= {name: Process.from_dict(d) for name, d in line["processes"].items()}
         elif line["do"] == "mark":
             self.mark = line["mark"]
+        elif line["do"] == "drill":
+            self.drill = True
 
     @property
     def name(self) -> str:
@@ -138,8 +143,13 @@ class Record:
 
     @property
     def standing(self) -> bool:
-        """Whether it was left up (`testbed up`): its owner is then its own fabricd."""
-        return self.owner is not None and self.owner == self.processes.get("fabricd")
+        """Whether it was left up (`testbed up`): its owner is then its own fabricd, or its keeper."""
+        return self.owner is not None and self.owner in (self.processes.get("fabricd"), self.keeper)
+
+    @property
+    def keeper(self) -> Process | None:
+        """The process that holds its clock and has a job repeated on it (`testbed up --job`)."""
+        return self.processes.get(KEEPER)
 
     @property
     def journal(self) -> Journal:
@@ -215,15 +225,24 @@ def fabrics() -> list[Record]:
     return [Record.read(RUN_DIR / name) for name in names if _ID.fullmatch(name)]
 
 
-def find(fabric_id: str | None) -> Record:
+def mark_as_drill(record: Record) -> None:
+    """From here on only its drill, and what takes it down, finds this fabric."""
+    journal = record.journal
+    journal.write("drill")
+    journal.close()
+
+
+def find(fabric_id: str | None, *, drills: bool = False) -> Record:
     """The fabric of this id, or the only one that was left up. Raises UserError.
 
-    If none was left up, the fabric of a run counts, too.
+    If none was left up, the fabric of a run counts, too. Fabrics on which drills are played only with `drills`.
     """
-    known = fabrics()
+    known = [record for record in fabrics() if drills or not record.drill or record.id == fabric_id]
     if fabric_id is not None:
         for record in known:
             if record.id == fabric_id:
+                if record.drill and not drills:
+                    raise UserError(f"fabric {fabric_id} belongs to a drill", hint=_BY_DRILL, exit_code=2)
                 return record
         raise UserError(f"there is no fabric {fabric_id}", hint=_known("fabrics", known), exit_code=2)
     alive = [record for record in known if record.state == "alive"]
@@ -237,6 +256,7 @@ def find(fabric_id: str | None) -> Record:
 
 
 _BRING_UP = "bring one up: testbed up FILE"
+_BY_DRILL = "testbed drill --help: it has its own show, config, probe; give-up ends it"
 
 
 def _known(head: str, records: Iterable[Record]) -> str:
@@ -346,7 +366,7 @@ def clean(fabric_id: str | None = None, force: bool = False) -> list[Removed]:
     If one cannot be removed, it goes on with the others. Raises UserError.
     """
     if fabric_id is not None:
-        record = find(fabric_id)
+        record = find(fabric_id, drills=True)
         if record.state != "dead" and not force:
             raise UserError(
                 f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",

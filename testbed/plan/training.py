@@ -54,7 +54,9 @@ def training_steps(
         return graph, planned_on(experiment, graph, t)
 
     if train.checkpoint is not None:
-        return _checkpointed(train.checkpoint, whole, layout, made(whole), lambda g: planned_on(experiment, g, whole))
+        return _checkpointed(
+            train.checkpoint, whole, layout, made(whole), lambda g: planned_on(experiment, g, whole), experiment.seed
+        )
     if train.scale is None:
         return [made(whole)[1]]
     graph, step = made(whole)
@@ -90,10 +92,24 @@ def _checkpointed(
     layout: Layout,
     made: tuple[Graph, dict[str, Any]],
     planned_on: Callable[[Graph], dict[str, Any]],
+    seed: int,
 ) -> list[dict[str, Any]]:
-    """The step, the step with a checkpoint, and the checkpoint read back."""
+    """The step, the step with a checkpoint, and the checkpoint read back.
+
+    For a run of many `steps`: how it is read back, which is done after failures only, and the steps.
+    """
     graph, plain = made
     its = checkpoint.Checkpoint(tuple(told.to), told.disk, told.copy_rate if told.mode == "async" else None)
+    if told.steps is not None:
+        read = planned_on(checkpoint.restored(t, layout, its, told.restart))
+        whole = planned_on(checkpoint.with_checkpoint(graph, t, layout, its, told.every))
+        going_on = {key: getattr(told, key) for key in ("steps", "every", "restart", "monitor", "restarts", "failures")}
+        going_on |= {"between": told.mtbf * 3600e9 / (told.gpus or t.parallel.ranks), "seed": seed}
+        going_on |= {"training": sorted(layout.ranks.values())}
+        return [
+            {**read, "name": f"{plain['name']}, restored", "iterations": 0, "about_step": {}},
+            {**whole, "iterations": told.steps, "about_step": {**whole["about_step"], "going_on": going_on}},
+        ]
     steps = [plain]
     graphs = {
         f", {told.mode} checkpoint": checkpoint.with_checkpoint(graph, t, layout, its),

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.figures.checkpoints import accounts
 from results.figures.fidelity import Fidelity, StealMeter, silent
+from results.figures.going_on import going_on
 from results.figures.report import report
 from results.figures.scaled import all_scaled
 from results.figures.serving import served
@@ -48,7 +50,9 @@ from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
 from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
-from testbed.run.diagnosis import diagnose, wrong_results
+from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
+from testbed.run.launcher import NAME as LAUNCHER
+from testbed.run.launcher import Launcher, later, without
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
 from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
@@ -82,10 +86,12 @@ class Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
+    _workers: Mapping[int, Worker] = field(default_factory=dict)
     _controller_messages: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
+        self._launcher = Launcher.of(self.plan["steps"])
         self.steps = planning.steps(self.plan)
         self.environment = environment(self.experiment.seed)
         self.resolved = self.experiment.resolved()
@@ -96,6 +102,11 @@ class Attempt:
         for number, step in enumerate(self.plan["steps"]):
             for rank, text in enumerate(step.get("printed", ())):
                 (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a launcher starts its ranks again."""
+        return self._launcher is not None
 
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
@@ -115,9 +126,7 @@ class Attempt:
         captures = self._capture(lab)
         self._sample(lab)
         try:
-            with ExitStack() as files:
-                watch = self._start(lab, files)
-                symptoms = watch.run()
+            symptoms = self._followed(lab)
             self.profile.end(lab)
             if symptoms.failed:
                 with suppress(Exception):  # fabricd may be what failed
@@ -133,11 +142,31 @@ class Attempt:
         if self.counters:
             self.fidelity = self._judge(steal.share())
 
-    def _start(self, lab: Lab, files: ExitStack) -> Watch:
+    def _followed(self, lab: Lab) -> Symptoms:
+        """Starts the workers and follows them to their end; if their launcher starts them again, until the last one."""
+        self.profile.begin(lab)
+        self._began = time.monotonic()
+        requests = self._requests(lab)
+        for event in planning.choices(self.plan):
+            self._on_event(event)
+        now_ns = 0.0
+        while True:
+            its = list(later(requests, now_ns)) if now_ns else requests
+            its += self._launcher.failure(now_ns) if self._launcher else []
+            with ExitStack() as files:
+                symptoms = self._start(lab, files, its, now_ns).run()
+            if self._launcher is None or not self._launcher.noticed:
+                return symptoms
+            now_ns = lab.fabricd.next_job()
+            said = self._launcher.again(self._lines, now_ns)
+            self._lines = self._launcher.whole(self._lines)
+            self._on_event(said)
+            self.progress.note(f"rank {said['rank']} has ended: all start again, {said['lost']} steps are lost")
+
+    def _start(self, lab: Lab, files: ExitStack, requests: list[dict[str, Any]], now_ns: float) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        self.profile.begin(lab)
-        requests = self._requests(lab)
+        plan = {**self.plan, "steps": self._launcher.plan_of(self.plan["steps"])} if self._launcher else self.plan
         workers: dict[int, Worker] = {}
         pipes: dict[int, int] = {}
         errors: dict[int, int] = {}
@@ -149,7 +178,7 @@ class Attempt:
                 unread.callback(os.close, pipe)
                 error, write_errors = os.pipe()
                 unread.callback(os.close, error)
-                self._hand_plan(lab, ranks)
+                self._hand_plan(lab, ranks, plan)
                 for rank in ranks:
                     (self.folder.logs / f"rank{rank}.log").touch()
                 shared = {"others": ranks[1:]} if len(ranks) > 1 else {}
@@ -164,7 +193,7 @@ class Attempt:
             workers,
             pipes,
             errors,
-            OutputParser(self.plan),
+            OutputParser(plan),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
@@ -174,13 +203,14 @@ class Attempt:
             on_text=self._on_text,
             on_event=self._on_event,
             on_waiting=self.progress.waiting,
+            forgives=lambda: self._launcher is not None and self._launcher.may,
+            began=self._began,
         )
         files.callback(watch.close)
+        self._workers, self._watch = workers, watch
         self._agent = Agent(lab, lambda rank: _killed(workers[rank]))
-        for request in requests:
+        for request in (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())):
             lab.fabricd.request("inject", **request)
-        for event in planning.choices(self.plan):
-            self._on_event(event)
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
@@ -210,8 +240,8 @@ class Attempt:
         there = lab.fabricd.request("faults")["faults"] if self.tenant else ()
         return together.struck([*requests, *(fault["request"] for fault in there)])
 
-    def _hand_plan(self, lab: Lab, ranks: Sequence[int]) -> None:
-        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(self.plan, ranks)))
+    def _hand_plan(self, lab: Lab, ranks: Sequence[int], plan: planning.Plan) -> None:
+        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(plan, ranks)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
@@ -219,6 +249,7 @@ class Attempt:
 
     def _on_line(self, line: dict[str, Any]) -> None:
         line = self.tenant.line(line) if self.tenant else line
+        line = self._launcher.line(line) if self._launcher else line
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
         if line["kind"] == "timeline":
@@ -246,8 +277,13 @@ class Attempt:
             log.write(text + "\n")
 
     def _on_event(self, event: dict[str, Any]) -> None:
+        if self._launcher and self._launcher.event(event) and self._agent is not None:
+            self._launcher.end(self._agent.lab, self._workers.values())
+            self._watch.take_events()
         if event["event"] == "act" and self._agent is not None:
             self._agent.act(event)
+        if event.get("fault") == LAUNCHER:
+            return
         event = self.tenant.event(event) if self.tenant else event
         self._events.append(event)
         self.folder.append("events.jsonl", event)
@@ -292,7 +328,7 @@ class Attempt:
         self.progress.stage("reading the counters")
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("quiesce")
-        self.counters = self._counted(lab.counters())
+        self.counters = without(self._counted(lab.counters()))
         for path in captures:
             lab.fabricd.request("capture_stop", path=path)
         if self.experiment.measure.sample is not None:
@@ -336,6 +372,7 @@ class Attempt:
         series.store(self.folder.path)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
         found = step_times(timeline)
+        whole = going_on(self.steps, found, self._events)
         result = RunResult(
             folder=self.folder.final,
             clock=self.experiment.clock.mode,
@@ -347,6 +384,7 @@ class Attempt:
             steps=[self._step_row(one) for one in found],
             scaled=self._scaled(found),
             checkpoints=[{"step": number, **its.row()} for number, its in accounts(self.steps, found)],
+            going_on=whole.row() if whole else None,
             experiment=self.resolved,
         )
         if not self.problem:

@@ -48,6 +48,7 @@ class RunResult:
     steps: list[Row] = field(default_factory=list)  # where the time of steps of tasks went
     scaled: list[Row] = field(default_factory=list)  # what follows from small steps for large ones, with bounds
     checkpoints: list[Row] = field(default_factory=list)  # what they and failures cost
+    going_on: Row | None = None  # of a run that goes on after failures
     experiment: Mapping[str, Any] = field(default_factory=dict)  # as resolved
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +61,7 @@ class RunResult:
             **({"steps": self.steps} if self.steps else {}),
             **({"scaled": self.scaled} if self.scaled else {}),
             **({"checkpoints": self.checkpoints} if self.checkpoints else {}),
+            **({"going_on": self.going_on} if self.going_on else {}),
             "counters": self.counters,
             "metrics_sha256": self.metrics_sha256,
         }

@@ -66,6 +66,9 @@ def run(
             lab = (up or _up)(scaled_down(experiment))
         else:
             lab = on.lab
+            if attempt.goes_on:
+                what = "a run that goes on after failures needs a fabric of its own"
+                raise InputError(what, experiment.place("workload"), "testbed run FILE")
             on.begin(experiment.inject, planning.endpoints(attempt.plan))
     except BaseException:
         folder.discard()

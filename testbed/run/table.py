@@ -58,7 +58,7 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
             parts += _tasks(step, rows, host)
         else:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
-    parts += _steps(run)
+    parts += _what_is_known(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
 
 
@@ -247,6 +247,15 @@ def _tasks(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Renderab
         yield Text(f"# by the ranks themselves: {why}", style="yellow")
 
 
+def _what_is_known(run: Run) -> Iterator[RenderableType]:
+    """Tables of steps; of a run that an older version has stored those for which all is there."""
+    try:
+        yield from _steps(run)
+    except KeyError as missing:
+        what = f"# steps.json has no {missing}: another version of the testbed has made this run. Its frames are whole;"
+        yield Text(f"{what} run its experiment.yaml again for the rest", style="yellow")
+
+
 def _steps(run: Run) -> Iterator[RenderableType]:
     """One line for each iteration of each step that has tasks; its times are means over the ranks."""
     found = steps(run.rows("timeline"))
@@ -273,6 +282,8 @@ def _steps(run: Run) -> Iterator[RenderableType]:
     yield table
     yield from _scaled(run, found)
     yield from checkpoint_table.of_steps(run.steps, found)
+    if any("going_on" in step for step in run.steps):
+        yield from checkpoint_table.of_run(run.steps, found, run.rows("events"))
     yield from serving_table.of_steps(run.steps, found)
 
 

@@ -70,7 +70,8 @@ class Watch:
     and the fabric's other processes, by name. `retry_s` is the wall time after which a NIC sends again (0 with the
     virtual clock), `patience_s` how long a worker that does not start is waited for. `on_line` gets every measurement
     line of a worker, `on_progress` its progress lines, `on_text` (rank, text) what is no JSON line, `on_event` every
-    event with `wall_s` added, `on_waiting` (whom, seconds) for whom the run waits, and how long already.
+    event with `wall_s` added (since `began`), `on_waiting` (whom, seconds) for whom the run waits, and how long.
+    `forgives` says whether a rank's end is not the run's: then it is followed until all have ended.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class Watch:
         on_text: Callable[[int, str], None],
         on_event: Callable[[dict[str, Any]], None],
         on_waiting: Callable[[str, float], None],
+        forgives: Callable[[], bool] = lambda: False,
+        began: float | None = None,
     ) -> None:
         self.symptoms = Symptoms()
         self._workers = dict(workers)
@@ -100,12 +103,13 @@ class Watch:
         self._processes = dict(processes)
         self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
         self._on_waiting = on_waiting
+        self._forgives = forgives
         self._retry_s = retry_s
         self._patience_s = patience_s
         self._patience: dict[str, Patience] = {}  # with processes that are looked at, by name
         self._absent_since: float | None = None
         self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
-        self._began = time.monotonic()
+        self._began = time.monotonic() if began is None else began
         self._sayings = parser
         self._open = {*pipes.values(), *errors.values()}
         self._ends: set[int] = set()  # of workers that have closed their pipes
@@ -133,7 +137,10 @@ class Watch:
             self._read(TICK_S)
             self._look()
             now = time.monotonic()
-            if self.symptoms.failed:
+            if self._goes_on():
+                if len(self.symptoms.exits) == len(self._workers):
+                    break
+            elif self.symptoms.failed:
                 if failed_at is None:
                     failed_at = now
                     self._ask_tasks()
@@ -144,6 +151,16 @@ class Watch:
                 break
         self._read(0)
         return self.symptoms
+
+    def _goes_on(self) -> bool:
+        """Whether it has failed, and somebody is there to start the workers again when they have ended."""
+        symptoms = self.symptoms
+        beyond = symptoms.conclusive or any(True for _ in symptoms.of_kind("stalled", "ovs_lost"))
+        return symptoms.failed and not beyond and self._forgives()
+
+    def take_events(self) -> None:
+        """Takes what fabricd has said meanwhile."""
+        self._read_events()
 
     def note(self, kind: str, **more: Any) -> None:
         """Adds an event of the testbed's own."""

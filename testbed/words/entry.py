@@ -31,10 +31,14 @@ class Parameter:
     required: bool = False
     rest: bool = False
     """It takes all words that are left, as one text."""
+    short: str = ""
+    """Another name of an option, such as `-o`."""
+    word: str = ""
+    """What stands behind `--` if that is not its name: Python's own words, such as `for`."""
 
     @property
     def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
+        return f"--{(self.word or self.name).replace('_', '-')}"
 
     @property
     def usage(self) -> str:
@@ -68,7 +72,7 @@ class Entry:
         left, texts = list(words), dict[str, str]()
         while left:
             word = left.pop(0)
-            if word.startswith("--"):
+            if word.startswith("--") or word in {p.short for p in self.parameters if p.short}:
                 parameter, text = self._option(word, left)
             elif places:
                 parameter = places.pop(0)
@@ -88,7 +92,7 @@ class Entry:
 
     def _option(self, word: str, left: list[str]) -> tuple[Parameter, str]:
         flag, equals, text = word.partition("=")
-        parameter = next((p for p in self.parameters if p.option and flag == p.flag), None)
+        parameter = next((p for p in self.parameters if p.option and flag in (p.flag, p.short or p.flag)), None)
         if parameter is None:
             flags = [p.flag for p in self.parameters if p.option]
             raise self._wrong(f"there is no option {flag}", near(flag, flags, "options"))

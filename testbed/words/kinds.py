@@ -116,16 +116,22 @@ class _Place(Kind):
 
 @dataclass(frozen=True)
 class Quantity(Kind):
-    """A number with its unit: `TIME` in ns, `RATE` in bit/s, `SIZE` in bytes."""
+    """A number with its unit: `TIME` in ns, `RATE` in bit/s, `SIZE` in bytes; within bounds."""
 
     of: units.Kind = units.TIME
+    least: float = 0
+    most: float = 1e15
 
     def read(self, text: str, fabric: Fabric) -> float:
         parse = {"time": units.parse_time, "rate": units.parse_rate, "size": units.parse_size}[self.of.name]
         try:
-            return parse(text)
+            value = parse(text)
         except UnitError as error:
             raise Wrong(error.what, error.hint) from None
+        if not self.least <= value <= self.most:
+            write = {"time": units.format_time, "rate": units.format_rate, "size": units.format_size}[self.of.name]
+            raise Wrong(f"{text} is out of bounds", f"from {write(int(self.least))} to {write(int(self.most))}")
+        return value
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,7 @@ PORT = _Port("port", "PORT")
 CABLE = _Cable("cable", "CABLE")
 PLACE = _Place("place", "PLACE")
 TEXT = Kind("text", "TEXT")
+FILE = Kind("file", "FILE")
 FLAG = Kind("flag", "")
 TIME = Quantity("time", "TIME", units.TIME)
 RATE = Quantity("rate", "RATE", units.RATE)

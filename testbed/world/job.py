@@ -47,13 +47,17 @@ class Job:
     _partial: dict[int, bytes] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, lab: Lab, experiment: Experiment, struck: Collection[int] = ()) -> Job:
+    def start(
+        cls, lab: Lab, experiment: Experiment, struck: Collection[int] = (), after: Collected | None = None
+    ) -> Job:
         """Starts a worker for each rank that has something to do. `struck` are ranks that share their process with
-        nobody. The clock does not run before fabricd's `start`.
+        nobody; `after` is what workers before these have said. The clock does not run before fabricd's `start`.
         """
         plan = plan_of(experiment)
         ranks = taking_part(plan)
-        job = cls(lab, plan, ranks, Collected(ranks))
+        before = after or Collected(ranks)
+        said = Collected(ranks, before.steps, best_ns=before.best_ns, base=len(before.steps))
+        job = cls(lab, plan, ranks, said)
         for group in together.processes(experiment, ranks, struck):
             job._start(group)
         return job
@@ -115,6 +119,12 @@ class Job:
             if rank in group:
                 worker.kill()
                 wait_for(partial(_gone, worker), GONE_S)
+
+    def end(self) -> None:
+        """Kills all workers; returns when they are gone."""
+        for group, _, _ in self._workers:
+            self.kill(group[0])
+        self.close()
 
     def close(self) -> None:
         for pipe in self._partial:

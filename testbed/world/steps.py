@@ -8,68 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.base.text import printable
+from testbed.live.look.steps import RankStep, Step
 
 TEXT_MAX = 1000
 _TIME_MAX_NS = 2.0**50
 _COUNT_MAX = 2**53
-
-
-@dataclass(frozen=True)
-class RankStep:
-    """One rank's part of a step. Of `end_ns - start_ns` its host was at work for `host_ns` (posts, reductions, waking
-    up) and its compute tasks for `compute_ns`; for `wait_ns` it waited for the network and for other ranks. `wrong` are
-    elements of results. `fallback` says why an offload's work was done by the hosts.
-    """
-
-    host_ns: float
-    wait_ns: float
-    wrong: int
-    start_ns: float
-    end_ns: float
-    compute_ns: float = 0.0
-    fallback: str = ""
-
-    @property
-    def busy_ns(self) -> float:
-        """Its host's and its compute tasks' time."""
-        return self.host_ns + self.compute_ns
-
-
-@dataclass(frozen=True)
-class Step:
-    """One pass of the job through its workload, from its first rank's start to its last rank's end."""
-
-    number: int
-    start_ns: float
-    end_ns: float
-    ranks: Mapping[int, RankStep]
-
-    @property
-    def time_ns(self) -> float:
-        return round(self.end_ns - self.start_ns, 3)
-
-    @property
-    def wrong(self) -> int:
-        return sum(rank.wrong for rank in self.ranks.values())
-
-    @property
-    def last(self) -> int:
-        """The rank that ended last."""
-        return max(self.ranks, key=lambda rank: (self.ranks[rank].end_ns, -rank))
-
-    @property
-    def busiest(self) -> int:
-        """The rank that host and compute tasks kept busy for longest: the others wait for it."""
-        return max(self.ranks, key=lambda rank: (self.ranks[rank].busy_ns, -rank))
-
-    def to_dict(self) -> dict[str, Any]:
-        ranks = {str(rank): vars(its) for rank, its in self.ranks.items()}
-        return {"number": self.number, "start_ns": self.start_ns, "end_ns": self.end_ns, "ranks": ranks}
-
-    @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Step:
-        ranks = {int(rank): RankStep(**its) for rank, its in told["ranks"].items()}
-        return cls(told["number"], told["start_ns"], told["end_ns"], ranks)
 
 
 @dataclass
@@ -80,6 +23,7 @@ class Collected:
     steps: list[Step] = field(default_factory=list)
     errors: dict[int, str] = field(default_factory=dict)  # by rank: why its worker gave up
     best_ns: float | None = None  # the quickest step's time
+    base: int = 0  # the number of its first step: those of jobs before it stand in `steps`, too
     _open: dict[int, dict[int, RankStep]] = field(default_factory=dict)
 
     def take(self, of: Sequence[int], text: bytes) -> str:
@@ -99,7 +43,7 @@ class Collected:
         return ""
 
     def _pass(self, rank: int, line: Mapping[str, Any]) -> None:
-        number = _whole(line["pass"])
+        number = self.base + _whole(line["pass"])
         if number != self._next(rank):
             raise ValueError(number)
         start, end, host, compute = (_time(line[key]) for key in ("start_ns", "end_ns", "host_ns", "compute_ns"))
@@ -134,3 +78,5 @@ def _number(check: Callable[[Any], bool]) -> Callable[[Any], Any]:
 
 _time = _number(lambda value: 0 <= value <= _TIME_MAX_NS)
 _whole = _number(lambda value: isinstance(value, int) and 0 <= value <= _COUNT_MAX)
+
+__all__ = ["Collected", "RankStep", "Step"]

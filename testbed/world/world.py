@@ -9,23 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hardware.client import FabricdError
+from hardware.client import FabricdError, FabricdSilent
 from testbed.base.errors import UserError
+from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
 from testbed.fabric.postmortem import why_dead
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
+from testbed.operate.record import Done, log
 from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
 from testbed.world.condition import parse
 from testbed.world.history import PERIOD_NS, Counters, History, emulated
-from testbed.world.job import Job
+from testbed.world.job import Job, plan_of
 from testbed.world.steps import Step
 
 if TYPE_CHECKING:
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
     from topologies import Fabric
 
 LOOK_S = 0.25
-READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results"})
+READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
 """Requests to fabricd that change nothing."""
 _UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
 _GRAIN_NS = (500, 2_000, PERIOD_NS)
 _GRAINS_PER_STEP = 16
 OPAQUE = "world"
+RESTART_STEP_NS, RESTART_NS = 1_000, 10_000_000
 
 
 class WorldGone(UserError):
@@ -202,6 +205,56 @@ class World:
     def _remember(self) -> None:
         self._history.add(self.time_ns, self.counters())
 
+    def heed(self) -> None:
+        """Does what fabricd asks for between two of our calls, because others have asked it for something."""
+        with _Gone(self):
+            for event in self.lab.fabricd.events(0.0):
+                self._event(event)
+
+    def restart(self, workload: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Ends the job's workers, and starts it anew: with another workload, if one is given as a file would have it.
+
+        As long passes as the fabric takes to forget its offloads. Raises InputError for a workload that does not fit
+        (then nothing has happened), WorldGone.
+        """
+        self._now()
+        changed = [] if workload is None else [f"workload={json.dumps([*workload])}"]
+        experiment = override(self.experiment, changed)
+        plan_of(experiment)
+        self.job.end()
+        while any(w["state"] in ("running", "waiting") for w in self.request("status")["workers"]):
+            self._sleep()  # until fabricd has seen that they are gone
+        with _Gone(self):
+            for event in self.lab.fabricd.events(0.0):
+                if event["event"] != "worker_lost":  # that they are gone is no news
+                    self._event(event)
+        end = self.time_ns + RESTART_NS
+        while (why := self._next_job()) is not None:
+            if self.time_ns >= end:
+                raise WorldGone(f"the job cannot start anew: {why}")
+            self.advance(RESTART_STEP_NS)
+        self.experiment = experiment
+        self.job = Job.start(self.lab, experiment, self._struck(), self.job.said)
+        self._agent = Agent(self.lab, self.job.kill)
+        with _Gone(self):
+            self.lab.fabricd.request("run_until", time_ns=self.time_ns)
+            self.lab.fabricd.request("start", ranks=self.job.ranks)
+        self._going = self.time_ns
+        self._wait()
+
+    def _next_job(self) -> str | None:
+        """None, or why the ranks may not connect once more yet."""
+        try:
+            self.lab.fabricd.request("next_job")
+        except FabricdSilent:
+            raise
+        except FabricdError as error:
+            return str(error)
+        return None
+
+    def _struck(self) -> set[int]:
+        return together.struck(fault["request"] for fault in self.request("faults")["faults"])
+
     # -- reads
 
     @property
@@ -227,6 +280,10 @@ class World:
         """Counters at every 50 us since the beginning."""
         return self._history
 
+    def actions(self) -> Sequence[Done]:
+        """What operators have done."""
+        return log(self.lab.dir)
+
     def digest(self) -> str:
         """Of all that can be read at this hold: equal in two worlds of which the same was asked."""
         status = self.request("status")
@@ -237,6 +294,7 @@ class World:
             self.errors,
             status["workers"],
             [_without_number(fault) for fault in self.request("faults")["faults"]],
+            [{**flow, "fast_packets": None} for flow in self.lab.flows()],  # whichever way they went
             self.events,
         ]
         return hashlib.sha256(json.dumps(readable, sort_keys=True).encode()).hexdigest()
@@ -277,7 +335,8 @@ class World:
     def take_out(self, name: str) -> list[str]:
         """Heals a fault, or `all`; returns the ids. There may be none of that name."""
         self._now()
-        here = [f["fault"] for f in self.lab.fabricd.request("faults")["faults"]]
+        every = self.lab.fabricd.request("faults")["faults"]
+        here = [f["fault"] for f in every if not f["request"].get("operator")]
         chosen = [fault for fault in here if name in ("all", fault_id(fault))]
         for fault in chosen:
             self.lab.fabricd.request("heal", fault=fault)

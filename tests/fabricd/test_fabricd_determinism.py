@@ -168,3 +168,11 @@ def test_a_flow_gets_its_queue_pairs_behind_those_that_workers_make_by_then() ->
         generated = [q["qp"] for q in f.counters()["qps"] if q["generated"]]
         assert generated and min(generated) > max(pair.qp_a, pair.qp_b)
         pair.done()
+
+
+def test_as_many_flows_as_a_fault_may_have_are_one_request() -> None:
+    flows = [[0, 1, 100_000_000, 1_000_000_000 + k] for k in range(100_000)]
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
+        (fault,) = f.counters()["faults"]
+        assert fault["fault"] == "t"

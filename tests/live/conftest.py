@@ -11,7 +11,14 @@ import pytest
 
 from testbed.plan import together
 
-ABOUT_PROCESSES = {"test_container", "test_inject_runs", "test_profile", "test_run_hardware", "test_run_live"}
+ABOUT_PROCESSES = {
+    "test_container",
+    "test_inject_runs",
+    "test_profile",
+    "test_run_hardware",
+    "test_run_live",
+    "test_world",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -39,7 +39,9 @@ TOO_LONG = {"run", "bench", "up"}
 NOT_RUN = {
     "testbed down": "would take away the fabric of the next example; the tutorial's `down` is a real one",
     "testbed clean": "likewise",
+    "testbed drill": "its world goes on beside the next examples; tests of drills play it",
     "testbed job": "goes on in the background, beside the next examples; tests of jobs run them",
+    "testbed serve": "goes on until Ctrl-C",
     "--watch": "goes on until Ctrl-C",
     "tcpdump": "goes on until Ctrl-C",
     "source": "is the shell's own; what it reads is the output of the example beside it",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from testbed.base.errors import UserError
 from testbed.experiment import loads
 from testbed.faults import Injection
 from testbed.world.world import World
@@ -40,9 +41,9 @@ def play(world: World, dither: bool) -> list[str]:
 
     def look() -> None:
         for _ in range(random.randrange(100) if dither else 0):
-            random.choice([world.counters, world.digest, lambda: world.request("status")])()
+            random.choice([world.counters, lambda: world.request("status")])()
         if dither:
-            time.sleep(random.random() / 4)
+            time.sleep(random.random() / 10)
         seen.append(world.digest())
 
     look()
@@ -137,6 +138,24 @@ workload:
         assert (slow.busiest, slow.ranks[1].compute_ns) == (1, 40_000.0)
         assert slow.time_ns > step.time_ns + 20_000
         assert slow.ranks[0].wait_ns > step.ranks[0].wait_ns + 15_000
+
+
+def test_a_job_starts_anew_while_others_send(ring: World) -> None:
+    """With another workload, and after one that cannot be; the traffic of others goes on."""
+    noise = ring.put_in(Injection.of({"fault": "noisy_neighbour", "on": "all", "load": 0.1, "size": "8KB"}))
+    ring.advance_steps(1, 1_000_000)
+    at, before = ring.time_ns, len(ring.steps)
+    with pytest.raises(UserError):
+        ring.restart([{"collective": "all_reduce", "algorithm": "by_magic", "sizes": ["1KiB"]}])
+    ring.restart([{"collective": "all_gather", "sizes": ["8KiB"], "ranks": [0, 1]}])
+    assert ring.time_ns == at
+    assert ring.advance_steps(2, 1_000_000)
+    assert [step.number for step in ring.steps] == list(range(len(ring.steps)))
+    assert len(ring.steps) >= before + 2
+    assert sorted(ring.steps[-1].ranks) == [0, 1]
+    ring.take_out(noise)
+    ring.restart([{"collective": "all_reduce", "algorithm": "ring", "sizes": ["32KiB"]}])
+    assert ring.advance_steps(1, 1_000_000)
 
 
 def test_a_job_that_has_died_lets_time_go_on(ring: World) -> None:

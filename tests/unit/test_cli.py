@@ -29,15 +29,15 @@ def run(*arguments: str, **kwargs) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def verb(tmp_path, monkeypatch):
-    """Adds a verb `probe` that takes --json, with the body given."""
+    """Adds a verb `trial` that takes --json, with the body given."""
 
     def add(body: str) -> None:
         head = "@click.command()\n@click.option('--json', 'as_json', is_flag=True)\ndef command(as_json):\n"
-        (tmp_path / "probe.py").write_text("import click\n\n" + head + indent(body, "    "))
+        (tmp_path / "trial.py").write_text("import click\n\n" + head + indent(body, "    "))
         monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
 
     yield add
-    sys.modules.pop("testbed.commands.probe", None)
+    sys.modules.pop("testbed.commands.trial", None)
 
 
 def main_with(folder: Path) -> list[str]:
@@ -46,8 +46,8 @@ def main_with(folder: Path) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def probe(*arguments: str):
-    return CliRunner().invoke(cli, ["probe", *arguments])
+def trial(*arguments: str):
+    return CliRunner().invoke(cli, ["trial", *arguments])
 
 
 # --- help ------------------------------------------------------------------
@@ -106,7 +106,7 @@ raise UserError("no such [thing]", "e.yaml:3: a.b", "try another", exit_code=3, 
 
 def test_user_error_as_text(verb):
     verb(RAISES)
-    result = probe()
+    result = trial()
     assert result.exit_code == 3
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
@@ -120,7 +120,7 @@ def test_user_error_as_text(verb):
 
 def test_user_error_as_json(verb):
     verb(RAISES)
-    result = probe("--json")
+    result = trial("--json")
     assert result.exit_code == 3
     assert result.stderr == ""
     assert json.loads(result.stdout) == {
@@ -135,7 +135,7 @@ def test_user_error_as_json(verb):
 
 def test_long_errors_are_not_wrapped(verb):
     verb("from testbed.base.errors import UserError\nraise UserError('x' * 300)")
-    assert probe().stderr == f"error: {'x' * 300}\n"
+    assert trial().stderr == f"error: {'x' * 300}\n"
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "--no-such-option"], ["doctor", "extra"]])
@@ -169,16 +169,16 @@ def test_bad_experiment_file(tmp_path):
 
 def test_operating_system_error(verb):
     verb("open('/no/such/file')")
-    result = probe()
+    result = trial()
     assert result.exit_code == 1
     assert result.stderr == "error: No such file or directory\n  at: /no/such/file\n"
 
 
 def test_what_an_ordinary_user_may_not_do_says_that_it_needs_root(verb, monkeypatch):
     verb("raise PermissionError(13, 'Permission denied', '/run/railbed')")
-    assert probe().exit_code == 1  # root: something else is wrong
+    assert trial().exit_code == 1  # root: something else is wrong
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    result = probe("--json")
+    result = trial("--json")
     assert result.exit_code == 3
     error = json.loads(result.stdout)["error"]
     assert (error["what"], error["hint"].split()[0]) == ("needs root", "sudo")
@@ -193,11 +193,13 @@ def test_a_fifo_is_no_experiment_file(tmp_path):
 # --- which fabric ----------------------------------------------------------
 
 OF_A_FABRIC = (
-    *("status", "inspect", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
+    *("status", "inspect", "serve", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
     *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
     *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
+    *("show job", "advance 10us"),
 )
-ALONE = ("status", "inspect", "logs", "down", "shell", "clean", "show faults", "show pfc", "job status", "job stop")
+ALONE = ("status", "inspect", "serve", "logs", "down", "shell", "clean", "show faults", "show pfc",
+         "show job", "job status", "job stop")  # fmt: skip
 
 
 @pytest.fixture
@@ -267,7 +269,7 @@ def completed(*words: str, cwd: Path = ROOT) -> list[str]:
 
 
 def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path):
-    assert set(completed("p")) == {"plot"}
+    assert set(completed("p")) == {"plot", "probe"}
     assert "experiments/quickstart.yaml" in completed("run", "")
     assert completed("inject", "burst") == ["burst_loss"]
     assert "--rate" in completed("inject", "loss", "--r")
@@ -286,10 +288,10 @@ def test_the_script_for_the_shell_is_printed(shell):
 
 def test_a_bug_keeps_its_traceback_and_json_stays_json(verb):
     verb("raise RuntimeError('oops')")
-    result = probe()
+    result = trial()
     assert result.exit_code == 1
     assert "Traceback" in result.stderr and "oops" in result.stderr
-    result = probe("--json")
+    result = trial("--json")
     assert result.exit_code == 1
     assert "internal error: RuntimeError: oops" in json.loads(result.stdout)["error"]["what"]
     assert "Traceback" in result.stderr
@@ -314,7 +316,7 @@ finally:
 def test_signals_put_everything_back(verb, tmp_path, number, code):
     verb(SLEEPS)
     with subprocess.Popen(
-        [*main_with(tmp_path), "probe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [*main_with(tmp_path), "trial"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists():
@@ -330,7 +332,7 @@ def test_signals_put_everything_back(verb, tmp_path, number, code):
 def test_under_nohup_a_hangup_is_ignored(verb, tmp_path):
     verb("import signal\nclick.echo(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
     done = subprocess.run(
-        ["nohup", *main_with(tmp_path), "probe"], capture_output=True, text=True, cwd=ROOT, timeout=300
+        ["nohup", *main_with(tmp_path), "trial"], capture_output=True, text=True, cwd=ROOT, timeout=300
     )
     assert done.stdout == "True\n"
 

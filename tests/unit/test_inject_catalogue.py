@@ -164,7 +164,7 @@ def test_flows_of_forwarding_faults_never_have_the_same_match() -> None:
     wrong = {"forwarding": "wrong_port", "switch": "leaf0", "to": 3, "port": 1}
 
     def at_leaf0(*specs: dict[str, Any]) -> set[Any]:
-        flows = apply(fabric, right, list(specs))["leaf0"]
+        flows = apply(fabric, right, [(spec, frozenset()) for spec in specs])["leaf0"]
         assert len({(f.table, f.priority, f.match) for f in flows}) == len(flows)
         return set(flows)
 

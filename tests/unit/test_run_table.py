@@ -147,3 +147,33 @@ def test_counters_leave_out_columns_in_which_nothing_stands() -> None:
 def test_the_port_into_the_scale_up_domain_says_so() -> None:
     rows = [{"node": n, "port": p, "peer": peer} for n, p, peer in (("h0.0", 1, "r:1"), ("h0.0", 2, ""), ("r", 9, ""))]
     assert [row["peer"] for row in with_scale_up(rows, {"r"})] == ["r:1", "scale-up", ""]
+
+
+def test_a_run_of_an_older_version_shows_what_is_known(tmp_path: Path) -> None:
+    """It has no rate of the wire for a ping-pong: what comes before that table is shown, and what is missing said."""
+    text = """
+name: old
+fabric: {topology: {star: {hosts: 2}}}
+workload:
+- serve: {model: {layers: 1, hidden: 64, heads: 1, seq: 64, experts: 2, top_k: 1}, attention: {ranks: [0], layer: 1us},
+          experts: {ranks: [1], layer: 1us}, tokens: 1, micro_batches: [1], output: 2}
+"""
+    experiment = loads(text)
+    described = steps(plan(experiment))
+    for old in (False, True):
+        if old:
+            del described[0]["serving"]["wire_ns"]
+        run = RunFolder.create("old", tmp_path / f"run{old}")
+        with (run.path / "experiment.yaml").open("w") as file:
+            dump(experiment.resolved(), file)
+        run.write_json("steps.json", {"ranks": 2, "steps": described})
+        rows = [
+            {"step": 0, "iteration": 0, "rank": rank, "stream": "s", "task": f"a{token}.0", "operation": "compute",
+             "kind": "attention", "start_ns": 100 * token, "end_ns": 100 * token + 50}
+            for token in range(2) for rank in range(2)
+        ]  # fmt: skip
+        run.write_frame("results", [])
+        run.write_frame("timeline", rows)
+        printed = text_of(of_run(load(run.complete())), 200)
+        assert "# serving" in printed and ("another version" in printed) == old
+        assert ("steps.json has no 'wire_ns'" in printed) == old

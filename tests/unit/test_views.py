@@ -20,6 +20,7 @@ from testbed.live.look.table import Table
 from testbed.live.views import VIEWS
 from testbed.live.views.interfaces import bytes_per_second
 from testbed.live.views.nics import counted
+from testbed.machine.ownership import Record
 from testbed.words.kinds import Since
 from topologies import build
 
@@ -178,6 +179,7 @@ class FakeLab:
     def __init__(self, folder: Path) -> None:
         self.dir, self.asked, self.fabricd = folder, 0, self
         self.fabric = build("star", {"hosts": 2})
+        self.record = Record(self.id, folder)
 
     def request(self, op: str) -> dict[str, Any]:
         if op != "counters":

@@ -42,12 +42,12 @@ def as_text(fabric: Fabric, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def as_svg(fabric: Fabric) -> str:
+def as_svg(fabric: Fabric, *, heading: bool = True) -> str:
     """An SVG document.  Very long rows (hundreds of servers, leaves, ring nodes) leave out their middle and say so."""
     fabric = without_complexes(fabric)
     canvas = Canvas()
     _drawing(_shape(fabric)).draw(fabric, canvas)
-    return canvas.svg(_drawing(fabric.kind).title(fabric), subtitle(fabric))
+    return canvas.svg(_drawing(fabric.kind).title(fabric), subtitle(fabric), heading=heading)
 
 
 def _shape(fabric: Fabric) -> str:

@@ -16,6 +16,7 @@ SIZE: Point = (84, 34)
 HOST_SIZE: Point = (76, 36)
 PITCH = 116  # from leaf to leaf
 SPINE_PITCH = 104
+LANES = 14  # in which the cables of a leaf's hosts run down
 MOST_COLUMNS = 32
 
 
@@ -119,12 +120,11 @@ def _pod(
 
 
 def _leaf(fabric: Fabric, canvas: Canvas, leaf: int, at: Point, hosts: Row) -> None:
-    """A leaf and below it its hosts, on a trunk at their left."""
+    """A leaf and below it its hosts, on cables side by side at their left: the lowest host's is outermost."""
     count = fabric.params["hosts_per_leaf"]
     switch = fabric.switch_by_name[f"leaf{leaf}"]
     canvas.node(at, SIZE, switch.name, SWITCH, tip=switch_tip(switch))
-    trunk = at[0] - SIZE[0] / 2 + 6
-    x, y = at[0] + 10, at[1] + SIZE[1] / 2 + 16 + HOST_SIZE[1] / 2
+    x, y = at[0] + 13, at[1] + SIZE[1] / 2 + 16 + HOST_SIZE[1] / 2
     for i, host in enumerate(hosts):
         here = (x, y + i * (HOST_SIZE[1] + 8))
         if host is None:
@@ -132,7 +132,8 @@ def _leaf(fabric: Fabric, canvas: Canvas, leaf: int, at: Point, hosts: Row) -> N
             continue
         nic = fabric.nics[leaf * count + host]
         canvas.node(here, HOST_SIZE, nic.name, HOST, sub=str(nic.ip), tip=nic_tip(nic))
-        path = ((trunk, at[1] + SIZE[1] / 2), (trunk, here[1]), (x - HOST_SIZE[0] / 2, here[1]))
+        lane = at[0] - SIZE[0] / 2 + 2 + LANES * (1 - (i + 1) / len(hosts))
+        path = ((lane, at[1] + SIZE[1] / 2), (lane, here[1]), (x - HOST_SIZE[0] / 2, here[1]))
         canvas.line(path, tint(SOFT, 0.35), cable=fabric.cable_by_name[f"{nic.name}-{switch.name}"], width=1.6)
 
 

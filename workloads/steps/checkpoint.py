@@ -61,27 +61,30 @@ def _state(t: Training) -> int:
     return 12 if t.model.width < 4 else 2 * t.model.width
 
 
-def with_checkpoint(graph: Graph, t: Training, layout: Layout, its: Checkpoint) -> Graph:
-    """The step's graph with a checkpoint behind it, or, asynchronous, beside it."""
+def with_checkpoint(graph: Graph, t: Training, layout: Layout, its: Checkpoint, every: int = 1) -> Graph:
+    """The step's graph with a checkpoint behind it, or, asynchronous, beside it; in every so many-th iteration."""
     tasks: dict[int, list[Task]] = {rank: list(one) for rank, one in graph.tasks.items()}
     for place, rank in sorted(layout.ranks.items(), key=lambda one: one[1]):
         nbytes, own = written_bytes(t, place.pipeline), tasks[rank]
         if its.copy is None:
             last = {task.stream: task.id for task in own}
-            own.append(_send(rank, its.storage_of(rank), nbytes, tuple(last.values())))
+            own.append(_send(rank, its.storage_of(rank), nbytes, tuple(last.values()), every))
         else:
             copy = Compute(id=COPY, stream=COMPUTE, kind=COPY, duration_ns=round(1e9 * nbytes / its.copy, 3))
             own[:0] = [copy, _send(rank, its.storage_of(rank), nbytes, (COPY,))]
-        tasks.setdefault(its.storage_of(rank), []).extend(_stored(rank, nbytes, its))
+        tasks.setdefault(its.storage_of(rank), []).extend(_stored(rank, nbytes, its, every))
     return Graph(graph.groups, _in_order(tasks), graph.settings)
 
 
-def restored(t: Training, layout: Layout, its: Checkpoint) -> Graph:
-    """All ranks read back what they hold."""
+def restored(t: Training, layout: Layout, its: Checkpoint, begin_ns: float = 0.0) -> Graph:
+    """All ranks read back what they hold, `begin_ns` after the iteration's begin."""
     tasks: dict[int, list[Task]] = {}
     for place, rank in sorted(layout.ranks.items(), key=lambda one: one[1]):
         nbytes, of = held_bytes(t, place.pipeline), its.storage_of(rank)
-        read = Compute(id=f"read{rank}", stream="disk", kind=CHECKPOINT, duration_ns=round(its.disk_ns(nbytes), 3))
+        read = Compute(
+            id=f"read{rank}", stream="disk", kind=CHECKPOINT, duration_ns=round(its.disk_ns(nbytes), 3),
+            not_before_ns=begin_ns,
+        )  # fmt: skip
         send = Send(
             id=f"restore{rank}", stream=f"out{rank}", after=(read.id,), kind=CHECKPOINT, peer=rank, size_bytes=nbytes,
             tag=f"restore{rank}",
@@ -93,21 +96,23 @@ def restored(t: Training, layout: Layout, its: Checkpoint) -> Graph:
     return Graph({}, _in_order(tasks))
 
 
-def _send(rank: int, to: int, nbytes: int, after: tuple[str, ...]) -> Send:
+def _send(rank: int, to: int, nbytes: int, after: tuple[str, ...], every: int = 1) -> Send:
     return Send(
         id=CHECKPOINT, stream=CHECKPOINT, after=after, kind=CHECKPOINT, peer=to, size_bytes=nbytes,
-        tag=f"checkpoint{rank}",
+        tag=f"checkpoint{rank}", every=every,
     )  # fmt: skip
 
 
-def _stored(rank: int, nbytes: int, its: Checkpoint) -> list[Task]:
+def _stored(rank: int, nbytes: int, its: Checkpoint, every: int) -> list[Task]:
     """At its storage."""
     came = Recv(
-        id=f"from{rank}", stream=f"in{rank}", kind=CHECKPOINT, peer=rank, size_bytes=nbytes, tag=f"checkpoint{rank}"
-    )
+        id=f"from{rank}", stream=f"in{rank}", kind=CHECKPOINT, peer=rank, size_bytes=nbytes, tag=f"checkpoint{rank}",
+        every=every,
+    )  # fmt: skip
     write = Compute(
-        id=f"write{rank}", stream="disk", after=(came.id,), kind=CHECKPOINT, duration_ns=round(its.disk_ns(nbytes), 3)
-    )
+        id=f"write{rank}", stream="disk", after=(came.id,), kind=CHECKPOINT, duration_ns=round(its.disk_ns(nbytes), 3),
+        every=every,
+    )  # fmt: skip
     return [came, write]
 
 

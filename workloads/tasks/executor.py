@@ -177,15 +177,19 @@ class Executor:
         """Writes inputs and posts receives."""
         self.iteration = iteration
         self.fallbacks = {}
+        left_out = self._left_out = {n for n, order in enumerate(self.tasks) if (iteration + 1) % order.get("every", 1)}
         for communicator in self.communicators.values():
             communicator.prepare()
-        self.messages.prepare(iteration)
+        self.messages.prepare(iteration, left_out)
         for requests in self.requests:
             requests.prepare()
         self.device.time_ns  # noqa: B018  (posts reach the NIC before there are too many of them)
         self.spans: list[Span | None] = [None] * len(self.tasks)
-        self._left = len(self.tasks)
+        self._left = len(self.tasks) - len(left_out)
         self._waits = [len(order["before"]) for order in self.tasks]
+        for number in left_out:
+            for follower in self._followers[number]:
+                self._waits[follower] -= 1
         self._ready: list[tuple[bool, int]] = []
         self._later: list[tuple[int, int]] = []  # ps from the begin on, task
         for number, waits in enumerate(self._waits):
@@ -225,6 +229,8 @@ class Executor:
             going = bool(through)
 
     def _may_start(self, number: int) -> None:
+        if number in self._left_out:
+            return
         if earliest := self.tasks[number].get("not_before_ns"):
             heappush(self._later, (round(earliest * 1000), number))
         else:

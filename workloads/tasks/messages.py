@@ -6,7 +6,7 @@ its way.  A sender draws every message from one buffer of random bytes, shifted 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -86,12 +86,14 @@ class Messages:
         self.targets = {way: _TARGET.unpack(pair.private) for way, pair in self.pairs.items()}
         self._way_of = {pair.number: way for way, pair in self.pairs.items()}
 
-    def prepare(self, iteration: int) -> None:
-        """Before an iteration: everything is wrong yet, and receives are posted."""
+    def prepare(self, iteration: int, left_out: Collection[int] = ()) -> None:
+        """Before an iteration without these tasks: everything is wrong yet, and receives are posted."""
         self.iteration = iteration
         data.spoil(self.landing.view("uint8"), self.device.progress)
         self.live: dict[tuple[str, Way, int], Message] = {
-            (order["do"], _way(order), order["number"]): Message(self, task, order) for task, order in self.orders
+            (order["do"], _way(order), order["number"]): Message(self, task, order)
+            for task, order in self.orders
+            if task not in left_out
         }
         self._to_post: dict[int, int] = {}
         for way, pair in self.pairs.items():

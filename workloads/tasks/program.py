@@ -73,6 +73,7 @@ class _Compiler:
                 order |= {"id": task.id, "stream": streams[task.stream], "kind": task.kind}
                 order["before"] = [n for _, n in self.graph.links.before[rank, number]]
                 order |= {"not_before_ns": task.not_before_ns} if task.not_before_ns else {}
+                order |= {"every": task.every} if task.every > 1 else {}
                 if isinstance(task, Compute):
                     order |= {"do": "compute", "ns": task.duration_ns}
         return {
@@ -125,6 +126,8 @@ class _Compiler:
             rank, at = next(iter(instance.nodes.values()))
             task = self.graph.tasks[rank][at]
             assert isinstance(task, Collective)
+            if task.every > 1:
+                raise BadGraph("a collective is done in every iteration", rank, task.id)
             way = self.way(task, members)
             entry = self.entry(way["collective"], way["algorithm"])
             if entry.waits:

@@ -1,7 +1,7 @@
 """A step of tasks in a worker: its iterations, and what is said of them.
 
-An iteration's times go out in `timeline` lines, [start, end, wrong] in ps for each task from `first` on, and then in
-one line of kind `tasks`.
+An iteration's times go out in `timeline` lines, [start, end, wrong] in ps for each task from `first` on (null: it is
+not one of this iteration), and then in one line of kind `tasks`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_tasks(
     executor = Executor(context, told, tag, find)
     emit({"kind": "waiting", "step": number, "rank": device.rank, "tasks": []})  # from now on it can be asked
     try:
-        for iteration in range(-plan["warmup"], plan["iterations"]):
+        for iteration in range(plan.get("first", -plan["warmup"]), plan["iterations"]):
             said = {"step": number, "rank": device.rank, "iteration": iteration}
             executor.tick = _progress(said, emit) if device.rank == plan["ranks"][0] else None
             executor.prepare(iteration)
@@ -64,7 +64,7 @@ def run_tasks(
 def _say(executor: Executor, said: Mapping[str, Any], emit: Emit) -> None:
     for first in range(0, len(executor.spans), TASKS_PER_LINE):
         spans = executor.spans[first : first + TASKS_PER_LINE]
-        times = [[span.start_ps, span.end_ps, span.wrong] for span in spans if span]
+        times = [[span.start_ps, span.end_ps, span.wrong] if span else None for span in spans]
         emit({"kind": "timeline", **said, "first": first, "times": times})
 
 

@@ -22,6 +22,7 @@ class Task:
     after: tuple[str, ...] = ()  # ids of tasks of the same rank
     not_before_ns: float = 0.0  # from the iteration's begin on: when what it works on is there (a request)
     kind: str = ""  # what it is for ("forward", "gradients"): tables and pictures group by it
+    every: int = 1  # it is done in every so many-th iteration only; in the others it has ended when they begin
 
 
 @dataclass(frozen=True, kw_only=True)

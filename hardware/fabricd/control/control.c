@@ -22,7 +22,7 @@
 #include "switch/ovs.h"
 #include "worker/worker.h"
 
-#define LINE_MAX_BYTES (1u << 20)
+#define LINE_MAX_BYTES (16u << 20) /* 100,000 flows of a fault take 4 MiB */
 #define QUEUE_MAX_BYTES (256u << 20)
 
 bool control_open(struct fabric *f, const char *path)

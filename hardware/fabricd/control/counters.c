@@ -122,7 +122,7 @@ static json_t *shown_json(const struct fabric *f)
 	return list;
 }
 
-/* links_json() - What the cable of each port is now, faults included; not a counter */
+/* links_json() - What each port and its cable are now, faults included; no counters */
 static json_t *links_json(const struct fabric *f)
 {
 	json_t *links = json_array();
@@ -133,10 +133,12 @@ static json_t *links_json(const struct fabric *f)
 			const struct port *p = &n->ports[i];
 			if (!p->cable || !p->peer)
 				continue;
-			json_array_append_new(links, json_pack("{s:s, s:i, s:b, s:I, s:i}", "node", n->name, "port",
-							       (int)p->number, "up", (int)p->cable->p.up, "rate_bps",
-							       (json_int_t)p->cable->p.rate_bps, "mtu",
-							       (int)p->cable->p.mtu));
+			json_array_append_new(links,
+					      json_pack("{s:s, s:i, s:b, s:I, s:i, s:I, s:i}", "node", n->name, "port",
+							(int)p->number, "up", (int)p->cable->p.up, "rate_bps",
+							(json_int_t)p->cable->p.rate_bps, "mtu", (int)p->cable->p.mtu,
+							"queue_bytes", (json_int_t)p->queued_bytes, "paused",
+							(int)p->paused));
 		}
 	}
 	return links;

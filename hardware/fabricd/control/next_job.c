@@ -10,8 +10,8 @@
  * A job must give the figures that it gives on a new fabric.  Paths and random draws
  * depend on the numbers of queue pairs, offloaded jobs and frames, so these begin again
  * from the first.  They do not if something is still under way, which can only be with
- * the real clock: then they go on, so that no old packet is taken for a new one, and
- * generated flows keep their queue pairs.
+ * the real clock, or where the clock is told how far to go (until.c): then they go on, so
+ * that no old packet is taken for a new one, and generated flows keep their queue pairs.
  *
  * The virtual clock stands still until the next `start`.
  */
@@ -175,7 +175,7 @@ const char *next_job(struct fabric *f)
 			return "next_job: a rank has a session still";
 	if (f->groups && !stands)
 		return "next_job: offloads have not ended yet";
-	if (virtual && !anew)
+	if (virtual && !anew && !f->clock.bounded)
 		return "next_job: something is under way still: quiesce first";
 	event_forget(f, of_before, &stands);
 	offload_free(f);

@@ -16,6 +16,10 @@
  * None changes what it found: frames pass through the faults that are on, and
  * parameters are always made anew from the base and what is laid over it.  So
  * healing one leaves exactly the others, in whatever order that happens.
+ *
+ * What an operator configures while the fabric is up is kept here, too: it is made of
+ * the same primitives, lies over all faults, even those that come later or come again,
+ * and changes none of their draws.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +35,8 @@
 #include "worker/worker.h"
 
 #define FAULTS_MAX 1024
+#define OPERATORS ((uint64_t)1 << 40) /* their numbers begin here */
+#define OVER_FAULTS ((uint64_t)1 << 63) /* in the order of being switched on */
 
 static const char *act_load(struct fabric *f, struct fault *x, const json_t *request);
 
@@ -132,7 +138,7 @@ static void set_on(struct fabric *f, struct fault *x, bool on)
 	x->on = on;
 	x->since = f->clock.now;
 	if (on)
-		x->order = ++f->last_fault_order;
+		x->order = ++f->last_fault_order | (x->operator ? OVER_FAULTS : 0);
 	switch (x->kind) {
 	case FAULT_FRAMES: frames_switch(f, x, on); break;
 	case FAULT_PARAMS: params_in_force(f, x); break;
@@ -142,7 +148,8 @@ static void set_on(struct fabric *f, struct fault *x, bool on)
 	case FAULT_KINDS: break;
 	}
 	x->hits += on && (x->kind == FAULT_PARAMS || x->kind == FAULT_SWAP);
-	report_event(f, REPORT_FAULT, json_pack("{s:s, s:b}", "fault", x->id, "on", on));
+	if (!x->operator)
+		report_event(f, REPORT_FAULT, json_pack("{s:s, s:b}", "fault", x->id, "on", on));
 }
 
 static void later(struct fabric *f, struct fault *x, ps_t t, bool on)
@@ -164,6 +171,19 @@ static bool over(const struct fabric *f)
 	return any && f->clock.mode == CLOCK_VIRTUAL;
 }
 
+/* Nobody sees it any more; its events and frames may still come */
+static void retire(struct fabric *f, struct fault *x)
+{
+	struct fault **at = &f->faults;
+
+	x->healed = true;
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+	x->next = f->healed;
+	f->healed = x;
+}
+
 static void go(struct fabric *f, struct fault *x, bool on)
 {
 	if (on && x->length != PS_NEVER)
@@ -171,13 +191,13 @@ static void go(struct fabric *f, struct fault *x, bool on)
 	if (on && x->every)
 		later(f, x, f->clock.now + x->every, true);
 	set_on(f, x, on);
+	if (x->operator && !on && !x->every)
+		retire(f, x); /* it is over: there is nothing to take back */
 }
 
 /* fault_event() - A fault is to go on or off */
 void fault_event(struct fabric *f, struct fault *x, bool on)
 {
-	if (x->healed)
-		return;
 	if (over(f)) {
 		x->missed = true;
 		x->missed_on = on;
@@ -235,15 +255,16 @@ const char *fault_inject(struct fabric *f, const json_t *request)
 {
 	const char *id = json_string_value(json_object_get(request, "fault"));
 	struct fault **at = &f->faults;
+	bool operator = json_is_true(json_object_get(request, "operator"));
 	unsigned count = 0;
-	uint64_t last = 0; /* of those that are there: what has come and gone changes no draw */
+	uint64_t last = operator ? OPERATORS : 0; /* of those that are there: what has come and gone changes no draw */
 
 	if (!id || !*id || strlen(id) >= sizeof((struct fault *)0)->id)
 		return "inject: fault: an id of up to 63 characters is needed";
 	if (find(f, id))
 		return "inject: fault: there is one of that id";
 	for (; *at; at = &(*at)->next) {
-		last = (*at)->number > last ? (*at)->number : last;
+		last = (*at)->operator == operator && (*at)->number > last ? (*at)->number : last;
 		if (++count == FAULTS_MAX)
 			return "inject: more than 1024 faults";
 	}
@@ -252,6 +273,7 @@ const char *fault_inject(struct fabric *f, const json_t *request)
 		abort();
 	strcpy(x->id, id);
 	x->request = json_deep_copy(request);
+	x->operator = operator;
 	x->number = last + 1;
 	const char *wrong = load(f, x, x->request);
 	if (wrong) {
@@ -273,17 +295,12 @@ const char *fault_inject(struct fabric *f, const json_t *request)
  */
 const char *fault_heal(struct fabric *f, const char *id)
 {
-	struct fault *x = find(f, id), **at = &f->faults;
+	struct fault *x = find(f, id);
 
 	if (!x)
 		return "heal: no fault of that id";
 	set_on(f, x, false);
-	x->healed = true; /* its events and frames may still come */
-	while (*at != x)
-		at = &(*at)->next;
-	*at = x->next;
-	x->next = f->healed;
-	f->healed = x;
+	retire(f, x);
 	return NULL;
 }
 
@@ -300,14 +317,15 @@ json_t *faults_json(struct fabric *f)
 	return list;
 }
 
-/* fault_counts_json() - Every fault that was ever injected, and how often it bit */
+/* fault_counts_json() - Every fault that was ever injected, and how often it bit; what an operator does is none */
 json_t *fault_counts_json(struct fabric *f)
 {
 	json_t *list = json_array();
 
 	for (int healed = 0; healed < 2; healed++)
 		for (const struct fault *x = healed ? f->healed : f->faults; x; x = x->next)
-			json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "fault", x->id, "primitive", primitives[x->kind].name,
+			if (!x->operator)
+				json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "fault", x->id, "primitive", primitives[x->kind].name,
 							      "hits", (json_int_t)x->hits));
 	return list;
 }

@@ -66,6 +66,7 @@ struct fault {
 	enum fault_kind kind;
 	uint64_t number; /* in order of injection, of those not healed: tells random draws apart */
 	uint64_t order;	 /* of being switched on: overlays are laid in that order */
+	bool operator;	 /* not a fault, but what an operator has configured: laid over all faults, whenever they come */
 	ps_t at, length, every;
 	bool on, healed;
 	bool missed, missed_on; /* its time came when all workers had ended; whether to go on */

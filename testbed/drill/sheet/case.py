@@ -22,7 +22,6 @@ from testbed.drill.sheet.carried import possible
 from testbed.drill.sheet.draw import filled
 from testbed.drill.sheet.drill import Drill, OldCounter, old_counter
 from testbed.drill.sheet.places import CannotDraw, Ground, draw_all
-from testbed.drill.sheet.resources import resources
 from testbed.drill.sheet.truth import Cause, Truth
 from testbed.experiment import Experiment
 from testbed.faults import CannotInject, Injection, Mistakes
@@ -111,7 +110,7 @@ class Case:
             injection.requests(place, "f")
         except CannotInject as error:
             raise InputError(error.what, self.drill.place(*path, "on"), error.hint) from None
-        return resources(injection.fault, place)
+        return injection.fault.resources(place)
 
     def _old(self, entry: Mapping[str, Any], drawn: Mapping[str, Any], i: int) -> OldCounter:
         told = {key: filled(value, drawn, key) for key, value in entry.items()}

@@ -146,6 +146,15 @@ class Checkpoint(Model):
     disk: Bandwidth | None = Field(default=None, gt=0, description="rate of each storing rank's disk (null: any)")
     copy_rate: Bandwidth = default("50GBps", "of a copy into the host's memory (async)", gt=0)
     restart: Time = default("60s", "from a failure until ranks read the checkpoint", le=1e15)
+    steps: int | None = Field(
+        default=None, ge=1, le=10_000,
+        description="run so many, after failures from the last checkpoint on (null: formulas say what they cost)",
+    )  # fmt: skip
+    failures: bool = Field(
+        default=False, description="processes of ranks are killed, drawn from the seed, as often as `mtbf` says (steps)"
+    )
+    monitor: Time = default("100ms", "how often the launcher looks whether a rank has ended (steps)", gt=0, le=1e15)
+    restarts: int = Field(default=100, ge=0, le=10_000, description="how often it starts the ranks again (steps)")
     mtbf: float = Field(
         default=50_000, gt=0, le=1e12, allow_inf_nan=False, description="hours of one GPU between two failures"
     )
@@ -176,6 +185,14 @@ class Train(Model):
         default="none", description="activations that are computed again: none, attention's scores, all of a layer"
     )
     buckets: Size = default("25MiB", "gradients go in buckets of this size", gt=0, le=1 << 34)
+    first_bucket: Size | None = Field(
+        default=None, gt=0, le=1 << 34, description="size of the first one; DistributedDataParallel's is 1 MiB "
+        "(null: as the others)",
+    )  # fmt: skip
+    root_unit: bool = Field(
+        default=False, description="fsdp: embedding and head are one unit, gathered once and kept until backward "
+        "has ended",
+    )  # fmt: skip
     gating: Gating = Field(default_factory=Gating, description="which experts tokens take")
     groups: dict[str, GroupOf] = Field(
         default_factory=dict,

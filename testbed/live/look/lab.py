@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from testbed.live.look.steps import Step
 from testbed.live.look.table import Counters
+from testbed.operate.record import Done, log
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OfLab:
-    """A `Source` (look.py) of a Lab. It keeps no history."""
+    """A `Source` (look.py) of a Lab. It keeps no history, and no job is repeated on it."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -40,3 +42,9 @@ class OfLab:
 
     def flows(self) -> list[dict[str, Any]]:
         return self.lab.flows()
+
+    def steps(self) -> Sequence[Step] | None:
+        return None
+
+    def actions(self) -> Sequence[Done]:
+        return log(self.lab.dir)

@@ -10,7 +10,9 @@ from typing import Any, Literal, Protocol
 from testbed.base.errors import InputError
 from testbed.base.units import format_time
 from testbed.live.look.since import since
+from testbed.live.look.steps import Step
 from testbed.live.look.table import Counters
+from testbed.operate.record import Done
 from testbed.words.kinds import Since, Wrong
 from topologies.graph.fabric import Fabric
 
@@ -47,6 +49,14 @@ class Source(Protocol):
 
     def flows(self) -> list[dict[str, Any]]:
         """The rules in the switches' flow tables, with what each has counted."""
+        ...
+
+    def steps(self) -> Sequence[Step] | None:
+        """The steps that have ended of a job that is repeated; None if there is no such job."""
+        ...
+
+    def actions(self) -> Sequence[Done]:
+        """What operators have done."""
         ...
 
 

@@ -1,6 +1,7 @@
 """A small SVG canvas: boxes under cables under nodes, sized to what was drawn.
 
-Lengths are pixels, y points down.  Node boxes carry the class `node`, cables the class `cable`, and both a tooltip.
+Lengths are pixels, y points down.  Node boxes carry the class `node`, cables the class `cable`, and both a tooltip and
+their name (`data-node`, `data-cable`), by which a page finds them.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Canvas:
         (x, y), (w, h) = at, size
         self._cover((x - w / 2, y - h / 2), (x + w / 2, y + h / 2))
         self._nodes.append(
-            f'<g class="node"><title>{escape(tip or name)}</title>'
+            f'<g class="node" data-node={quoteattr(name)}><title>{escape(tip or name)}</title>'
             f'<rect x="{_n(x - w / 2)}" y="{_n(y - h / 2)}" width="{_n(w)}" height="{_n(h)}" '
             f'rx="{_n(min(8, h / 2.6))}" fill="{look.fill}" stroke="{look.stroke}" stroke-width="1.3"/>'
         )
@@ -131,23 +132,26 @@ class Canvas:
         self._cover(a, b)
         self._path(f"M{_p(a)}A{_n(r)} {_n(r)} 0 0 1 {_p(b)}", colour, cable, 2, dash)
 
-    def svg(self, title: str, subtitle: str) -> str:
-        """The whole picture, with a heading."""
-        left, top = min(self._xs) - MARGIN, min(self._ys) - MARGIN - HEADING
-        wide = max(text_width(title, 19), text_width(subtitle, 12)) + 2 * MARGIN
+    def svg(self, title: str, subtitle: str, *, heading: bool = True) -> str:
+        """The whole picture, with a heading or, where a page says all that, without one."""
+        left, top = min(self._xs) - MARGIN, min(self._ys) - MARGIN - (HEADING if heading else 0)
+        wide = max(text_width(title, 19), text_width(subtitle, 12)) + 2 * MARGIN if heading else 0
         width, height = max(max(self._xs) + MARGIN - left, wide), max(self._ys) + MARGIN - top
         # A heading wider than the drawing leaves the drawing in the middle.
         left -= (width - (max(self._xs) + MARGIN - left)) / 2
         size = f'width="{_n(width)}" height="{_n(height)}"'
         label = quoteattr(f"{title}: {subtitle}")
         box = f"{_n(left)} {_n(top)} {_n(width)} {_n(height)}"
+        headings = (
+            _text((left + MARGIN, top + MARGIN + 14), title, 19, INK, "start", 700),
+            _text((left + MARGIN, top + MARGIN + 34), subtitle, 12, SOFT, "start", 400),
+        )
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {size} role="img" aria-label={label}>',
                 f'<rect x="{_n(left)}" y="{_n(top)}" {size} fill="{WHITE}"/>',
                 f'<g font-family="{FONT}">',
-                _text((left + MARGIN, top + MARGIN + 14), title, 19, INK, "start", 700),
-                _text((left + MARGIN, top + MARGIN + 34), subtitle, 12, SOFT, "start", 400),
+                *(headings if heading else ()),
                 *self._areas,
                 '<g fill="none" stroke-linecap="round">',
                 *self._cables,
@@ -164,7 +168,9 @@ class Canvas:
         if cable is None:
             self._cables.append(f'<path d="{d}" {style}/>')
         else:
-            self._cables.append(f'<path class="cable" d="{d}" {style}><title>{escape(cable_tip(cable))}</title></path>')
+            named = f"data-cable={quoteattr(cable.name)}"
+            tip = escape(cable_tip(cable))
+            self._cables.append(f'<path class="cable" {named} d="{d}" {style}><title>{tip}</title></path>')
 
     def _cover(self, *points: Point) -> None:
         self._xs += [x for x, _ in points]

@@ -1,0 +1,86 @@
+"""What an operator asks of the controller: to lead around ports, to hash otherwise, to write a switch's table anew.
+
+Such requests come as faults do (fabricd's `act`), with `operate` in their spec, and count while they are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+from controllers.flows import Flow, Hash
+from topologies.graph.fabric import Cable, Fabric
+
+PortName = tuple[str, int]
+Tables = dict[str, list[Flow]]
+DRAIN, HASH, RESYNC = "drain", "hash", "resync"
+OPERATE = "operate"
+
+
+class Operator:
+    """The requests that are on, by id, in their order."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.asked: dict[str, Mapping[str, Any]] = {}
+        self._fabric = fabric
+
+    def set(self, name: str, spec: Mapping[str, Any], on: bool) -> None:
+        self.asked.pop(name, None)
+        if on:
+            self.asked[name] = spec
+
+    def around(self, avoid: Set[PortName]) -> Set[PortName]:
+        """What routes go around, with all that is drained. A drain that would cut a NIC off does not count."""
+        for spec in self._of(DRAIN):
+            wider = avoid | {(str(node), int(port)) for node, port in spec["ports"]}
+            if _pairs(self._fabric, self._cables(wider)) == _pairs(self._fabric, self._cables(avoid)):
+                avoid = wider
+        return avoid
+
+    def hashed(self, tables: Tables) -> Tables:
+        """The tables with the seeds that were set."""
+        for spec in self._of(HASH):
+            tables = {**tables, spec["switch"]: [_with_seed(f, int(spec["seed"])) for f in tables[spec["switch"]]]}
+        return tables
+
+    def rewritten(self, fault: str) -> frozenset[str]:
+        """The switches whose tables were written anew after a fault had come: it changes them no more."""
+        return frozenset(str(spec["switch"]) for spec in self._of(RESYNC) if fault in spec["of"])
+
+    def _of(self, kind: str) -> Iterable[Mapping[str, Any]]:
+        return [spec for spec in self.asked.values() if spec[OPERATE] == kind]
+
+    def _cables(self, ports: Set[PortName]) -> frozenset[Cable]:
+        return frozenset(self._fabric.cable_at[port] for port in ports if port in self._fabric.cable_at)
+
+
+def about(spec: Mapping[str, Any]) -> str:
+    """A request in words, for the log."""
+    what = spec.get("place") or spec.get("switch", "")
+    return f"{what} " + {DRAIN: "drained", HASH: f"hashes by {spec.get('seed')}", RESYNC: "written anew"}[spec[OPERATE]]
+
+
+def _with_seed(flow: Flow, seed: int) -> Flow:
+    return replace(flow, actions=tuple(replace(a, basis=seed) if isinstance(a, Hash) else a for a in flow.actions))
+
+
+def _pairs(fabric: Fabric, without: frozenset[Cable]) -> int:
+    """How many pairs of NICs reach each other without these cables."""
+    beside: dict[str, list[str]] = {}
+    for cable in fabric.cables:
+        if cable not in without:
+            beside.setdefault(cable.a.node, []).append(cable.b.node)
+            beside.setdefault(cable.b.node, []).append(cable.a.node)
+    left, pairs = {nic.name for nic in fabric.nics}, 0
+    while left:
+        queue = [left.pop()]
+        seen = set(queue)
+        for node in queue:
+            new = [far for far in beside.get(node, ()) if far not in seen]
+            seen.update(new)
+            queue += new
+        together = len(left & seen) + 1
+        left -= seen
+        pairs += together * (together - 1)
+    return pairs

@@ -1,0 +1,193 @@
+"""The server of a drill: it alone has world, truth and log. It goes on when the terminal that has started it is gone.
+
+What it plays it is told on stdin, so that neither arguments nor environment say anything. It ends when the drill is
+over and nobody listens any more, or a sealed drill's player has left. Killed, it leaves a dead fabric, which
+`testbed clean` removes: all processes of the fabric end with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import UserError
+from testbed.drill.game import Game
+from testbed.drill.play.wire import SOCKET, Lines
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.drill.stage import Held, world_of
+from testbed.machine.ownership import mark_as_drill
+
+LOG = "drilld.log"
+SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
+
+
+def marked(case: Case) -> Held:
+    """The world of a case; from here on other commands leave its fabric alone."""
+    world: Any = world_of(case)
+    mark_as_drill(world.lab.record)
+    held: Held = world
+    return held
+
+
+class Server:
+    def __init__(self, game: Game, out: Path, shown: str, token: str | None) -> None:
+        self.game = game
+        self.out = out
+        self.shown = shown  # the same, as its player calls it
+        self.token = token
+        self.written = False
+        self.ended = False
+        self._clients: list[Lines] = []
+        self._now: Lines | None = None  # whose command goes on
+        self._player: Lines | None = None  # of a sealed drill
+        game.interrupted = self._interrupted
+        self.dir: Path = game.stage.world.lab.dir  # type: ignore[attr-defined]
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        old = os.umask(0o177)
+        try:
+            self._listener.bind(str(self.dir / SOCKET))
+        finally:
+            os.umask(old)
+        self._listener.listen(16)
+
+    def serve(self) -> None:
+        """Until it is over and nobody listens."""
+        heard_anybody = False
+        while not self.ended and not (self.game.over and heard_anybody and not self._clients):
+            everything: list[socket.socket | Lines] = [self._listener, *self._clients]
+            for one in select.select(everything, [], [])[0]:
+                if isinstance(one, Lines):
+                    self._hear(one)
+                else:
+                    self._clients.append(Lines(one.accept()[0]))
+                    heard_anybody = True
+        for client in self._clients:
+            client.close()
+
+    def _hear(self, client: Lines) -> None:
+        try:
+            there = client.receive()
+            while there and (told := client.next()) is not None:
+                self._now = client
+                try:
+                    answer = self._answer(client, told)
+                finally:
+                    self._now = None
+                if answer is not None:
+                    client.send(answer)
+        except (OSError, ValueError):
+            there = False
+        if not there and client in self._clients:
+            self._clients.remove(client)
+            client.close()
+            if client is self._player and self.token and not self.game.over:
+                self.game.command("give-up")
+                self._write()
+                self.ended = True
+
+    def _answer(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+        op = told.get("op")
+        if self.token:
+            if told.get("token") != self.token:
+                return {"error": SEALED.to_dict()}
+            self._player = client
+        if op == "interrupt":
+            return None
+        if op == "command":
+            return {"brought": self._command(str(told.get("line", "")))}
+        if op == "ticket":
+            return {"brought": {**self.game.ticket(), "shown": self.game.ticket_text()}}
+        if op == "state":
+            return {"brought": self.game.state()}
+        if op == "complete":
+            return {"brought": self.game.complete(str(told.get("line", "")))}
+        if op == "close":
+            self.ended = True
+            return {"brought": None}
+        return {"error": UserError(f"there is no {op!r:.40}", "drill").to_dict()}
+
+    def _command(self, line: str) -> dict[str, Any]:
+        answer = self.game.command(line).to_dict()
+        if self.game.gone:
+            self.ended = True
+        elif self.game.over and not self.written:
+            self._write()
+            answer["text"] += f"\nreport says how it went; played again by: testbed drill replay {self.shown}"
+            answer["log"] = str(self.out)
+        return answer
+
+    def _write(self) -> None:
+        if not self.written:
+            self.written = True
+            self.game.log().write(self.out)
+
+    def _interrupted(self) -> bool:
+        """Whether who asked for it wants it to stop, or is gone."""
+        client = self._now
+        if client is None or not select.select([client], [], [], 0)[0]:
+            return False
+        try:
+            return not client.receive() or client.next_is("interrupt")
+        except (OSError, ValueError):
+            return True
+
+
+def main() -> None:
+    told = json.loads(sys.stdin.readline())
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        drill = file.loads(told["text"], told["name"], Path(told["directory"]), id=told["id"])
+        game = Game.start(
+            Case.of(drill, told["seed"], told["healthy"]), exam=told["exam"], player=told["player"], up=marked
+        )
+    except UserError as error:
+        _say({"error": error.to_dict(), "exit_code": error.exit_code})
+        return
+    try:
+        token = secrets.token_hex(16) if told["exam"] else None
+        server = Server(game, Path(told["out"]), told["shown"], token)
+        os.chdir("/")
+        (server.dir / "sealed").write_bytes(game.seal.box())
+        with _quiet_afterwards(server.dir / LOG):
+            _say({"fabric": server.dir.name, "code": game.code, "token": token})
+        server.serve()
+    except SystemExit:
+        raise
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        game.close()
+
+
+def _say(told: dict[str, Any]) -> None:
+    print(json.dumps(told), flush=True)
+
+
+@contextmanager
+def _quiet_afterwards(log: Path) -> Iterator[None]:
+    """From then on nobody reads what we print."""
+    null = os.open(os.devnull, os.O_RDWR)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    yield
+    for fd, to in ((0, null), (1, null), (2, out)):
+        os.dup2(to, fd)
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

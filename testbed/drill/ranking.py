@@ -1,0 +1,56 @@
+"""A leaderboard: a folder of games' logs. A log is a claim; played again it is a fact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from testbed.base.errors import InputError, UserError
+from testbed.drill.log import Log, read
+from testbed.drill.replay import replay
+
+
+def ranked(folder: Path, *, play: bool = True) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """A row for each player, best first, and the logs that do not count, with why. Raises InputError."""
+    files = sorted(folder.glob("*.log"))
+    if not files:
+        raise InputError("there is no log of a drill", str(folder), "testbed drill start writes them to results/drills")
+    of: dict[str, list[Log]] = {}
+    refused: dict[str, str] = {}
+    for path in files:
+        try:
+            log = read(path)
+            again = replay(log, str(path)) if play else None
+        except UserError as error:
+            refused[path.name] = error.what
+            continue
+        if again and again.differs:
+            refused[path.name] = f"played again it is another game: {again.differs}"
+        else:
+            of.setdefault(log.head.get("player") or "-", []).append(log)
+    rows = [_row(player, logs) for player, logs in of.items()]
+    return sorted(rows, key=lambda row: (-row["score"], -row["games"], row["player"])), refused
+
+
+def _row(player: str, logs: Sequence[Log]) -> dict[str, Any]:
+    """`rca_f1` is the mean F1 of pairs of class and place, over games with a fault; times are emulated."""
+    sick = [log for log in logs if log.end["truth"] != "healthy"]
+    well = [log for log in logs if log.end["truth"] == "healthy"]
+    fixed = [log.end["score"]["fixed"] for log in sick if log.end["score"]["fixed"] is not None]
+    return {
+        "player": player,
+        "games": len(logs),
+        "score": _mean([log.end["score"]["total"] for log in logs]),
+        "rca_f1": _mean([log.end["score"]["what"] for log in sick]),
+        "where": _mean([log.end["score"]["where"] for log in sick]),
+        "false_alarms": _mean([float(log.end["answer"] != "healthy") for log in well]),
+        "fixed": _mean(fixed),
+        "time_us": _mean([log.end["time_ns"] / 1000 for log in logs]),
+        "lines": _mean([float(len(log.entries)) for log in logs]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 2) if values else None

@@ -1,0 +1,83 @@
+"""A game played again from its log: the same world, the same lines, and so to the byte the same end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import UserError
+from testbed.drill.game import Game
+from testbed.drill.log import Entry, Log
+from testbed.drill.seal import commitment
+from testbed.drill.session import Answer
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.drill.stage import Up, world_of
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of it: `differs` says where it first went another way ("": nowhere)."""
+
+    log: Log
+    differs: str
+    score: float | None
+    report: dict[str, Any] | None = None
+
+
+def replay(
+    log: Log, name: str, up: Up = world_of, told: Callable[[Entry, Answer], None] = lambda entry, answer: None
+) -> Replayed:
+    """Plays it again; `told` gets each line that acts and what it has brought. Raises UserError for a drill that cannot
+    be played here."""
+    head = log.head
+    drill = file.loads(head["text"], name, Path(name).parent, id=head["drill"])
+    sealed = commitment(head["salt"], log.end["truth"], head["text"])
+    if sealed != head["sealed"]:
+        return Replayed(log, "its truth is not the one that was sealed", None)
+    game = Game.start(
+        Case.of(drill, head["seed"], head["healthy"]), exam=head["exam"], player=head.get("player", ""), up=up
+    )
+    try:
+        if game.seal.truth != log.end["truth"]:
+            return Replayed(log, f"the truth is {game.seal.truth}, not {log.end['truth']}", None)
+        for entry in log.entries:
+            if not entry.acts:
+                continue
+            answer = game.command(entry.line)
+            told(entry, answer)
+            if differs := _differs(entry, answer, game):
+                return Replayed(log, f"line {entry.number} ({entry.line}): {differs}", None)
+        if game.ending is None:  # its player went away
+            game.command("give-up")
+        assert game.ending is not None
+        ending = json.loads(json.dumps(game.ending.to_dict()))
+        total = game.ending.score.total
+        if ending != {key: value for key, value in log.end.items() if key != "report"}:
+            return Replayed(log, f"the end is another: score {total:.1f}, not {log.end['score']['total']:.1f}", total)
+        return Replayed(log, "", total, game.report())
+    finally:
+        game.close()
+
+
+def _differs(entry: Entry, answer: Answer, game: Game) -> str:
+    if not answer.ok:
+        return str((answer.error or {}).get("what"))
+    again = next(e for e in reversed(game.entries) if e.acts)
+    if again.time_ns != entry.time_ns or again.took_ns != entry.took_ns:
+        return f"at {again.time_ns} for {again.took_ns} ns, not at {entry.time_ns} for {entry.took_ns}"
+    return "" if again.digest == entry.digest else "the world after it is another"
+
+
+def replayed(path: Path, up: Up = world_of) -> Replayed:
+    """Raises UserError."""
+    from testbed.drill.log import read
+
+    log = read(path)
+    try:
+        return replay(log, str(path), up)
+    except UserError as error:
+        return Replayed(log, f"{error.what} ({error.where})", None)

@@ -1,0 +1,78 @@
+"""Captures on a fabric that is up: what goes by at a port for some emulated time, as lines or as a pcapng file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hardware.client import FabricdError
+from testbed.live.look.table import Table
+from testbed.live.tools import filter as filters
+from testbed.live.tools.packets import ECN, Packet, read
+from testbed.live.tools.site import Site
+from testbed.live.tools.tool import Tool
+from testbed.words import kinds
+from testbed.words.entry import Parameter
+from testbed.words.kinds import Wrong
+from topologies.graph.fabric import End
+
+FOR_NS = 20_000.0
+MOST = 1000
+
+
+def capture(
+    site: Site, place: End, lasts: float = FOR_NS, expression: str = "", output: str | None = None, most: int = MOST
+) -> list[Table]:
+    """Frames that the port sends and receives from now on."""
+    test = filters.parse(expression, site.fabric)
+    target = None if output is None else Path(output)
+    if target is not None and not target.parent.is_dir():
+        raise Wrong(f"there is no folder {target.parent}", "-o FILE in a folder that is there")
+    name = f"{place.node}:{place.port}"
+    path = site.lab.dir / f"look-{place.node}-{place.port}.pcapng"
+    try:
+        site.request("capture", port=name, path=str(path))
+    except FabricdError as error:
+        raise Wrong(f"{name}: {error}", "an experiment's own `capture:` has it while its workload runs") from None
+    try:
+        site.pass_(lasts)
+    finally:
+        site.request("capture_stop", path=str(path))
+    try:
+        found = [packet for packet in read(path) if test(packet)]
+        if target is not None:
+            shutil.copyfile(path, target)
+    finally:
+        path.unlink(missing_ok=True)
+    rows = [_row(number, packet) for number, packet in enumerate(found[:most], 1)]
+    more = f", the first {most}" if len(found) > most else ""
+    kept = f"; all of the port in {target}" if target is not None else ""
+    return [Table("capture", f"{len(found)} frames at {name}{more}{kept}", rows, _NAMED)]
+
+
+_NAMED = ("No.", "Length", "QP", "PSN", "DSCP")
+
+
+def _row(number: int, packet: Packet) -> dict[str, Any]:
+    return {
+        "No.": number, "Time_us": f"{packet.time_ns / 1000:.3f}", "Dir": "out" if packet.out else "in",
+        "Source": packet.src, "Destination": packet.dst, "Protocol": packet.protocol, "Length": packet.length,
+        "DSCP": packet.dscp, "ECN": None if packet.ecn is None else ECN[packet.ecn], "QP": packet.qp,
+        "PSN": packet.psn, "Info": packet.info,
+    }  # fmt: skip
+
+
+TOOLS = (
+    Tool(
+        words="capture", about="Capture what goes by at a port or NIC for some emulated time.", use=capture,
+        parameters=(
+            Parameter("place", kinds.PLACE, "A port (leaf0:1) or a NIC (nic:3, h3).", required=True),
+            Parameter("lasts", kinds.TIME, "How long, in emulated time (default: 20us).", option=True, word="for"),
+            Parameter("expression", kinds.TEXT, f"Only frames that pass it: {filters.HELP}.", True, word="filter"),
+            Parameter("output", kinds.FILE, "A pcapng file for all that the port sees.", option=True, short="-o"),
+            Parameter("most", kinds.Number("most", "N", 1, 1_000_000), f"Lines (default: {MOST}).", option=True),
+        ),
+        samples=("leaf0:1 --for 10us", "nic:3 --filter 'roce and ce'", "h0 --filter 'opcode == CNP' -o h0.pcapng"),
+    ),
+)  # fmt: skip

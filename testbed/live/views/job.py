@@ -1,0 +1,113 @@
+"""The steps of the job that a held fabric repeats (docs/held.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from testbed.base.errors import InputError
+from testbed.live.look.look import Look
+from testbed.live.look.steps import RankStep, Step
+from testbed.live.look.table import Table
+from testbed.live.views.view import View
+from testbed.words import kinds
+from testbed.words.entry import Parameter
+
+EQUAL = 0.01
+"""Steps whose times differ by less are shown as one."""
+STANDS_OUT = 1.05
+"""A rank is said to be slow if it is at work for so much longer than the middle one."""
+RANKS = Parameter("ranks", kinds.FLAG, "A row for each rank, of the last steps.", True)
+LAST = Parameter("last", kinds.Number("steps", "N", 1, 1e6), "The last N steps alone.", True)
+_SHOWN = 5
+
+
+def job(look: Look, ranks: str | bool = False, last: int | None = None) -> list[Table]:
+    """Steps that are equal, one after the other, are one row."""
+    steps = look.source.steps()
+    if steps is None:
+        hint = "testbed up FILE --virtual --job brings up one that has"
+        raise InputError("this fabric has no job that is repeated", "job", hint)
+    best = min((step.time_ns for step in steps), default=0.0)
+    if ranks:
+        shown = steps[-int(last or _SHOWN) :]
+        return [Table("job", "", [row for step in shown for row in _ranks(step)], ("step", "rank"))]
+    return [Table("job", "", [_row(group, best) for group in folded(steps[-int(last or len(steps)) :])], COLUMNS)]
+
+
+COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us", "wait_us")
+"""They count nothing."""
+
+
+def folded(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Steps in groups that are shown as one."""
+    group: list[Step] = []
+    for step in steps:
+        if group and not _alike(group[0], step):
+            yield group
+            group = []
+        group.append(step)
+    if group:
+        yield group
+
+
+def _alike(one: Step, other: Step) -> bool:
+    near = abs(one.time_ns - other.time_ns) <= EQUAL * min(one.time_ns, other.time_ns)
+    return near and (one.wrong > 0) == (other.wrong > 0) and slowest(one) == slowest(other)
+
+
+def slowest(step: Step) -> int | None:
+    """The rank for which the others wait, if one stands out: its host and compute tasks are at work for longer."""
+    busy = sorted(rank.busy_ns for rank in step.ranks.values())
+    most = step.busiest
+    return most if step.ranks[most].busy_ns > STANDS_OUT * busy[(len(busy) - 1) // 2] else None
+
+
+def _row(group: Sequence[Step], best: float) -> dict[str, Any]:
+    """`host_us` and `compute_us` are of the busiest rank, `wait_us` of the one that waits longest."""
+    first, last = group[0], group[-1]
+    time_ns = fmean(step.time_ns for step in group)
+    slow = slowest(first)
+    fallback = next((r.fallback for step in group for r in step.ranks.values() if r.fallback), "")
+    return {
+        "step": str(first.number) if first is last else f"{first.number}..{last.number}",
+        "began_us": _us(first.start_ns),
+        "time_us": _us(time_ns),
+        "vs_best": f"{time_ns / best:.2f}x",
+        "slowest_rank": "-" if slow is None else slow,
+        "host_us": _us(fmean(step.ranks[step.busiest].host_ns for step in group)),
+        "compute_us": _us(fmean(step.ranks[step.busiest].compute_ns for step in group)),
+        "wait_us": _us(fmean(max(r.wait_ns for r in step.ranks.values()) for step in group)),
+        "wrong": sum(step.wrong for step in group),
+        **({"fallback": fallback} if fallback else {}),
+    }
+
+
+def _ranks(step: Step) -> Iterator[dict[str, Any]]:
+    for rank, its in step.ranks.items():
+        yield {"step": str(step.number), "rank": rank, "time_us": _us(its.end_ns - its.start_ns), **_times(its)}
+
+
+def _times(its: RankStep) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "host_us": _us(its.host_ns),
+        "compute_us": _us(its.compute_ns),
+        "wait_us": _us(its.wait_ns),
+    }
+    return shown | {"wrong": its.wrong} | ({"fallback": its.fallback} if its.fallback else {})
+
+
+def _us(ns: float) -> float:
+    return round(ns / 1000, 3)
+
+
+VIEWS = (
+    View(
+        words="job",
+        about="Show the steps of the job that a held fabric repeats: their times, and for whom the ranks wait.",
+        make=job,
+        parameters=(RANKS, LAST),
+        samples=("", "--ranks", "--last 20"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""What an operator does at a fabric that is up: actions with their cost, recorded, and taken back."""

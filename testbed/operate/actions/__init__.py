@@ -1,0 +1,1 @@
+"""The actions of operators, one file a family."""

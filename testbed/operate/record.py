@@ -1,0 +1,85 @@
+"""The record of what operators have done at a fabric: config.jsonl in its directory, one line an action or rollback.
+
+Lines are only ever added. An action that is taken back gets a line that says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+FILE = "config.jsonl"
+
+
+@dataclass(frozen=True)
+class Done:
+    """An action that was carried out, or with `rollback` one that was taken back."""
+
+    number: int
+    line: str
+    """As it was written, without `config`."""
+    time_ns: float
+    cost_ns: float
+    notes: tuple[str, ...] = ()
+    undo: tuple[dict[str, Any], ...] = ()
+    """What takes it back (steps.Undo)."""
+    for_good: str = ""
+    """Why it cannot be taken back."""
+    rollback: bool = False
+    rolled_back_ns: float | None = field(default=None)
+    """When it was taken back."""
+
+    @property
+    def state(self) -> str:
+        if self.rolled_back_ns is not None:
+            return "rolled back"
+        return "done" if self.for_good or not self.undo else "in force"
+
+
+def read(entry: Mapping[str, Any]) -> Done:
+    """From what `asdict` has made of it, by way of JSON."""
+    return Done(**{**entry, "notes": tuple(entry["notes"]), "undo": tuple(entry["undo"])})
+
+
+class Record:
+    """The record of one fabric, held while it is open: nobody else acts meanwhile."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def entries(self) -> list[Done]:
+        """All actions in their order."""
+        self._file.seek(0)
+        found: dict[int, Done] = {}
+        for line in self._file:
+            one = read(json.loads(line))
+            if one.rollback:
+                found[one.number] = replace(found[one.number], rolled_back_ns=one.time_ns)
+            else:
+                found[one.number] = one
+        return list(found.values())
+
+    def add(self, done: Done) -> None:
+        self._file.write(json.dumps(asdict(done)) + "\n")
+        self._file.flush()
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[Record]:
+    """The record of a fabric in this directory; waits until nobody else has it open."""
+    with (directory / FILE).open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield Record(file)
+
+
+def log(directory: Path) -> list[Done]:
+    """What was done at the fabric in this directory."""
+    if not (directory / FILE).exists():
+        return []
+    with opened(directory) as record:
+        return record.entries()

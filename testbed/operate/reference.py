@@ -1,0 +1,52 @@
+"""Generates the tables of docs/operate.md from the registry: `python -m testbed.operate.reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.base.units import format_time
+from testbed.experiment.reference import DOCS
+from testbed.operate.registry import GROUPS
+from testbed.operate.steps.action import Action
+
+PAGE = DOCS / "operate.md"
+BEGIN = "<!-- tables: python -m testbed.operate.reference -->"
+END = "<!-- end of the tables -->"
+
+
+def tables() -> str:
+    """Markdown: by group, each action with its parameters and what it does."""
+    parts = []
+    for title, actions in GROUPS.items():
+        parts.append(f"\n## {title}")
+        for action in actions:
+            parts += _section(action)
+    return "\n".join(parts).strip()
+
+
+def _section(action: Action) -> Iterator[str]:
+    yield f"\n### {action.words}"
+    yield f"{action.about} `testbed config {action.usage}`, such as `{action.words} {action.example}`\n"
+    yield "| | |"
+    yield "|---|---|"
+    for p in action.parameters:
+        yield f"| `{p.usage}` | {_cell(p.help)} |"
+    yield f"| takes | {format_time(action.cost_ns)} ({action.cost_from}) |"
+    yield f"| touches | {action.blast} |"
+    yield f"| frames, queues | {action.traffic} |"
+    for said, faults in (("configures away", action.configures), ("removes", action.mends)):
+        if faults:
+            yield f"| {said} | {', '.join(f'[`{name}`](faults.md#{name})' for name in faults)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""All actions of operators, by their words."""
+
+from __future__ import annotations
+
+from testbed.operate.actions import control, interfaces, nics, queues
+from testbed.operate.steps.action import Action
+
+GROUPS: dict[str, tuple[Action, ...]] = {
+    "Interfaces and cables": interfaces.ACTIONS,
+    "Queues": queues.ACTIONS,
+    "NICs": nics.ACTIONS,
+    "Routes, flows, accelerators": control.ACTIONS,
+}
+ACTIONS: dict[str, Action] = {action.words: action for actions in GROUPS.values() for action in actions}

@@ -1,0 +1,1 @@
+"""What actions are made of: where they act, their steps, how long they take."""

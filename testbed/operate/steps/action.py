@@ -1,0 +1,52 @@
+"""An action of the registry: a command, what it costs, whom it touches, and the steps that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from testbed.base.errors import InputError
+from testbed.operate.steps.site import Site
+from testbed.operate.steps.steps import Step
+from testbed.words.entry import Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action(Entry):
+    """`steps(site, **parameters)` says what is done; it does nothing itself, and raises InputError for what cannot be.
+
+    Commands, help, documentation, a drill's prompt and an agent's tools are made from these entries.
+    """
+
+    steps: Callable[..., Iterator[Step]]
+    cost_ns: float
+    """Emulated time that passes before the operator can do anything else."""
+    cost_from: str
+    blast: str
+    """What it touches besides what it is for."""
+    traffic: str
+    """What becomes of frames under way, queues and pauses."""
+    configures: tuple[str, ...] = ()
+    """Faults that it configures away: what it sets lies over them."""
+    example: str
+    """As it may be written on a clos of 2 leaves, 2 spines and 2 hosts a leaf, with DCQCN and accelerators: for the
+    page, and for tests that go through the registry."""
+
+    @property
+    def mends(self) -> tuple[str, ...]:
+        """Faults whose cause it removes."""
+        from testbed.faults import CATALOGUE
+
+        return tuple(name for name, fault in CATALOGUE.items() if self.words in fault.mended_by)
+
+    def wrong(self, what: str, hint: str = "") -> InputError:
+        return InputError(what, self.words, hint)
+
+
+def ranks(found: list[int]) -> str:
+    """Such as `rank 3`, `ranks 0, 1, 2`."""
+    shown = ", ".join(map(str, found[:8])) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    return f"rank{'s' * (len(found) > 1)} {shown}"
+
+
+__all__ = ["Action", "Site", "ranks"]

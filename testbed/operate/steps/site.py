@@ -1,0 +1,186 @@
+"""Where an operator acts: a fabric that is up, with its hardware, flow tables, and faults that an action may mend."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from testbed.base.errors import UserError
+from testbed.faults import Injection, Mistakes
+from testbed.faults.base import CannotInject, Place, fault_id
+from topologies.graph.fabric import Cable, Fabric
+
+if TYPE_CHECKING:
+    from hardware.cc import Setting
+    from testbed.fabric.lab import Lab
+
+
+_LEFT_OUT = "normalization changed ofp_match"  # what ovs-ofctl says of a match that is not whole
+
+
+class Hardware(Protocol):
+    """fabricd, or a world that holds it."""
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+@dataclass
+class Site:
+    """A live fabric. Its directory has its configuration, and gets the record of what was done."""
+
+    lab: Lab
+    fabricd: Hardware
+    heal: Callable[[str], Any]
+    """Takes a fault out, by its id."""
+
+    @classmethod
+    def of(cls, lab: Lab) -> Site:
+        """A fabric whose clock nobody holds."""
+        from testbed.inject import live
+
+        return cls(lab, lab.fabricd, lambda name: live.take_out(lab, name))
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.lab.fabric
+
+    @property
+    def directory(self) -> Path:
+        return self.lab.dir
+
+    @property
+    def now_ns(self) -> float:
+        return float(self.fabricd.request("status")["time_ns"])
+
+    # -- as it was configured
+
+    @cached_property
+    def configured(self) -> Mapping[str, Any]:
+        """What fabricd began with (docs/fabricd-protocol.md)."""
+        found: dict[str, Any] = json.loads((self.directory / "fabricd.json").read_text())
+        return found
+
+    @cached_property
+    def cc_setting(self) -> Setting:
+        """What the defaults of congestion controls depend on."""
+        from testbed.experiment import loads
+        from testbed.plan.hardware import setting_of
+
+        return setting_of(loads((self.directory / "experiment.json").read_text()), self.fabric)
+
+    def cable(self, cable: Cable) -> Mapping[str, Any]:
+        return self._named("cables", cable.name)
+
+    def switch(self, name: str) -> Mapping[str, Any]:
+        return self._named("switches", name)
+
+    def nic(self, rank: int) -> Mapping[str, Any]:
+        return self._named("nics", self.fabric.nics[rank].name)
+
+    def _named(self, kind: str, name: str) -> Mapping[str, Any]:
+        return next(one for one in self.configured[kind] if one["name"] == name)
+
+    # -- what lies over that
+
+    def _injected(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.fabricd.request("faults")["faults"]
+        return found
+
+    def settings(self) -> list[dict[str, Any]]:
+        """What operators have configured and not taken back, as fabricd's `faults` lists it."""
+        return [f for f in self._injected() if f["request"].get("operator")]
+
+    def faults(self) -> dict[str, tuple[Injection, Place]]:
+        """The faults that are in, by id."""
+        found = {}
+        for fault in self._injected():
+            about = fault["request"].get("about")
+            if not about or fault["request"].get("operator") or (name := fault_id(fault["fault"])) in found:
+                continue
+            try:
+                injection = Injection.of(about)
+                found[name] = injection, injection.place(self.fabric)
+            except (Mistakes, CannotInject):
+                continue  # not one of the catalogue's
+        return found
+
+    def down(self) -> set[str]:
+        """Cables whose link is down."""
+        injected = [f for f in self._injected() if f["on"]]
+        cables = [f["request"] for f in injected if "cable" in f["request"]]
+        return {r["cable"] for r in cables if r.get("values", {}).get("up") is False}
+
+    def drained(self) -> set[str]:
+        """Cables that operators have drained."""
+        return {cable for s in self.settings() for cable in s["request"].get("drain", {}).get("cables", ())}
+
+    # -- control
+
+    def restart_controller(self) -> None:
+        from testbed.inject import live
+
+        live.restart_controller(self.lab)
+
+    def ofctl(self, switch: str, *words: str) -> str:
+        """Runs `ovs-ofctl OPTIONS VERB BRIDGE ARGUMENTS`. Raises UserError with Open vSwitch's words."""
+        at = next(k for k, word in enumerate(words) if not word.startswith("-")) + 1
+        bridge = self.lab.names.bridge(self.fabric.switch_by_name[switch])
+        return self._ofctl(*words[:at], bridge, *words[at:]).stdout
+
+    def check_flow(self, flow: str) -> None:
+        """Raises UserError for a flow that Open vSwitch does not take, or of whose match it would leave a part out."""
+        said = self._ofctl("parse-flow", flow).stderr
+        if _LEFT_OUT in said:
+            pre, post = (said.partition(f"{which}:")[2].splitlines()[0].strip() for which in ("pre", "post"))
+            hint = "a field needs its protocol before it, such as udp,tp_dst=4791 or ip,nw_dst=10.0.0.1"
+            raise UserError(f"of {pre!r} Open vSwitch would take {post or 'nothing'!r} alone", hint=hint, exit_code=2)
+
+    def _ofctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command, env = self.lab.ovs_command(["ovs-ofctl", "-OOpenFlow13", *words])
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            raise UserError(lines[-1].removeprefix("ovs-ofctl: ") if lines else "ovs-ofctl failed", exit_code=2)
+        return done
+
+    def flows_changed(self) -> None:
+        """No frame meets flows of before from now on, neither in Open vSwitch's cache nor on the fast path."""
+        from controllers.openflow.revalidation import NotPurged, purge
+
+        try:
+            purge(self.lab.ovs.control)
+        except NotPurged as error:
+            raise UserError(f"old flows may still be in force: {error}") from None
+        self.fabricd.request("settled", event=0)
+
+    # -- who would be cut off
+
+    def alone(self, without: set[str]) -> set[int]:
+        """The ranks that cannot reach most others without these cables (and without those that are down or drained)."""
+        gone = without | self.down() | self.drained()
+        beside: dict[str, list[str]] = {}
+        for cable in self.fabric.cables:
+            if cable.name not in gone:
+                beside.setdefault(cable.a.node, []).append(cable.b.node)
+                beside.setdefault(cable.b.node, []).append(cable.a.node)
+        left = {nic.name: nic.rank for nic in self.fabric.nics}
+        groups = []
+        while left:
+            seen = {next(iter(left))}
+            queue = list(seen)
+            for node in queue:
+                new = [far for far in beside.get(node, ()) if far not in seen]
+                seen.update(new)
+                queue += new
+            groups.append({left.pop(node) for node in list(left) if node in seen})
+        largest = max(groups, key=len, default=set())
+        return set().union(*(group for group in groups if group is not largest))
+
+    def newly_alone(self, cables: set[str]) -> list[int]:
+        """The ranks that these cables alone connect to most others."""
+        return sorted(self.alone(cables) - self.alone(set()))

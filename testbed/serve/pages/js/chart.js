@@ -1,0 +1,81 @@
+// The time of each step of the job, drawn by uPlot; what was done to the fabric stands at its moment.
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export class StepChart {
+  constructor(element) {
+    this.element = element;
+    this.steps = [];
+    this.actions = [];
+    this.healthy = null;
+    this.plot = null;
+    new ResizeObserver(() => this.#resize()).observe(element);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#make());
+  }
+
+  /** `steps`: {start_ns, step_ns}; `healthy` in ns or null; `actions`: {time_ns, line}. */
+  show(steps, healthy, actions = []) {
+    this.steps = steps;
+    this.healthy = healthy;
+    this.actions = actions;
+    if (this.plot) this.plot.setData(this.#data());
+    else this.#make();
+  }
+
+  #data() {
+    const times = this.steps.map((step) => (step.start_ns + step.step_ns) / 1000);
+    const line = this.healthy ? this.healthy / 1000 : null;
+    return [times, this.steps.map((step) => step.step_ns / 1000), times.map(() => line)];
+  }
+
+  #make() {
+    this.plot?.destroy();
+    this.plot = null;
+    if (!this.element.clientWidth) return;
+    const axis = { stroke: css("--soft"), grid: { stroke: css("--edge"), width: 0.5 }, ticks: { stroke: css("--edge") }, font: "12px system-ui" };
+    this.plot = new uPlot(
+      {
+        width: this.element.clientWidth,
+        height: 210,
+        scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.1] } },
+        cursor: { drag: { x: true, y: false } },
+        axes: [{ ...axis, label: "emulated time (us)", labelSize: 18, size: 34 }, { ...axis, size: 52, label: "us", labelSize: 16 }],
+        series: [
+          {},
+          { stroke: css("--accent"), width: 1.5, points: { show: true, size: 5, fill: css("--accent") } },
+          { stroke: css("--good"), width: 1, dash: [5, 4], points: { show: false } },
+        ],
+        hooks: { draw: [(plot) => this.#marks(plot)] },
+      },
+      this.#data(),
+      this.element,
+    );
+  }
+
+  /** A line at each action's moment. */
+  #marks(plot) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = css("--bad");
+    ctx.fillStyle = css("--bad");
+    ctx.lineWidth = devicePixelRatio;
+    ctx.font = `${11 * devicePixelRatio}px system-ui`;
+    for (const { time_ns: ns, line } of this.actions) {
+      const x = plot.valToPos(ns / 1000, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const right = ctx.measureText(line).width + x < bbox.left + bbox.width;
+      ctx.textAlign = right ? "left" : "right";
+      ctx.fillText(line, x + (right ? 4 : -4) * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+    }
+    ctx.restore();
+  }
+
+  #resize() {
+    if (!this.plot) this.#make();
+    else if (this.element.clientWidth && this.plot.width !== this.element.clientWidth) this.plot.setSize({ width: this.element.clientWidth, height: 210 });
+  }
+}

@@ -1,0 +1,142 @@
+"""A student's page: a drill's session behind a few requests, which answer what the session answers and nothing else.
+
+The page's drawing is coloured from the same views that the student may type, so it shows no more than they do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from testbed.base.errors import InputError
+from testbed.drill.session import Session
+from testbed.serve.answers import posted, text_of, told
+from testbed.serve.guard import Guard
+from testbed.serve.network import Network
+from testbed.serve.server import Ending
+from topologies.graph.fabric import Fabric
+
+PAGES = Path(__file__).parent / "pages"
+MOST_CHARS = 4000  # of a line: an answer may name many causes
+COLUMNS = ("up", "frames", "errors", "drops", "tx_pause", "ecn_marked")
+"""A port's row in `ports`."""
+
+_COUNTED = "show interfaces counters"
+_ERRORS = "show interfaces errors"
+_PAUSES = "show pfc"
+_MARKS = "show ecn"
+
+
+class Student:
+    """A session, asked for one thing at a time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = Lock()
+        self._fabric = Fabric.from_dict(session.state()["topology"])
+
+    def about(self) -> dict[str, Any]:
+        """What stays as it is: the ticket, the drawing, what may be typed, what an answer may name."""
+        with self._lock:
+            ticket, helped = self._session.ticket(), self._session.command("help")
+            classes = self._session.command("classes")
+        network = Network(self._fabric)
+        return {
+            "ticket": ticket,
+            "columns": COLUMNS,
+            "commands": (helped.data or {}).get("commands", []),
+            "classes": (classes.data or {}).get("classes", []),
+            "switch_ports": [f"{s.name}:{n}" for s in self._fabric.switches for n in range(1, s.ports + 1)],
+            **network.about(),
+        }
+
+    def state(self) -> dict[str, Any]:
+        with self._lock:
+            state = self._session.state()
+        return {key: value for key, value in state.items() if key != "topology"}
+
+    def command(self, line: str) -> dict[str, Any]:
+        with self._lock:
+            return self._session.command(line).to_dict()
+
+    def complete(self, line: str) -> list[str]:
+        with self._lock:
+            return self._session.complete(line)
+
+    def figures(self) -> dict[str, Any]:
+        """What the ports' halves of cables are coloured by."""
+        with self._lock:
+            found = {line: self._session.command(line) for line in (_COUNTED, _ERRORS, _PAUSES, _MARKS)}
+        tables = {
+            line: answer.data if answer.ok and isinstance(answer.data, dict) else {} for line, answer in found.items()
+        }
+        return {"time_ns": found[_COUNTED].time_ns, "ports": _ports(self._fabric, tables)}
+
+
+def _ports(fabric: Fabric, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Switches count what goes out and what comes in; what a NIC has sent is what came in at its switch."""
+    counted = {row["IFACE"]: row for row in tables[_COUNTED].get("counters", ())}
+    failed = {row["IFACE"]: row for row in tables[_ERRORS].get("errors", ())}
+    paused = {name: _sum(classes) for name, *classes in (row.values() for row in tables[_PAUSES].get("tx", ()))}
+    marked: Counter[str] = Counter()
+    for row in tables[_MARKS].get("queues", ()):
+        marked[row["Port"]] += row["EcnMarked/pkts"]
+    ports = {}
+    for cable in fabric.cables:
+        for end in (cable.a, cable.b):
+            far, name = cable.other(end.node), f"{end.node}:{end.port}"
+            own, there = counted.get(name, {}), counted.get(f"{far.node}:{far.port}", {})
+            bad = failed.get(name, {})
+            ports[name] = [
+                int((bad or own or there).get("STATE", "U") == "U"),
+                _sum([own["TX_OK"] if own else there.get("RX_OK", 0)]),
+                _sum([bad.get("RX_ERR"), bad.get("TX_ERR")]),
+                _sum([bad.get("RX_DRP"), bad.get("TX_DRP")]),
+                paused.get(name, 0),
+                marked[name],
+            ]
+    return ports
+
+
+def _sum(cells: Iterable[Any]) -> int:
+    """Of the numbers among them: what the drill does not show is N/A."""
+    return sum(cell for cell in cells if isinstance(cell, int))
+
+
+def application(student: Student, token: str, ending: Ending) -> ASGIApp:
+    """The student's page."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> Any:
+        yield
+
+    def page(_: Request) -> Response:
+        return FileResponse(PAGES / "student.html")
+
+    def command(request: Mapping[str, Any]) -> Any:
+        line = request.get("line")
+        if not isinstance(line, str) or len(line) > MOST_CHARS:
+            raise InputError("a command is a line of text", "line", f"at most {MOST_CHARS} characters")
+        return student.command(line)
+
+    routes = [
+        Route("/", page),
+        Route("/api/about", told(lambda _: student.about(), ending)),
+        Route("/api/state", told(lambda _: student.state(), ending)),
+        Route("/api/figures", told(lambda _: student.figures(), ending)),
+        Route("/api/complete", told(lambda request: student.complete(text_of(request, "line")), ending)),
+        Route("/api/command", posted(command, ending), methods=["POST"]),
+        Mount("/static", StaticFiles(directory=PAGES)),
+    ]
+    return Guard(Starlette(routes=routes, lifespan=lifespan), token)

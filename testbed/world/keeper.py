@@ -1,0 +1,240 @@
+"""The keeper: a process that holds a world for `testbed up --job`, and does what others ask of it.
+
+It owns the fabric: when it ends, so do the fabric's processes, and `testbed clean` removes what is left. It listens on
+a socket in the fabric's directory. A request and its answer are a line of JSON each:
+
+    {"call": NAME, ..}    {"ok": true, "value": ..}    {"ok": false, "error": {"what", "where", "hint", "exit_code"}}
+
+Requests are carried out one after the other. One that was begun is carried out even if who asked has gone: so the
+world is always at a hold between two of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from hardware.client import FabricdError
+from testbed.base.errors import RUN_FAILED, UserError
+from testbed.faults import Injection
+from testbed.machine.ownership import KEEPER
+from testbed.machine.processes import Process
+from testbed.world.operator import config
+from testbed.world.world import World, WorldGone
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+SOCKET = "world.sock"
+LOG = "keeper.log"
+_LINE_MAX = 16 << 20
+_LOOK_S = 1.0
+
+
+def keep(experiment: Experiment) -> str:
+    """Starts a keeper with a world of this experiment; returns the fabric's id. Raises UserError.
+
+    The keeper is a child of this process in a session of its own. It outlives us.
+    """
+    heard, say = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(heard)
+        _keeper(experiment, say)
+    os.close(say)
+    try:
+        with os.fdopen(heard, "rb") as answer:
+            text = answer.read()
+    except BaseException:  # such as Ctrl-C: it takes down what it has made
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        raise
+    if not text:
+        os.waitpid(child, 0)
+        raise UserError("the keeper of the fabric has ended before the fabric was up", hint="testbed clean")
+    told = json.loads(text)
+    if "error" in told:
+        os.waitpid(child, 0)
+        raise _as_error(told["error"])
+    return str(told["id"])
+
+
+def _keeper(experiment: Experiment, say: int) -> NoReturn:
+    """The child's whole life."""
+    world: World | None = None
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        world = World.up(experiment)
+        listener = _listening(world.lab.dir / SOCKET)
+        world.lab.record.journal.made({KEEPER: Process.of(os.getpid())})
+        _quiet(world.lab.dir / LOG)
+        _say(say, {"id": world.lab.id})
+        os.close(say)
+        _serve(world, listener)
+    except WorldGone as gone:  # its logs stay, until `testbed clean`
+        if world is None:
+            _say(say, {"error": _told(gone)})
+        print(gone, file=sys.stderr)
+    except SystemExit:  # SIGTERM
+        if world:
+            world.close()
+    except BaseException as error:
+        traceback.print_exc()
+        told = error if isinstance(error, UserError) else UserError(f"{type(error).__name__}: {error}")
+        _say(say, {"error": _told(told)})
+        if world:
+            world.close()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _say(fd: int, what: Mapping[str, Any]) -> None:
+    with suppress(OSError):  # who has asked is gone, or was told before
+        os.write(fd, json.dumps(what).encode())
+
+
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _listening(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    os.chmod(path, 0o600)
+    listener.listen(16)
+    return listener
+
+
+def _quiet(log: Path) -> None:
+    """From now on the terminal is not ours."""
+    null, out = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for fd, new in ((0, null), (1, out), (2, out)):
+        os.dup2(new, fd)
+    os.close(null)
+    os.close(out)
+
+
+def _serve(world: World, listener: socket.socket) -> None:
+    """Until the world is gone. What fabricd asks for between requests is done, too."""
+    clients: dict[int, tuple[socket.socket, bytearray]] = {}
+    with ExitStack() as open_ones:
+        while True:
+            poll = select.poll()
+            for fd in (listener.fileno(), world.lab.fabricd.fileno(), *clients):
+                poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(_LOOK_S * 1000)}
+            world.heed()
+            if listener.fileno() in ready:
+                client = open_ones.enter_context(listener.accept()[0])
+                clients[client.fileno()] = (client, bytearray())
+            for fd in ready & clients.keys():
+                client, data = clients[fd]
+                if not _hear(world, client, data):
+                    del clients[fd]
+                    client.close()
+
+
+def _hear(world: World, client: socket.socket, data: bytearray) -> bool:
+    """Answers the requests that have come; False if the client has gone, or says what is too long."""
+    with suppress(OSError):
+        more = client.recv(1 << 16)
+        data += more
+        if not more or len(data) > _LINE_MAX:
+            return False
+        while (end := data.find(b"\n")) >= 0:
+            line = bytes(data[:end])
+            del data[: end + 1]
+            _answer(world, client, line)
+        return True
+    return False
+
+
+def _answer(world: World, client: socket.socket, line: bytes) -> None:
+    """Raises WorldGone, when it has said so."""
+    gone: WorldGone | None = None
+    try:
+        told = _told_of(world, line)
+    except WorldGone as error:
+        gone, told = error, {"ok": False, "error": _told(error)}
+    client.sendall(json.dumps(told).encode() + b"\n")
+    if gone:
+        raise gone
+
+
+def _told_of(world: World, line: bytes) -> dict[str, Any]:
+    try:
+        asked = json.loads(line)
+        return {"ok": True, "value": CALLS[asked.pop("call")](world, asked)}
+    except WorldGone:
+        raise
+    except UserError as error:
+        return {"ok": False, "error": _told(error)}
+    except FabricdError as error:
+        return {"ok": False, "error": _told(UserError(str(error)))}
+    except (ValueError, KeyError, TypeError) as error:
+        hint = getattr(error, "hint", "")
+        what = getattr(error, "what", f"{type(error).__name__}: {error}")
+        return {"ok": False, "error": _told(UserError(what, hint=hint, exit_code=2))}
+
+
+def _told(error: UserError) -> dict[str, Any]:
+    return {**error.to_dict(), "exit_code": error.exit_code}
+
+
+def _as_error(told: Mapping[str, Any]) -> UserError:
+    return UserError(told["what"], told["where"], told["hint"], told.get("exit_code", RUN_FAILED))
+
+
+def _state(world: World) -> dict[str, Any]:
+    return {
+        "time_ns": world.time_ns,
+        "steps": len(world.steps),
+        "best_ns": world.best_ns,
+        "errors": {str(rank): why for rank, why in world.errors.items()},
+    }
+
+
+def _after(world: World, value: Any) -> dict[str, Any]:
+    return {**_state(world), "value": value}
+
+
+def _advance(world: World, ns: int) -> bool:
+    world.advance(ns)
+    return True
+
+
+Asked = Mapping[str, Any]
+CALLS: dict[str, Callable[[World, Asked], Any]] = {
+    "state": lambda world, asked: _state(world),
+    "advance": lambda world, asked: _after(world, _advance(world, int(asked["ns"]))),
+    "advance_steps": lambda world, asked: _after(world, world.advance_steps(asked["count"], int(asked["limit_ns"]))),
+    "until": lambda world, asked: _after(world, world.until(str(asked["condition"]), int(asked["limit_ns"]))),
+    "steps": lambda world, asked: [step.to_dict() for step in world.steps[asked["since"] :]],
+    "counters": lambda world, asked: world.counters(),
+    "history": lambda world, asked: world.history().times,
+    "history_at": lambda world, asked: world.history()[asked["index"]],
+    "events": lambda world, asked: world.events[asked["since"] :],
+    "request": lambda world, asked: world.request(asked["op"], **asked["arguments"]),
+    "restart": lambda world, asked: world.restart(asked["workload"]),
+    "settle": lambda world, asked: world.settle(),
+    "put_in": lambda world, asked: world.put_in(Injection.of(asked["injection"]), asked.get("name")),
+    "take_out": lambda world, asked: world.take_out(asked["name"]),
+    "config": lambda world, asked: [asdict(done) for done in config(world, asked["words"])],
+    "digest": lambda world, asked: world.digest(),
+}
+"""What can be asked of a keeper (kept.py has the other end)."""

@@ -1,0 +1,206 @@
+"""A world that a keeper holds: the same calls as a World's, over the keeper's socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from testbed.base.errors import InputError, UserError
+from testbed.fabric.lab import Lab
+from testbed.live.look.steps import Step
+from testbed.machine.ownership import Record, fabrics, find
+from testbed.operate.record import Done, log, read
+from testbed.world.condition import parse
+from testbed.world.keeper import LOG, SOCKET
+
+if TYPE_CHECKING:
+    from testbed.faults import Injection
+
+Counters = dict[str, Any]
+
+
+def is_kept(record: Record) -> bool:
+    """Whether a keeper holds this fabric's clock."""
+    return record.keeper is not None
+
+
+class Kept:
+    """As a context manager it disconnects at the end; the world stays."""
+
+    def __init__(self, lab: Lab) -> None:
+        """Raises UserError for a fabric that is not held, or whose keeper is gone."""
+        self.lab = lab
+        self._steps: list[Step] = []
+        self._state: dict[str, Any] = {}
+        record = lab.record
+        if not is_kept(record):
+            how = "its clock is real" if lab.kernel else "only a run lets its clock go on"
+            hint = "testbed up FILE --virtual --job brings one up that is held"
+            raise UserError(f"fabric {lab.id} is not held: {how}", hint=hint)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(str(lab.dir / SOCKET))
+        except OSError:
+            self._socket.close()
+            raise self._gone() from None
+        self._answers = self._socket.makefile("rb")
+
+    @classmethod
+    def attach(cls, fabric_id: str | None = None) -> Self:
+        """The held fabric of this id, or the only one that is held. Raises UserError."""
+        kept = [record for record in fabrics() if record.state == "alive" and is_kept(record)]
+        record = kept[0] if fabric_id is None and len(kept) == 1 else find(fabric_id)
+        lab = Lab.attach(record.id)
+        try:
+            return cls(lab)
+        except BaseException:
+            lab.close()
+            raise
+
+    def _gone(self) -> UserError:
+        where = str(self.lab.dir / LOG)
+        return UserError(f"the keeper of fabric {self.lab.id} has ended", where, f"testbed clean {self.lab.id}")
+
+    def _call(self, call: str, **arguments: Any) -> Any:
+        try:
+            self._socket.sendall(json.dumps({"call": call, **arguments}).encode() + b"\n")
+            line = self._answers.readline()
+        except OSError:
+            raise self._gone() from None
+        if not line:
+            raise self._gone()
+        answer = json.loads(line)
+        if not answer["ok"]:
+            told = answer["error"]
+            raise UserError(told["what"], told["where"], told["hint"], told["exit_code"])
+        return answer["value"]
+
+    def _go(self, call: str, **arguments: Any) -> Any:
+        self._state = self._call(call, **arguments)
+        return self._state["value"]
+
+    # -- time
+
+    @property
+    def time_ns(self) -> int:
+        return int(self._call("state")["time_ns"])
+
+    def advance(self, ns: int) -> None:
+        self._go("advance", ns=ns)
+
+    def advance_steps(self, count: int, limit_ns: int) -> bool:
+        return bool(self._go("advance_steps", count=count, limit_ns=limit_ns))
+
+    def until(self, condition: str, limit_ns: int) -> bool:
+        parse(condition)
+        return bool(self._go("until", condition=condition, limit_ns=limit_ns))
+
+    # -- reads
+
+    @property
+    def steps(self) -> list[Step]:
+        self._steps += [Step.from_dict(step) for step in self._call("steps", since=len(self._steps))]
+        return self._steps
+
+    @property
+    def best_ns(self) -> float | None:
+        best: float | None = self._call("state")["best_ns"]
+        return best
+
+    @property
+    def errors(self) -> dict[int, str]:
+        return {int(rank): why for rank, why in self._call("state")["errors"].items()}
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._call("events", since=0)
+        return found
+
+    def counters(self) -> Counters:
+        found: Counters = self._call("counters")
+        return found
+
+    def actions(self) -> Sequence[Done]:
+        return log(self.lab.dir)
+
+    def history(self) -> Sequence[tuple[int, Counters]]:
+        return _History(self)
+
+    def digest(self) -> str:
+        return str(self._call("digest"))
+
+    # -- changes
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._call("request", op=op, arguments=arguments)
+        return found
+
+    def settle(self) -> None:
+        self._call("settle")
+
+    def restart(self, workload: Sequence[Mapping[str, Any]] | None = None) -> None:
+        self._call("restart", workload=None if workload is None else [*workload])
+
+    def put_in(self, injection: Injection, name: str | None = None) -> str:
+        return str(self._call("put_in", injection=injection.written(), name=name))
+
+    def take_out(self, name: str) -> list[str]:
+        """Raises InputError if there is none of that name."""
+        found: list[str] = self._call("take_out", name=name)
+        if not found and name != "all":
+            here = {f["fault"].partition(".")[0] for f in self.request("faults")["faults"]}
+            raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
+        return found
+
+    def config(self, words: Sequence[str]) -> list[Done]:
+        """As config of operator.py."""
+        return [read(done) for done in self._call("config", words=list(words))]
+
+    def hang_up(self) -> None:
+        """Whoever waits for an answer in another thread gets none. What was asked for is done all the same."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+        self.lab.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _History(Sequence[tuple[int, Counters]]):
+    """Each is fetched when it is looked at."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self.times: list[int] = kept._call("history")
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, Counters]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[int, Counters]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, Counters] | list[tuple[int, Counters]]:
+        if isinstance(index, slice):
+            return [self._one(k) for k in range(*index.indices(len(self)))]
+        return self._one(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[tuple[int, Counters]]:
+        return (self._one(k) for k in range(len(self)))
+
+    def _one(self, index: int) -> tuple[int, Counters]:
+        time_ns, counters = self._kept._call("history_at", index=index)
+        return int(time_ns), counters

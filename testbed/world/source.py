@@ -1,0 +1,46 @@
+"""A world as something to look at: with its history, and the steps of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from testbed.fabric.lab import Lab
+from testbed.live.look.lab import OfLab
+from testbed.live.look.steps import Step
+
+
+class Held(Protocol):
+    """A world, in this process or a keeper's."""
+
+    @property
+    def lab(self) -> Lab: ...
+
+    @property
+    def steps(self) -> list[Step]: ...
+
+    def counters(self) -> dict[str, Any]: ...
+
+    def history(self) -> Sequence[tuple[int, dict[str, Any]]]: ...
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+class OfWorld(OfLab):
+    """A `Source` (live/look/look.py) of a world."""
+
+    def __init__(self, world: Held) -> None:
+        super().__init__(world.lab)
+        self._world = world
+
+    def counters(self) -> dict[str, Any]:
+        return self._world.counters()
+
+    def history(self) -> Sequence[tuple[int, dict[str, Any]]]:
+        return self._world.history()
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return self._world.request(op, **arguments)
+
+    def steps(self) -> Sequence[Step]:
+        return self._world.steps

@@ -1,0 +1,182 @@
+"""Drills on real worlds: played, played again, from other shells, sealed, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.base.errors import InputError, UserError
+from testbed.drill import log as logs
+from testbed.drill.game import Game
+from testbed.drill.play import client
+from testbed.drill.replay import replayed
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.fabric.lab import Lab
+from testbed.machine import ownership
+from testbed.machine.processes import wait_for
+
+TEXT = """
+title: Steps take longer
+level: easy
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}, nic: {timeout: 50us}}
+job: {collective: all_reduce, algorithm: ring, size: 32KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.20317}]
+warmup: 50us
+begins: 100us
+question: [healthy, where, what, fix]
+budget: {emulated: 2ms}
+"""
+
+
+@pytest.fixture
+def drill(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def session(drill: Path, tmp_path: Path) -> Iterator[client.Remote]:
+    remote = client.start(file.load(str(drill)), "7Q4", healthy=False, out=str(tmp_path / "game.log"))
+    yield remote
+    if alive(remote.fabric):
+        remote.close()
+    assert wait_for(lambda: not (ownership.RUN_DIR / remote.fabric).exists(), 20)
+
+
+def alive(fabric: str) -> bool:
+    return any(record.id == fabric and record.state == "alive" for record in ownership.fabrics())
+
+
+def typed(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "testbed", *words], capture_output=True, text=True, timeout=60)
+
+
+def test_played_twice_it_is_the_same_to_the_byte(drill: Path, tmp_path: Path) -> None:
+    game = Game.start(Case.of(file.load(str(drill)), "7Q4", False))
+    try:
+        assert game.time_ns == 100_000
+        (cause,) = game.stage.drawn.truth
+        for line in ("advance 33us", "show drops", "advance 2 steps", "hint", f"submit {cause}"):
+            game.command(line)
+        assert game.ending is not None and game.ending.score.where == 1.0
+        assert game.ending.score.fixed == 0.0  # nobody has mended anything
+        path = tmp_path / "game.log"
+        game.log().write(path)
+    finally:
+        game.close()
+    again = replayed(path)
+    assert (again.differs, again.score) == ("", game.ending.score.total)
+    lines = path.read_text().splitlines()
+    other = logs.Log(game.log().head, (*game.log().entries[:1], *game.log().entries[3:]), game.log().end)
+    other.write(path)  # whole, and not what was played
+    assert "line 5" in replayed(path).differs and lines
+
+
+def test_from_other_shells(session: client.Remote) -> None:
+    fabric = session.fabric
+    assert "TICKET  Steps take longer" in session.ticket()["shown"]
+    assert json.loads(typed("drill", "advance", "10us", "--fabric", fabric, "--json").stdout)["time_ns"] == 110_000
+    shown = typed("drill", "show", "interfaces", "counters", "--fabric", fabric)
+    assert shown.returncode == 0 and "leaf0:1" in shown.stdout
+    assert session.state()["time_ns"] == 110_000
+    wrong = typed("drill", "submit", "loss@cable:leaf0-spine9", "--fabric", fabric)
+    assert wrong.returncode == 2 and "there is no such cable" in wrong.stderr
+
+
+def test_other_commands_leave_its_fabric_alone(session: client.Remote) -> None:
+    fabric = session.fabric
+    with pytest.raises(UserError, match="belongs to a drill"):
+        Lab.attach(fabric)
+    for words in (
+        ("show", "faults", fabric),
+        ("inject", "loss", "--on", "all", "--rate", "0.1", "--fabric", fabric),
+        ("heal", "all", "--fabric", fabric),
+        ("ovs", fabric, "ovs-vsctl", "show"),
+        ("down", fabric),
+    ):
+        done = typed(*words)
+        assert done.returncode == 2 and "belongs to a drill" in done.stderr, words
+
+
+def reachable(fabric: str) -> dict[str, bytes]:
+    """All files of a fabric, arguments and environments of its processes."""
+    record = next(record for record in ownership.fabrics() if record.id == fabric)
+    files = [path for path in record.dir.rglob("*") if path.is_file() and not path.is_symlink()]
+    found = {str(path.relative_to(record.dir)): path.read_bytes() for path in files if path.suffix != ".processes"}
+    for name, process in {**record.processes, "drilld": record.owner}.items():
+        assert process is not None
+        for what in ("cmdline", "environ"):
+            found[f"{name} {what}"] = Path(f"/proc/{process.pid}/{what}").read_bytes()
+    return found
+
+
+def test_what_lies_on_the_machine_tells_nothing(session: client.Remote, drill: Path, tmp_path: Path) -> None:
+    there = reachable(session.fabric)
+    for name, content in there.items():
+        for word in (
+            b"0.20317",
+            b"small.yaml",
+            b"7q4",
+            b"steps take longer",
+            b"carries",
+            b"truth",
+            b"faulty",
+            b'"fault',
+        ):
+            assert word not in content.lower(), (name, word)
+    healthy = client.start(file.load(str(drill)), "7Q4", healthy=True, out=str(tmp_path / "healthy.log"))
+    try:
+        twin = reachable(healthy.fabric)
+    finally:
+        healthy.close()
+    assert there.keys() == {name.replace(healthy.fabric, session.fabric) for name in twin}
+    for name in ("experiment.json", "fabric.json", "controller.log", "controller.out", "fabricd.log"):
+        one, other = (re.sub(rb"\d\d:\d\d:\d\d\.\d+", b"", found.get(name, b"")) for found in (there, twin))
+        assert sorted(one.splitlines()) == sorted(other.splitlines()), name
+
+
+def test_a_sealed_drill_has_one_player(drill: Path, tmp_path: Path) -> None:
+    mine = client.start(file.load(str(drill)), "7Q4", healthy=False, exam=True, out=str(tmp_path / "game.log"))
+    try:
+        assert mine.ticket()["seed"] is None
+        other = client.Remote(mine.fabric)
+        with pytest.raises(InputError, match="has its player"):
+            other.command("status")
+        other.leave()
+        assert mine.command("status").ok
+    finally:
+        mine.leave()  # who leaves has given up
+    assert wait_for(lambda: not (ownership.RUN_DIR / mine.fabric).exists(), 20)
+    assert logs.read(tmp_path / "game.log").end["score"]["total"] == 0.0
+
+
+def test_killed_it_leaves_what_clean_removes(drill: Path, tmp_path: Path) -> None:
+    session = client.start(file.load(str(drill)), "7Q4", healthy=False, out=str(tmp_path / "game.log"))
+    record = next(record for record in ownership.fabrics() if record.id == session.fabric)
+    assert record.owner is not None
+    os.kill(record.owner.pid, signal.SIGKILL)
+    with pytest.raises(UserError, match="has ended"):
+        session.command("status")
+    session.leave()
+    assert wait_for(lambda: not alive(session.fabric), 10)
+    assert ownership.clean(session.fabric)[0].id == session.fabric
+    assert not record.dir.exists()
+
+
+def test_a_drill_that_is_wrong_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(TEXT.replace("[leaf, spine]", "[leaf, core]"))
+    done = typed("drill", "start", str(path))
+    assert done.returncode == 2
+    assert f"no cable is between leaf and core\n  at: {path}:6: draw.bad.between" in done.stderr
