@@ -75,7 +75,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         elif step.kind == "chakra" or step.kind == "aicb":
             problems = trace_checks.trace(step, blocks.fabric, fabric)
         elif step.kind == "torch":
-            problems = trace_checks.script(step, fabric)
+            problems = trace_checks.script(step, blocks.fabric, fabric)
         elif step.kind == "train":
             problems = train(step.train, blocks.fabric, fabric)
         elif step.kind == "serve":

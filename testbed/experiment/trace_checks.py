@@ -36,9 +36,11 @@ def trace(step: ChakraStep | AicbStep, spec: FabricSpec, fabric: Fabric) -> Iter
         said.add(what)
 
 
-def script(step: TorchStep, fabric: Fabric) -> Iterator[Found]:
+def script(step: TorchStep, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     """All mistakes that show before the script is run."""
     yield from ((("algorithm", *path), what, hint) for path, what, hint in task_checks.named(step.algorithm))
+    if problem := task_checks.no_dscp(step.traffic_class, spec):
+        yield ("traffic_class",), *problem
     if not Path(step.torch).is_file():
         yield ("torch",), f"there is no file {step.torch}", "a path from the experiment file's folder on"
     for k, rank in enumerate(step.ranks or ()):

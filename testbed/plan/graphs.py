@@ -65,10 +65,14 @@ def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[
     def time_ns(flops: int, nbytes: int, dtype: str) -> float:
         return gpus(dtype, flops > 0).time_ns(flops, nbytes)
 
-    settings = Settings(algorithms=told.algorithm) if told.algorithm else None
+    def peak_ns(flops: int, nbytes: int, dtype: str) -> float:
+        return 1e9 * flops / gpus(dtype, flops > 0).flops
+
+    stated = told.algorithm or told.traffic_class is not None
+    settings = Settings(algorithms=told.algorithm, traffic_class=told.traffic_class) if stated else None
     try:
         recorded = _recorded(script)
-        found = steps(recorded.ranks, ranks, time_ns, settings)
+        found = steps(recorded.ranks, ranks, time_ns, settings, peak_ns)
     except ScriptFailed as failed:
         said = f"\n{failed.printed}" if failed.printed else ""
         raise UserError(f"{failed.what}{said}", failed.where or place_of(told, experiment), failed.hint) from None

@@ -32,7 +32,8 @@ def script_steps(
     for step in found:
         _check(step.graph, told, experiment, fabric)
         name = f"{Path(told.torch).stem}, {step.name}"
-        made.append(planned(step.graph, experiment, fabric, alone, chooser, iterations=step.times, warmup=0, name=name))
+        its = planned(step.graph, experiment, fabric, alone, chooser, iterations=step.times, warmup=0, name=name)
+        made.append(its | ({"about_step": {"ideal_ns": step.ideal_ns}} if step.training and step.ideal_ns else {}))
     made[0]["printed"] = list(recorded.printed)
     return made
 

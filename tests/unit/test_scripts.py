@@ -200,6 +200,32 @@ def test_a_second_optimizer_that_follows_at_once_is_of_the_same_step() -> None:
     assert step.times == 2 and total_ns(step) == 5000
 
 
+def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps of 10 and 30 MFLOP on two ranks, 20 in the mean, at 40 TFLOP/s; the setup has no such share."""
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for rank, one in enumerate(both):
+        reduces(one)
+        one.step_ends()
+        for _ in range(2):
+            one.charge((10_000_000, 30_000_000)[rank], 0, "float32")
+            reduces(one)
+            one.step_ends()
+    done = launch.Recorded([one.told() for one in both], ["", ""])
+    monkeypatch.setattr(graphs, "_recorded", lambda script: done)
+    told = "{torch: s.py, gpu: {flops: 40T, efficiency: 0.5}, traffic_class: 4}"
+    setup, trained = planning.plan(load(written(tmp_path, told)))["steps"]
+    assert "about_step" not in setup and trained["iterations"] == 2
+    assert trained["about_step"]["ideal_ns"] == pytest.approx(500)
+    assert [order["ns"] for order in trained["tasks"]["1"] if order["do"] == "compute"] == [1500]
+    assert {its["traffic_class"] for step in (setup, trained) for its in step["communicators"]} == {4}
+    file = written(tmp_path, told)
+    file.write_text(file.read_text().replace("workload", "  switch: {dscp: {26: 3}}\nworkload"))
+    with pytest.raises(InputError, match="no DSCP is in class 4"):
+        load(file)
+
+
 def test_messages_go_to_the_fabrics_ranks() -> None:
     one, other = recorder(), recorder()
     one.message("send", 1, 64, "a")

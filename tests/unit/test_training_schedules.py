@@ -97,6 +97,14 @@ def test_ddp_waits_for_its_buckets_when_they_are_longer() -> None:
     assert step_ns(times) == pytest.approx(SMALL.layers * 50_000 + 100_000 + SMALL.layers * 300_000)
 
 
+def test_a_first_bucket_of_its_own_sets_off_sooner() -> None:
+    """A quarter of a layer's gradients; the others then have a whole layer's each, and the last one what is left."""
+    layer = 4 * SMALL.layer_parameters
+    t = Training(model=SMALL, gpu=GPU, parallel=Parallel(data=4), bucket_bytes=layer, first_bucket_bytes=layer // 4)
+    sizes = [task.size_bytes for task in graph_of(t).tasks[0] if isinstance(task, Collective)]
+    assert sizes == [layer // 4, *[layer] * (SMALL.layers - 1), layer - layer // 4]
+
+
 @pytest.mark.parametrize("gather", [20_000.0, 50_000.0, 90_000.0])
 @pytest.mark.parametrize("shard", ["fsdp", "zero3"])
 def test_sharded_parameters_take_their_closed_form(gather: float, shard: str) -> None:
@@ -136,6 +144,23 @@ def test_fsdp_asks_for_the_next_parameters_before_it_scatters_these_gradients() 
     order = [x.collective for x in tasks if isinstance(x, Collective)]
     gather, scatter = "all_gather", "reduce_scatter"
     assert order == [gather] * 10 + [scatter, gather] * 6 + [scatter] * 2
+
+
+def test_fsdps_root_unit_is_gathered_once_and_scattered_last() -> None:
+    """Two micro-batches: of embedding and head one gathering each and one scattering, of a layer two and one."""
+    model = replace(SMALL, vocab=64)
+    t = Training(model=model, gpu=GPU, parallel=Parallel(data=4), shard="fsdp", count=2)
+    own, apart = (graph_of(replace(t, root_unit=root)).tasks[0] for root in (True, False))
+    outside = 4 * (model.parameters - SMALL.layers * SMALL.layer_parameters)
+    gathered, scattered = _named(own, "all_gather"), _named(own, "reduce_scatter")
+    assert [x.size_bytes for x in gathered].count(outside) == 2 == [x.size_bytes for x in scattered].count(outside)
+    assert gathered[0].size_bytes == outside == scattered[-1].size_bytes
+
+    def total(tasks: tuple[Task, ...]) -> int:
+        return sum(x.size_bytes for x in tasks if isinstance(x, Collective))
+
+    assert total(own) == 2 * (3 * 4 * model.parameters - outside) == total(apart) - 2 * outside
+    step_ns(oracle(graph_of(replace(t, root_unit=True)), _alone(0, all_gather=1.0, reduce_scatter=1.0)))
 
 
 @pytest.mark.parametrize("shard", ["fsdp", "zero3"])

@@ -1,8 +1,8 @@
 """Gradients on their way to the other ranks with the same parameters: in buckets, while the backward pass goes on.
 
 As DistributedDataParallel does it (Li et al. 2020): gradients stand in one row, in the order in which the backward pass
-makes them, and the row is cut every `bucket_bytes`; a bucket sets off when all of it is there.  (PyTorch cuts between
-parameters alone; without a `bucket_cap_mb` its first bucket is one of 1 MiB: see docs/training.md.)  With ZeRO-1 and 2
+makes them, and the row is cut every `bucket_bytes`; a bucket sets off when all of it is there.  The first may be
+a smaller one.  (PyTorch cuts between parameters alone.)  With ZeRO-1 and 2
 a bucket is reduced and scattered, and after the optimizer's step the parameters are gathered by the same buckets.
 """
 
@@ -32,6 +32,8 @@ class Buckets:
         self._width = width
         most = max(self.training.bucket_bytes // width, 1)
         self._most = -(-most // self.copies) * self.copies if self.scattered else most
+        first = self.training.first_bucket_bytes
+        self._first = self._most if first is None else max(first // width, 1)
 
     @property
     def scattered(self) -> bool:
@@ -42,9 +44,9 @@ class Buckets:
         if self.copies == 1:
             return
         self.waiting += elements
-        while self.waiting >= self._most:
-            self._set_off(self._most)
-            self.waiting -= self._most
+        while self.waiting >= (most := self._most if self.asked else self._first):
+            self._set_off(most)
+            self.waiting -= most
 
     def flush(self) -> None:
         """The last bucket sets off with what it has."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workloads.tasks.check import BadGraph
@@ -29,6 +29,7 @@ class Step:
     times: int
     training: bool
     graph: Graph
+    ideal_ns: float = 0.0  # of all its FLOPs at the GPUs' peak: mean over the ranks
 
 
 def steps(
@@ -36,8 +37,9 @@ def steps(
     ranks: Sequence[int],
     time_ns: TimeNs,
     settings: Settings | None = None,
+    peak_ns: TimeNs | None = None,
 ) -> list[Step]:
-    """`recordings[i]` is of the fabric's rank `ranks[i]`.  Raises BadGraph."""
+    """`recordings[i]` is of the fabric's rank `ranks[i]`; `peak_ns` says what FLOPs take at best.  Raises BadGraph."""
     names = _Groups(recordings, ranks)
     parts = [_parts(recording["rows"]) for recording in recordings]
     for rank, its in zip(ranks, parts, strict=True):
@@ -57,12 +59,13 @@ def steps(
         if not training and not any(isinstance(t, Collective | Send) for its in tasks.values() for t in its):
             continue
         if found and found[-1].training and training and found[-1].graph.tasks == tasks:
-            found[-1] = Step(found[-1].name, found[-1].times + 1, True, found[-1].graph)
+            found[-1] = replace(found[-1], times=found[-1].times + 1)
             continue
         groups = names.used(tasks)
         its_settings = dict.fromkeys(groups, settings) if settings else {}
         name = f"step {k}" if training else "setup" if k == 0 and last else "end" if last else "script"
-        found.append(Step(name, 1, training, Graph(groups, tasks, its_settings)))
+        ideal = sum(_work_ns(its[k], peak_ns) for its in parts) / len(parts) if peak_ns else 0.0
+        found.append(Step(name, 1, training, Graph(groups, tasks, its_settings), ideal))
     return [_named(step) for step in found]
 
 
@@ -70,7 +73,12 @@ def _named(step: Step) -> Step:
     if step.times == 1:
         return step
     first = int(step.name.removeprefix("step "))
-    return Step(f"steps {first} to {first + step.times - 1}", step.times, True, step.graph)
+    return replace(step, name=f"steps {first} to {first + step.times - 1}")
+
+
+def _work_ns(rows: Sequence[tuple[int, Row]], time_ns: TimeNs) -> float:
+    its = (work for _, row in rows if row["do"] == "compute" for work in row["work"])
+    return float(sum(many * time_ns(flops, nbytes, dtype) for flops, nbytes, dtype, many in its))
 
 
 def _parts(rows: Sequence[Row]) -> list[list[tuple[int, Row]]]:
@@ -171,7 +179,7 @@ def _tasks(
         base: dict[str, Any] = {"id": ids[place], "kind": kind, "after": after, "stream": row["stream"]}
         match row["do"]:
             case "compute":
-                ns = sum(many * time_ns(flops, nbytes, dtype) for flops, nbytes, dtype, many in row["work"])
+                ns = _work_ns([(place, row)], time_ns)
                 made.append(Compute(**base, duration_ns=round(ns, 3)))
             case "collective":
                 group = names.of(number, row)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.base.types import Bandwidth, Flops, Model, mistake
+from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.steps.train import Gpu
 from workloads.chakra import aicb, files
 from workloads.chakra.et import NODE_TYPES, BadTrace
@@ -119,6 +120,9 @@ class TorchStep(Model):
     gpu: Gpu = Field(description="what computes: its time follows from FLOPs and bytes")
     algorithm: dict[str, str] = Field(
         default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+    )
+    traffic_class: TrafficClass | None = Field(
+        default=None, description="class of what its collectives send (null: that of transport.dscp)"
     )
 
     @field_validator("torch")

@@ -185,6 +185,14 @@ class Train(Model):
         default="none", description="activations that are computed again: none, attention's scores, all of a layer"
     )
     buckets: Size = default("25MiB", "gradients go in buckets of this size", gt=0, le=1 << 34)
+    first_bucket: Size | None = Field(
+        default=None, gt=0, le=1 << 34, description="size of the first one; DistributedDataParallel's is 1 MiB "
+        "(null: as the others)",
+    )  # fmt: skip
+    root_unit: bool = Field(
+        default=False, description="fsdp: embedding and head are one unit, gathered once and kept until backward "
+        "has ended",
+    )  # fmt: skip
     gating: Gating = Field(default_factory=Gating, description="which experts tokens take")
     groups: dict[str, GroupOf] = Field(
         default_factory=dict,
