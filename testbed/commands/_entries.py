@@ -102,7 +102,7 @@ class Later(click.Command):
         return self._make()
 
     @property
-    def params(self) -> list[click.Parameter]:  # type: ignore[override]
+    def params(self) -> list[click.Parameter]:
         return self.made.params
 
     @params.setter
