@@ -251,7 +251,10 @@ def test_a_missing_flow_is_named_although_a_worker_reports_only_what_it_sees(pla
     assert "forwarding_drop" in load(failure.folder).events["event"].tolist()
 
 
-def test_frames_that_keep_finding_no_flow_end_the_run_before_a_queue_pair_gives_up(play: Play) -> None:
+def test_frames_that_keep_finding_no_flow_end_the_run_before_a_queue_pair_gives_up(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LOSSY_S", 0.2)
     count = iter(range(8, 10_000))
 
     def prepare(lab: FakeLab) -> None:
@@ -355,7 +358,11 @@ def test_who_is_waited_for_is_said(play: Play, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.count(said) == 1
 
 
-def test_one_frame_without_a_flow_is_enough_when_the_next_one_would_take_long(play: Play) -> None:
+def test_one_frame_without_a_flow_is_enough_when_the_next_one_would_take_long(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LOSSY_S", 0.2)
+
     def prepare(lab: FakeLab) -> None:
         drop = {"node": "sw1", "port": 2, "reason": "forwarding", "count": 1, "headers": "RoCE"}
         lab.fabricd.answers["counters"] = counters(drops=[drop])
