@@ -39,7 +39,7 @@ class _Words(ParamType):
         except Exception:  # it must never disturb the line that is being typed
             return []
         if not words:
-            known += [("log", "what was done"), ("rollback", "take it back")]
+            known += [("rollback", "take back what was done")]
         return [CompletionItem(word, help=text) for word, text in known if word.startswith(incomplete)]
 
 
@@ -60,7 +60,7 @@ class Config(click.Command):
             with formatter.section(title):
                 formatter.write_dl([(action.words, action.about) for action in actions])
         with formatter.section("What was done"):
-            formatter.write_dl([("log", "Lists it."), ("rollback [N|all]", "Takes it back: the last, one, or all.")])
+            formatter.write_dl([("rollback [N|all]", "Takes it back: the last, one, or all.")])
 
 
 def _about(words: list[str]) -> str:
@@ -89,34 +89,32 @@ def _about(words: list[str]) -> str:
 @_fabric.option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(words: tuple[str, ...], fabric: str | None, as_json: bool) -> None:
-    """Change the fabric that is up, as an operator does: ports, cables, queues, NICs.
+    """Change the fabric that is up, as an operator does: ports, cables, queues, NICs, routes.
 
-    What is set lies over everything else, injected faults too. All of it is recorded.
+    What is set lies over everything else, injected faults too. All of it is recorded: testbed show config log.
 
     \b
     Examples:
       testbed config interface shutdown leaf0:3
       testbed config ecn leaf0 --kmin 100KB --kmax 400KB
       testbed config cable replace leaf0-spine0
-      testbed config log
       testbed config rollback
     """
     from testbed.base.errors import InputError
+    from testbed.commands._held import held
     from testbed.fabric.lab import Lab
     from testbed.operate.carry_out import config
-    from testbed.operate.record import log
     from testbed.operate.steps.site import Site
 
     if not words:
         raise InputError("which action?", "command line", "testbed config --help lists them")
-    lab = Lab.attach(fabric)
-    try:
-        if list(words) == ["log"]:
-            _print_log(log(lab.dir), as_json)
-            return
-        done = config(Site.of(lab), list(words))
-    finally:
-        lab.close()
+    with held(fabric) as kept:
+        lab = kept.lab if kept else Lab.attach(fabric)
+        try:
+            done = kept.config(words) if kept else config(Site.of(lab), list(words))
+        finally:
+            if not kept:
+                lab.close()
     if as_json:
         click.echo(json.dumps([_shown(one) for one in done]))
         return
@@ -135,20 +133,3 @@ def said(done: Done) -> str:
 def _shown(done: Done) -> dict[str, Any]:
     hidden = ("undo", "rollback", "for_good")
     return {key: value for key, value in asdict(done).items() if key not in hidden} | {"state": done.state}
-
-
-def _print_log(entries: list[Done], as_json: bool) -> None:
-    from rich.table import Table
-
-    from testbed.run.table import show
-
-    if as_json:
-        click.echo(json.dumps([_shown(one) for one in entries]))
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for head in ("no", "at (us)", "took (us)", "action", "state"):
-        table.add_column(head, no_wrap=True)
-    for one in entries:
-        figures = (f"{one.time_ns / 1000:.3f}", f"{one.cost_ns / 1000:g}")
-        table.add_row(str(one.number), *figures, one.line, one.state)
-    show(table, wide=True)

@@ -26,7 +26,7 @@ class Drills(click.Group):
     @cached_property
     def heads(self) -> dict[str, list[str]]:
         """First words, and the whole lines that begin with them."""
-        from testbed.drill.lines import lines
+        from testbed.drill.registry import lines
 
         found: dict[str, list[str]] = {}
         for line in lines().values():
@@ -70,7 +70,7 @@ class _Words(click.Argument):
 
 def _line(head: str, usages: list[str]) -> click.Command:
     """A line of the drill that is on."""
-    from testbed.drill.lines import lines
+    from testbed.drill.registry import lines
 
     whole = lines().get(head)
     about = whole.entry.about if whole else f"One of: {', '.join(sorted(usages))}."

@@ -61,7 +61,9 @@ def rollback(site: Site, which: int | Literal["all"] | None, advance: Advance | 
         if which is None or which == "all":
             chosen = left if which == "all" else left[:1]
             if not chosen:
-                raise InputError("there is nothing to take back", ROLLBACK, "testbed config log lists what was done")
+                raise InputError(
+                    "there is nothing to take back", ROLLBACK, "testbed show config log lists what was done"
+                )
         else:
             chosen = [_one(entries, which)]
         undone = [_back(site, record, entry) for entry in chosen]

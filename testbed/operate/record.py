@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -41,6 +41,11 @@ class Done:
         return "done" if self.for_good or not self.undo else "in force"
 
 
+def read(entry: Mapping[str, Any]) -> Done:
+    """From what `asdict` has made of it, by way of JSON."""
+    return Done(**{**entry, "notes": tuple(entry["notes"]), "undo": tuple(entry["undo"])})
+
+
 class Record:
     """The record of one fabric, held while it is open: nobody else acts meanwhile."""
 
@@ -52,8 +57,7 @@ class Record:
         self._file.seek(0)
         found: dict[int, Done] = {}
         for line in self._file:
-            entry = json.loads(line)
-            one = Done(**{**entry, "notes": tuple(entry["notes"]), "undo": tuple(entry["undo"])})
+            one = read(json.loads(line))
             if one.rollback:
                 found[one.number] = replace(found[one.number], rolled_back_ns=one.time_ns)
             else:

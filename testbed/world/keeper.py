@@ -20,6 +20,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +29,7 @@ from testbed.base.errors import RUN_FAILED, UserError
 from testbed.faults import Injection
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
+from testbed.world.operator import config
 from testbed.world.world import World, WorldGone
 
 if TYPE_CHECKING:
@@ -232,6 +234,7 @@ CALLS: dict[str, Callable[[World, Asked], Any]] = {
     "settle": lambda world, asked: world.settle(),
     "put_in": lambda world, asked: world.put_in(Injection.of(asked["injection"]), asked.get("name")),
     "take_out": lambda world, asked: world.take_out(asked["name"]),
+    "config": lambda world, asked: [asdict(done) for done in config(world, asked["words"])],
     "digest": lambda world, asked: world.digest(),
 }
 """What can be asked of a keeper (kept.py has the other end)."""

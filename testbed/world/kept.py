@@ -14,6 +14,7 @@ from testbed.fabric.lab import Lab
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
+from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
 from testbed.world.keeper import LOG, SOCKET
 
@@ -124,6 +125,9 @@ class Kept:
         found: Counters = self._call("counters")
         return found
 
+    def actions(self) -> Sequence[Done]:
+        return log(self.lab.dir)
+
     def history(self) -> Sequence[tuple[int, Counters]]:
         return _History(self)
 
@@ -152,6 +156,10 @@ class Kept:
             here = {f["fault"].partition(".")[0] for f in self.request("faults")["faults"]}
             raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
         return found
+
+    def config(self, words: Sequence[str]) -> list[Done]:
+        """As config of operator.py."""
+        return [read(done) for done in self._call("config", words=list(words))]
 
     def hang_up(self) -> None:
         """Whoever waits for an answer in another thread gets none. What was asked for is done all the same."""

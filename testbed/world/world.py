@@ -22,6 +22,7 @@ from testbed.fabric.postmortem import why_dead
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
+from testbed.operate.record import Done, log
 from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
 from testbed.world.condition import parse
@@ -278,6 +279,10 @@ class World:
     def history(self) -> History:
         """Counters at every 50 us since the beginning."""
         return self._history
+
+    def actions(self) -> Sequence[Done]:
+        """What operators have done."""
+        return log(self.lab.dir)
 
     def digest(self) -> str:
         """Of all that can be read at this hold: equal in two worlds of which the same was asked."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.live.look.steps import Step
 from testbed.live.look.table import Counters
+from testbed.operate.record import Done, log
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -44,3 +45,6 @@ class OfLab:
 
     def steps(self) -> Sequence[Step] | None:
         return None
+
+    def actions(self) -> Sequence[Done]:
+        return log(self.lab.dir)

@@ -12,6 +12,7 @@ from testbed.base.units import format_time
 from testbed.live.look.since import since
 from testbed.live.look.steps import Step
 from testbed.live.look.table import Counters
+from testbed.operate.record import Done
 from testbed.words.kinds import Since, Wrong
 from topologies.graph.fabric import Fabric
 
@@ -52,6 +53,10 @@ class Source(Protocol):
 
     def steps(self) -> Sequence[Step] | None:
         """The steps that have ended of a job that is repeated; None if there is no such job."""
+        ...
+
+    def actions(self) -> Sequence[Done]:
+        """What operators have done."""
         ...
 
 
