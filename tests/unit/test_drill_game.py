@@ -131,6 +131,13 @@ def test_lines_that_are_none() -> None:
     assert "drill is not over" in refused(game, "report")
 
 
+def test_a_player_gets_no_files_of_this_machine() -> None:
+    game = game_of()
+    assert "there is no option --output" in refused(game, "capture leaf0:1 --output /tmp/x")
+    assert {"show job", "probe lat", "capture", "config interface shutdown", "config rollback"} <= game.lines.keys()
+    assert not [words for words in game.lines if "fault" in words]
+
+
 def test_completion() -> None:
     game = game_of()
     assert game.complete("adv") == ["advance"]
