@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_serve import serve
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -326,3 +327,6 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():
         click.echo(f"{name} does not count: {why}", err=True)
+
+
+command.add_command(serve)

@@ -32,7 +32,9 @@ def _shown(view: View) -> Run:
 
 def _tools() -> Iterable[Line]:
     for tool in TOOLS.values():
-        yield Line(tool, _used(tool), acts=True, touches=True)
+        kept = tuple(p for p in tool.parameters if p.name != "output")  # a player gets no files of this machine
+        entry = replace(tool, parameters=kept)
+        yield Line(entry, _used(entry), acts=True, touches=True)
 
 
 def _used(tool: Tool) -> Run:
