@@ -22,18 +22,15 @@ _CHANGES = ("git", "status", "--porcelain", "--untracked-files=no")
 
 def environment(seed: int) -> dict[str, Any]:
     """Plain data for environment.json. What cannot be found out is None."""
-    source = Path(__file__).resolve().parents[2]
-    repository = (source / ".git").exists()
-    git = {"commit": _Command(_COMMIT, source), "changes": _Command(_CHANGES, source)} if repository else {}
-    tools = {name: _Command(command) for name, command in _TOOLS.items()}
+    commit, tools = _asked()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "seed": seed,
-        "commit": _commit(git),
+        "commit": commit,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "tools": {name: command.first_line() for name, command in tools.items()},
+        "tools": dict(tools),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "system": _system(),
@@ -43,7 +40,17 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
-@cache  # what this process has loaded does not change
+@cache  # the code that this process has loaded does not change: once for all runs of a sweep
+def _asked() -> tuple[str | None, dict[str, str | None]]:
+    """The commit of the source, and the tools' versions."""
+    source = Path(__file__).resolve().parents[2]
+    repository = (source / ".git").exists()
+    git = {"commit": _Command(_COMMIT, source), "changes": _Command(_CHANGES, source)} if repository else {}
+    tools = {name: _Command(command) for name, command in _TOOLS.items()}
+    return _commit(git), {name: command.first_line() for name, command in tools.items()}
+
+
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_serve import serve
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -26,7 +27,7 @@ class Drills(click.Group):
     @cached_property
     def heads(self) -> dict[str, list[str]]:
         """First words, and the whole lines that begin with them."""
-        from testbed.drill.lines import lines
+        from testbed.drill.registry import lines
 
         found: dict[str, list[str]] = {}
         for line in lines().values():
@@ -70,7 +71,7 @@ class _Words(click.Argument):
 
 def _line(head: str, usages: list[str]) -> click.Command:
     """A line of the drill that is on."""
-    from testbed.drill.lines import lines
+    from testbed.drill.registry import lines
 
     whole = lines().get(head)
     about = whole.entry.about if whole else f"One of: {', '.join(sorted(usages))}."
@@ -326,3 +327,6 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():
         click.echo(f"{name} does not count: {why}", err=True)
+
+
+command.add_command(serve)

@@ -64,7 +64,6 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_j
 def _up_held(experiment: Experiment, virtual: bool, as_json: bool) -> None:
     """With a job that is repeated: a keeper holds its clock."""
     from testbed.base.errors import InputError
-    from testbed.fabric.lab import Lab
     from testbed.world.keeper import keep
 
     if not virtual:
@@ -74,19 +73,18 @@ def _up_held(experiment: Experiment, virtual: bool, as_json: bool) -> None:
     if not experiment.workload:
         hint = "name at least one step, such as {collective: all_reduce, sizes: [256KiB]}"
         raise InputError("there is no workload to repeat", experiment.place("workload"), hint)
-    lab = Lab.attach(keep(experiment))
     faults = {f"f{number}": f"{one.fault.name} on {one.on}" for number, one in enumerate(experiment.inject, 1)}
-    about = lab.describe() | {"faults": faults, "left": [], "workload": len(experiment.workload), "held_ns": 0}
-    lab.close()
+    about = keep(experiment) | {"faults": faults, "left": [], "workload": len(experiment.workload), "held_ns": 0}
+    fabric = about["id"]
     if as_json:
         click.echo(json.dumps(about))
         return
-    click.echo(f"fabric {lab.id} is up: {about['topology']}; clock virtual, held at 0 ns; its job is about to begin")
+    click.echo(f"fabric {fabric} is up: {about['topology']}; clock virtual, held at 0 ns; its job is about to begin")
     for name, what in faults.items():
         click.echo(f"  fault {name}: {what}")
-    click.echo(f"  testbed advance 10 steps --fabric {lab.id}   lets time go on")
-    click.echo(f"  testbed show job {lab.id}                    the steps of its job")
-    click.echo(f"  testbed down {lab.id}")
+    click.echo(f"  testbed advance 10 steps --fabric {fabric}   lets time go on")
+    click.echo(f"  testbed show job {fabric}                    the steps of its job")
+    click.echo(f"  testbed down {fabric}")
 
 
 def _inject(lab: Lab, experiment: Experiment) -> tuple[dict[str, str], list[str]]:

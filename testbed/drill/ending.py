@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.drill import twins
 from testbed.drill.lines import CONFIG
+from testbed.drill.log import Entry
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission
-from testbed.drill.sheet.score import Course, Score, score
-from testbed.drill.stage import Up
-
-if TYPE_CHECKING:
-    from testbed.drill.game import Game
+from testbed.drill.sheet.score import Course, Families, Score, score
+from testbed.drill.stage import Stage, Up, world_of
 
 Times = Sequence[tuple[float, float]]  # start and duration of steps
 
@@ -55,13 +53,21 @@ class Ending:
         return f"{'  '.join(parts)}\nSCORE {s.total:.1f}    truth: {self.truth}"
 
 
-def ending_of(game: Game, answer: Submission | None, up: Up) -> Ending:
-    """Lets the world go on for some steps, and works out its twins."""
-    stage, case = game.stage, game.case
-    now = game.time_ns
+def ending_of(
+    stage: Stage,
+    answer: Submission | None,
+    touched: Sequence[Entry],
+    *,
+    hints: int,
+    wrong: int,
+    families: Families = (),
+    up: Up = world_of,
+) -> Ending:
+    """Lets the world go on for some steps, and works out its twins. `touched` are the entries that have changed it
+    otherwise than by letting time pass."""
+    case, now = stage.case, stage.world.time_ns
     own = twins.Course.of(stage.world, now, stage.healthy_step_ns)
     courses: dict[str, Times] = {"yours": own.courses}
-    touched = game.touched()
     without = own
     if touched:
         without = twins.without_student(case, now, up)
@@ -77,12 +83,12 @@ def ending_of(game: Game, answer: Submission | None, up: Up) -> Ending:
     course = Course(
         t_ns=now - stage.began_ns,
         tau_ns=case.drill.budget.tau_ns,
-        hints=game.hints,
-        wrong=game.wrong,
+        hints=hints,
+        wrong=wrong,
         lost_ns=lost * stage.healthy_step_ns,
         speed=own.speed if counts else None,
         speed_fault=without.speed,
         speed_mended=speed_mended,
     )
-    found = score(answer, stage.drawn.truth, course, game.families)
+    found = score(answer, stage.drawn.truth, course, families)
     return Ending(answer, truths.said(stage.drawn.truth), found, course, own.speed, lost, courses)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
-from testbed.drill import lines as player_lines
+from testbed.drill import registry
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
 from testbed.drill.log import Entry, Log
@@ -26,6 +26,9 @@ from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.stage import Stage, Up, world_of
+from testbed.operate.carry_out import config
+from testbed.operate.record import log as done_so_far
+from testbed.operate.steps.site import Site
 from testbed.run.table import counters as as_table
 from testbed.run.table import lines as text_of
 from testbed.words.entry import find, offers
@@ -33,6 +36,8 @@ from testbed.world.condition import parse as parse_condition
 from testbed.world.world import WorldGone
 
 if TYPE_CHECKING:
+    from testbed.live.look.table import Table
+    from testbed.live.tools.tool import Tool
     from testbed.live.views.view import View
     from topologies.graph.fabric import Fabric
 
@@ -91,7 +96,7 @@ class Game:
 
     @cached_property
     def lines(self) -> dict[str, Line]:
-        return player_lines.lines()
+        return registry.lines()
 
     @property
     def over(self) -> bool:
@@ -222,7 +227,14 @@ class Game:
         return self.end_ns - self.time_ns
 
     def show(self, view: View, values: Mapping[str, Any]) -> Brought:
-        tables = view.show(look(self._seen, self.case.drill.views), **values)
+        return self._printed(view.show(look(self._seen, self.case.drill.views), **values))
+
+    def use(self, tool: Tool, values: Mapping[str, Any]) -> Brought:
+        """A tool takes the emulated time that it takes."""
+        world: Any = self.stage.world
+        return self._printed(tool.run(world, **values))
+
+    def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
         for table in tables:
             body = text_of(as_table(table.name, table.rows, whole=True)) if table.rows else [f"{table.name}: nothing"]
@@ -273,12 +285,9 @@ class Game:
 
     def configure(self, words: Sequence[str]) -> Brought:
         """An operator's action: it takes effect now, then the time passes that it takes."""
-        from testbed.operate.carry_out import config
-        from testbed.operate.steps.site import Site
-
         world: Any = self.stage.world
         before = len(world.steps)
-        done = config(Site.of(world.lab), words, self._spend)
+        done = config(Site(world.lab, world, world.take_out), words, self._spend)
         world.settle()
         texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
         texts += [f"  {note}" for one in done for note in one.notes]
@@ -289,12 +298,10 @@ class Game:
         self.stage.world.advance(min(round(ns), self.budget_left_ns))
 
     def config_log(self) -> Brought:
-        from testbed.operate.record import log
-
         world: Any = self.stage.world
         rows = [
             {"n": d.number, "time": clock(d.time_ns), "what": d.line, "took": clock(d.cost_ns), "state": d.state}
-            for d in log(world.lab.dir)
+            for d in done_so_far(world.lab.dir)
         ]
         return "\n".join(text_of(as_table("actions", rows, whole=True))), {"log": rows}
 
@@ -319,7 +326,9 @@ class Game:
         return self._end(None)
 
     def _end(self, answer: Submission | None) -> Brought:
-        self.ending = ending_of(self, answer, self._up)
+        self.ending = ending_of(
+            self.stage, answer, self.touched(), hints=self.hints, wrong=self.wrong, families=self.families, up=self._up
+        )
         return self.ending.text, self.ending.to_dict()
 
     def report(self) -> dict[str, Any]:
@@ -328,7 +337,7 @@ class Game:
             raise InputError("the drill is not over", "report", "submit an answer, or give-up")
         from testbed.drill.report import told
 
-        return told(self)
+        return told(self.code, self.stage, self.entries, self.ending)
 
     # -- the log
 

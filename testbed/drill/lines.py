@@ -1,21 +1,50 @@
-"""The lines that a player may type: those of the registries of views, tools and actions, and the drill's own."""
+"""A line that a player may type: its entry, what carries it out, what it touches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from testbed.drill.log import Entry as Noted
+from testbed.drill.stage import Stage
 from testbed.words import kinds
 from testbed.words.entry import Entry, Parameter
-
-if TYPE_CHECKING:
-    from testbed.drill.game import Game
-    from testbed.live.views.view import View
+from topologies.graph.fabric import Fabric
 
 Brought = tuple[str, Any]  # text, data
 CONFIG = "config"
-Run = Callable[["Game", Mapping[str, Any], Sequence[str]], Brought]
+
+
+class Play(Protocol):
+    """What lines use of a game."""
+
+    stage: Stage
+    entries: list[Noted]
+
+    @property
+    def fabric(self) -> Fabric: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def lines(self) -> dict[str, Line]: ...
+    def ticket(self) -> dict[str, Any]: ...
+    def ticket_text(self) -> str: ...
+    def state(self) -> dict[str, Any]: ...
+    def report(self) -> dict[str, Any]: ...
+    def show(self, view: Any, values: Mapping[str, Any]) -> Brought: ...
+    def use(self, tool: Any, values: Mapping[str, Any]) -> Brought: ...
+    def configure(self, words: Sequence[str]) -> Brought: ...
+    def config_log(self) -> Brought: ...
+    def advance(self, ns: float) -> Brought: ...
+    def advance_steps(self, count: int) -> Brought: ...
+    def until(self, condition: str, limit_ns: float) -> Brought: ...
+    def hint(self) -> Brought: ...
+    def submit(self, text: str) -> Brought: ...
+    def give_up(self) -> Brought: ...
+
+
+Run = Callable[[Play, Mapping[str, Any], Sequence[str]], Brought]
 """Carries out a line: the game, the values of its parameters, the words behind its own."""
 
 
@@ -33,51 +62,6 @@ class Line:
     @property
     def words(self) -> str:
         return self.entry.words
-
-
-def lines() -> dict[str, Line]:
-    """All of them, by their words."""
-    return {line.words: line for line in [*_own(), *_views(), *_tools(), *_actions()]}
-
-
-def _own() -> Iterable[Line]:
-    from testbed.drill import own
-
-    return own.LINES
-
-
-def _views() -> Iterable[Line]:
-    from testbed.live.views import VIEWS
-
-    for words, view in VIEWS.items():
-        yield Line(replace(view, words=f"show {words}"), _shown(view), acts=False, after=True)
-
-
-def _shown(view: View) -> Run:
-    return lambda game, values, _: game.show(view, values)
-
-
-def _tools() -> Iterable[Line]:
-    return ()
-
-
-def _actions() -> Iterable[Line]:
-    from testbed.operate.registry import ACTIONS
-
-    for words, action in ACTIONS.items():
-        yield Line(replace(action, words=f"{CONFIG} {words}"), _done(words), acts=True, touches=True)
-    which = parameter("which", "N | all", "an action by its number, or all (the last one)")
-    back = Entry(words=f"{CONFIG} rollback", about="Take an action back.", parameters=(which,))
-    yield Line(back, _done("rollback"), acts=True, touches=True)
-    yield Line(Entry(words=f"{CONFIG} log", about="What has been done to the fabric."), _config_log, False, after=True)
-
-
-def _done(words: str) -> Run:
-    return lambda game, values, rest: game.configure([*words.split(), *rest])
-
-
-def _config_log(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
-    return game.config_log()
 
 
 def parameter(name: str, metavar: str, about: str, *, required: bool = False, rest: bool = False) -> Parameter:

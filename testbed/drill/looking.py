@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from testbed.drill.sheet.drill import OldCounter, Views
 from testbed.drill.stage import Stage
 from testbed.live.look.look import Look, Sight
-from testbed.live.look.table import Counters
+from testbed.world.source import OfWorld
 from topologies.graph.fabric import Fabric
 from topologies.graph.targets import CableTarget, PortTarget, resolve
 
 
-class Seen:
+class Seen(OfWorld):
     """A `Source` of views (testbed/live/look/look.py)."""
 
     def __init__(self, stage: Stage) -> None:
+        super().__init__(cast(Any, stage.world))
         self._stage = stage
         self._old = tuple(_old(stage.drawn.old, stage.world.fabric))
-
-    @property
-    def world(self) -> Any:
-        return self._stage.world
 
     @property
     def fabric(self) -> Fabric:
         return self._stage.world.fabric
 
-    @cached_property
-    def experiment(self) -> Mapping[str, Any]:
-        return self._stage.case.experiment.resolved()
+    def counters(self) -> dict[str, Any]:
+        return self._with_old(super().counters())
 
-    def counters(self) -> Counters:
-        return self._with_old(self.world.counters())
+    def history(self) -> Sequence[tuple[int, dict[str, Any]]]:
+        return _Mapped(super().history(), self._with_old)
 
-    def history(self) -> Sequence[tuple[float, Counters]]:
-        return _Mapped(self.world.history(), self._with_old)
-
-    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self.world.request(op, **arguments)
-        return found
-
-    def flows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.world.lab.flows()
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        """What else views may read of a world: its steps, its log."""
-        return getattr(self.world, name)
-
-    def _with_old(self, counters: Counters) -> Counters:
+    def _with_old(self, counters: dict[str, Any]) -> dict[str, Any]:
         if not self._old:
             return counters
         ports = [dict(port) for port in counters["ports"]]
@@ -69,10 +49,10 @@ def look(seen: Seen, views: Views) -> Look:
     return Look(seen, now, before, None, Sight(views.drops, views.config))
 
 
-class _Mapped(Sequence[tuple[float, Counters]]):
+class _Mapped(Sequence[tuple[int, dict[str, Any]]]):
     """A history whose snapshots are changed when they are looked at."""
 
-    def __init__(self, kept: Sequence[tuple[float, Counters]], change: Any) -> None:
+    def __init__(self, kept: Sequence[tuple[int, dict[str, Any]]], change: Any) -> None:
         self._kept, self._change = kept, change
 
     def __len__(self) -> int:

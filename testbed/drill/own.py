@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.base.errors import InputError
-from testbed.drill.lines import Brought, Line, parameter
+from testbed.drill.lines import Brought, Line, Play, parameter
 from testbed.drill.session import clock
 from testbed.drill.sheet.answer import FORM
 from testbed.words import kinds
 from testbed.words.entry import Entry, Parameter, find
 from testbed.words.kinds import Wrong
 
-if TYPE_CHECKING:
-    from testbed.drill.game import Game
-
 AMOUNTS = "200us, or 10 steps"
 DEFAULT_UNTIL_NS = 1e6
 MOST_STEPS = 100_000
 
 
-def advance(game: Game, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
+def advance(game: Play, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
     words = str(values["amount"]).split()
     if len(words) == 2 and words[1] in ("step", "steps"):
         count = _whole(words[0])
@@ -39,23 +36,23 @@ def _whole(word: str) -> int:
     return int(word)
 
 
-def until(game: Game, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
+def until(game: Play, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
     return game.until(str(values["condition"]), values["for"] or DEFAULT_UNTIL_NS)
 
 
-def hint(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def hint(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     return game.hint()
 
 
-def submit(game: Game, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
+def submit(game: Play, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
     return game.submit(str(values["answer"]))
 
 
-def give_up(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def give_up(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     return game.give_up()
 
 
-def status(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def status(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     state = {key: value for key, value in game.state().items() if key != "topology"}
     left = f"{clock(state['budget_left_ns'])} and {_count(state['answers_left'], 'answer')} left"
     text = f"drill {game.code}: emulated time {clock(state['time_ns'])}, {left}, " + (
@@ -66,12 +63,12 @@ def status(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     return text, state
 
 
-def ticket(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def ticket(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     told = game.ticket()
     return game.ticket_text(), told
 
 
-def classes(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def classes(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     from testbed.faults import GROUPS
     from testbed.run.table import counters
     from testbed.run.table import lines as text_of
@@ -84,7 +81,7 @@ def classes(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     return "\n".join(text_of(counters("classes", rows, whole=True))), {"classes": rows}
 
 
-def actions(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def actions(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     rows = [
         {"n": e.number, "time": clock(e.time_ns), "took": clock(e.took_ns), "line": e.line, "ok": e.ok}
         for e in game.entries
@@ -96,14 +93,14 @@ def actions(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     return "\n".join(text_of(counters("actions", rows, whole=True))), {"actions": rows}
 
 
-def report(game: Game, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+def report(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     from testbed.drill.report import as_text
 
     told = game.report()
     return as_text(told), told
 
 
-def help_(game: Game, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
+def help_(game: Play, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
     words = str(values["command"] or "").split()
     if words:
         return _help_of(game, words)
@@ -120,7 +117,7 @@ def help_(game: Game, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
     return text, {"commands": [line.entry.usage for line in game.lines.values()]}
 
 
-def _help_of(game: Game, words: list[str]) -> Brought:
+def _help_of(game: Play, words: list[str]) -> Brought:
     under = [line.entry for line in game.lines.values() if line.words.split()[: len(words)] == words]
     if len(under) == 1:
         entry = under[0]

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from testbed.drill.ending import Ending
+from testbed.drill.log import Entry
 from testbed.drill.session import clock
-
-if TYPE_CHECKING:
-    from testbed.drill.game import Game
+from testbed.drill.stage import Stage
 
 
-def told(game: Game) -> dict[str, Any]:
+def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> dict[str, Any]:
     """All of it as plain data."""
-    ending, drill = game.ending, game.case.drill
-    assert ending is not None
+    case = stage.case
+    drill = case.drill
     looked: dict[str, int] = {}
-    for entry in game.entries:
+    for entry in entries:
         if entry.ok and not entry.acts:
             looked[entry.line] = looked.get(entry.line, 0) + 1
     return {
-        "drill": game.code,
+        "drill": code,
         "id": drill.id,
-        "seed": game.case.seed,
+        "seed": case.seed,
         "title": drill.title,
-        "healthy": game.case.healthy,
-        "faults": [injection.written() for injection in game.stage.drawn.faults],
-        "benign": [injection.written() for injection in game.stage.drawn.benign],
-        "evidence": [] if game.case.healthy else list(drill.evidence or drill.hints),
+        "healthy": case.healthy,
+        "faults": [injection.written() for injection in stage.drawn.faults],
+        "benign": [injection.written() for injection in stage.drawn.benign],
+        "evidence": [] if case.healthy else list(drill.evidence or drill.hints),
         "looked": looked,
         "acted": [
-            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in game.entries if e.acts
+            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts
         ],
-        "began_ns": game.stage.began_ns,
+        "began_ns": stage.began_ns,
         "warmup_ns": drill.warmup,
-        "healthy_step_ns": game.stage.healthy_step_ns,
-        "slo_ns": game.stage.healthy_step_ns * drill.slo.step,
+        "healthy_step_ns": stage.healthy_step_ns,
+        "slo_ns": stage.healthy_step_ns * drill.slo.step,
         "courses": {name: [list(step) for step in steps] for name, steps in ending.courses.items()},
         **ending.to_dict(),
     }  # fmt: skip

@@ -69,6 +69,7 @@ def training_of(train: Train) -> Training:
         recompute=train.recompute,
         bucket_bytes=train.buckets,
         first_bucket_bytes=train.first_bucket,
+        root_unit=train.root_unit,
         gating=Gating(zipf=train.gating.zipf or 0.0, hot=train.gating.hot, capacity=train.gating.capacity),
         optimizer_in=_optimizer_in(train),
     )
@@ -97,6 +98,9 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     if train.first_bucket is not None and train.shard != "none":
         what = f"{train.shard} gathers parameters by the buckets of their gradients, which are alike"
         yield ("first_bucket",), what, "leave it out, or shard: none"
+    if train.root_unit and (t.shard != "fsdp" or t.parallel.pipeline > 1 or not t.model.vocab):
+        what = "a root unit is FSDP's: embedding and head, on the same ranks"
+        yield ("root_unit",), what, "shard: fsdp, no pipeline, a vocab; or leave it out"
     found = list(problems(t))
     yield from found
     stored = list(_checkpoint(train, t, fabric))

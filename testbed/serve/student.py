@@ -5,12 +5,13 @@ The page's drawing is coloured from the same views that the student may type, so
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,14 +20,15 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, UserError
 from testbed.drill.session import Session
-from testbed.serve.answers import posted, text_of, told
+from testbed.serve.answers import Gone, posted, text_of, told
 from testbed.serve.guard import Guard
 from testbed.serve.network import Network
 from testbed.serve.server import Ending
 from topologies.graph.fabric import Fabric
 
+T = TypeVar("T")
 PAGES = Path(__file__).parent / "pages"
 MOST_CHARS = 4000  # of a line: an answer may name many causes
 COLUMNS = ("up", "frames", "errors", "drops", "tx_pause", "ecn_marked")
@@ -36,21 +38,28 @@ _COUNTED = "show interfaces counters"
 _ERRORS = "show interfaces errors"
 _PAUSES = "show pfc"
 _MARKS = "show ecn"
+_LINES = (_COUNTED, _ERRORS, _PAUSES, _MARKS)
+LOOK_S = 2.0
+"""How often it is looked whether the drill is still there."""
+
+
+class Played(Session, Protocol):
+    """A session whose commands can be interrupted from another thread."""
+
+    def interrupt(self) -> None: ...
 
 
 class Student:
-    """A session, asked for one thing at a time."""
+    """A session, asked for one thing at a time. Raises Gone when the drill is."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Played) -> None:
         self._session = session
         self._lock = Lock()
         self._fabric = Fabric.from_dict(session.state()["topology"])
 
     def about(self) -> dict[str, Any]:
         """What stays as it is: the ticket, the drawing, what may be typed, what an answer may name."""
-        with self._lock:
-            ticket, helped = self._session.ticket(), self._session.command("help")
-            classes = self._session.command("classes")
+        ticket, helped, classes = self._asked(lambda one: (one.ticket(), one.command("help"), one.command("classes")))
         network = Network(self._fabric)
         return {
             "ticket": ticket,
@@ -62,22 +71,29 @@ class Student:
         }
 
     def state(self) -> dict[str, Any]:
-        with self._lock:
-            state = self._session.state()
-        return {key: value for key, value in state.items() if key != "topology"}
+        return {key: value for key, value in self._asked(lambda one: one.state()).items() if key != "topology"}
 
     def command(self, line: str) -> dict[str, Any]:
-        with self._lock:
-            return self._session.command(line).to_dict()
+        return self._asked(lambda one: one.command(line)).to_dict()
+
+    def interrupt(self) -> None:
+        """The command that goes on ends sooner; nothing is answered for it here."""
+        if self._lock.locked():
+            self._session.interrupt()
 
     def complete(self, line: str) -> list[str]:
+        return self._asked(lambda one: one.complete(line))
+
+    def _asked(self, ask: Callable[[Played], T]) -> T:
         with self._lock:
-            return self._session.complete(line)
+            try:
+                return ask(self._session)
+            except UserError as error:  # a session answers what is wrong with a line; this is its end
+                raise Gone(str(error), failed=True) from None
 
     def figures(self) -> dict[str, Any]:
         """What the ports' halves of cables are coloured by."""
-        with self._lock:
-            found = {line: self._session.command(line) for line in (_COUNTED, _ERRORS, _PAUSES, _MARKS)}
+        found = self._asked(lambda one: {line: one.command(line) for line in _LINES})
         tables = {
             line: answer.data if answer.ok and isinstance(answer.data, dict) else {} for line, answer in found.items()
         }
@@ -117,9 +133,23 @@ def _sum(cells: Iterable[Any]) -> int:
 def application(student: Student, token: str, ending: Ending) -> ASGIApp:
     """The student's page."""
 
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await asyncio.to_thread(student.state)
+            except Gone as gone:
+                ending.end(str(gone), failed=gone.failed)
+                return
+
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> Any:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        watching = asyncio.create_task(watch())
         yield
+        student.interrupt()
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
 
     def page(_: Request) -> Response:
         return FileResponse(PAGES / "student.html")
@@ -136,6 +166,7 @@ def application(student: Student, token: str, ending: Ending) -> ASGIApp:
         Route("/api/state", told(lambda _: student.state(), ending)),
         Route("/api/figures", told(lambda _: student.figures(), ending)),
         Route("/api/complete", told(lambda request: student.complete(text_of(request, "line")), ending)),
+        Route("/api/interrupt", told(lambda _: student.interrupt(), ending), methods=["POST"]),
         Route("/api/command", posted(command, ending), methods=["POST"]),
         Mount("/static", StaticFiles(directory=PAGES)),
     ]

@@ -41,8 +41,8 @@ _LINE_MAX = 16 << 20
 _LOOK_S = 1.0
 
 
-def keep(experiment: Experiment) -> str:
-    """Starts a keeper with a world of this experiment; returns the fabric's id. Raises UserError.
+def keep(experiment: Experiment) -> dict[str, Any]:
+    """Starts a keeper with a world of this experiment; returns what its Lab describes. Raises UserError.
 
     The keeper is a child of this process in a session of its own. It outlives us.
     """
@@ -67,7 +67,7 @@ def keep(experiment: Experiment) -> str:
     if "error" in told:
         os.waitpid(child, 0)
         raise _as_error(told["error"])
-    return str(told["id"])
+    return dict(told["up"])
 
 
 def _keeper(experiment: Experiment, say: int) -> NoReturn:
@@ -82,7 +82,7 @@ def _keeper(experiment: Experiment, say: int) -> NoReturn:
         listener = _listening(world.lab.dir / SOCKET)
         world.lab.record.journal.made({KEEPER: Process.of(os.getpid())})
         _quiet(world.lab.dir / LOG)
-        _say(say, {"id": world.lab.id})
+        _say(say, {"up": world.lab.describe()})
         os.close(say)
         _serve(world, listener)
     except WorldGone as gone:  # its logs stay, until `testbed clean`

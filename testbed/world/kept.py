@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
 from testbed.live.look.steps import Step
-from testbed.machine.ownership import Record, fabrics, find
+from testbed.machine import ownership
+from testbed.machine.ownership import Record
 from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
 from testbed.world.keeper import LOG, SOCKET
@@ -52,8 +53,8 @@ class Kept:
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Self:
         """The held fabric of this id, or the only one that is held. Raises UserError."""
-        kept = [record for record in fabrics() if record.state == "alive" and is_kept(record)]
-        record = kept[0] if fabric_id is None and len(kept) == 1 else find(fabric_id)
+        kept = [record for record in ownership.fabrics() if record.state == "alive" and is_kept(record)]
+        record = kept[0] if fabric_id is None and len(kept) == 1 else ownership.find(fabric_id)
         lab = Lab.attach(record.id)
         try:
             return cls(lab)

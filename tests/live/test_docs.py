@@ -28,6 +28,7 @@ from testbed.experiment import loads
 from testbed.fabric import lab
 from testbed.machine import ownership
 from testbed.run import run, sweep
+from testbed.world import keeper
 from tests.parts import doc_examples as examples
 from tests.parts.doc_examples import PAGES, ROOT, Example
 
@@ -39,6 +40,8 @@ TOO_LONG = {"run", "bench", "up"}
 NOT_RUN = {
     "testbed down": "would take away the fabric of the next example; the tutorial's `down` is a real one",
     "testbed clean": "likewise",
+    "testbed advance": "only a held fabric's clock goes on; docs/held.md has one",
+    "testbed show job": "likewise",
     "testbed drill": "its world goes on beside the next examples; tests of drills play it",
     "testbed job": "goes on in the background, beside the next examples; tests of jobs run them",
     "testbed serve": "goes on until Ctrl-C",
@@ -150,7 +153,7 @@ class Desk:
             command.make_context(words[0], list(rest), parent=context)
             return
         with pytest.MonkeyPatch.context() as patch:
-            for module, name in ((run, "run"), (sweep, "run_sweep"), (lab.Lab, "up")):
+            for module, name in ((run, "run"), (sweep, "run_sweep"), (lab.Lab, "up"), (keeper, "keep")):
                 patch.setattr(module, name, _checked)
             with pytest.raises(Checked):
                 done = CliRunner().invoke(cli, words)

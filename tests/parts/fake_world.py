@@ -91,6 +91,13 @@ class FakeWorld:
         self.told.append(f"{self.time_ns} out {name}")
         del self.faults[name]
 
+    def settle(self) -> None:
+        pass
+
+    @property
+    def lab(self) -> Any:
+        return None
+
     def digest(self) -> str:
         return hashlib.sha256(f"{self.time_ns} {self.faults} {self.steps}".encode()).hexdigest()
 

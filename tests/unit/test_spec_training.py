@@ -63,6 +63,10 @@ MISTAKES = {
         {"parallel": "{pipeline: 8}", "count": 8, "model": "{layers: 6, hidden: 256, heads: 8, seq: 128}"},
         9, "parallel.pipeline", "layers of the model, 6, cannot be divided by pipeline 8", "1, 2, 3, 6",
     ),
+    "root unit": (
+        {"parallel": "{data: 8}", "more": "root_unit: true"},
+        10, "root_unit", "a root unit is FSDP's", "shard: fsdp",
+    ),
     "first bucket": (
         {"parallel": "{data: 8}", "more": "shard: zero1\n    first_bucket: 1MiB"},
         11, "first_bucket", "gathers parameters by the buckets", "shard: none",

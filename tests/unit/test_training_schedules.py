@@ -146,6 +146,23 @@ def test_fsdp_asks_for_the_next_parameters_before_it_scatters_these_gradients() 
     assert order == [gather] * 10 + [scatter, gather] * 6 + [scatter] * 2
 
 
+def test_fsdps_root_unit_is_gathered_once_and_scattered_last() -> None:
+    """Two micro-batches: of embedding and head one gathering each and one scattering, of a layer two and one."""
+    model = replace(SMALL, vocab=64)
+    t = Training(model=model, gpu=GPU, parallel=Parallel(data=4), shard="fsdp", count=2)
+    own, apart = (graph_of(replace(t, root_unit=root)).tasks[0] for root in (True, False))
+    outside = 4 * (model.parameters - SMALL.layers * SMALL.layer_parameters)
+    gathered, scattered = _named(own, "all_gather"), _named(own, "reduce_scatter")
+    assert [x.size_bytes for x in gathered].count(outside) == 2 == [x.size_bytes for x in scattered].count(outside)
+    assert gathered[0].size_bytes == outside == scattered[-1].size_bytes
+
+    def total(tasks: tuple[Task, ...]) -> int:
+        return sum(x.size_bytes for x in tasks if isinstance(x, Collective))
+
+    assert total(own) == 2 * (3 * 4 * model.parameters - outside) == total(apart) - 2 * outside
+    step_ns(oracle(graph_of(replace(t, root_unit=True)), _alone(0, all_gather=1.0, reduce_scatter=1.0)))
+
+
 @pytest.mark.parametrize("shard", ["fsdp", "zero3"])
 def test_one_process_group_gathers_and_scatters_in_turn(shard: str) -> None:
     """As above: "its collectives run sequentially in the process group's internal NCCL stream"."""

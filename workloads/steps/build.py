@@ -72,7 +72,8 @@ class _Rank:
         if not self._is_first(step):
             self._receive(step, ACTIVATIONS, -1)
         for unit, number in self._chunk(step):
-            self._use(f"{name}.{self._named(unit, step, number)}")
+            if self._gathered(unit, step) is not None:
+                self._use(f"{name}.{self._named(unit, step, number)}")
             if unit.name == "embedding":
                 layers.embed(name)
             elif unit.name == "head":
@@ -88,7 +89,8 @@ class _Rank:
             self._receive(step, ACTIVATION_GRADIENTS, 1)
         for unit, number in reversed(list(self._chunk(step))):
             its = f"{name}.{self._named(unit, step, number)}"
-            self._use(its)
+            if self._gathered(unit, step) is not None:
+                self._use(its)
             if unit.name == "embedding":
                 layers.embed_backward(name)
                 self._gradients(step, its, unit)
@@ -176,8 +178,14 @@ class _Rank:
         """The units in the order in which passes need their parameters."""
         for step in self._passes:
             if step.kind != schedules.WEIGHTS:
-                chunk = [unit for unit, _ in self._chunk(step)]
+                chunk = [its for unit, _ in self._chunk(step) if (its := self._gathered(unit, step)) is not None]
                 yield from chunk if step.kind == schedules.FORWARD else reversed(chunk)
+
+    def _gathered(self, unit: units.Unit, step: Pass) -> units.Unit | None:
+        """What is gathered when a pass comes to a unit: FSDP's root unit once, with the embedding, and then stays."""
+        if not self._t.root_unit or unit.name == "layer":
+            return unit
+        return units.root(self._t) if unit.name == "embedding" and step.kind == schedules.FORWARD else None
 
     def _use(self, name: str) -> None:
         """Parameters are needed from here on.  FSDP asks for the next ones, too, before it computes with these."""
@@ -221,6 +229,10 @@ class _Rank:
         """A unit's gradients are there.  Of a layer, each half (`part`), and then all of it (`whole`)."""
         if step.kind != self._last_of_weights:
             return
+        if self._t.root_unit and unit.name in ("embedding", "head"):
+            if unit.name == "head":
+                return
+            unit = units.root(self._t)
         if self._t.gathers:
             if not part:
                 for group, size in self._shares(unit):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from workloads.steps.plan.schedules import held, schedule
 from workloads.steps.plan.training import Training
-from workloads.steps.plan.units import stage_parameters, units_of
+from workloads.steps.plan.units import layer, root, stage_parameters, units_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,9 @@ def memory(t: Training, stage: int) -> Memory:
     if t.gathers:
         largest = max(u.dense + u.expert for u in units_of(t, stage))
         gathered = (2 if t.shard == "fsdp" else 1) * largest  # with prefetching there are two at a time
+        if t.root_unit:
+            unit = layer(t)
+            gathered = 2 * (unit.dense + unit.expert) + root(t).dense
     passes = schedule(t.schedule, p.pipeline, t.count, stage, t.chunks)
     activations = held(passes) * t.layers * layer_activations(t)
     if t.recompute == "full":  # the layer that is being computed again has all of them

@@ -113,6 +113,7 @@ struct qp {
 	uint8_t message_kind;
 	uint32_t message_rkey;
 	uint64_t message_at, message_left, message_bytes;
+	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
 	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
 	ps_t cnp_sent;	      /* when the last congestion notification went out */
 	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */

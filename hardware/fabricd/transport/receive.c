@@ -171,14 +171,14 @@ static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 }
 
 /* Write a packet's payload, and bring the next one's place near */
-static void copy(struct fabric *f, const struct qp *q, uint8_t *to, const struct roce_packet *pkt)
+static void copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt)
 {
 	uint32_t bytes = pkt->payload_bytes;
 	uint64_t left = q->message_left - bytes;
 
 	copy_payload(to, pkt->payload, bytes);
 	if (left)
-		ahead_copy(&f->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
+		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
 }
 
 /* The expected packet is here

@@ -189,6 +189,10 @@ class Train(Model):
         default=None, gt=0, le=1 << 34, description="size of the first one; DistributedDataParallel's is 1 MiB "
         "(null: as the others)",
     )  # fmt: skip
+    root_unit: bool = Field(
+        default=False, description="fsdp: embedding and head are one unit, gathered once and kept until backward "
+        "has ended",
+    )  # fmt: skip
     gating: Gating = Field(default_factory=Gating, description="which experts tokens take")
     groups: dict[str, GroupOf] = Field(
         default_factory=dict,

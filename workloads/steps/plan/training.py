@@ -37,6 +37,7 @@ class Training:
     recompute: str = "none"
     bucket_bytes: int = 25 << 20
     first_bucket_bytes: int | None = None  # None: it is like the others
+    root_unit: bool = False  # embedding and head are one unit of FSDP, which stays gathered through the backward pass
     gating: Gating = field(default_factory=Gating)
     optimizer_in: str | None = None  # the algorithm of optimizer_step that does the optimizer's work with the sums
 

@@ -47,6 +47,11 @@ def head(t: Training) -> Unit:
     return Unit("head", part.on(t.parallel.tensor))
 
 
+def root(t: Training) -> Unit:
+    """What FSDP's root unit has: all that is outside of layers."""
+    return Unit("root", embedding(t).dense + head(t).dense)
+
+
 def replicated(t: Training, stage: int) -> int:
     """Parameters of a stage that every rank of tensor has whole: norms, biases behind a sum, routers.
 

@@ -34,6 +34,7 @@ export class Answer {
 
   end() {
     for (const one of at("answer").querySelectorAll("input, select, button")) one.disabled = true;
+    at("line-of-answer").textContent = "";
   }
 
   #healthy() {

@@ -3,7 +3,7 @@
 import { Answer } from "./answer.js";
 import { StepChart } from "./chart.js";
 import { ask, at, choice, fill, make, Refused } from "./dom.js";
-import { change, count, microseconds, span } from "./format.js";
+import { change, microseconds, span } from "./format.js";
 import { levels, Port, STUDENTS } from "./metrics.js";
 import { Network } from "./network.js";
 import { Tables } from "./tables.js";
@@ -57,7 +57,8 @@ async function run(line) {
 }
 
 function working(on) {
-  for (const button of document.querySelectorAll(".moves button, #views, #line")) button.disabled = on || (state?.over && button.id !== "line" && button.id !== "views");
+  at("stop").hidden = !on;
+  for (const button of document.querySelectorAll(".moves button:not(#stop), #views, #line")) button.disabled = on || (state?.over && button.id !== "line" && button.id !== "views");
   at("held").textContent = on ? "at work .." : state?.over ? "the drill is over" : "the clock stands still";
   if (!on && document.activeElement === document.body) at("line").focus({ preventScroll: true });
 }
@@ -159,8 +160,8 @@ async function drawEnd() {
   answer.end();
   const { total, ...parts } = state.score;
   const told = await ask("api/command", {}, { line: "report" });
-  const rows = Object.entries(parts).filter(([, value]) => value !== null).map(([name, value]) => make("tr", {}, make("td", { class: "text" }, name), make("td", {}, ["hints", "damage", "wrong"].includes(name) ? (value ? `-${count(value)}` : "0") : value.toFixed(2))));
-  fill(at("score"), make("h3", {}, "Score"), make("p", { class: "total" }, String(total)), make("table", {}, make("tbody", {}, ...rows)), make("h3", {}, "Report"), make("pre", { id: "report" }, told.text));
+  const rows = Object.entries(parts).filter(([, value]) => value !== null).map(([name, value]) => make("tr", {}, make("td", { class: "text" }, name), make("td", {}, ["hints", "damage", "wrong"].includes(name) ? (value ? `-${value.toFixed(1)}` : "0") : value.toFixed(2))));
+  fill(at("score"), make("h3", {}, "Score"), make("p", { class: "total" }, total.toFixed(1)), make("table", {}, make("tbody", {}, ...rows)), make("h3", {}, "Report"), make("pre", { id: "report" }, told.text));
 }
 
 // -- what is done
@@ -237,6 +238,7 @@ async function start() {
   at("mark").addEventListener("click", () => { mark = figures; since = "mark"; pressSince(since); drawMap(); });
   at("zoom").addEventListener("click", () => at("zoom").setAttribute("aria-pressed", String(at("drawing").classList.toggle("large"))));
   for (const button of document.querySelectorAll("[data-line]")) button.addEventListener("click", () => run(button.dataset.line));
+  at("stop").addEventListener("click", () => ask("api/interrupt", {}, {}).catch(failed));
   at("hint").addEventListener("click", () => run("hint"));
   at("until").addEventListener("submit", (event) => { event.preventDefault(); run(`until ${at("condition").value}`); });
   offerViews();

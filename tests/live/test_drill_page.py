@@ -1,0 +1,110 @@
+"""A drill's page: played to its end in Chromium, without a word of the truth before; and what its server refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from testbed.base.errors import UserError
+from testbed.drill.play.client import Remote
+from testbed.machine import ownership
+from tests.parts.machine import ROOT, cli, fabric_ids, traces, wait_until
+from tests.parts.pages import Server, chromium, page_in, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Response
+
+DRILL, SEED = "lost/dirty-optics", "7Q4"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Of a drill that is over when the test is."""
+    before = set((ROOT / "results/drills").glob("*.log"))
+    with serving("drill", "serve", DRILL, "--web", "--seed", SEED, "--player", "nobody") as server:
+        yield server
+    fabric = server.said["fabric"]
+    with suppress(UserError):  # it has ended
+        Remote(fabric).close()
+    wait_until(lambda: fabric not in fabric_ids() or cli("clean", fabric), "the drill's fabric to be gone")
+    for log in set((ROOT / "results/drills").glob("*.log")) - before:
+        log.unlink()
+    assert traces(fabric) == []
+
+
+def typed(page: Page, line: str) -> None:
+    page.locator("#line").fill(line)
+    page.locator("#line").press("Enter")
+    page.locator("#said .typed", has_text=f"> {line}").wait_for()
+    page.locator("#line:enabled").wait_for()
+
+
+def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, server: Server) -> None:
+    heard: list[Response] = []
+    with page_in(browser) as page:
+        page.on("response", lambda response: heard.append(response))
+        page.goto(server.url)
+        page.locator("#tables table").wait_for()
+        typed(page, "advance 1 step")
+        page.get_by_text(re.compile(r"^steps [\d.]+ us$")).wait_for()
+        page.locator("#line").fill("show interfaces sta")
+        page.locator("#line").press("Tab")
+        page.locator("#line:enabled").press("Enter")
+        page.get_by_text("show interfaces status, at").wait_for()
+        page.get_by_role("button", name="cable leaf0-spine0").press("Enter")
+        page.get_by_role("button", name="answer: cable:leaf0-spine0").click()
+        page.get_by_label("Class").select_option("loss")
+        page.get_by_role("button", name="Submit").click()
+        before = b"".join(response.body() for response in heard if "/api/" in response.url)
+        page.get_by_role("button", name="It counts: press again").click()
+        page.locator("#said .typed", has_text="> submit loss@cable:leaf0-spine0").wait_for()
+        page.locator("#line:enabled").wait_for()
+        if page.locator("#report").count() == 0:
+            typed(page, "give-up")
+        report = page.locator("#report").inner_text()
+    truth = re.search(r"loss@(cable:\S+)", report)
+    assert truth, report
+    for word in (f"loss@{truth[1]}", "truth", "inject", '"fault"', "rate", "dirty"):
+        found = before.find(word.encode())
+        assert word == "rate" or found < 0, before[max(0, found - 80) : found + 80]
+    assert server.end()[0] == 0
+
+
+def test_its_server_refuses_what_no_page_sends_and_ends_with_the_drill(server: Server) -> None:
+    line = json.dumps({"line": "show job"}).encode()
+    assert server.ask("/api/command", "POST", line, Cookie="")[0] == 403
+    assert server.ask("/api/command", "POST", line, Origin="http://evil.example")[0] == 403
+    assert server.ask("/api/command", "POST", b"[]")[0] == 400
+    assert server.ask("/api/command", "POST", b"[" * 60_000)[0] == 400
+    assert server.ask("/api/command", "POST", json.dumps({"line": "x" * 5000}).encode())[0] == 400
+    assert server.ask("/api/command")[0] == 405
+    told = server.json("/api/command", method="POST", body=b'{"line": "show nothing"}')
+    assert (told["ok"], told["error"]["what"]) == (False, told["text"].partition(": ")[2].splitlines()[0])
+    assert "topology" not in server.json("/api/state")
+    for path in ("/api/truth", "/instruct", "/static/../student.py"):
+        assert server.ask(path)[0] == 404
+    assert "interfaces" in server.json("/api/complete?line=show+in")
+    holder = next(record.owner for record in ownership.fabrics() if record.id == server.said["fabric"])
+    assert holder
+    holder.signal(signal.SIGKILL)
+    code, said, _ = server.ended()
+    assert (code, "has ended" in said) == (1, True), said
+
+
+def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
+    assert "served how?" in cli("drill", "serve", DRILL, "--json", code=2)
+    assert "are for a new drill" in cli("drill", "serve", "--web", "--exam", "--json", code=2)
+    assert "no-such" in cli("drill", "serve", "no-such", "--web", "--json", code=2)
