@@ -130,6 +130,7 @@ class Restart(Step):
 
     def do(self, doing: Doing) -> None:
         if not doing.mended:
+            doing.site.flows_changed()  # it sends all of them again: what was counted by now is theirs
             doing.site.restart_controller()
 
 
