@@ -94,13 +94,25 @@ class Later(click.Command):
     """A command that is made when it is used: until then it costs nothing."""
 
     def __init__(self, name: str, help: str, make: Callable[[], click.Command]) -> None:
-        super().__init__(name, help=help)
         self._make = make
+        super().__init__(name, help=help)
+
+    @cached_property
+    def made(self) -> click.Command:
+        return self._make()
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        return self.made.params
+
+    @params.setter
+    def params(self, params: list[click.Parameter]) -> None:
+        """click sets them; ours come from what is made."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        return self._make().make_context(info_name, args, parent, **extra)
+        return self.made.make_context(info_name, args, parent, **extra)
 
 
 Makers = dict[str, Callable[[], click.Command]]

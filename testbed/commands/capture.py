@@ -13,4 +13,11 @@ def _made() -> click.Command:
     return _tools.command("capture")
 
 
-command = Later("capture", "Capture what goes by at a port or NIC of a live fabric.", _made)
+_ABOUT = """Capture what goes by at a port or NIC of a live fabric.
+
+\b
+Examples:
+  testbed capture rail0:1 --for 2us
+  testbed capture nic:3 --filter 'roce and ce'
+"""
+command = Later("capture", _ABOUT, _made)

@@ -82,7 +82,7 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
     \b
     Examples:
       testbed show flows
-      testbed show flows --switch leaf0
+      testbed show flows --switch rail0
       testbed show flows quickstart
     """
     from testbed.base.errors import InputError

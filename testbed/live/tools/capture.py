@@ -73,6 +73,6 @@ TOOLS = (
             Parameter("output", kinds.FILE, "A pcapng file for all that the port sees.", option=True, short="-o"),
             Parameter("most", kinds.Number("most", "N", 1, 1_000_000), f"Lines (default: {MOST}).", option=True),
         ),
-        samples=("leaf0:1 --for 10us", "nic:3 --filter 'roce and ce'", "h0 --filter 'opcode == CNP' -o h0.pcapng"),
+        samples=("rail0:1 --for 2us", "nic:3 --filter 'roce and ce'", "h0.0 --filter 'opcode == CNP' -o h0.pcapng"),
     ),
 )  # fmt: skip

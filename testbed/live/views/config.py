@@ -127,7 +127,7 @@ def pfcwd(look: Look, switch: str | None = None) -> list[Table]:
 
 
 VIEWS = tuple(
-    View(words=f"{what} config", about=about, make=make, parameters=(_SWITCH,), samples=("", "--switch leaf0"))
+    View(words=f"{what} config", about=about, make=make, parameters=(_SWITCH,), samples=("", "--switch rail0"))
     for what, about, make in (
         ("ecn", "Show from which queue lengths on a live fabric's switches mark.", ecn),
         ("pfc", "Show which priorities a live fabric's ports pause, and whether they send and heed pauses.", pfc),

@@ -85,6 +85,6 @@ VIEWS = (
             Parameter("who", kinds.TEXT, "Only this one: a switch, nicRANK, rankRANK, controller.", option=True),
             Parameter("level", kinds.Choice("level", "LEVEL", _LEVELS), "At least so bad: info, warning, error.", True),
         ),
-        samples=("", "--level warning", "--who leaf0"),
+        samples=("", "--level warning", "--who rail0"),
     ),
 )  # fmt: skip

@@ -75,7 +75,7 @@ def accelerators(look: Look) -> list[Table]:
 VIEWS = (
     View(
         words="flows", about="Show the OpenFlow rules of a live fabric's switches, with what each has counted.",
-        make=flows, parameters=(_SWITCH,), samples=("", "leaf0"),
+        make=flows, parameters=(_SWITCH,), samples=("", "rail0"),
     ),
     counting(words="meters", about="Show what the switches of a live fabric police, and have dropped for it.",
              make=meters),
