@@ -10,9 +10,10 @@ from typing import Any
 from testbed.base.errors import InputError, UserError
 from testbed.drill.log import Log, read
 from testbed.drill.replay import replay
+from testbed.drill.stage import Up, world_of
 
 
-def ranked(folder: Path, *, play: bool = True) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """A row for each player, best first, and the logs that do not count, with why. Raises InputError."""
     files = sorted(folder.glob("*.log"))
     if not files:
@@ -22,7 +23,7 @@ def ranked(folder: Path, *, play: bool = True) -> tuple[list[dict[str, Any]], di
     for path in files:
         try:
             log = read(path)
-            again = replay(log, str(path)) if play else None
+            again = replay(log, str(path), up) if play else None
         except UserError as error:
             refused[path.name] = error.what
             continue

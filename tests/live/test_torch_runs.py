@@ -147,6 +147,15 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
         "    torch.nn.functional.linear(torch.ones(8, 256), torch.ones(128, 256))\n"
         "    torch.nn.functional.scaled_dot_product_attention(*[torch.ones(1, 2, 16, 32)] * 3)\n"
         "    torch.nn.TransformerEncoderLayer(64, 2, 128, batch_first=True).eval()(torch.ones(2, 16, 64))\n"
+        "r = dist.get_rank()\n"
+        "gives, gets = [([1, 2], [1, 3]), ([3, 4], [2, 4])][r]\n"
+        "into = torch.zeros(sum(gets), 256)\n"
+        "dist.all_to_all_single(into, torch.full((sum(gives), 256), r + 1.0), gets, gives)\n"
+        "assert into[:, 0].tolist() == [1.0] * gets[0] + [2.0] * gets[1]\n"
+        "lists = [torch.zeros(n) for n in gets]\n"
+        "dist.all_to_all(lists, [torch.full((n,), r + 1.0) for n in gives])\n"
+        "assert [x.tolist() for x in lists] == [[1.0] * gets[0], [2.0] * gets[1]]\n"
+        "dist.all_to_all_single(torch.zeros(8), torch.zeros(8), [4, 4], [4, 4])\n"
         "for refused in (lambda: torch.compile(torch.nn.Linear(2, 2)), lambda: dist.recv(x)):\n"
         "    try:\n"
         "        refused()\n"
@@ -160,7 +169,10 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
     assert compiled.startswith("torch.compile:") and "a receive from anybody" in received
     assert all("(hint: " in line for line in (compiled, received))
     reduced = [row for row in one.ranks[0]["rows"] if row["do"] == "collective"]
-    assert [row["size_bytes"] for row in reduced] == [4 << 20]
+    assert [row["size_bytes"] for row in reduced] == [4 << 20, 32]
+    moved = [[(r["do"], r["size_bytes"]) for r in rank["rows"] if r["do"] in ("send", "recv")] for rank in one.ranks]
+    assert moved == [[("send", 2048), ("recv", 3072), ("send", 8), ("recv", 12)],
+                     [("send", 3072), ("recv", 2048), ("send", 12), ("recv", 8)]]  # fmt: skip
     computed = [row for row in one.ranks[0]["rows"] if row["do"] == "compute"]
     work = [tuple(done[:2]) for row in computed for done in row["work"]]
     assert sorted(flops for flops, _ in work if flops) == sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from testbed.base.errors import InputError, UserError
 from testbed.drill import log as logs
 from testbed.drill.game import Game
+from testbed.drill.ranking import ranked
+from testbed.drill.replay import replayed
 from testbed.drill.report import as_markdown
 from testbed.drill.seal import Seal, commitment, opened
 from testbed.drill.sheet import file
@@ -231,3 +234,32 @@ def test_a_log_that_is_cut_or_none_is_refused(written: Path, tmp_path: Path) -> 
             logs.read(written)
     with pytest.raises(InputError, match="cannot be read"):
         logs.read(tmp_path / "none.log")
+
+
+def test_played_again_it_is_the_same_or_it_is_said_where_it_is_not(written: Path) -> None:
+    def again() -> str:
+        return replayed(written, FakeWorld).differs  # type: ignore[arg-type]
+
+    assert again() == ""
+    log = logs.read(written)
+    other = replace(log.entries[0], line="advance 90us", took_ns=90_000)
+    logs.Log(log.head, (other, *log.entries[1:]), log.end).write(written)  # whole, and not what was played
+    assert again() == "line 1 (advance 90us): the world after it is another"
+    better = {**log.end, "score": {**log.end["score"], "total": 100.0}}
+    logs.Log(log.head, log.entries, better).write(written)
+    assert again().startswith("the end is another: score ")
+    logs.Log({**log.head, "salt": "0"}, log.entries, log.end).write(written)
+    assert again() == "its truth is not the one that was sealed"
+
+
+def test_a_leaderboard_plays_every_game_again(written: Path) -> None:
+    board, refused = ranked(written.parent, up=FakeWorld)  # type: ignore[arg-type]
+    assert [(row["player"], row["games"], row["rca_f1"]) for row in board] == [("-", 1, 1.0)] and refused == {}
+    log = logs.read(written)
+    end = {**log.end, "score": {**log.end["score"], "total": 100.0}}
+    logs.Log({**log.head, "player": "eve"}, log.entries, end).write(written.parent / "eve.log")
+    (written.parent / "torn.log").write_text(written.read_text()[:-9])
+    board, refused = ranked(written.parent, up=FakeWorld)  # type: ignore[arg-type]
+    assert [row["player"] for row in board] == ["-"] and sorted(refused) == ["eve.log", "torn.log"]
+    with pytest.raises(InputError, match="no log of a drill"):
+        ranked(written.parent / "none")

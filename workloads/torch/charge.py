@@ -37,7 +37,7 @@ class Charge(TorchDispatchMode):
         super().__init__()
         self.recorder = recorder
         self.in_optimizer = False
-        self.touched: dict[int, int] = {}  # storage -> the collective that writes it, whose wait torch does not tell
+        self.touched: dict[int, tuple[int, ...]] = {}  # storage -> what writes it, whose wait torch does not tell
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if FakeTensor in types:
@@ -77,9 +77,7 @@ class Charge(TorchDispatchMode):
 
     def _join(self, read: list[torch.Tensor]) -> None:
         for tensor in read:
-            row = self.touched.pop(tensor.untyped_storage().data_ptr(), None)
-            if row is not None:
-                self.recorder.wait([row])
+            self.recorder.wait(self.touched.pop(tensor.untyped_storage().data_ptr(), ()))
 
 
 @cache

@@ -22,6 +22,9 @@ from workloads.torch.refuse import Refused
 
 NAME = "railbed"
 
+Rows = tuple[int, ...]
+"""Numbers of what is recorded."""
+
 _DTYPES = {
     **{str(t).removeprefix("torch."): t for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16)},
     **{str(t).removeprefix("torch."): t for t in (torch.int32, torch.int64, torch.int8, torch.uint8)},
@@ -30,17 +33,17 @@ _OPS = {"SUM": "sum", "AVG": "avg", "MIN": "min", "MAX": "max", "PRODUCT": "prod
 
 
 class Work(dist._Work):
-    """A collective that is under way: `finish` gets its values, `row` is what waits for it."""
+    """A collective that is under way: `finish` gets its values, `rows` are what is waited for."""
 
-    def __init__(self, group: Group, row: int | None, finish: Callable[[], object], result: Any, host: bool = False):
+    def __init__(self, group: Group, rows: Rows, finish: Callable[[], object], result: Any, host: bool = False):
         super().__init__()
-        self.group, self.row, self.finish, self.its_result, self.host = group, row, finish, result, host
+        self.group, self.rows, self.finish, self.its_result, self.host = group, rows, finish, result, host
         self.future: Future[Any] | None = None
 
     def wait(self, timeout: Any = None) -> bool:
         self.finish()
-        if self.row is not None:
-            (self.group.recorder.host_waits if self.host else self.group.recorder.wait)([self.row])
+        if self.rows:
+            (self.group.recorder.host_waits if self.host else self.group.recorder.wait)(self.rows)
         return True
 
     def synchronize(self) -> None:
@@ -61,8 +64,8 @@ class Work(dist._Work):
             self.finish()
             self.future = Future()
             self.future.set_result(self.its_result)
-            if self.row is not None:
-                self.group.waits_later(self.row, self.its_result)
+            if self.rows:
+                self.group.waits_later(self.rows, self.its_result)
         return self.future
 
 
@@ -192,34 +195,49 @@ class Group(dist.ProcessGroup):
     def all_to_all_single(
         self, output: Any, tensor: Any, output_sizes: Sequence[int], input_sizes: Sequence[int], opts: Any = None
     ) -> Work:
-        if len(set(input_sizes)) > 1 or len(set(output_sizes)) > 1 or _nbytes(output) != _nbytes(tensor):
-            raise Refused(
-                "all_to_all_single with parts of different sizes: its time depends on every rank's sizes",
-                "make the parts equal (a capacity for each expert), or write the step as `train` with experts",
-            )
-        row = self._row("all_to_all", tensor, _nbytes(tensor))
         exchange = self._inner("alltoall_base", output, tensor, list(output_sizes), list(input_sizes))
-        return self._work(row, exchange, output)
+        gives, gets = (_parts(one, its, self.own_size) for one, its in ((tensor, input_sizes), (output, output_sizes)))
+        return self._works(self._exchanged(tensor, gives, gets), exchange, output)
 
     alltoall_base = all_to_all_single
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
-        sizes = {_nbytes(tensor) for tensor in (*outputs, *inputs)}
-        if len(sizes) > 1:
-            raise Refused(
-                "all_to_all with tensors of different sizes: its time depends on every rank's sizes",
-                "make the tensors equal (a capacity for each expert), or write the step as `train` with experts",
-            )
-        row = self._row("all_to_all", inputs[0], sum(map(_nbytes, inputs)))
+        rows = self._exchanged(inputs[0], list(map(_nbytes, inputs)), list(map(_nbytes, outputs)))
 
         def exchange() -> None:
             flat = torch.cat([tensor.reshape(-1) for tensor in inputs])
-            into = torch.empty_like(flat)
-            self._inner("alltoall_base", into, flat, [], [])()
-            for tensor, part in zip(outputs, into.chunk(len(outputs)), strict=True):
+            gets, gives = ([tensor.numel() for tensor in tensors] for tensors in (outputs, inputs))
+            into = flat.new_empty(sum(gets))
+            self._inner("alltoall_base", into, flat, gets, gives)()
+            for tensor, part in zip(outputs, into.split(gets), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
-        return self._work(row, exchange, outputs)
+        return self._works(rows, exchange, outputs)
+
+    def _exchanged(self, tensor: torch.Tensor, gives: Sequence[int], gets: Sequence[int]) -> Rows:
+        """An all_to_all of so many bytes to and from each: as a collective if all parts of all ranks are alike.
+
+        Otherwise each part is a message.  That is for all to know: what one rank sends may look even.
+        """
+        with _disable_current_modes():
+            told = torch.tensor([max(*gives, *gets), -min(*gives, *gets)])
+            options = dist.AllreduceOptions()
+            options.reduceOp = dist.ReduceOp.MAX
+            self.inner.allreduce([told], options).wait()
+        most, least = int(told[0]), -int(told[1])
+        if most == least:
+            row = self._row("all_to_all", tensor, sum(gives))
+            return () if row is None else (row,)
+        self.charge.look()
+        rows = []
+        turned = [(self.own_rank + k) % self.own_size for k in range(1, self.own_size)]
+        for do, sizes in (("send", gives), ("recv", gets)):
+            for other in turned:
+                if sizes[other]:
+                    tag = f"{self.told['name']}.all_to_all"
+                    rows.append(self.recorder.message(do, self.members[other], sizes[other], tag))
+                    self.recorder.rows[rows[-1]]["kind"] = "all_to_all"
+        return tuple(rows)
 
     def barrier(self, opts: Any = None) -> Work:
         row = None
@@ -250,7 +268,7 @@ class Group(dist.ProcessGroup):
                 inner.wait()
                 waited.append(True)
 
-        return self._kept(Work(self, row, finish, [tensor]))
+        return self._kept(Work(self, (row,), finish, [tensor]))
 
     # What is behind them
 
@@ -272,10 +290,13 @@ class Group(dist.ProcessGroup):
         return row
 
     def _work(self, row: int | None, values: Callable[[], object], result: Any, host: bool = False) -> Work:
+        return self._works(() if row is None else (row,), values, result, host)
+
+    def _works(self, rows: Rows, values: Callable[[], object], result: Any, host: bool = False) -> Work:
         """The values are there at once: what is emulated is when."""
         with _disable_current_modes():
             values()
-        return self._kept(Work(self, row, lambda: None, result, host))
+        return self._kept(Work(self, rows, lambda: None, result, host))
 
     def _kept(self, work: Work) -> Work:
         self.kept.append(work)  # C++ has only a pointer to it
@@ -305,21 +326,21 @@ class Group(dist.ProcessGroup):
         if into is not output:
             output.copy_(into)
 
-    def waits_later(self, row: int, tensors: Any) -> None:
+    def waits_later(self, rows: Rows, tensors: Any) -> None:
         """The main stream waits for it where its result is read, and at the end of the backward pass at the latest."""
         if torch._C._current_graph_task_id() == -1:
-            self.recorder.wait([row])
+            self.recorder.wait(rows)
             return
         for tensor in tensors:
-            self.charge.touched[tensor.untyped_storage().data_ptr()] = row
-        self.later.append(row)
-        if len(self.later) == 1:
+            self.charge.touched[tensor.untyped_storage().data_ptr()] = rows
+        first, self.later = not self.later, [*self.later, *rows]
+        if first:
             queue = torch.autograd.Variable._execution_engine.queue_callback
             queue(lambda: queue(self._join))  # behind what DDP has queued, which reads the results
 
     def _join(self) -> None:
         rows, self.later = self.later, []
-        self.charge.touched = {at: row for at, row in self.charge.touched.items() if row not in rows}
+        self.charge.touched = {at: its for at, its in self.charge.touched.items() if not set(its) <= set(rows)}
         self.recorder.wait(rows)
 
 
@@ -352,6 +373,14 @@ def _op(opts: Any) -> str:
 
 def _nbytes(tensor: torch.Tensor) -> int:
     return int(tensor.numel() * tensor.element_size())
+
+
+def _parts(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[int]:
+    """Bytes of each rank's part: `sizes` are rows of the tensor, and if there are none all have as many."""
+    if not sizes:
+        return [_nbytes(tensor) // count] * count
+    row = _nbytes(tensor) // max(tensor.shape[0], 1)
+    return [size * row for size in sizes]
 
 
 def install(recorder: Recorder, charge: Charge) -> None:
