@@ -53,6 +53,9 @@ class Bare:
     def steps(self) -> Sequence[Any]:
         return ()
 
+    def actions(self) -> Sequence[Any]:
+        return ()
+
     def inject(self, **written: Any) -> None:
         self.faults += 1
         injection = Injection.of(written)
