@@ -210,7 +210,7 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_by_the_official_client_in_memory(game: Game) -> None:
-    pytest.importorskip("mcp")
+    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements.lock has it)")
     import anyio
     from mcp import Client
 

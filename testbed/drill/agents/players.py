@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, Protocol
 
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, UserError
 from testbed.base.types import unknown
 from testbed.drill.agents import jsonl, mcp
 from testbed.drill.agents.baselines import BASELINES, Baseline
@@ -81,15 +81,21 @@ class Agent:
     def name(self) -> str:
         return shlex.join(self.words)
 
+    def _started(self, stderr: Path) -> subprocess.Popen[bytes]:
+        try:
+            with stderr.open("wb") as errors:
+                return subprocess.Popen(
+                    self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+                    user=self.user, group=None if self.user is None else pwd.getpwnam(self.user).pw_gid,
+                    extra_groups=None if self.user is None else [],
+                )  # fmt: skip
+        except OSError as error:
+            raise UserError(f"{self.words[0]} cannot be started: {error.strerror}", "--agent") from None
+
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
         desk = Desk(game, blind=True, heard=noting)
+        process = self._started(stderr)
         stopped, stop = os.pipe()
-        with stderr.open("wb") as errors:
-            process = subprocess.Popen(
-                self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
-                user=self.user, group=None if self.user is None else pwd.getpwnam(self.user).pw_gid,
-                extra_groups=None if self.user is None else [],
-            )  # fmt: skip
         late = False
 
         def too_late() -> None:
@@ -122,10 +128,10 @@ class Agent:
             else:
                 jsonl.serve(desk, process.stdout.fileno(), process.stdin.fileno(), stop_fd=stopped, done=done)
         finally:
-            code = _ended(process)
-            for timer in timers:
+            for timer in timers:  # before the process is reaped: then its number may be another's
                 timer.cancel()
                 timer.join()
+            code = _ended(process)
             for pipe in (process.stdin, process.stdout):
                 with suppress(OSError, ValueError):
                     pipe.close()
