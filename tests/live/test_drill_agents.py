@@ -25,7 +25,7 @@ from tests.live.test_drill import TEXT
 def words(tmp_path: Path) -> list[str]:
     """A drill to be served, in which something is wrong."""
     path = tmp_path / "small.yaml"
-    path.write_text(TEXT)
+    path.write_text(TEXT.replace("{emulated: 2ms}", "{emulated: 2ms, answers: 1}"))
     seed = next(seed for seed in ("7Q4", "7Q5", "7Q6") if not healthy_by_seed(file.load(str(path)), seed))
     out = str(tmp_path / "game.log")
     return [sys.executable, "-m", "testbed", "drill", "serve", str(path), "--seed", seed, "--out", out]

@@ -331,7 +331,7 @@ def test_a_baseline_is_measured(tasks: list[suite.Task], tmp_path: Path) -> None
 
 
 def test_an_agent_that_fails_has_nothing(tasks: list[suite.Task], tmp_path: Path) -> None:
-    cases = played(tasks[:1], script("show job", "die"), tmp_path / "dead")
+    cases = played(tasks[:1], script("status", "die"), tmp_path / "dead")
     assert cases[0].failed == "it ended with code 3 before the drill was over" and cases[0].score == 0.0
     cases = played(tasks[:1], script("status", "hang"), tmp_path / "late", wall_s=0.3)
     assert cases[0].failed == "it took more than 0.3 s of wall time" and cases[0].score == 0.0

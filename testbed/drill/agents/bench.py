@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
 from testbed.drill.agents.figures import Estimate, estimate
 from testbed.drill.agents.players import Player
@@ -70,11 +71,15 @@ def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, u
             game = Game.start(task.case, exam=True, player=player.name, up=up)
         except InputError as error:  # again it would be the same
             return _left_out(blank, f"{error.where}: {error.what}")
-        except UserError as error:
-            why = error.what
+        except (UserError, FabricdError) as error:
+            why = str(error)
             continue
         try:
             played = _play(blank, game, player, wall_s, folder)
+        except UserError:
+            raise
+        except Exception as error:  # a fault of ours must not be the player's
+            played = _left_out(blank, f"{type(error).__name__}: {error}")
         finally:
             game.close()
         if not played.left_out:

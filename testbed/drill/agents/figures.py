@@ -40,7 +40,7 @@ def estimate(values: Grouped) -> Estimate | None:
 
     def resampled() -> float:
         taken = draw.choices(sums, k=len(sums))
-        return sum(total for total, _ in taken) / sum(count for _, count in taken)
+        return math.fsum(total for total, _ in taken) / sum(count for _, count in taken)
 
     low, high = between(sorted(resampled() for _ in range(RESAMPLES)))
     return Estimate(fmean(value for _, value in values), low, high)

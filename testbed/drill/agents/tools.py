@@ -24,6 +24,7 @@ LONGEST = 2000
 """Characters of a text that is given."""
 MOST = 10**12
 Given = Mapping[str, Any]
+_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,7 @@ class Argument:
     def check(self, value: Any, tool: str) -> None:
         """Raises InputError."""
         where = f"{tool}: {self.name}"
-        kinds = {"string": str, "integer": int, "number": (int, float)}[self.type]
-        if isinstance(value, bool) or not isinstance(value, kinds):
+        if isinstance(value, bool) or not isinstance(value, _TYPES[self.type]):
             raise InputError(f"this is no {self.type}", where, self.about)
         if isinstance(value, str):
             if len(value) > LONGEST:
