@@ -18,14 +18,26 @@ from testbed.drill.sheet import file
 from testbed.drill.sheet.case import healthy_by_seed
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
-from tests.live.test_drill import TEXT
+
+TEXT = """
+title: Steps take longer
+level: easy
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}, nic: {timeout: 50us}}
+control: {reaction: 20us}
+job: {collective: all_reduce, algorithm: ring, size: 32KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.2}]
+warmup: 50us
+begins: 100us
+budget: {emulated: 2ms, answers: 1}
+"""
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """A drill to be served, in which something is wrong."""
     path = tmp_path / "small.yaml"
-    path.write_text(TEXT.replace("{emulated: 2ms}", "{emulated: 2ms, answers: 1}"))
+    path.write_text(TEXT)
     seed = next(seed for seed in ("7Q4", "7Q5", "7Q6") if not healthy_by_seed(file.load(str(path)), seed))
     out = str(tmp_path / "game.log")
     return [sys.executable, "-m", "testbed", "drill", "serve", str(path), "--seed", seed, "--out", out]

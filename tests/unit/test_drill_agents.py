@@ -26,8 +26,16 @@ from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.world.world import WorldGone
 from tests.parts.fake_world import FakeWorld
-from tests.unit.test_drill_game import TEXT
 
+TEXT = """
+title: Steps take longer
+level: easy
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
+job: {collective: all_reduce, algorithm: ring, size: 64KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.02}]
+budget: {emulated: 2ms, answers: 2, tau: 1ms}
+"""
 AGENT = Path(__file__).parents[1] / "parts" / "scripted_agent.py"
 
 
