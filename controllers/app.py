@@ -308,6 +308,8 @@ class Controller(App):
             bridge = self.bridges[name]
             bridge.wanted = frozenset(flows)
             if change := bridge.change():
+                if self.announced and not sent[0]:
+                    self._purge()  # what was counted by now is the flows' as they are now
                 self._send(name, change)
                 sent = [sent[0] + 1, sent[1] + len(change.add), sent[2] + len(change.delete)]
         took_ms = (time.perf_counter() - began) * 1000

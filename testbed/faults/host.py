@@ -115,6 +115,7 @@ class WrongCc(NicFault):
 
 class WorkerFault(Fault):
     on: ClassVar[tuple[str, ...]] = ("nic",)
+    mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
     action: ClassVar[str]
 
     @property
@@ -159,6 +160,7 @@ class WorkerFrozen(NicFault):
     )
     shows: ClassVar[str] = "all others wait for that rank; without an end the run is stuck and says so"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
+    mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
 
     def values(self, place: Place) -> dict[str, Any]:
         return {"frozen": True}

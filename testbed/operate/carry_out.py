@@ -49,7 +49,8 @@ def carry_out(site: Site, words: Sequence[str], advance: Advance | None = None) 
         undo = () if doing.for_good else tuple(doing.undo)
         done = Done(doing.number, doing.line, now_ns, action.cost_ns, tuple(doing.notes), undo, for_good)
         record.add(done)
-    _pass(advance, action.cost_ns)
+    if not action.passes:
+        _pass(advance, action.cost_ns)
     return done
 
 
@@ -68,7 +69,8 @@ def rollback(site: Site, which: int | Literal["all"] | None, advance: Advance | 
             chosen = [_one(entries, which)]
         undone = [_back(site, record, entry) for entry in chosen]
     for done in undone:
-        _pass(advance, done.cost_ns)
+        if not find(ACTIONS.values(), done.line.split())[0].passes:
+            _pass(advance, done.cost_ns)
     return undone
 
 

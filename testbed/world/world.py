@@ -218,9 +218,7 @@ class World:
         (then nothing has happened), WorldGone.
         """
         self._now()
-        changed = [] if workload is None else [f"workload={json.dumps([*workload])}"]
-        experiment = override(self.experiment, changed)
-        plan_of(experiment)
+        experiment = self.with_workload(workload)
         self.job.end()
         while any(w["state"] in ("running", "waiting") for w in self.request("status")["workers"]):
             self._sleep()  # until fabricd has seen that they are gone
@@ -241,6 +239,13 @@ class World:
             self.lab.fabricd.request("start", ranks=self.job.ranks)
         self._going = self.time_ns
         self._wait()
+
+    def with_workload(self, workload: Sequence[Mapping[str, Any]] | None) -> Experiment:
+        """The experiment with another workload. Raises InputError if it does not fit."""
+        changed = [] if workload is None else [f"workload={json.dumps([*workload])}"]
+        experiment = override(self.experiment, changed)
+        plan_of(experiment)
+        return experiment
 
     def _next_job(self) -> str | None:
         """None, or why the ranks may not connect once more yet."""

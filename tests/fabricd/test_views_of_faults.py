@@ -50,6 +50,12 @@ class Bare:
     def flows(self) -> list[dict[str, Any]]:
         return []
 
+    def steps(self) -> Sequence[Any]:
+        return ()
+
+    def actions(self) -> Sequence[Any]:
+        return ()
+
     def inject(self, **written: Any) -> None:
         self.faults += 1
         injection = Injection.of(written)
@@ -228,5 +234,7 @@ def test_no_view_says_that_a_fault_did_it(bare: Bare) -> None:
     values = {"nic": {"rank": 0}, "ethtool": {"rank": 0}}
     look = Look(bare, bare.counters(), before=bare.counters(), sight=STUDENT)
     for words, view in VIEWS.items():
+        if words == "job":  # there is none on a bare fabric
+            continue
         text = str(view.show(look, **values.get(words, {}))).lower()
         assert "fault" not in text.replace("default", "") and "inject" not in text, words

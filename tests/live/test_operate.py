@@ -76,8 +76,9 @@ ELSEWHERE = {
     ("flow resync", "loop"), ("flow resync", "dead_ecmp_member"), ("hash seed", "polarised_hash"),
     ("accelerator", "accelerator_down"), ("controller restart", "controller_dead"),
     ("controller restart", "controller_hung"), ("controller restart", "slow_controller"),
+    ("job restart", "worker_frozen"), ("job restart", "worker_killed"),
 }  # fmt: skip
-"""In test_operate_control.py: they need another fabric, or show on the controller."""
+"""In test_operate_control.py and test_operate_world.py: on another fabric, at the controller, at a job."""
 
 
 def test_there_is_a_case_for_every_fault_that_an_action_undoes() -> None:

@@ -189,6 +189,9 @@ def test_installed_from_the_wheel_everything_is_there(archives, tmp_path):
     assert os.access(fabricd, os.X_OK)
     assert "usage: fabricd" in subprocess.run([fabricd], capture_output=True, text=True).stderr
     assert (site / "share" / "railbed" / "experiments" / "quickstart.yaml").exists()
+    own = Path("testbed/serve/pages")
+    served = {p.relative_to(ROOT / own) for p in (ROOT / own).rglob("*")}
+    assert served == {p.relative_to(site / own) for p in (site / own).rglob("*")}
     columns = [sys.executable, "-c", "from results.frames.columns import as_markdown; print(as_markdown())"]
     said = subprocess.run(columns, capture_output=True, text=True, cwd=tmp_path, env=environment).stdout
     assert "| `np_cnp_sent` |" in said, "tables of fabricd's that Python reads are there, too"

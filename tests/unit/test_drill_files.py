@@ -181,6 +181,14 @@ def test_a_job_with_computation_is_tasks() -> None:
     assert plain.kind == "collective" and plain.sizes == [65536] and plain.ranks is None
 
 
+def test_ranks_of_which_one_is_killed_share_no_process() -> None:
+    killed = GOOD.replace("fault: loss, on: $bad, rate: 0.02", "fault: worker_killed, on: $bad").replace(
+        "any: cable, between: [leaf, spine]", "any: nic"
+    )
+    assert of(killed).experiment.workers.ranks_per_process == 1
+    assert of(GOOD).experiment.workers.ranks_per_process == "auto"
+
+
 def test_answers() -> None:
     fabric = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 4})
     assert parse("healthy", fabric).healthy

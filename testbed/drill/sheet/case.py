@@ -24,11 +24,13 @@ from testbed.drill.sheet.drill import Drill, OldCounter, old_counter
 from testbed.drill.sheet.places import CannotDraw, Ground, draw_all
 from testbed.drill.sheet.truth import Cause, Truth
 from testbed.experiment import Experiment
-from testbed.faults import CannotInject, Injection, Mistakes
+from testbed.faults import CATALOGUE, CannotInject, Injection, Mistakes
+from testbed.faults.host import WorkerFault
 from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
 
 HEALTHY_ONE_IN = 5
+_OF_PROCESSES = frozenset(name for name, cls in CATALOGUE.items() if issubclass(cls, WorkerFault))
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O, U
 
 
@@ -172,6 +174,8 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
         "control": drill.control,
         "transport": drill.transport,
         "costs": drill.costs,
+        # which rank will be struck is not drawn yet: none may share a process that is killed
+        "workers": {"ranks_per_process": 1} if any(f.get("fault") in _OF_PROCESSES for f in drill.faults) else {},
     }
 
     def checked(more: Mapping[str, Any]) -> Experiment:

@@ -22,6 +22,8 @@ class Action(Entry):
     cost_ns: float
     """Emulated time that passes before the operator can do anything else."""
     cost_from: str
+    passes: bool = False
+    """Its steps let that time pass themselves."""
     blast: str
     """What it touches besides what it is for."""
     traffic: str

@@ -22,3 +22,5 @@ CABLE_NS = 1_000_000.0
 CABLE = "a cable pulled and another plugged: minutes in life"
 NIC_NS = 2_000_000.0
 NIC = "a server opened for another NIC: an hour in life"
+JOB_NS = 1_000_000.0
+JOB = "a job that ends, is placed again and loads its checkpoint: minutes in life"

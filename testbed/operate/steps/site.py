@@ -29,6 +29,18 @@ class Hardware(Protocol):
     def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
 
 
+class Job(Protocol):
+    """A job that is repeated."""
+
+    def workload(self) -> list[dict[str, Any]]:
+        """Its steps, as a file has them."""
+        ...
+
+    def restart(self, workload: list[dict[str, Any]], away_ns: float) -> None:
+        """It begins anew when so much time has passed. Raises InputError if it does not fit; then nothing was done."""
+        ...
+
+
 @dataclass
 class Site:
     """A live fabric. Its directory has its configuration, and gets the record of what was done."""
@@ -37,6 +49,7 @@ class Site:
     fabricd: Hardware
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
+    job: Job | None = None
 
     @classmethod
     def of(cls, lab: Lab) -> Site:

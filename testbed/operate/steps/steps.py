@@ -12,10 +12,11 @@ from typing import Any
 
 from controllers.flows import COOKIE_MAGIC, COOKIE_MAGIC_MASK
 from hardware.client import FabricdError
+from testbed.operate.steps.durations import JOB_NS
 from testbed.operate.steps.site import Site
 
 Undo = list[dict[str, Any]]
-"""Requests to fabricd (`op`), or a change of flows (`flows`), in the order in which they are to be made."""
+"""Requests to fabricd (`op`), changes of flows (`flows`), a workload (`job`), in the order in which they are due."""
 
 
 @dataclass
@@ -99,6 +100,7 @@ class Resync(Step):
 
     def do(self, doing: Doing) -> None:
         site = doing.site
+        site.flows_changed()  # what was counted before is the flows' as they are now
         for line in flows_of(site, self.switch):
             if _cookie(line) & COOKIE_MAGIC_MASK != COOKIE_MAGIC:
                 site.ofctl(self.switch, "--strict", "del-flows", _match(line))
@@ -128,7 +130,23 @@ class Restart(Step):
 
     def do(self, doing: Doing) -> None:
         if not doing.mended:
+            doing.site.flows_changed()  # it sends all of them again: what was counted by now is theirs
             doing.site.restart_controller()
+
+
+@dataclass(frozen=True)
+class Restarted(Step):
+    """The job that is repeated begins anew, with this workload, when the action's time has passed."""
+
+    workload: list[dict[str, Any]]
+
+    def do(self, doing: Doing) -> None:
+        job = doing.site.job
+        assert job is not None
+        before = job.workload()
+        job.restart(self.workload, JOB_NS)
+        if before != self.workload:
+            doing.undo[:0] = [{"job": before}]
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,7 @@ class Flows(Step):
 
     def do(self, doing: Doing) -> None:
         site = doing.site
+        site.flows_changed()  # as above
         before = flows_of(site, self.switch)
         site.ofctl(self.switch, *self.words)
         after = flows_of(site, self.switch)
@@ -210,6 +229,10 @@ def take_back(site: Site, undo: Undo) -> list[str]:
         if "flows" in request:
             _put_flows_back(site, request)
             continue
+        if "job" in request:
+            assert site.job is not None
+            site.job.restart(request["job"], JOB_NS)
+            continue
         try:
             site.fabricd.request(request.pop("op"), **request)
         except FabricdError as error:
@@ -221,6 +244,7 @@ def take_back(site: Site, undo: Undo) -> list[str]:
 
 def _put_flows_back(site: Site, change: Mapping[str, Any]) -> None:
     switch = change["flows"]
+    site.flows_changed()
     for match in change["delete"]:
         site.ofctl(switch, "--strict", "del-flows", match)
     for flow in change["add"]:
