@@ -1,4 +1,4 @@
-"""The check of a drill: places can be drawn, the fault is seen, the solver finds it, and finds nothing where nothing is.
+"""The check of a drill: places can be drawn, the fault is seen, the solver finds it and nothing else.
 
 Everything goes by what a student may see: the views of two games of the same case, one with its faults and one without.
 """

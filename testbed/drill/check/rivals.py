@@ -1,4 +1,4 @@
-"""Which classes cannot be told apart: the same place, struck by each class that can, and what that changes in the views.
+"""Which classes cannot be told apart: one place, struck by each class that can, and what the views show.
 
 A signature is the set of columns in which a world differs from its healthy twin. How much they differ depends on a
 fault's parameters, so it does not count. Classes whose signatures are nearly the same are a family.

@@ -60,9 +60,7 @@ def refused(desk: Desk) -> list[Finding]:
     for row in desk.rows("show logging"):
         told = re.match(r"(\S+) refused \d+ flow mods: .*TABLE_FULL", str(row["message"]))
         if told:
-            found.append(
-                Finding("table_full", f"switch:{told[1]}", str(row["message"]), (f"route drain {told[1]}",))
-            )
+            found.append(Finding("table_full", f"switch:{told[1]}", str(row["message"]), (f"route drain {told[1]}",)))
     return list({str(f): f for f in found}.values())
 
 
