@@ -85,7 +85,9 @@ class Desk:
 
     @property
     def stands(self) -> bool:
-        return self.time_ns / 1000 - self.last_end_us > STANDS * max(self.best_us, 1.0)
+        last = self.rows("show job --last 1")
+        usual = max([1.5 * float(row["time_us"]) for row in last] + [STANDS * self.best_us, 1.0])
+        return self.time_ns / 1000 - self.last_end_us > usual
 
     @property
     def slow(self) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from testbed.drill.solve.desk import Desk, Row, number
 from testbed.drill.solve.finding import Finding
 from testbed.drill.solve.mending import new_cable
-from topologies.graph.fabric import Cable
 
 UNDER_WAY = 12
 """Frames that may be on a cable, or in a port, when counters of both ends are read."""
 BIN_NS = 10_000.0
+BINS = 40
+REGULAR = 6  # errors, at least
+FRAMES = 8  # in a bin, at least
+UNEVEN = 4.0  # variance over mean; 1 if each frame is lost by itself
 
 
 def damaged(desk: Desk) -> list[Finding]:
@@ -24,31 +29,26 @@ def damaged(desk: Desk) -> list[Finding]:
         cable = desk.cable(next(iter(ports)))
         assert cable is not None
         why = ", ".join(f"{port} has {count:g} CRC errors" for port, count in ports.items())
-        found.append(Finding(_how(desk, cable, ports), f"cable:{name}", why, new_cable(desk, cable)))
+        found.append(Finding(_how(desk, ports), f"cable:{name}", why, new_cable(desk, cable)))
     return found
 
 
-def _how(desk: Desk, cable: Cable, errors: dict[str, float]) -> str:
-    """Every n-th frame, in bursts, or now and then: by how errors lie in time."""
-    if len(errors) == 2 and min(errors.values()) >= 5:
-        came = {str(r["IFACE"]): number(r, "RX_OK") for r in desk.recent("show interfaces counters")}
-        every = [(came.get(port, 0.0) + count) / count for port, count in errors.items()]
-        if max(every) - min(every) < 0.12 * min(every):
-            return "drop_every"
-    gone: list[float] = []
-    share = 0.0
+def _how(desk: Desk, errors: dict[str, float]) -> str:
+    """Every n-th frame, in bursts, or now and then: by how the errors of the worse end lie in time."""
     port = max(errors, key=lambda p: errors[p])
-    before = (0.0, 0.0)
-    for k in range(1, 41):
-        now = (_of(desk, "errors", port, "RX_CRC", k), _of(desk, "counters", port, "RX_OK", k))
-        lost, came_in = now[0] - before[0], now[1] - before[1]
-        gone.append(lost)
-        if lost + came_in >= 8:
-            share = max(share, lost / (lost + came_in))
-        before = now
-    mean = sum(gone) / len(gone)
-    spread = sum((x - mean) ** 2 for x in gone) / len(gone) / mean if mean else 0.0
-    return "burst_loss" if spread > 4 and share > 0.5 else "loss"
+    crc = [_of(desk, "errors", port, "RX_CRC", k) for k in range(1, BINS + 1)]
+    came = [_of(desk, "counters", port, "RX_OK", k) + lost for k, lost in enumerate(crc, 1)]
+    if not crc[-1]:
+        return "loss"
+    every = came[-1] / crc[-1]
+    if crc[-1] >= REGULAR and all(abs(n - all_ / every) <= 1.01 for n, all_ in zip(crc, came, strict=True)):
+        return "drop_every"
+    gone = [now - before for before, now in pairwise([0.0, *crc])]
+    frames = [now - before for before, now in pairwise([0.0, *came])]
+    share = max((lost / n for lost, n in zip(gone, frames, strict=True) if n >= FRAMES), default=0.0)
+    mean = sum(gone) / BINS
+    spread = sum((x - mean) ** 2 for x in gone) / BINS / mean
+    return "burst_loss" if spread > UNEVEN and share > 0.5 else "loss"
 
 
 def _of(desk: Desk, view: str, port: str, column: str, bins: int) -> float:
