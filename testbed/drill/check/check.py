@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
 from testbed.drill.game import Game
 from testbed.drill.sheet.case import Case
@@ -66,6 +67,8 @@ def check(drill: Drill, seed: str) -> Checked:
             found.healthy = solve(well)
             if found.healthy != HEALTHY:
                 found.wrong.append(f"the solver takes the healthy twin for {found.healthy}")
+    except FabricdError as error:
+        found.wrong.append(f"the world has died: {error}")
     except UserError as error:
         found.wrong.append(f"{error.what} ({error.where})" if error.where else error.what)
     found.took_s = time.monotonic() - began

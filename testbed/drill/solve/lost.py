@@ -41,7 +41,8 @@ def _how(desk: Desk, errors: dict[str, float]) -> str:
     if not crc[-1]:
         return "loss"
     every = came[-1] / crc[-1]
-    if crc[-1] >= REGULAR and all(abs(n - all_ / every) <= 1.01 for n, all_ in zip(crc, came, strict=True)):
+    grows = crc[0] < crc[-1]
+    if grows and crc[-1] >= REGULAR and all(abs(n - all_ / every) <= 1.01 for n, all_ in zip(crc, came, strict=True)):
         return "drop_every"
     gone = [now - before for before, now in pairwise([0.0, *crc])]
     frames = [now - before for before, now in pairwise([0.0, *came])]

@@ -36,13 +36,13 @@ def pfc(desk: Desk) -> list[Finding]:
             lines.append(f"pfc {end.node}:{end.port} on" if rank is None else f"nic pfc {rank} on")
         why = f"{port} has pauses off (sent {row['Tx']}, heeded {row['Rx']})"
         found.append((cable.name, port, Finding("pfc_off", f"cable:{cable.name}", why, tuple(lines))))
-    ends = {cable: {port for name, port, _ in found if name == cable} for cable, _, _ in found}
+    ends = {name: {port for other, port, _ in found if other == name} for name, _, _ in found}
     chosen: dict[str, Finding] = {}
-    for cable, port, finding in found:
+    for name, port, finding in found:
         rank = desk.rank(port.partition(":")[0])
-        only = len(ends[cable]) == 1
+        only = len(ends[name]) == 1
         place = f"nic:{rank}" if only and rank is not None else f"port:{port}" if only else finding.place
-        chosen.setdefault(cable, Finding("pfc_off", place, finding.why, finding.mend))
+        chosen.setdefault(name, Finding("pfc_off", place, finding.why, finding.mend))
     return list(chosen.values())
 
 

@@ -16,8 +16,8 @@ def slow(desk: Desk) -> list[Finding]:
     steps: dict[str, dict[int, float]] = {}
     for row in desk.rows(f"show job --ranks --last {SEEN}"):
         if not row.get("fallback"):
-            busy = number(row, "host_us") + number(row, "compute_us")
-            steps.setdefault(str(row["step"]), {})[int(row["rank"])] = busy
+            its = number(row, "host_us") + number(row, "compute_us")
+            steps.setdefault(str(row["step"]), {})[int(row["rank"])] = its
     named: Counter[int] = Counter()
     for busy in steps.values():
         ordered = sorted(busy.values())
