@@ -23,10 +23,11 @@ from typing import Any, Protocol
 from testbed.base.errors import InputError, UserError
 from testbed.base.types import unknown
 from testbed.drill.agents import jsonl, mcp
-from testbed.drill.agents.baselines import BASELINES, Baseline
 from testbed.drill.agents.desk import Desk
 from testbed.drill.game import Game
 from testbed.drill.session import Answer
+from testbed.drill.solve.baselines import PLAYERS as BASELINES
+from testbed.drill.solve.baselines import Player as Baseline
 
 BASELINE = "baseline:"
 SPEAKS = ("jsonl", "mcp")
