@@ -131,16 +131,13 @@ static void updated(struct flow_cache *c, const struct node *sw, enum update wha
 	id.match = view_take(&v, id.match_len);
 	if (!id.match)
 		return;
-	struct rule **at = what == UPDATE_MODIFIED || what == UPDATE_REMOVED ? find(c, &id, cookie)
-									       : find_in(bucket(c, sw, cookie), &id);
-	if (*at && what == UPDATE_MODIFIED)
-		hang(c, take_off(at), cookie);
-	else {
-		if (*at)
-			rule_free(take_off(at));
-		if (what != UPDATE_REMOVED)
-			added(c, &id, cookie);
-	}
+	struct rule **at = what == UPDATE_INITIAL ? find_in(bucket(c, sw, cookie), &id) : find(c, &id, cookie);
+	if (!*at && what != UPDATE_REMOVED)
+		added(c, &id, cookie);
+	else if (*at && what == UPDATE_REMOVED)
+		rule_free(take_off(at));
+	else if (*at)
+		hang(c, take_off(at), cookie); /* an `add` that writes over one is told of as added, too */
 }
 
 /* rules_heard() - A switch's flow monitor tells of rules; the switch's flows are forgotten already
