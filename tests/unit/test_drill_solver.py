@@ -71,7 +71,7 @@ def ecn_config(**low: int) -> dict[str, Any]:
 
 
 def crc(*ports: str) -> dict[str, Any]:
-    return {"interfaces errors": {"errors": [{"IFACE": p, "RX_ERR": 9, "RX_CRC": 9} for p in ports]}}
+    return {"interfaces errors": {"errors": [{"IFACE": p, "RX_ERR": 3, "RX_CRC": 3} for p in ports]}}
 
 
 def entries(leaf1: tuple[str, ...]) -> dict[str, Any]:
