@@ -56,7 +56,7 @@ def sign_test(better: int, worse: int) -> float:
     """Exact, two-sided: how likely is it that a fair coin falls at least so unevenly? Ties are left out before."""
     n = better + worse
     tail = sum(math.comb(n, k) for k in range(min(better, worse) + 1))
-    return min(1.0, 2 * tail / 2**n)
+    return min(1.0, 2 * tail / (1 << n))
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Argument:
             if self.one_of and value not in self.one_of:
                 what, hint = unknown(self.name, value[:80], list(self.one_of))
                 raise InputError(what, where, hint)
-        elif not 0 <= value <= MOST:  # also what is no number
+        elif isinstance(value, int | float) and not 0 <= value <= MOST:  # also what is no number
             raise InputError("out of bounds", where, f"0 to {MOST}")
 
 
