@@ -1,8 +1,8 @@
 """The server of a drill: it alone has world, truth and log. It goes on when the terminal that has started it is gone.
 
 What it plays it is told on stdin, so that neither arguments nor environment say anything. It ends when the drill is
-over and nobody listens any more, or a sealed drill's player has left. Killed, it leaves a dead fabric, which
-`testbed clean` removes: all processes of the fabric end with it.
+over and nobody listens any more, a sealed drill's player has left, or its fabric is gone, whatever took it. Killed, it
+leaves a dead fabric, which `testbed clean` removes: all processes of the fabric end with it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Held, world_of
 from testbed.machine.ownership import mark_as_drill
+from testbed.world.world import WorldGone
 
 LOG = "drilld.log"
+LOOK_S = 1.0
+"""How often it looks, at least, whether its fabric is there."""
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
 
 
@@ -64,16 +67,28 @@ class Server:
     def serve(self) -> None:
         """Until it is over and nobody listens."""
         heard_anybody = False
+        world: Any = self.game.stage.world
+        fabricd = world.lab.fabricd.fileno()
         while not self.ended and not (self.game.over and heard_anybody and not self._clients):
-            everything: list[socket.socket | Lines] = [self._listener, *self._clients]
-            for one in select.select(everything, [], [])[0]:
+            everything: list[socket.socket | Lines | int] = [self._listener, fabricd, *self._clients]
+            for one in select.select(everything, [], [], LOOK_S)[0]:
                 if isinstance(one, Lines):
                     self._hear(one)
-                else:
+                elif isinstance(one, socket.socket):
                     self._clients.append(Lines(one.accept()[0]))
                     heard_anybody = True
+            self.ended |= not self._there()
         for client in self._clients:
             client.close()
+
+    def _there(self) -> bool:
+        """Whether the fabric is. Nothing of a game that has lost it counts."""
+        world: Any = self.game.stage.world
+        try:
+            world.heed()
+        except WorldGone:
+            return False
+        return (self.dir / SOCKET).exists()
 
     def _hear(self, client: Lines) -> None:
         try:
