@@ -11,6 +11,8 @@ from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL, FABRIC
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from testbed.drill.play.client import Remote
 
 
@@ -42,14 +44,19 @@ def serve(
     The page has the ticket, the topology, step times, a terminal, an answer sheet. It plays by the same lines as the
     prompt. The server listens on 127.0.0.1 alone; the URL has a token without which nobody gets in.
 
+    A drill that it starts has a second page, for its instructor, with a URL of its own: it shows the truth.
+
     \b
     Examples:
       testbed drill serve lost/dirty-optics --web
       testbed drill serve --web --port 8080
     """
     from testbed.base.errors import InputError, UserError
+    from testbed.drill.play.client import Desk
     from testbed.serve import server
     from testbed.serve.guard import new_token
+    from testbed.serve.instructor import PATH, Teacher, both
+    from testbed.serve.instructor import application as instructors
     from testbed.serve.student import Student, application
 
     if not web:
@@ -65,14 +72,24 @@ def serve(
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
+        teacher = Teacher(Desk(session.fabric, session.instructor)) if session.instructor else None
+        his = new_token()
         code = session.ticket()["drill"]
         if as_json:
             told = {"drill": code, "fabric": session.fabric, "url": url, "port": sock.getsockname()[1]}
+            told |= {"instructor": server.url(sock, his, PATH)} if teacher else {}
             click.echo(json.dumps(told))
         else:
             click.echo(f"drill {code}, until Ctrl-C: open\n  {url}")
+            if teacher:
+                click.echo(f"the instructor's page, which shows the truth:\n  {server.url(sock, his, PATH)}")
+
+        def pages(ending: server.Ending) -> ASGIApp:
+            players = application(student, token, ending)
+            return both(players, instructors(teacher, his, ending)) if teacher else players
+
         try:
-            ended = server.serve(lambda ending: application(student, token, ending), sock)
+            ended = server.serve(pages, sock)
         except KeyboardInterrupt:
             if not exam:
                 click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_instruct import instruct, join
 from testbed.commands._drill_serve import serve
 
 if TYPE_CHECKING:
@@ -329,4 +330,5 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         click.echo(f"{name} does not count: {why}", err=True)
 
 
-command.add_command(serve)
+for one in (serve, instruct, join):
+    command.add_command(one)

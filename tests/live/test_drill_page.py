@@ -83,6 +83,32 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
     assert server.end()[0] == 0
 
 
+def test_the_instructor_has_a_page_that_the_player_cannot_open(browser: Browser, server: Server) -> None:
+    url = server.said["instructor"]
+    for path in ("/instruct/", "/instruct/api/watch", "/instruct/static/style.css"):
+        assert server.ask(path)[0] == 403  # with the player's cookie
+    assert server.ask(f"/instruct/?token={server.entry.partition('token=')[2]}")[0] == 403
+    with page_in(browser) as player, page_in(browser) as page:
+        player.goto(server.url)
+        player.locator("#tables table").wait_for()
+        page.goto(url)
+        page.locator("#truth", has_text="@").or_(page.locator("#truth", has_text="healthy")).wait_for()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Resume").wait_for()
+        typed(player, "advance 1 step")
+        player.locator("#said .bad", has_text="paused").wait_for()
+        page.locator("#said .typed", has_text="> advance 1 step").wait_for()
+        page.get_by_role("button", name="Resume").click()
+        page.locator("#words").fill("look at <b>leaf1</b>")
+        page.get_by_role("button", name="Give it as a hint").click()
+        player.locator("#messages", has_text="look at <b>leaf1</b>").wait_for()
+        page.get_by_label("Class").select_option("long_cable")
+        page.get_by_label("Place").fill("cable:leaf1-spine1")
+        page.get_by_label("Parameters").fill("delay=3us")
+        page.get_by_role("button", name="Put it in").click()
+        page.locator("#truth", has_text="long_cable@cable:leaf1-spine1").wait_for()
+
+
 def test_its_server_refuses_what_no_page_sends_and_ends_with_the_drill(server: Server) -> None:
     line = json.dumps({"line": "show job"}).encode()
     assert server.ask("/api/command", "POST", line, Cookie="")[0] == 403
