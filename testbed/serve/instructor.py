@@ -1,6 +1,7 @@
 """The instructor's page of a drill: the truth, the transcript, what he may do.
 
-It has a path, token and cookie of its own. The student's page cannot ask for anything here: its cookie is another, and this one is sent to this path alone.
+It has a path, token and cookie of its own. The student's page cannot ask for anything here: its cookie is another, and
+this one is sent to this path alone.
 """
 
 from __future__ import annotations
