@@ -192,6 +192,7 @@ class Order:
 
 def _truth(one: Instructor, _: Mapping[str, Any]) -> Brought:
     told = one.truth()
+    told = one.truth()
     rows = [f"{told['drill']}, seed {told['seed']}: {told['truth']}"]
     for name in ("faults", "benign"):
         for fault in told[name]:
@@ -202,7 +203,7 @@ def _truth(one: Instructor, _: Mapping[str, Any]) -> Brought:
 
 
 def _transcript(one: Instructor, _: Mapping[str, Any]) -> Brought:
-    _, rows = one.transcript.since(0)
+    rows = one.transcript.since(0)[1]
     return "\n".join(map(row_text, rows)) or "nothing was typed yet", {"transcript": rows}
 
 

@@ -12,10 +12,10 @@ from testbed.base.errors import UserError
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor
 from testbed.drill.log import Entry, Log
-from testbed.drill.seal import commitment
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.seal import commitment
 from testbed.drill.stage import Up, world_of
 
 

@@ -78,9 +78,7 @@ def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
     return _twin(case, to_ns, up, mended_ns=None, well=True)
 
 
-def _twin(
-    case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False, later: Later = ()
-) -> Course:
+def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False, later: Later = ()) -> Course:
     stage = Stage.up(case, up, healthy=well)
     try:
         for time_ns, injection in later:

@@ -87,7 +87,7 @@ def test_he_pauses_says_and_forks_and_the_player_learns_no_more(session: client.
     assert not answer.ok and "paused" in answer.text and session.command("show job").ok
     assert desk.command("resume").ok and session.command("advance 10us").ok
     assert desk.command(INJECT).ok and desk.command("say go on").ok
-    wrong = desk.command("inject loss@cable:h9-sw0")
+    wrong = desk.command("inject loss@cable:h9-sw0 rate=0.1")
     assert not wrong.ok and "h9-sw0" in wrong.text
     told = desk.watch(0)
     assert [row["line"] for row in told["transcript"]][:3] == ["advance 10us", "show job", "advance 10us"]

@@ -185,9 +185,7 @@ def main() -> None:
         os.chdir("/")
         (server.dir / "sealed").write_bytes(game.seal.box())
         with _quiet_afterwards(server.dir / LOG):
-            _say(
-                {"fabric": server.dir.name, "code": game.code, "token": token, "instructor": server.desk.token}
-            )
+            _say({"fabric": server.dir.name, "code": game.code, "token": token, "instructor": server.desk.token})
         server.serve()
     except SystemExit:
         raise
