@@ -39,8 +39,11 @@ COMPLETED = ("", "s", "show ", "config ", "help ", "show interfaces ", "hint ")
 ALL_CLASSES = ("classes", "help submit", "page about")
 """These have every class, always."""
 AN_OPERATORS_WORDS = {"meter", "loop", "miswired"}
-_FOUND = rb'inject(?!or)|"fault|\bfault [a-z]?\d|"[eb]\d+(?:[./]\d+)?"|\bdrills/[a-z]'
-_LOGS = ("controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log")
+_FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"[eb]\d+(?:[./]\d+)?"|\bdrills/[a-z]'
+_OWN = (
+    "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "ovs/conf.db", "sealed",
+)  # fmt: skip
+"""What differs from one start to the next, or is what a controller sees of the world: only searched."""
 
 Bytes = dict[str, bytes]
 
@@ -126,7 +129,9 @@ def leaks(drill: Drill) -> list[str]:
         for name, content in there.items():
             twin = other[what].get(name, b"")
             found += [f"{what}: {name}: {leak}" for leak in _named(drill, what, name, content, twin)]
-            if what != "views" and name not in _LOGS and _plain(content) != _plain(twin):
+            if name == "sealed" and len(content) != len(twin):
+                found.append(f"{what}: {name}: its length tells the healthy twin from the other")
+            if what != "views" and name not in _OWN and _plain(content) != _plain(twin):
                 found.append(f"{what}: {name}: differs from the healthy twin's")
         missing = other[what].keys() ^ there.keys()
         found += [f"{what}: {name}: is there in one of the twins alone" for name in sorted(missing)]
