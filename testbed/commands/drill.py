@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_serve import serve
 
@@ -330,5 +331,5 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         click.echo(f"{name} does not count: {why}", err=True)
 
 
-command.add_command(check)
-command.add_command(serve)
+for _more in (bench, check, compare, serve):
+    command.add_command(_more)

@@ -20,9 +20,9 @@ def healthy(session: Session) -> str:
 
 
 def random(session: Session) -> str:
-    """Any class, at any place; the ticket is its dice."""
+    """Any class, at any place; what the world is like is its dice, so that each time it says the same of it."""
     desk = Desk(session)
-    dice = chance.Random(str(desk.ticket.get("sealed")))
+    dice = chance.Random(f"{desk.ticket.get('title')} {session.state()['steps']}")
     places = [f"cable:{c.name}" for c in desk.plan.cables] + [f"nic:{n.rank}" for n in desk.plan.nics]
     places += [f"switch:{s.name}" for s in desk.plan.switches]
     return f"{dice.choice(sorted(CATALOGUE))}@{dice.choice(places)}"
