@@ -143,6 +143,8 @@ class Controller(App):
             return
         self.found[name] += [entry.cookie for entry in ev.msg.body]
         if not ev.msg.flags & ofproto.OFPMPF_REPLY_MORE:
+            if self.found[name]:
+                self._purge()  # what was counted by now is the flows' as they are now
             self._send(name, self.bridges[name].found(self.found.pop(name)))
 
     @_on(ofp_event.EventOFPBarrierReply, MAIN)
@@ -264,6 +266,7 @@ class Controller(App):
 
     def _tell_apps(self, changed: list[tuple[str, int, bool]]) -> None:
         if self.apps:
+            self._purge()  # as in _follow: they may send flows of their own
             for name, port, up in changed:
                 self.send_event_to_observers(PortChanged(name, port, up))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 @click.command("serve")
 @click.argument("drill", required=False, metavar="[DRILL]", shell_complete=DRILL)
 @click.option("--web", is_flag=True, help="As a page for a browser on this machine.")
+@click.option("--jsonl", is_flag=True, help="For a program: requests on stdin, answers on stdout, as JSON lines.")
+@click.option("--mcp", is_flag=True, help="For an agent: as an MCP server on stdin and stdout.")
 @click.option(
     "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
 )
@@ -26,23 +29,30 @@ if TYPE_CHECKING:
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this page plays it; it ends with it.")
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
 @click.option(
-    "--port", type=Whole(0, 65535), default=0, metavar="N", help="The port on 127.0.0.1 (default: a free one)."
+    "--port", type=Whole(0, 65535), metavar="N", help="Of the page: the port on 127.0.0.1 (default: a free one)."
 )
+@click.option("--out", metavar="FILE", help="The game's log (default: in results/drills).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout: drill, fabric, url, port.")
 def serve(
     drill: str | None,
     web: bool,
+    jsonl: bool,
+    mcp: bool,
     fabric: str | None,
     seed: str | None,
     exam: bool,
     player: str,
-    port: int,
+    port: int | None,
+    out: str | None,
     as_json: bool,
 ) -> None:
-    """Serve a drill as a page, until Ctrl-C: DRILL is started for that, without it the one that is on is served.
+    """Serve a drill to a browser or a program: DRILL is started for that, without it the one that is on is served.
 
-    The page has the ticket, the topology, step times, a terminal, an answer sheet. It plays by the same lines as the
-    prompt. The server listens on 127.0.0.1 alone; the URL has a token without which nobody gets in.
+    --web is a page, until Ctrl-C: the ticket, the topology, step times, a terminal, an answer sheet. The server listens
+    on 127.0.0.1 alone; the URL has a token without which nobody gets in.
+
+    --jsonl and --mcp are for programs that have this command as their child: the same tools on stdin and stdout. DRILL
+    is sealed then, and ends with its player.
 
     A drill that it starts has a second page, for its instructor, with a URL of its own: it shows the truth.
 
@@ -50,8 +60,66 @@ def serve(
     Examples:
       testbed drill serve lost/dirty-optics --web
       testbed drill serve --web --port 8080
+      testbed drill serve lost/dirty-optics --mcp
     """
-    from testbed.base.errors import InputError, UserError
+    from testbed.base.errors import InputError
+
+    if web + jsonl + mcp != 1:
+        raise InputError("served how?" if not web + jsonl + mcp else "served in one way", "command line",
+                         "--web, --jsonl or --mcp")  # fmt: skip
+    if not drill and (seed or exam or player or out):
+        raise InputError(
+            "--seed, --exam, --player and --out are for a new drill", "command line", "name one: testbed drill list"
+        )
+    if drill and fabric:
+        raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
+    if web:
+        _page(drill, fabric, seed, port or 0, exam=exam, player=player, out=out, as_json=as_json)
+        return
+    if port is not None or as_json:
+        raise InputError("--port and --json are for a page", "command line", "leave them out, or --web")
+    _pipe(drill, fabric, seed, player=player, out=out, mcp=mcp)
+
+
+def _pipe(drill: str | None, fabric: str | None, seed: str | None, *, player: str, out: str | None, mcp: bool) -> None:
+    """On stdin and stdout, until the program at the other end has gone."""
+    from testbed.base.errors import UserError
+    from testbed.drill.agents import jsonl
+    from testbed.drill.agents import mcp as as_mcp
+    from testbed.drill.agents.desk import Desk
+
+    if mcp:
+        as_mcp.require_mcp()
+    session = _session(drill, fabric, seed, exam=True, player=player, out=out)
+    try:
+        desk = Desk(session)
+        if mcp:
+            as_mcp.serve(desk)
+        else:
+            jsonl.serve(desk, 0, 1)
+        if desk.gone:
+            raise UserError("the drill has ended: its world or its server has died", "drill", "testbed clean")
+        if drill and not desk.over:
+            session.command("give-up")
+        if session.log:
+            with suppress(OSError):  # nobody may be there to read it
+                click.echo(f"the game's log: {session.log}", err=True)
+    finally:
+        session.leave()
+
+
+def _page(
+    drill: str | None,
+    fabric: str | None,
+    seed: str | None,
+    port: int,
+    *,
+    exam: bool,
+    player: str,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    from testbed.base.errors import UserError
     from testbed.drill.play.client import Desk
     from testbed.serve import server
     from testbed.serve.guard import new_token
@@ -59,16 +127,8 @@ def serve(
     from testbed.serve.instructor import application as instructors
     from testbed.serve.student import Student, application
 
-    if not web:
-        raise InputError("served how?", "command line", "--web")
-    if not drill and (seed or exam or player):
-        raise InputError(
-            "--seed, --exam and --player are for a new drill", "command line", "name one: testbed drill list"
-        )
-    if drill and fabric:
-        raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
     sock = server.listen(port)
-    session = _session(drill, fabric, seed, exam=exam, player=player)
+    session = _session(drill, fabric, seed, exam=exam, player=player, out=out)
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
@@ -100,7 +160,9 @@ def serve(
         sock.close()
 
 
-def _session(drill: str | None, fabric: str | None, seed: str | None, *, exam: bool, player: str) -> Remote:
+def _session(
+    drill: str | None, fabric: str | None, seed: str | None, *, exam: bool, player: str, out: str | None
+) -> Remote:
     """The client of a drill that is on, or of a new one."""
     from testbed.base.errors import require_root
     from testbed.drill.play import client
@@ -114,4 +176,4 @@ def _session(drill: str | None, fabric: str | None, seed: str | None, *, exam: b
     Case.of(loaded, chosen)
     require_root()
     click.echo("bringing the world up ..", err=True)
-    return client.start(loaded, chosen, exam=exam, player=player)
+    return client.start(loaded, chosen, exam=exam, player=player, out=out)

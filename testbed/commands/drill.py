@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_bench import bench, compare
+from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
 from testbed.commands._drill_serve import serve
 
@@ -330,5 +332,5 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         click.echo(f"{name} does not count: {why}", err=True)
 
 
-for one in (serve, instruct, join):
-    command.add_command(one)
+for _more in (bench, check, compare, instruct, join, serve):
+    command.add_command(_more)

@@ -23,6 +23,7 @@ from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.families import load as computed
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
@@ -50,12 +51,12 @@ class Game:
     """A `Session` in this process."""
 
     def __init__(
-        self, stage: Stage, *, exam: bool = False, player: str = "", families: Families = (), up: Up = world_of
+        self, stage: Stage, *, exam: bool = False, player: str = "", families: Families | None = None, up: Up = world_of
     ) -> None:
         self.stage = stage
         self.exam = exam
         self.player = player
-        self.families = families
+        self.families = computed() if families is None else families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []
         self.hints = 0
@@ -77,7 +78,13 @@ class Game:
 
     @classmethod
     def start(
-        cls, case: Case, *, exam: bool = False, player: str = "", families: Families = (), up: Up = world_of
+        cls,
+        case: Case,
+        *,
+        exam: bool = False,
+        player: str = "",
+        families: Families | None = None,
+        up: Up = world_of,
     ) -> Self:
         """Brings the world up, to the moment when the player gets it. Raises UserError; nothing is left then."""
         return cls(Stage.up(case, up), exam=exam, player=player, families=families, up=up)

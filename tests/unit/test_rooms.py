@@ -20,6 +20,7 @@ PACKAGES = list(floors(ROOT))
 MOST_FILES = 14
 ONE_FOR_EACH = {  # rooms that have as many files as there are of these
     "testbed/commands": "verb",
+    "testbed/drill/solve": "family of drills",
     "topologies/kinds": "kind of topology",
     "topologies/drawing": "kind of topology",
 }

@@ -308,6 +308,9 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 	struct flow_cache *c = f->flow_cache;
 	struct flow *flow = *find(c, key);
 
+	if (flow && flow->number == number)
+		tables_read(f, flow->sw); /* the rules that are told of: they may be new, and the flow forgotten */
+	flow = *find(c, key);
 	if (!flow || flow->number != number || flow->state != FLOW_ASKED)
 		return NULL;
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;

@@ -12,6 +12,7 @@
 
 struct fabric;
 struct frame;
+struct view;
 struct port;
 struct node;
 
@@ -56,12 +57,16 @@ struct flow {
 	uint32_t rule_count;
 };
 
-/* An OpenFlow rule that a cached flow meets, as Open vSwitch writes it: what went by the cache counts for it */
+/* An OpenFlow rule that is in a switch: what went by the cache counts for it */
 struct rule {
 	struct rule *next; /* with the same hash */
 	const struct node *sw;
+	uint64_t cookie;
 	uint64_t packets, bytes;
-	char text[];
+	char *text; /* as Open vSwitch writes it, without the cookie; NULL: no flow has met it */
+	uint16_t priority, match_len;
+	uint8_t table;
+	uint8_t match[]; /* as OpenFlow writes it */
 };
 
 struct flow_cache {
@@ -74,7 +79,7 @@ struct flow_cache {
 	uint64_t changed; /* times that tables were changed while the clock waited for nobody */
 	char folder[108]; /* of Open vSwitch's sockets */
 	char (*bridge)[BRIDGE_BYTES]; /* of each switch, by its index */
-	struct rule **rules; /* by hash */
+	struct rule **rules; /* by hash of the cookie */
 	struct trace *trace;
 	bool holds; /* so many questions are open that the clock waits for the answers: trace_holds() */
 	struct tables_watch *watches; /* one for each switch, or NULL */
@@ -91,6 +96,8 @@ void flow_cache_settled(struct fabric *f);
 void flow_cache_count(struct flow_cache *c);
 void flow_cache_free(struct fabric *f);
 
+void rules_heard(struct flow_cache *c, const struct node *sw, struct view *v);
+void rules_lost(struct flow_cache *c, const struct node *sw);
 void rules_met(struct flow_cache *c, struct flow *flow, const char *text);
 void rules_count(struct flow *flow);
 void rules_free(struct flow_cache *c);
@@ -104,6 +111,7 @@ bool trace_holds(struct flow_cache *c);
 void trace_free(struct fabric *f);
 bool trace_purge(struct fabric *f);
 bool tables_watched(struct fabric *f, struct node *sw);
+void tables_read(struct fabric *f, const struct node *sw);
 void tables_settled(struct fabric *f);
 void tables_unwatch(struct fabric *f);
 

@@ -6,12 +6,14 @@
  * it a flow monitor is asked for (OpenFlow 1.5, 7.3.5.17), forwarded requests for
  * groups and meters (7.4.7), and news of ports (7.4.3); a barrier tells that all of
  * that is in force.  What is heard then means that the switch's flows may fare
- * otherwise from now on; what exactly has changed is not looked at.
+ * otherwise from now on; which flows is not looked at.  The monitor also tells which
+ * rules there are, and those count what goes by the fast path (rules.c).
  *
  * A switch whose changes would not be heard of has no cached flows.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -23,6 +25,7 @@
 
 #define OPENFLOW_1_5 6
 #define HEADER_BYTES 8
+#define MESSAGE_MAX 65536 /* its length has 16 bits */
 
 enum message {
 	HELLO = 0,
@@ -40,7 +43,7 @@ enum message {
 };
 
 #define FLOW_MONITOR 16
-#define MONITOR_ADD_REMOVED_MODIFY 0x000e
+#define MONITOR_INITIAL_ADD_REMOVED_MODIFY 0x000f
 #define ANY 0xffffffff
 #define ASYNC_PACKET_IN 1     /* of a controller that is nobody's slave, as all of these */
 #define ASYNC_PORT_STATUS 3
@@ -54,8 +57,8 @@ struct tables_watch {
 	bool in_force;
 	bool refused; /* what was asked for: this switch tells nobody */
 	int64_t again_ns; /* wall time before which it is not tried again */
-	uint8_t head[HEADER_BYTES];
-	uint32_t have, skip; /* of the header; bytes of the message behind it */
+	uint8_t *said; /* the beginning of a message; room for MESSAGE_MAX */
+	uint32_t have;
 };
 
 static uint8_t *header(uint8_t *p, enum message type, uint16_t length)
@@ -82,7 +85,7 @@ static bool ask(int fd)
 	p = header(p, MULTIPART_REQUEST, 16 + 24);
 	p = put_be32(put_be16(put_be16(p, FLOW_MONITOR), 0), 0);
 	p = put_be32(put_be32(put_be32(p, 1), ANY), ANY); /* the monitor's number, any port, any group */
-	p = put_u8(put_u8(put_be16(p, MONITOR_ADD_REMOVED_MODIFY), 0xff), 0); /* all tables, a new monitor */
+	p = put_u8(put_u8(put_be16(p, MONITOR_INITIAL_ADD_REMOVED_MODIFY), 0xff), 0); /* all tables, a new monitor */
 	p = put_be32(put_be16(put_be16(p, 1), 4), 0);			       /* all flows */
 	p = header(p, BARRIER_REQUEST, 8);
 	return write(fd, text, (size_t)(p - text)) == p - text;
@@ -94,21 +97,40 @@ static void lost(struct fabric *f, struct tables_watch *w)
 	close(w->fd);
 	w->fd = -1;
 	w->in_force = false;
-	w->have = w->skip = 0;
+	w->have = 0;
 	flow_cache_forget(f, w->sw);
+	rules_lost(f->flow_cache, w->sw);
 }
 
-static void heard(struct fabric *f, struct tables_watch *w, uint8_t type)
+static bool echo(const struct tables_watch *w, const uint8_t *request)
 {
+	uint8_t reply[HEADER_BYTES];
+
+	header(reply, ECHO_REPLY, HEADER_BYTES);
+	memcpy(reply + 4, request + 4, 4);
+	return write(w->fd, reply, sizeof reply) == sizeof reply;
+}
+
+/* A message is there
+ * Return: false if it cannot be answered
+ */
+static bool heard(struct fabric *f, struct tables_watch *w, const uint8_t *message, uint32_t length)
+{
+	struct view v = view_of(message + HEADER_BYTES, length - HEADER_BYTES);
+	uint8_t type = message[1];
+
 	switch (type) {
 	case HELLO:
-	case ECHO_REPLY: break;
-	case ERROR: w->refused = true; break;
-	case BARRIER_REPLY: w->in_force = !w->refused; break;
-	default:
-		if (w->in_force)
-			flow_cache_changed(f, w->sw);
+	case ECHO_REPLY: return true;
+	case ECHO_REQUEST: return echo(w, message);
+	case ERROR: w->refused = true; return true;
+	case BARRIER_REPLY: w->in_force = !w->refused; return true;
 	}
+	if (w->in_force)
+		flow_cache_changed(f, w->sw);
+	if (type == MULTIPART_REPLY && get_be16(&v) == FLOW_MONITOR && view_take(&v, 6))
+		rules_heard(f->flow_cache, w->sw, &v);
+	return true;
 }
 
 /* Read what is there
@@ -116,8 +138,8 @@ static void heard(struct fabric *f, struct tables_watch *w, uint8_t type)
  */
 static bool more(struct fabric *f, struct tables_watch *w)
 {
-	uint8_t data[4096];
-	ssize_t n = read(w->fd, data, sizeof data);
+	ssize_t n = read(w->fd, w->said + w->have, MESSAGE_MAX - w->have);
+	uint32_t at = 0, length;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return errno == EINTR;
@@ -125,35 +147,19 @@ static bool more(struct fabric *f, struct tables_watch *w)
 		lost(f, w);
 		return false;
 	}
-	for (ssize_t i = 0; i < n;) {
-		if (w->skip) {
-			uint32_t step = w->skip < (size_t)(n - i) ? w->skip : (uint32_t)(n - i);
-			w->skip -= step;
-			i += step;
-			continue;
-		}
-		w->head[w->have++] = data[i++];
-		if (w->have < HEADER_BYTES)
-			continue;
-		uint32_t length = (uint32_t)w->head[2] << 8 | w->head[3];
-		w->have = 0;
-		if (length < HEADER_BYTES || w->head[0] != OPENFLOW_1_5) {
+	for (w->have += (uint32_t)n; w->have - at >= HEADER_BYTES; at += length) {
+		const uint8_t *message = w->said + at;
+		length = (uint32_t)message[2] << 8 | message[3];
+		bool right = length >= HEADER_BYTES && message[0] == OPENFLOW_1_5;
+		if (right && w->have - at < length)
+			break;
+		if (!right || !heard(f, w, message, length)) {
 			lost(f, w);
 			return false;
 		}
-		w->skip = length - HEADER_BYTES;
-		if (w->head[1] == ECHO_REQUEST) {
-			uint8_t reply[HEADER_BYTES];
-			header(reply, ECHO_REPLY, HEADER_BYTES);
-			memcpy(reply + 4, w->head + 4, 4);
-			if (write(w->fd, reply, sizeof reply) != sizeof reply) {
-				lost(f, w);
-				return false;
-			}
-			continue;
-		}
-		heard(f, w, w->head[1]);
 	}
+	w->have -= at;
+	memmove(w->said, w->said + at, w->have);
 	return true;
 }
 
@@ -162,14 +168,20 @@ static void readable(struct fabric *f, struct reader *r)
 	more(f, (struct tables_watch *)r);
 }
 
-/* tables_settled() - The controller's changes are in force: what is heard of them is heard now */
-void tables_settled(struct fabric *f)
+/* tables_read() - What is told of a switch by now is heard now */
+void tables_read(struct fabric *f, const struct node *sw)
 {
 	struct flow_cache *c = f->flow_cache;
 
-	for (uint32_t i = 0; c->watches && i < f->switch_count; i++)
-		while (c->watches[i].fd >= 0 && more(f, &c->watches[i]))
-			;
+	while (c->watches && c->watches[sw->index].fd >= 0 && more(f, &c->watches[sw->index]))
+		;
+}
+
+/* tables_settled() - The controller's changes are in force: what is heard of them is heard now */
+void tables_settled(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		tables_read(f, f->nodes[i]);
 }
 
 /* tables_watched() - Will every change of a switch's tables be heard of? */
@@ -188,6 +200,8 @@ bool tables_watched(struct fabric *f, struct node *sw)
 	if (w->fd >= 0 || w->refused || wall_ns() < w->again_ns)
 		return w->in_force;
 	w->again_ns = wall_ns() + RETRY_NS;
+	if (!w->said && !(w->said = malloc(MESSAGE_MAX)))
+		abort();
 	w->fd = local_connect(c->folder, c->bridge[sw->index], ".mgmt");
 	if (w->fd >= 0 && (!watch_add(f, w->fd, WATCH_READER, w) || !ask(w->fd)))
 		lost(f, w);
@@ -198,8 +212,10 @@ void tables_unwatch(struct fabric *f)
 {
 	struct flow_cache *c = f->flow_cache;
 
-	for (uint32_t i = 0; c->watches && i < f->switch_count; i++)
+	for (uint32_t i = 0; c->watches && i < f->switch_count; i++) {
 		if (c->watches[i].fd >= 0)
 			close(c->watches[i].fd);
+		free(c->watches[i].said);
+	}
 	free(c->watches);
 }

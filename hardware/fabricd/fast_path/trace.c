@@ -155,6 +155,8 @@ static void readable(struct fabric *f, struct reader *r)
 	while (t->have && (answer = json_loadb(t->answer, t->have, JSON_DISABLE_EOF_CHECK, &error))) {
 		heard(f, t, answer);
 		json_decref(answer);
+		if (t->fd < 0)
+			return; /* hung up: it had something to ask, and could not */
 		t->have -= (size_t)error.position;
 		memmove(t->answer, t->answer + error.position, t->have);
 	}

@@ -1,0 +1,138 @@
+"""`testbed drill bench` and `compare`: agents measured, and measured against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from testbed.base.ranges import Number, Whole
+
+if TYPE_CHECKING:
+    from testbed.drill.agents.bench import Played
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+
+@click.command("bench")
+@click.option(
+    "--agent", required=True, metavar="CMD", help="A command that plays on its stdin and stdout, or baseline:NAME."
+)
+@click.option("--suite", "suites", multiple=True, metavar="NAME|FILE", help="Which drills (default: v1); repeatable.")
+@click.option("--seeds", type=Whole(1, 1000), default=1, metavar="K", help="Seeds of each drill (default: 1).")
+@click.option("--secret", metavar="FILE", help="What the seeds are made of (default: the public one).")
+@click.option("--speaks", type=click.Choice(["jsonl", "mcp"]), default="jsonl", help="What the command speaks.")
+@click.option(
+    "--wall",
+    type=Number(1, 86400),
+    default=600,
+    metavar="S",
+    help="Most seconds for a case (default: 600).",
+)
+@click.option("--user", metavar="NAME", help="As which user the command runs (default: as you).")
+@click.option("-o", "--out", metavar="FOLDER", help="Where results go (default: results/agents/<timestamp>).")
+@_JSON
+def bench(
+    agent: str,
+    suites: tuple[str, ...],
+    seeds: int,
+    secret: str | None,
+    speaks: str,
+    wall: float,
+    user: str | None,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Measure an agent: each drill of a suite with each seed, and its healthy twin.
+
+    The command is started anew for each case. Failing (it ends early, or takes too long) is a score of 0; a case in
+    which the world dies is played again. Logs and transcripts of all cases stay in the folder.
+
+    \b
+    Examples:
+      testbed drill bench --agent baseline:healthy --suite lost/dirty-optics
+      testbed drill bench --agent 'python3 my-agent.py' --seeds 3 --user nobody
+    """
+    from datetime import datetime
+
+    from testbed.base.errors import InputError, UserError, require_root
+    from testbed.drill.agents import bench as benchmark
+    from testbed.drill.agents.players import player_of
+    from testbed.drill.agents.suite import drills_of, secret_of, tasks
+    from testbed.drill.play.drilld import marked
+
+    names = suites or ("v1",)
+    player, key = player_of(agent, speaks, user), secret_of(secret)
+    todo = tasks(drills_of(names), seeds, key)
+    folder = Path(out or f"results/agents/{datetime.now():%Y%m%d-%H%M%S}")
+    if folder.exists():
+        raise InputError("it is there already", f"--out {folder}", "name a new folder")
+    require_root()
+
+    def told(case: Played) -> None:
+        if not as_json:
+            twin = "healthy " if case.healthy else ""
+            said = case.left_out or case.failed or case.answer
+            click.echo(
+                f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}: {case.score:.1f}  {said}", err=True
+            )
+
+    head = {"suite": list(names), "seeds": seeds, "speaks": speaks}
+    played = benchmark.run(todo, player, head, key, folder, wall_s=wall, told=told, up=marked)
+    row = benchmark.row(player.name, played)
+    if as_json:
+        click.echo(json.dumps({**row, "folder": str(folder)}))
+    else:
+        _show("agents", [_shown(row)])
+        click.echo(str(folder))
+    if row["left_out"]:
+        raise UserError(f"{row['left_out']} of {len(played)} cases do not count: their worlds died or cannot be made",
+                        str(folder), "testbed doctor")  # fmt: skip
+
+
+@click.command("compare")
+@click.argument("first", type=click.Path(file_okay=False))
+@click.argument("second", type=click.Path(file_okay=False))
+@_JSON
+def compare(first: str, second: str, as_json: bool) -> None:
+    """Compare two agents by their results on the same worlds: the second less the first.
+
+    The interval is a bootstrap over drills, the p-value an exact sign test over drills.
+
+    \b
+    Examples:
+      testbed drill compare results/agents/a results/agents/b
+    """
+    from testbed.drill.agents.compare import compared
+
+    told = compared(Path(first), Path(second))
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    left_out = f"; {told['left_out']} left out, in which a world has died" if told["left_out"] else ""
+    click.echo(f"{told['n']} cases{left_out}\n  first:  {told['first']}\n  second: {told['second']}")
+    _show("differences", [{**row, "difference": _interval(row["difference"])} for row in told["rows"]])
+
+
+def _show(name: str, rows: list[dict[str, Any]]) -> None:
+    from testbed.run.table import counters, lines
+
+    click.echo("\n".join(lines(counters(name, rows, whole=True))))
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """As the table has it."""
+    return {
+        **{key: "-" if value is None else value for key, value in row.items()},
+        "rca_f1": _interval(row["rca_f1"]),
+        "score": _interval(row["score"], 1),
+        "false_alarms": "-" if row["false_alarms"] is None else f"{100 * row['false_alarms']:.0f} %",
+    }
+
+
+def _interval(told: dict[str, float] | None, digits: int = 2) -> str:
+    if told is None:
+        return "-"
+    return f"{told['mean']:.{digits}f} [{told['low']:.{digits}f}, {told['high']:.{digits}f}]"

@@ -1,0 +1,96 @@
+"""`testbed drill check`: whether drills are drills."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from testbed.commands._complete import DRILL
+
+_FAMILY_FILE = "# Classes that no view separates: written by `testbed drill check DRILL --rivals PLACE -o FILE`\n"
+
+
+@click.command()
+@click.argument("drills", nargs=-1, shell_complete=DRILL)
+@click.option("--all", "every", is_flag=True, help="All drills of the catalogue.")
+@click.option("--seed", default="7Q4", metavar="S", help="Draws the places (default: 7Q4).")
+@click.option("--rivals", metavar="PLACE", help="Strike PLACE with each class that can: which look the same?")
+@click.option("-o", "--out", metavar="FILE", help="With --rivals: add the families to FILE, a YAML file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a drill on stdout.")
+def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, out: str | None, as_json: bool) -> None:
+    """Check DRILLS: places can be drawn, the fault can be seen, the solver finds it, the healthy twin is healthy.
+
+    A drill passes if the solver, which sees only what a student may see, gets 80 points or more.
+
+    \b
+    Examples:
+      testbed drill check lost/dirty-optics pfc/storm
+      testbed drill check --all
+      testbed drill check my-drill.yaml --seed 4KX
+      testbed drill check lost/dirty-optics --rivals cable:leaf0-spine0 -o families.yaml
+    """
+    from testbed.base.errors import InputError, require_root
+    from testbed.drill.check.check import Checked
+    from testbed.drill.check.check import check as checked
+    from testbed.drill.sheet import file
+    from testbed.drill.sheet.case import seed_of
+
+    if every == bool(drills):
+        raise InputError("which drills?", "command line", "DRILL .., or --all")
+    loaded = [file.load(name) for name in (file.catalogue() if every else drills)]
+    chosen = seed_of(seed)
+    require_root()
+    if rivals:
+        if len(loaded) != 1:
+            raise InputError("rivals are those of one drill", "command line: --rivals", "one DRILL")
+        _compare(loaded[0], chosen, rivals, out, as_json)
+        return
+    found: list[Checked] = []
+    for drill in loaded:
+        found.append(checked(drill, chosen))
+        one = found[-1]
+        if as_json:
+            click.echo(json.dumps(one.to_dict()))
+            continue
+        score = "-" if one.score is None else f"{one.score:.1f}"
+        verdict = "ok" if one.passes else "FAILS"
+        click.echo(f"{one.drill:34} {verdict:5} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}")
+        for what in one.wrong:
+            click.echo(f"  {what}")
+    passed = sum(one.passes for one in found)
+    if not as_json:
+        click.echo(f"{passed} of {len(found)} pass")
+    if passed < len(found):
+        sys.exit(1)
+
+
+def _compare(drill: object, seed: str, place: str, out: str | None, as_json: bool) -> None:
+    from pathlib import Path
+    from typing import cast
+
+    import yaml
+
+    from testbed.drill.check import rivals
+    from testbed.drill.sheet.drill import Drill
+
+    its = cast(Drill, drill)
+    signatures, left = rivals.rivals(its, seed, place)
+    groups = rivals.families(signatures)
+    if as_json:
+        told = {kind: sorted(one) for kind, one in signatures.items()}
+        click.echo(json.dumps({"signatures": told, "families": [sorted(g) for g in groups], "left_out": left}))
+    else:
+        for kind, one in signatures.items():
+            click.echo(f"{kind:18} {len(one):3} columns  {' '.join(sorted(one))[:150]}")
+        for group in groups:
+            click.echo(f"alike: {' '.join(sorted(group))}")
+        for why in left:
+            click.echo(f"not compared: {why}")
+    if out:
+        path = Path(out)
+        before = yaml.safe_load(path.read_text(encoding="utf-8"))["families"] if path.exists() else []
+        new = [{"drill": its.id, "place": place, "classes": sorted(group)} for group in groups]
+        kept = [one for one in before if (one["drill"], one["place"]) != (its.id, place)]
+        path.write_text(_FAMILY_FILE + yaml.safe_dump({"families": kept + new}, sort_keys=False), encoding="utf-8")

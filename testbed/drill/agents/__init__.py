@@ -1,0 +1,1 @@
+"""Drills for programs: tools as JSON lines or by MCP, benchmarks of agents."""

@@ -1,0 +1,131 @@
+"""The check of a drill: places can be drawn, the fault is seen, the solver finds it and nothing else.
+
+Everything goes by what a student may see: the views of two games of the same case, one with its faults and one without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hardware.client import FabricdError
+from testbed.base.errors import InputError, UserError
+from testbed.drill.game import Game
+from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.drill import Drill
+from testbed.drill.sheet.truth import HEALTHY
+from testbed.drill.solve.solver import solve
+
+SEEDS = tuple(f"{k}C{k % 7}" for k in range(20))
+"""Of the places that must be drawn."""
+WINDOWS = 3
+WINDOW_NS = 200_000
+ENOUGH = 80.0
+
+Seen = Mapping[str, Any]
+
+
+@dataclass
+class Checked:
+    """What came of it; `wrong` is empty if the drill passes."""
+
+    drill: str
+    seed: str
+    truth: str = ""
+    differs: tuple[str, ...] = ()  # views that differ from the healthy twin's
+    healthy: str = ""  # the solver's answer of the healthy twin
+    answer: str = ""
+    score: float | None = None
+    took_s: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def passes(self) -> bool:
+        return not self.wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "passes": self.passes}
+
+
+def check(drill: Drill, seed: str) -> Checked:
+    """All of it. Raises nothing for what is wrong with the drill."""
+    found = Checked(drill.id, seed)
+    began = time.monotonic()
+    try:
+        found.wrong += undrawable(drill)
+        with playing(drill, seed, healthy=True) as well:
+            if drill.faults:
+                with playing(drill, seed, healthy=False) as ill:
+                    found.truth = " ".join(map(str, ill.stage.drawn.truth))
+                    found.differs = _activated(well, ill)
+                    if not found.differs:
+                        found.wrong.append("no view differs from the healthy twin's: the fault does nothing here")
+                    _solved(ill, found)
+            found.healthy = solve(well)
+            if found.healthy != HEALTHY:
+                found.wrong.append(f"the solver takes the healthy twin for {found.healthy}")
+    except FabricdError as error:
+        found.wrong.append(f"the world has died: {error}")
+    except UserError as error:
+        found.wrong.append(f"{error.what} ({error.where})" if error.where else error.what)
+    found.took_s = time.monotonic() - began
+    return found
+
+
+def undrawable(drill: Drill) -> list[str]:
+    """Seeds for which no place can be drawn; the first one says it for all."""
+    failed: dict[str, list[str]] = {}
+    for seed in SEEDS:
+        try:
+            Case.of(drill, seed, False)
+        except InputError as error:
+            failed.setdefault(f"{error.what} ({error.where})", []).append(seed)
+    return [f"{what}: seeds {', '.join(seeds[:5])}" for what, seeds in failed.items()]
+
+
+@contextmanager
+def playing(drill: Drill, seed: str, *, healthy: bool) -> Iterator[Game]:
+    game = Game.start(Case.of(drill, seed, healthy))
+    try:
+        yield game
+    finally:
+        game.close()
+
+
+def views(game: Game) -> Seen:
+    """All that may be looked at without words of its own."""
+    found = {}
+    for words in game.lines:
+        if words.startswith("show "):
+            answer = game.command(words)
+            if answer.ok:
+                found[words[5:]] = answer.data
+    return found
+
+
+def _activated(well: Game, ill: Game) -> tuple[str, ...]:
+    """The views that differ; if none does, some time is let pass in both."""
+    for window in range(WINDOWS + 1):
+        one, other = views(ill), views(well)
+        differs = tuple(words for words in one if one[words] != other.get(words))
+        if differs or window == WINDOWS:
+            return differs
+        for game in (well, ill):
+            game.command(f"advance {WINDOW_NS}ns")
+    return ()
+
+
+def _solved(game: Game, found: Checked) -> None:
+    found.answer = solve(game)
+    answer = game.command(f"submit {found.answer}")
+    if game.ending is None and answer.ok:  # a wrong one, and there is another: it is what counts
+        game.command(f"submit {found.answer}")
+    if game.ending is None:
+        found.wrong.append(f"the solver's answer ends nothing: {answer.text}")
+        return
+    found.score = game.ending.score.total
+    if found.score < ENOUGH:
+        found.wrong.append(f"the solver gets {found.score:.1f}, with {found.answer}")

@@ -1,0 +1,100 @@
+"""Which classes cannot be told apart: one place, struck by each class that can, and what the views show.
+
+A signature is the set of columns in which a world differs from its healthy twin. How much they differ depends on a
+fault's parameters, so it does not count. Classes whose signatures are nearly the same are a family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from testbed.base.errors import UserError
+from testbed.drill.check.check import Seen, playing, views
+from testbed.drill.sheet.drill import Drill
+from testbed.drill.sheet.file import loads
+from testbed.faults import CATALOGUE
+
+LIKE = 0.8
+"""Signatures that have so much in common (of all that is in either) are one."""
+RESTLESS = ("interfaces counters", "queues", "queue counters", "queue watermark", "priority-group watermark", "qps",
+            "traffic", "flows", "job", "interfaces errors.TX_OK")  # fmt: skip
+"""They change with the speed of the job, whatever has changed it."""
+NOT_COMPARED = ("miswired", "loop", "wrong_port", "dead_ecmp_member", "victim_flow", "incast")
+"""They need a second place."""
+
+Signature = frozenset[str]
+
+
+def signature(ill: Seen, well: Seen) -> Signature:
+    found = set()
+    for view, tables in ill.items():
+        if view in RESTLESS or not isinstance(tables, Mapping):
+            continue
+        for table, rows in tables.items():
+            found |= {f"{view}.{table}.{c}" for c in _columns(rows, (well.get(view) or {}).get(table, []))}
+    return frozenset(found)
+
+
+def _columns(ones: Any, others: Any) -> set[str]:
+    if not isinstance(ones, list) or not isinstance(others, list):
+        return set()
+    if len(ones) != len(others):
+        new = [row for row in ones if row not in others]
+        gone = [row for row in others if row not in ones]
+        reasons = {f"reason={row['reason']}" for row in (*new, *gone) if "reason" in row}
+        return reasons or {"rows"}
+    return {
+        key
+        for one, other in zip(ones, others, strict=True)
+        for key in {*one, *other}
+        if one.get(key) != other.get(key) and not key.endswith(("_bytes", "bytes_phy"))
+    }
+
+
+def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
+    """Classes that are alike, and those that are like them, too."""
+    groups: list[set[str]] = []
+    for kind, its in signatures.items():
+        near = [g for g in groups if any(like(its, signatures[other]) >= LIKE for other in g)]
+        merged = {kind}.union(*near)
+        groups = [g for g in groups if g not in near] + [merged]
+    return sorted((frozenset(g) for g in groups if len(g) > 1), key=sorted)
+
+
+def like(one: Signature, other: Signature) -> float:
+    """1 if they are the same. A fault that shows nothing is like no other."""
+    return len(one & other) / len(one | other) if one and other else 0.0
+
+
+def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) -> tuple[dict[str, Signature], list[str]]:
+    """The signature of each class at a place of a drill, and why classes have none."""
+    signatures: dict[str, Signature] = {}
+    left: list[str] = []
+    with playing(drill, seed, healthy=True) as game:
+        well = views(game)
+    for kind in kinds or striking(target):
+        try:
+            with playing(_with(drill, kind, target), seed, healthy=False) as game:
+                signatures[kind] = signature(views(game), well)
+        except UserError as error:
+            left.append(f"{kind}: {error.what}")
+    return signatures, left
+
+
+def striking(target: str) -> Iterable[str]:
+    """Classes that strike such a place."""
+    of = target.partition(":")[0]
+    return [name for name, cls in CATALOGUE.items() if of in cls.on and name not in NOT_COMPARED]
+
+
+def _with(drill: Drill, kind: str, target: str) -> Drill:
+    """The same drill with one fault of this class there, its parameters those of the catalogue's example."""
+    import yaml
+
+    told = yaml.safe_load(drill.text)
+    told.pop("draw", None)
+    benign = [entry for entry in told.pop("benign", []) if "$" not in str(entry)]
+    example = {k: v for k, v in CATALOGUE[kind].example.items() if k not in ("on", "at", "for", "every")}
+    told |= {"benign": benign, "faults": [{"fault": kind, "on": target, **example}]}
+    return loads(yaml.safe_dump(told), drill.id, drill._directory, id=drill.id)

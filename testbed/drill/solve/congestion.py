@@ -1,0 +1,62 @@
+"""Traffic of others, and cables that take their time."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from testbed.drill.solve.desk import RECENT_NS, Desk, number
+from testbed.drill.solve.finding import Finding
+from testbed.drill.solve.trials import change_cables, used
+
+OLD = 0.02
+"""Traffic of which so much came before the trouble is none of its causes."""
+SLOWER = 1.05
+
+
+def others(desk: Desk) -> list[Finding]:
+    """Traffic that is not the job's, and has begun of late: to one NIC, or all about."""
+    total: dict[tuple[int, int], float] = {}
+    late: dict[tuple[int, int], float] = {}
+    for rows, into in ((desk.rows("show traffic"), total), (desk.recent("show traffic"), late)):
+        for row in rows:
+            if row["tenant"] != "job":
+                pair = (int(row["rank"]), int(row["peer"]))
+                into[pair] = into.get(pair, 0.0) + number(row, "tx_bytes")
+    sent = sum(total.values())
+    if not sent or sent - sum(late.values()) > OLD * sent:
+        return []
+    to = {peer for (_, peer), n in total.items() if n}
+    why = f"{sent:g} bytes that are not the job's, from {sorted({rank for (rank, _), n in total.items() if n})}"
+    if len(to) == 1:
+        victim = to.pop()
+        return [Finding("incast", f"nic:{victim}", why)]
+    return [Finding("noisy_neighbour", "all", why)]
+
+
+def delays(desk: Desk) -> list[Finding]:
+    """Longer steps, and no counter moves: a cable, by a new one in its place."""
+    if not _late(desk, 0) or _moved(desk):
+        return []
+    times = [float(row["time_us"]) for row in desk.rows("show job --last 4")]
+    steady = max(times) < 1.02 * min(times)
+    window = max(300_000.0, 4000.0 * desk.best_us)
+    cable = change_cables(desk, used(desk), _late, window)
+    if cable is None:
+        return []
+    why = f"without it steps take {desk.best_us:g} us again, of {fmean(times):.1f}; no counter had moved"
+    return [Finding("long_cable" if steady else "jitter", f"cable:{cable.name}", why)]
+
+
+def _late(desk: Desk, _: float) -> bool:
+    rows = desk.rows("show job --last 2")
+    return bool(rows) and float(rows[-1]["time_us"]) > SLOWER * desk.best_us
+
+
+def _moved(desk: Desk) -> bool:
+    nics = desk.recent("show nics", of_ns=RECENT_NS)
+    errors = ("np_cnp_sent", "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rx_prio3_pause")
+    return desk.stands or any(number(row, key) > 0 for row in nics for key in errors)
+
+
+RULES = (others,)
+LAST = (delays,)

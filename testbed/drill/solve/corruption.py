@@ -1,0 +1,101 @@
+"""Frames that come spoilt, twice, or in another order."""
+
+from __future__ import annotations
+
+import re
+
+from testbed.drill.solve.desk import Desk, number
+from testbed.drill.solve.finding import Finding
+from testbed.drill.solve.lost import UNDER_WAY, missing
+from testbed.drill.solve.trials import change_cables, drain_switches, used
+
+_PAIR = re.compile(r"(\d+\.\d+\.\d+\.\d+) > (\d+\.\d+\.\d+\.\d+)")
+LOOKS = 8
+LOOK_NS = 25_000.0
+WINDOW_NS = 400_000.0
+
+
+def checksums(desk: Desk) -> list[Finding]:
+    """ICRC errors at NICs: which way have the spoilt packets in common?"""
+    pairs = _spoilt(desk)
+    if not pairs:
+        return []
+    for _ in range(LOOKS):
+        if len({dst for _, dst in pairs}) > 2:
+            break
+        desk.pass_(LOOK_NS)
+        pairs |= _spoilt(desk)
+    why = f"spoilt on the way: {sorted(pairs)}"
+    shared = set.intersection(*[set(pair) for pair in pairs])
+    if shared:
+        ends = {dst for _, dst in pairs} & shared or shared
+        rank = desk.rank_of_ip(sorted(ends)[0])
+        if rank is not None:
+            return [Finding("corruption", f"cable:{desk.nic_cable(rank).name}", why)]
+    cable = change_cables(desk, used(desk), _icrc, WINDOW_NS)
+    return [Finding("corruption", f"cable:{cable.name}", why)] if cable else []
+
+
+def _spoilt(desk: Desk) -> set[tuple[str, str]]:
+    found = set()
+    for row in desk.recent("show drops"):
+        told = _PAIR.match(str(row.get("headers", "")))
+        if row["reason"] == "icrc" and told:
+            found.add((told[1], told[2]))
+    return found
+
+
+def _icrc(desk: Desk, ns: float) -> bool:
+    return any(number(row, "rx_icrc_encapsulated") > 0 for row in desk.recent("show nics", of_ns=ns))
+
+
+def twice(desk: Desk) -> list[Finding]:
+    """More comes in than was sent."""
+    grown: dict[str, float] = {}
+    for port, n in missing(desk).items():
+        cable = desk.cable(port)
+        if n <= -UNDER_WAY and cable is not None:
+            grown[cable.name] = grown.get(cable.name, 0.0) - n
+    if not grown:
+        return []
+    worst = max(grown, key=lambda name: grown[name])
+    return [Finding("duplication", f"cable:{worst}", f"{grown[worst]:g} frames more came than were sent")]
+
+
+def overtaking(desk: Desk) -> list[Finding]:
+    """Gaps, and nothing is missing."""
+    if not _gaps(desk, WINDOW_NS):
+        return []
+    cable = change_cables(desk, used(desk), _gaps, WINDOW_NS)
+    why = "gaps in the order of packets, and no frame is missing anywhere"
+    return [Finding("reordering", f"cable:{cable.name}", why)] if cable else []
+
+
+def _gaps(desk: Desk, ns: float) -> bool:
+    return any(number(row, "out_of_sequence") > 0 for row in desk.recent("show nics", of_ns=ns))
+
+
+def sums(desk: Desk) -> list[Finding]:
+    """Wrong results, and no counter of it: is it a switch that one can do without? Else it is where most are wrong."""
+    if not _wrong(desk, 2):
+        return []
+    wrong: dict[int, float] = {}
+    for row in desk.rows("show job --ranks --last 12"):
+        wrong[int(row["rank"])] = wrong.get(int(row["rank"]), 0.0) + number(row, "wrong")
+    to_nics = {end.node for c in desk.plan.cables if not desk.between_switches(c) for end in (c.a, c.b)}
+    inner = [switch.name for switch in desk.plan.switches if switch.name not in to_nics]
+    window = 4000.0 * desk.best_us + 100_000
+    found = drain_switches(desk, inner, lambda d, _: _wrong(d, 2), window)
+    if found:
+        return [Finding("silent_corruption", f"switch:{found}", f"without {found} sums are right")]
+    worst = max(wrong, key=lambda rank: wrong[rank], default=None)
+    if worst is None:
+        return []
+    return [Finding("silent_corruption", f"nic:{worst}", f"rank {worst} has the most wrong elements, {wrong[worst]:g}")]
+
+
+def _wrong(desk: Desk, last: int) -> bool:
+    return any(number(row, "wrong") > 0 for row in desk.rows(f"show job --last {last}"))
+
+
+LATER = (checksums, twice, sums, overtaking)

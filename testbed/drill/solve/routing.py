@@ -1,0 +1,122 @@
+"""Flow tables: entries that are not there, rules above them, what a hash chooses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
+
+from testbed.drill.solve.desk import Desk, Row
+from testbed.drill.solve.finding import Finding
+from testbed.drill.solve.mending import resync
+
+USUAL = 110
+"""The priority of rules that a controller writes for routes and offload."""
+_TO = re.compile(r"> (\d+\.\d+\.\d+\.\d+)")
+_DST = re.compile(r"nw_dst=([\d./]+)")
+_HASH = re.compile(r"multipath\([^,]+,(\d+),[^,]+,(\d+)")
+_MEMBER = re.compile(r"reg1=(\w+)")
+
+
+def above(desk: Desk) -> list[Finding]:
+    """Rules of higher priority, and what they do with a destination."""
+    found: dict[str, Finding] = {}
+    rows = [row for row in desk.rows("show flows") if int(row["priority"]) > USUAL and "nw_dst" in str(row["match"])]
+    back = {str(row["switch"]) for row in rows if "IN_PORT" in str(row["actions"])}
+    for row in rows:
+        switch, actions = str(row["switch"]), str(row["actions"])
+        why = f"{switch}: {row['match']} -> {actions}, of priority {row['priority']}"
+        if switch in back:
+            kind = "loop"
+        elif "output" in actions:
+            kind = "wrong_port"
+        elif "meter" in actions:
+            kind = "meter"
+        else:
+            kind = "shadow_rule"
+        if kind == "loop":
+            switch = sorted(back)[0]
+        found[kind + switch] = Finding(kind, f"switch:{switch}", why, resync(switch))
+    return list(found.values())
+
+
+def metered(desk: Desk) -> list[Finding]:
+    switches = {str(row.get("switch", row.get("Switch", ""))): row for row in desk.rows("show meters")}
+    return [
+        Finding("meter", f"switch:{switch}", f"{switch} has a meter: {dict(row)}", resync(switch))
+        for switch, row in switches.items()
+        if switch
+    ]
+
+
+def nowhere(desk: Desk) -> list[Finding]:
+    """Drops because no entry said where to."""
+    lost: dict[str, set[str]] = {}
+    for row in desk.recent("show drops", of_ns=1_200_000.0):
+        if row["reason"] == "forwarding" and row["node"] not in desk.plan.nic_by_name:
+            told = _TO.search(str(row.get("headers", "")))
+            lost.setdefault(str(row["node"]), set()).update([told[1]] if told else [])
+    found = []
+    for switch, to in lost.items():
+        finding = _why(desk, switch, to)
+        if finding:
+            found.append(finding)
+    return found
+
+
+def _why(desk: Desk, switch: str, to: set[str]) -> Finding | None:
+    flows = [row for row in desk.rows("show flows") if row["switch"] == switch]
+    if any(ip_address(ip).is_multicast for ip in to):
+        return Finding("missing_group", f"switch:{switch}", "no rule copies its multicast", resync(switch))
+    if any(int(row["priority"]) > USUAL for row in flows):
+        return None  # above() says what it is
+    open_ = [nic.rank for nic in desk.plan.nics if not _entry(flows, str(nic.ip))]
+    if not open_:
+        port = _dead_member(desk, switch, flows)
+        why = f"{switch} has entries for {sorted(to)}, and one member of its group drops"
+        return Finding("dead_ecmp_member", f"port:{port}", why, resync(switch)) if port else None
+    kind = "missing_entry" if len(open_) == 1 else "partial_write"
+    return Finding(kind, f"switch:{switch}", f"{switch} has no entry for ranks {open_}", resync(switch))
+
+
+def _entry(flows: Sequence[Row], ip: str) -> bool:
+    for row in flows:
+        told = _DST.search(str(row["match"]))
+        if told and "arp" not in str(row["match"]) and ip_address(ip) in ip_network(told[1], strict=False):
+            return True
+    return False
+
+
+def _dead_member(desk: Desk, switch: str, flows: Sequence[Row]) -> str:
+    """The port that its group no longer leads to."""
+    groups: dict[str, list[str]] = {}
+    for row in flows:
+        told = _MEMBER.search(str(row["match"]))
+        if told:
+            groups.setdefault(told[1], []).append(str(row["actions"]))
+    for actions in groups.values():
+        if any("output" not in action for action in actions):
+            alive = {int(a.partition("output:")[2].split(",")[0]) for a in actions if "output:" in a}
+            up = [
+                c.end(switch).port
+                for c in desk.plan.cables
+                if switch in (c.a.node, c.b.node) and desk.between_switches(c)
+            ]
+            dead = sorted(set(up) - alive)
+            return f"{switch}:{dead[0]}" if dead else ""
+    return ""
+
+
+def alike(desk: Desk) -> list[Finding]:
+    """All switches that choose, choose by the same hash."""
+    basis: dict[str, set[str]] = {}
+    for row in desk.rows("show flows"):
+        for seed, _ in _HASH.findall(str(row["actions"])):
+            basis.setdefault(str(row["switch"]), set()).add(seed)
+    if len(basis) < 3 or len(set.union(*basis.values())) > 1:
+        return []
+    lines = tuple(f"hash seed {switch} {n}" for n, switch in enumerate(sorted(basis), 1))
+    return [Finding("polarised_hash", "all", "all switches hash with the same seed", lines)]
+
+
+RULES = (above, metered, nowhere, alike)

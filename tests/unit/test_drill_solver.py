@@ -1,0 +1,150 @@
+"""The solver and the baselines, on tables that a session would have shown: no fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from testbed.drill.check.rivals import families, signature
+from testbed.drill.session import Answer
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.drill.solve.baselines import PLAYERS
+from testbed.drill.solve.desk import odd
+from testbed.drill.solve.solver import solve
+
+NOW_NS = 700_000
+STEPS = [
+    {"step": "0..3", "began_us": 1.0, "time_us": 90.0, "vs_best": "1.00x", "wrong": 0},
+    {"step": "4", "began_us": 600.0, "time_us": 90.0, "vs_best": "1.00x", "wrong": 0},
+]
+
+
+class Recorded:
+    """A session that has one moment: what its views show, and what was done."""
+
+    def __init__(self, shown: Mapping[str, Any], question: tuple[str, ...] = ("healthy", "where", "what")) -> None:
+        self.shown = {"job": {"job": STEPS}, **shown}
+        self.question = question
+        self.done: list[str] = []
+        self.fabric = Case.of(file.load("lost/dirty-optics"), "7Q4", False).experiment.build_fabric()
+
+    def command(self, line: str) -> Answer:
+        if line == "ticket":
+            return Answer(True, NOW_NS, "", {"question": self.question, "sealed": "5e"})
+        if not line.startswith("show "):
+            self.done.append(line)
+            return Answer(True, NOW_NS, "", {})
+        words = line[5:].partition(" --")[0]
+        if line.startswith("show job --last"):
+            return Answer(True, NOW_NS, "", {"job": self.shown["job"]["job"][-1:]})
+        if words not in self.shown or "--ranks" in line:
+            return Answer(False, NOW_NS, "there is no such view")
+        return Answer(True, NOW_NS, "", self.shown[words])
+
+    def ticket(self) -> dict[str, Any]:
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        return {"topology": self.fabric.to_dict()}
+
+    def complete(self, line: str) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def nics(**counts: Mapping[int, int]) -> dict[str, Any]:
+    return {"nics": {"nics": [{"rank": r, **{key: its.get(r, 0) for key, its in counts.items()}} for r in range(8)]}}
+
+
+def ecn_config(**low: int) -> dict[str, Any]:
+    rows = [
+        {"Switch": s, "Port": "all", "Queue": "UC3", "green_min_threshold": low.get(s, 40000),
+         "green_max_threshold": 160000, "green_drop_probability": "20"}
+        for s in ("leaf0", "leaf1", "spine0", "spine1")
+    ]  # fmt: skip
+    return {"ecn config": {"ecn": rows}}
+
+
+def crc(*ports: str) -> dict[str, Any]:
+    return {"interfaces errors": {"errors": [{"IFACE": p, "RX_ERR": 3, "RX_CRC": 3} for p in ports]}}
+
+
+def entries(leaf1: tuple[str, ...]) -> dict[str, Any]:
+    rows = [{"switch": "leaf1", "priority": 100, "match": f"ip,nw_dst={to}", "actions": "output:1"} for to in leaf1]
+    header = "10.0.0.4 > 10.0.1.1 UDP 1 > 4791 dscp 26 RoCE"
+    drops = [{"node": "leaf1", "port": 6, "reason": "forwarding", "count": 9, "headers": header}]
+    return {"flows": {"flows": rows}, "drops": {"drops": drops}}
+
+
+SPINES = ("10.0.0.0/29",)
+HOSTS = ("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing": ({**ecn_config(), **nics(), **crc()}, "healthy"),
+    "crc at both ends": (crc("leaf0:6", "spine1:1"), "loss@cable:leaf0-spine1"),
+    "other thresholds": (ecn_config(leaf1=1000), "ecn_thresholds@switch:leaf1"),
+    "one entry missing": (entries(SPINES + HOSTS[1:]), "missing_entry@switch:leaf1"),
+    "some entries missing": (entries(SPINES + HOSTS[2:]), "partial_write@switch:leaf1"),
+    "told not ready": (
+        {
+            **nics(rnr_nak_retry_err={0: 4, 2: 4}),
+            "qps": {"qps": [{"rank": 0, "peer": 4, "retransmitted": 4}, {"rank": 2, "peer": 4, "retransmitted": 4}]},
+        },
+        "slow_receiver@nic:4",
+    ),
+    "the connection is lost": (
+        {"logging": {"log": [{"time_us": "300", "who": "controller", "level": "error", "message": "connection lost"}]}},
+        "controller_dead@controller",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_solver_takes_it_for_what_it_is(name: str) -> None:
+    shown, answer = CASES[name]
+    assert solve(Recorded(shown)) == answer
+
+
+def test_it_mends_only_if_asked() -> None:
+    shown = ecn_config(leaf1=1000)
+    assert not (asked_not := Recorded(shown)).done and solve(asked_not) and not asked_not.done
+    asked = Recorded(shown, ("healthy", "where", "what", "fix"))
+    solve(asked)
+    assert asked.done == ["config ecn leaf1 --kmin 40000B --kmax 160000B --pmax 0.2"]
+
+
+def test_a_good_cable_is_led_around_before_it_is_changed() -> None:
+    asked = Recorded(crc("leaf0:6", "spine1:1"), ("healthy", "where", "what", "fix"))
+    solve(asked)
+    assert [line.split()[1:3] for line in asked.done] == [
+        ["route", "drain"],
+        ["cable", "replace"],
+        ["route", "undrain"],
+    ]
+
+
+def test_who_knows_little_says_little() -> None:
+    well, ill = Recorded(CASES["nothing"][0]), Recorded(crc("leaf0:6", "spine1:1"))
+    assert PLAYERS["healthy"](ill) == "healthy"
+    assert PLAYERS["loudest"](ill) == "loss@cable:leaf0-spine1" and PLAYERS["loudest"](well) == "healthy"
+    assert PLAYERS["thresholds"](well) == "healthy"
+    assert "@" in PLAYERS["random"](ill)
+
+
+def test_what_is_odd_is_what_most_are_not() -> None:
+    rows = [{"s": n, "v": v} for n, v in enumerate((1, 1, 2, 1))]
+    assert [row["s"] for row, _ in odd(rows, "", ("v",))] == [2]
+    assert not odd([{"s": 0, "v": 1}, {"s": 1, "v": 1}], "", ("v",))
+
+
+def test_classes_that_change_the_same_columns_are_a_family() -> None:
+    well = {"nics": {"nics": [{"rank": 0, "a": 0, "b": 0}]}}
+    one = signature({"nics": {"nics": [{"rank": 0, "a": 3, "b": 0}]}}, well)
+    other = signature({"nics": {"nics": [{"rank": 0, "a": 9, "b": 0}]}}, well)
+    third = signature({"nics": {"nics": [{"rank": 0, "a": 0, "b": 1}]}}, well)
+    nothing = signature(well, well)
+    assert families({"x": one, "y": other, "z": third, "n": nothing, "m": nothing}) == [frozenset("xy")]
