@@ -63,6 +63,9 @@ def test_steps_of_the_job_and_how_they_are_shown(held: str) -> None:
     assert (row["vs_best"], row["slowest_rank"], row["wrong"]) == ("1.00x", "-", 0)
     ranks = json.loads(told("show", "job", held, "--ranks", "--last", "1", "--json"))
     assert [r["rank"] for r in ranks] == [0, 1, 2]
+    now = json.loads(told("show", "job", held, "--now", "--json"))
+    assert [r["rank"] for r in now] == [0, 1, 2]
+    assert {r["state"] for r in now} <= {"at work", "waits"}
 
 
 def test_a_fault_is_put_in_and_healed_at_the_hold(held: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -20,20 +20,38 @@ STANDS_OUT = 1.05
 """A rank is said to be slow if it is at work for so much longer than the middle one."""
 RANKS = Parameter("ranks", kinds.FLAG, "A row for each rank, of the last steps.", True)
 LAST = Parameter("last", kinds.Number("steps", "N", 1, 1e6), "The last N steps alone.", True)
+NOW = Parameter("now", kinds.FLAG, "A row for each rank: what it does in the step that is under way.", True)
 _SHOWN = 5
 
 
-def job(look: Look, ranks: str | bool = False, last: int | None = None) -> list[Table]:
+def job(look: Look, ranks: str | bool = False, last: int | None = None, now: str | bool = False) -> list[Table]:
     """Steps that are equal, one after the other, are one row."""
     steps = look.source.steps()
     if steps is None:
         hint = "testbed up FILE --virtual --job brings up one that has"
         raise InputError("this fabric has no job that is repeated", "job", hint)
+    if now:
+        return [Table("job", "", [_now(worker) for worker in look.source.request("status")["workers"]], NOW_COLUMNS)]
     best = min((step.time_ns for step in steps), default=0.0)
     if ranks:
         shown = steps[-int(last or _SHOWN) :]
         return [Table("job", "", [row for step in shown for row in _ranks(step)], ("step", "rank"))]
     return [Table("job", "", [_row(group, best) for group in folded(steps[-int(last or len(steps)) :])], COLUMNS)]
+
+
+NOW_COLUMNS = ("rank", "state", "since_us", "waits_for")
+STATES = {"running": "at work", "waiting": "waits", "done": "done", "lost": "gone", "absent": "not there"}
+"""What a rank does at this moment, by fabricd's name of it."""
+
+
+def _now(worker: Mapping[str, Any]) -> dict[str, Any]:
+    state = STATES[worker["state"]]
+    return {
+        "rank": worker["rank"],
+        "state": state,
+        "since_us": _us(worker["time_ns"]),
+        "waits_for": worker["waits_for"],
+    }
 
 
 COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us", "wait_us")
@@ -107,7 +125,7 @@ VIEWS = (
         words="job",
         about="Show the steps of the job that a held fabric repeats: their times, and for whom the ranks wait.",
         make=job,
-        parameters=(RANKS, LAST),
-        samples=("", "--ranks", "--last 20"),
+        parameters=(RANKS, LAST, NOW),
+        samples=("", "--ranks", "--last 20", "--now"),
     ),
 )
