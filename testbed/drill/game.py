@@ -6,6 +6,7 @@ Everything is a function of the case and of the lines that act: looking costs no
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -68,6 +69,8 @@ class Game:
         self._seen = Seen(stage)
         self._up = up
         self._stopped = False
+        self._digest = ""
+        """Of the world after the last line that acts, if it is known."""
         self._closed = False
 
     @classmethod
@@ -117,9 +120,12 @@ class Game:
             found = self.lines[entry.words]
             if self.over and not found.after:
                 raise InputError(OVER, entry.words, "report says how it went")
+            values = entry.read(rest, self.fabric)
             self._stopped = False
-            text, data = found.run(self, entry.read(rest, self.fabric), rest)
-            if self._stopped:  # played again it ends at the same time
+            if found.touches and not self._digest:
+                self._digest = self.stage.world.digest()
+            text, data = found.run(self, values, rest)
+            if self._stopped and not found.touches:  # played again it ends at the same time
                 line = f"advance {self.time_ns - began}ns"
             self._note(line, began, found, ok=True)
             if not self.over and self.budget_left_ns <= 0:
@@ -130,8 +136,22 @@ class Game:
             died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
             return Answer(False, began, said(died), None, died.to_dict())
         except UserError as error:
-            self._note(line, began, found, ok=False)
-            return Answer(False, self.time_ns, said(error), None, error.to_dict())
+            return self._failed(line, began, found, error)
+        except Exception as error:  # a mistake of ours is no end of a game, least of all a free one
+            traceback.print_exc()
+            what = f"this line cannot be carried out: {type(error).__name__}"
+            return self._failed(line, began, found, UserError(what, "drill", "the game goes on; it is in drilld's log"))
+
+    def _failed(self, line: str, began_ns: int, found: Line | None, error: UserError) -> Answer:
+        """A line that has failed may have changed the world before: then it acts, and may have used the budget up."""
+        text = said(error)
+        try:
+            self._note(line, began_ns, found, ok=False)
+            if not self.over and self.budget_left_ns <= 0:
+                text = f"{text}\n{self._end(None)[0]}"
+        except (WorldGone, FabricdError):
+            self.gone = True
+        return Answer(False, self.time_ns, text, None, error.to_dict())
 
     def ticket(self) -> dict[str, Any]:
         drill = self.case.drill
@@ -353,9 +373,25 @@ class Game:
             return
         acts = bool(found and found.acts and ok)
         number = len(self.entries) + 1
-        digest = self.stage.world.digest() if acts and not self.over else ""
+        digest = ""
+        known = found is not None and found.touches and self._digest
+        if not self.over and (acts or known or (found and found.acts and self.time_ns != began_ns)):
+            digest = self._digest_now()
+            acts = acts or digest != self._digest
+            self._digest = digest
+        digest = digest if acts else ""
         took = self.time_ns - began_ns if not self.over else 0
         self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest))
+
+    def _digest_now(self) -> str:
+        """Of the world; empty if it cannot be had now, for what was done is done."""
+        try:
+            return self.stage.world.digest()
+        except (WorldGone, FabricdError):
+            raise
+        except UserError:
+            traceback.print_exc()
+            return ""
 
     def touched(self) -> list[Entry]:
         """The entries that have changed the world otherwise than by letting time pass."""

@@ -64,12 +64,13 @@ def replay(
 
 
 def _differs(entry: Entry, answer: Answer, game: Game) -> str:
-    if not answer.ok:
-        return str((answer.error or {}).get("what"))
+    if answer.ok != entry.ok:
+        return "it was refused, and is not" if answer.ok else str((answer.error or {}).get("what"))
     again = next(e for e in reversed(game.entries) if e.acts)
     if again.time_ns != entry.time_ns or again.took_ns != entry.took_ns:
         return f"at {again.time_ns} for {again.took_ns} ns, not at {entry.time_ns} for {entry.took_ns}"
-    return "" if again.digest == entry.digest else "the world after it is another"
+    # a digest that could not be had is empty
+    return "" if again.digest == entry.digest or not entry.digest else "the world after it is another"
 
 
 def replayed(path: Path, up: Up = world_of) -> Replayed:

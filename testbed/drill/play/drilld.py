@@ -81,7 +81,7 @@ class Server:
             while there and (told := client.next()) is not None:
                 self._now = client
                 try:
-                    answer = self._answer(client, told)
+                    answer = self._answered(client, told)
                 finally:
                     self._now = None
                 if answer is not None:
@@ -95,6 +95,15 @@ class Server:
                 self.game.command("give-up")
                 self._write()
                 self.ended = True
+
+    def _answered(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+        """A mistake of ours is an error of that line, not the end of a game."""
+        try:
+            return self._answer(client, told)
+        except Exception as error:
+            traceback.print_exc()
+            what = f"that cannot be answered: {type(error).__name__}: {error}"
+            return {"error": UserError(what[:400], "drill", f"the game goes on; {LOG} has more").to_dict()}
 
     def _answer(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
         op = told.get("op")
