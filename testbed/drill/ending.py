@@ -70,12 +70,12 @@ def ending_of(
     courses: dict[str, Times] = {"yours": own.courses}
     without = own
     if touched:
-        without = twins.without_student(case, now, up)
+        without = twins.without_student(case, now, up, stage.later)
         courses["nobody's"] = without.courses
     speed_mended = speed_healthy = 1e9 / stage.healthy_step_ns
     mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
     if mending and stage.drawn.truth and case.drill.asks_to_fix:
-        mended = twins.mended(case, mending[0].time_ns, now, up)
+        mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
     lost = max(0.0, without.steps - own.steps)

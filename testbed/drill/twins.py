@@ -14,7 +14,10 @@ from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Stage, Up, world_of
 
 if TYPE_CHECKING:
+    from testbed.faults import Injection
     from testbed.world.steps import Step
+
+    Later = Sequence[tuple[int, Injection]]
 
 STEPS = 10
 PATIENCE = 4
@@ -62,14 +65,14 @@ def progress(steps: Sequence[Step], time_ns: float) -> float:
     return made
 
 
-def without_student(case: Case, to_ns: int, up: Up = world_of) -> Course:
-    """The twin in which nobody did anything."""
-    return _twin(case, to_ns, up, mended_ns=None)
+def without_student(case: Case, to_ns: int, up: Up = world_of, later: Later = ()) -> Course:
+    """The twin in which the student did nothing; `later`: what was put in meanwhile."""
+    return _twin(case, to_ns, up, mended_ns=None, later=later)
 
 
-def mended(case: Case, at_ns: int, to_ns: int, up: Up = world_of) -> Course:
-    """The twin in which the cause was taken away at that moment."""
-    return _twin(case, to_ns, up, mended_ns=at_ns)
+def mended(case: Case, at_ns: int, to_ns: int, up: Up = world_of, later: Later = ()) -> Course:
+    """The twin in which the cause was taken away at that moment, and nothing was put in afterwards."""
+    return _twin(case, to_ns, up, mended_ns=at_ns, later=[one for one in later if one[0] <= at_ns])
 
 
 def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
@@ -77,9 +80,12 @@ def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
     return _twin(case, to_ns, up, mended_ns=None, well=True)
 
 
-def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False) -> Course:
+def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False, later: Later = ()) -> Course:
     stage = Stage.up(case, up, healthy=well)
     try:
+        for time_ns, injection in later:
+            stage.until_ns(time_ns)
+            stage.put_in(injection)
         if mended_ns is not None:
             stage.until_ns(mended_ns)
             stage.mend()

@@ -14,9 +14,9 @@ from testbed.drill.game import Game
 from testbed.drill.ranking import ranked
 from testbed.drill.replay import replayed
 from testbed.drill.report import as_markdown
-from testbed.drill.seal import Seal, commitment, opened
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
 from tests.parts.fake_world import FakeWorld
 
