@@ -35,6 +35,7 @@ from testbed.run.table import counters as as_table
 from testbed.run.table import lines as text_of
 from testbed.words.entry import find, offers
 from testbed.world.condition import parse as parse_condition
+from testbed.world.operator import RepeatedJob
 from testbed.world.world import WorldGone
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Game:
         self.messages: list[dict[str, Any]] = []
         """What the instructor has said to the player."""
         self.interrupted: Callable[[], bool] = lambda: False
+        self.ends_ns: int | None = None
+        """Played again: when the line had ended, for a tool may have been stopped."""
         self._seen = Seen(stage)
         self._up = up
         self._stopped = False
@@ -275,9 +278,14 @@ class Game:
         return self._printed(view.show(look(self._seen, self.case.drill.views), **values))
 
     def use(self, tool: Tool, values: Mapping[str, Any]) -> Brought:
-        """A tool takes the emulated time that it takes."""
+        """A tool takes the emulated time that it takes, until the budget is gone or the player wants it to stop."""
         world: Any = self.stage.world
-        return self._printed(tool.run(world, **values))
+
+        def stop() -> bool:
+            ended = self.ends_ns is not None and self.time_ns >= self.ends_ns
+            return self.budget_left_ns <= 0 or ended or self.interrupted()
+
+        return self._printed(tool.run(world, stop, **values))
 
     def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
@@ -303,6 +311,8 @@ class Game:
 
     def until(self, condition: str, limit_ns: float) -> Brought:
         before = len(self.stage.world.steps)
+        if self.case.drill.views.drops == "asic" and condition.strip().startswith("drops"):
+            raise InputError("no drop shows in this drill", "until", "wait for step, wrong, marks, cnps or time")
         held = self._until(parse_condition(condition).watched(cast(Any, self.stage.world)), limit_ns)
         text, data = self._passed(before)
         return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}
@@ -332,7 +342,7 @@ class Game:
         """An operator's action: it takes effect now, then the time passes that it takes."""
         world: Any = self.stage.world
         before = len(world.steps)
-        done = config(Site(world.lab, world, world.take_out), words, self._spend)
+        done = config(Site(world.lab, world, world.take_out, RepeatedJob(world)), words, self._spend)
         world.settle()
         texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
         texts += [f"  {note}" for one in done for note in one.notes]

@@ -67,7 +67,11 @@ def replay(
 
 def again(game: Game, entry: Entry) -> tuple[Answer, str]:
     """Carries out once more what acts; how it differs from what it was ("": not at all)."""
-    answer = Instructor(game).command(entry.line) if entry.by else game.command(entry.line)
+    game.ends_ns = entry.time_ns + entry.took_ns
+    try:
+        answer = Instructor(game).command(entry.line) if entry.by else game.command(entry.line)
+    finally:
+        game.ends_ns = None
     return answer, _differs(entry, answer, game)
 
 

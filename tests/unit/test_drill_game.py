@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,6 +169,31 @@ def test_a_line_that_fails_half_way_is_played_again(monkeypatch: pytest.MonkeyPa
     game.command("give-up")
     game.log().write(tmp_path / "game.log")
     assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
+
+
+def test_a_tool_ends_with_the_budget_and_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from testbed.live.tools.site import Site
+    from testbed.live.tools.tool import Tool
+
+    def run(tool: Tool, on: FakeWorld, stop: Callable[[], bool], **_: object) -> list:
+        site = Site.__new__(Site)
+        site._world, site._stop = on, stop  # type: ignore[assignment]
+        site.pass_(1e9)
+        return []
+
+    monkeypatch.setattr(Tool, "run", run)
+    game = game_of()
+    game.interrupted = lambda: game.time_ns >= 800_000
+    assert game.command("capture leaf0:1 --for 1s").ok and game.time_ns == 800_000 and not game.over
+    game.interrupted = lambda: False
+    game.command("capture leaf0:1 --for 1s")
+    assert game.over and game.ending and game.ending.course.t_ns == 2_000_000
+    game.log().write(tmp_path / "game.log")
+    assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
+
+
+def test_drops_that_do_not_show_cannot_be_waited_for() -> None:
+    assert "no drop shows" in refused(game_of(TEXT + "views: {drops: asic}\n"), "until drops > 0")
 
 
 def test_completion() -> None:

@@ -14,11 +14,12 @@ If mending is not asked for, or the fault has cost the job less than 1 % of its 
 T in equal parts.  Of a healthy world
 S = 100 for `healthy` and 0 for anything else, less H, B and W.
 
-v is the speed of the job (right steps per emulated time); v_fault is that of the twin world in which the student did
-nothing, v_mended that in which the cause was healed when he first acted on the fabric, all at the same emulated time.
-If that twin is no faster than v_fault by 1 % of the healthy speed (the cause was healed too late to show, or the job's
-queue pairs are dead until it begins anew), the healthy speed stands for v_mended: acting late never voids M.  E has L
-as a factor because otherwise a list of everything would have D's and E's weight for nothing.
+v is the speed of the job (right steps per emulated time), 0 if in the end another workload runs than the drill's;
+v_fault is that of the twin world in which the student did nothing, v_mended that in which the cause was healed when
+he first acted on the fabric, all at the same emulated time. If that twin is no faster than v_fault by 1 % of the
+healthy speed (the cause was healed too late to show, or the job's queue pairs are dead until it begins anew), the
+healthy speed stands for v_mended: acting late never voids M. E has L as a factor because otherwise a list of
+everything would have D's and E's weight for nothing.
 """
 
 from __future__ import annotations
