@@ -11,6 +11,8 @@ import secrets
 from dataclasses import dataclass, field
 
 _NONCE = 12
+_PAD = 4096
+"""A box holds a multiple of so many bytes: its size tells nothing of how many causes there are."""
 
 
 def commitment(salt: str, truth: str, drill: str) -> str:
@@ -35,7 +37,9 @@ class Seal:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = secrets.token_bytes(_NONCE)
-        return nonce + AESGCM(self.key).encrypt(nonce, self.truth.encode(), self.commitment.encode())
+        truth = self.truth.encode()
+        padded = truth.ljust(-(-(len(truth) + 1) // _PAD) * _PAD, b"\0")
+        return nonce + AESGCM(self.key).encrypt(nonce, padded, self.commitment.encode())
 
 
 def opened(box: bytes, key: bytes, commitment: str) -> str:
@@ -44,6 +48,6 @@ def opened(box: bytes, key: bytes, commitment: str) -> str:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], commitment.encode()).decode()
+        return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], commitment.encode()).rstrip(b"\0").decode()
     except InvalidTag:
         raise ValueError("this box is of another drill, or was changed") from None

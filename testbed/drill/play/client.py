@@ -119,7 +119,7 @@ def start(
         "shown": str(log),
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", "testbed.drill.play.drilld"],
+        [sys.executable, "-P", "-m", "testbed.drill.play.drilld"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(_CHECKOUT)},
     )  # fmt: skip
