@@ -95,10 +95,10 @@ def command(words: tuple[str, ...], fabric: str | None, as_json: bool) -> None:
 
     \b
     Examples:
-      testbed config interface shutdown leaf0:3
-      testbed config ecn leaf0 --kmin 100KB --kmax 400KB
-      testbed config cable replace leaf0-spine0
-      testbed config rollback
+      testbed config interface shutdown rail0:5
+      testbed config ecn rail0 --kmin 100KB --kmax 400KB
+      testbed config cable replace rail0-spine0
+      testbed config rollback all
     """
     from testbed.base.errors import InputError
     from testbed.commands._held import held

@@ -66,16 +66,16 @@ def ending_of(
     """Lets the world go on for some steps, and works out its twins. `touched` are the entries that have changed it
     otherwise than by letting time pass."""
     case, now = stage.case, stage.world.time_ns
-    own = twins.Course.of(stage.world, now, stage.healthy_step_ns)
+    own = twins.Course.of(stage, now)
     courses: dict[str, Times] = {"yours": own.courses}
     without = own
     if touched:
-        without = twins.without_student(case, now, up)
+        without = twins.without_student(case, now, up, stage.later)
         courses["nobody's"] = without.courses
-    speed_mended = 1e9 / stage.healthy_step_ns
+    speed_mended = speed_healthy = 1e9 / stage.healthy_step_ns
     mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
     if mending and stage.drawn.truth and case.drill.asks_to_fix:
-        mended = twins.mended(case, mending[-1].time_ns, now, up)
+        mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
     lost = max(0.0, without.steps - own.steps)
@@ -89,6 +89,7 @@ def ending_of(
         speed=own.speed if counts else None,
         speed_fault=without.speed,
         speed_mended=speed_mended,
+        speed_healthy=speed_healthy,
     )
     found = score(answer, stage.drawn.truth, course, families)
     return Ending(answer, truths.said(stage.drawn.truth), found, course, own.speed, lost, courses)

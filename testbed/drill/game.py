@@ -6,6 +6,7 @@ Everything is a function of the case and of the lines that act: looking costs no
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -19,13 +20,13 @@ from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
 from testbed.drill.log import Entry, Log
 from testbed.drill.looking import Seen, look
-from testbed.drill.seal import Seal
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.families import load as computed
 from testbed.drill.sheet.score import HINTS, Families, right
+from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
@@ -64,10 +65,18 @@ class Game:
         self.ending: Ending | None = None
         self.gone = False
         """The world has died: the game counts for nothing."""
+        self.paused = False
+        """By the instructor: until he lets it go on, nothing that acts is carried out."""
+        self.instructed = False
+        """Its instructor has looked in: somebody knew the truth."""
+        self.messages: list[dict[str, Any]] = []
+        """What the instructor has said to the player."""
         self.interrupted: Callable[[], bool] = lambda: False
         self._seen = Seen(stage)
         self._up = up
         self._stopped = False
+        self._digest = ""
+        """Of the world after the last line that acts, if it is known."""
         self._closed = False
 
     @classmethod
@@ -117,11 +126,16 @@ class Game:
             found = self.lines[entry.words]
             if self.over and not found.after:
                 raise InputError(OVER, entry.words, "report says how it went")
+            if self.paused and found.acts and not self.over:
+                raise InputError("the instructor has paused the drill", entry.words, "looking goes")
+            values = entry.read(rest, self.fabric)
             self._stopped = False
-            text, data = found.run(self, entry.read(rest, self.fabric), rest)
-            if self._stopped:  # played again it ends at the same time
+            if found.touches and not self._digest:
+                self._digest = self.stage.world.digest()
+            text, data = found.run(self, values, rest)
+            if self._stopped and not found.touches:  # played again it ends at the same time
                 line = f"advance {self.time_ns - began}ns"
-            self._note(line, began, found, ok=True)
+            self.note(line, began, acts=found.acts)
             if not self.over and self.budget_left_ns <= 0:
                 text = f"{text}\n{self._end(None)[0]}".strip()
             return Answer(True, self.time_ns, text, data)
@@ -130,8 +144,30 @@ class Game:
             died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
             return Answer(False, began, said(died), None, died.to_dict())
         except UserError as error:
-            self._note(line, began, found, ok=False)
-            return Answer(False, self.time_ns, said(error), None, error.to_dict())
+            return self._failed(line, began, found, error)
+        except Exception as error:  # a mistake of ours is no end of a game, least of all a free one
+            traceback.print_exc()
+            what = f"this line cannot be carried out: {type(error).__name__}"
+            return self._failed(line, began, found, UserError(what, "drill", "the game goes on; it is in drilld's log"))
+
+    def _failed(self, line: str, began_ns: int, found: Line | None, error: UserError) -> Answer:
+        """A line that has failed may have changed the world before: then it acts, and may have used the budget up."""
+        text = said(error)
+        try:
+            self.note(line, began_ns, ok=False, acts=found is not None and self._changed(began_ns, found))
+            if not self.over and self.budget_left_ns <= 0:
+                text = f"{text}\n{self._end(None)[0]}"
+        except (WorldGone, FabricdError):
+            self.gone = True
+        return Answer(False, self.time_ns, text, None, error.to_dict())
+
+    def _changed(self, began_ns: int, found: Line) -> bool:
+        """Whether the world is another than before a line that has failed."""
+        if self.over or not found.acts:
+            return False
+        if self.time_ns != began_ns:
+            return True
+        return found.touches and bool(self._digest) and self._digest_now() != self._digest
 
     def ticket(self) -> dict[str, Any]:
         drill = self.case.drill
@@ -189,8 +225,10 @@ class Game:
             "budget_left_ns": max(0, self.budget_left_ns),
             "answers_left": 0 if ended else self.case.drill.budget.answers - self.wrong,
             "hints_taken": self.hints,
-            "hints_left": len(self.case.drill.hints) - self.hints,
+            "hints_left": max(0, len(self.case.drill.hints) - self.hints),
             "over": self.over,
+            "paused": self.paused,
+            "messages": list(self.messages),
             "score": ended.score.to_dict() if ended else None,
             "steps": [{"number": s.number, "start_ns": s.start_ns, "step_ns": s.end_ns - s.start_ns} for s in steps],
             "topology": self.fabric.to_dict(),
@@ -316,9 +354,13 @@ class Game:
         hints = self.case.drill.hints
         if self.hints >= len(hints):
             raise InputError("there are no more hints" if hints else "this drill has no hints", "hint")
+        text = hints[self.hints]
+        return f"{text}  (hints have cost {self.pay_hint():g} points)", {"hint": text}
+
+    def pay_hint(self) -> float:
+        """One more was taken, or given; what all have cost."""
         self.hints += 1
-        cost = HINTS[min(self.hints, len(HINTS) - 1)]
-        return f"{hints[self.hints - 1]}  (hints have cost {cost:g} points)", {"hint": hints[self.hints - 1]}
+        return HINTS[min(self.hints, len(HINTS) - 1)]
 
     def submit(self, text: str) -> Brought:
         answer = parse(text, self.fabric)
@@ -348,22 +390,34 @@ class Game:
 
     # -- the log
 
-    def _note(self, line: str, began_ns: int, found: Line | None, *, ok: bool) -> None:
-        if self.over and not (found and found.acts and ok):
+    def note(self, line: str, began_ns: int, *, ok: bool = True, acts: bool = False, by: str = "") -> None:
+        """Numbers are of each who acts: a gap in his own would tell a player that there is another."""
+        if self.over and not acts:
             return
-        acts = bool(found and found.acts and ok)
-        number = len(self.entries) + 1
-        digest = self.stage.world.digest() if acts and not self.over else ""
+        number = 1 + sum(entry.by == by for entry in self.entries)
+        digest = self._digest_now() if acts and not self.over else ""
+        if acts:
+            self._digest = digest
         took = self.time_ns - began_ns if not self.over else 0
-        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest))
+        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest, by))
+
+    def _digest_now(self) -> str:
+        """Of the world; empty if it cannot be had now, for what was done is done."""
+        try:
+            return self.stage.world.digest()
+        except (WorldGone, FabricdError):
+            raise
+        except UserError:
+            traceback.print_exc()
+            return ""
 
     def touched(self) -> list[Entry]:
-        """The entries that have changed the world otherwise than by letting time pass."""
-        return [e for e in self.entries if e.acts and self._line_of(e).touches]
+        """The player's entries that have changed the world otherwise than by letting time pass."""
+        return [e for e in self.entries if e.acts and not e.by and self.touches(e)]
 
-    def _line_of(self, entry: Entry) -> Line:
+    def touches(self, entry: Entry) -> bool:
         found, _ = find([one.entry for one in self.lines.values()], _words(entry.line), "drill")
-        return self.lines[found.words]
+        return self.lines[found.words].touches
 
     def log(self) -> Log:
         """When it is over."""
@@ -372,7 +426,7 @@ class Game:
         head = {
             "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
             "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "player": self.player,
-            "sealed": self.seal.commitment,
+            "instructed": self.instructed, "sealed": self.seal.commitment, "truth": self.seal.truth,
             "salt": self.seal.salt,
         }  # fmt: skip
         return Log(head, tuple(self.entries), {**self.ending.to_dict(), "report": self.report()})

@@ -170,7 +170,7 @@ def told(f: FaultyFabric, line: str) -> str:
         ("nic cc 0 dcqcn rate_timer=60", "rate_timer"),
         ("nic cc 0 dcqcn fast", "is no parameter"),
         ("nic replace 6", "ranks: 0 to 5"),
-        ("rollback 99", "there is no action 99"),
+        ("rollback 9999", "there is no action 9999"),
         ("rollback leaf0", "names no action"),
     ],
 )

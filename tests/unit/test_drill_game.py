@@ -15,9 +15,9 @@ from testbed.drill.play import prompt
 from testbed.drill.ranking import ranked
 from testbed.drill.replay import replayed
 from testbed.drill.report import as_markdown
-from testbed.drill.seal import Seal, commitment, opened
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
 from tests.parts.fake_world import FakeWorld
 
@@ -140,6 +140,35 @@ def test_a_player_gets_no_files_of_this_machine() -> None:
     assert "there is no option --output" in refused(game, "capture leaf0:1 --output /tmp/x")
     assert {"show job", "probe lat", "capture", "config interface shutdown", "config rollback"} <= game.lines.keys()
     assert not [words for words in game.lines if "fault" in words]
+
+
+def test_a_mistake_of_ours_is_no_end_of_a_game(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    game = game_of(exam=True)
+
+    def broken(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(Game, "show", broken)
+    assert "RecursionError" in refused(game, "show interfaces counters") and not game.over and not game.gone
+    assert "in broken" in capsys.readouterr().err
+    assert game.command("advance 1us").ok
+
+
+def test_a_line_that_fails_half_way_is_played_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def halfway(game: Game, words: list[str]) -> None:
+        if words[0] == "rollback":
+            game.stage.world.take_out("e0")
+        raise UserError("it went half the way")
+
+    monkeypatch.setattr(Game, "configure", halfway)
+    game = game_of()
+    refused(game, "config interface shutdown leaf0:1")
+    refused(game, "config rollback all")
+    assert [(e.ok, e.acts) for e in game.entries] == [(False, False), (False, True)]
+    game.command("advance 100us")
+    game.command("give-up")
+    game.log().write(tmp_path / "game.log")
+    assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
 
 
 def test_completion() -> None:

@@ -97,7 +97,7 @@ def test_interface_status_has_state_speed_mtu_and_peer() -> None:
     assert switch == {
         "Interface": "sw0:1",
         "Speed": "100G",
-        "MTU": "any",
+        "MTU": 9100,
         "Oper": "down",
         "Admin": "up",
         "Peer": "h0:1",
@@ -162,6 +162,16 @@ def test_rates_are_counts_per_second_of_emulated_time() -> None:
 
 def test_ethtool_has_what_came_in_by_priority() -> None:
     assert counted(Look(Kept(), counters(4, 0)), 0)["rx_prio0_packets"] == 4
+
+
+def test_a_full_receive_buffer_is_told_from_a_receive_that_was_not_posted() -> None:
+    now = counters(4, 0)
+    now["nics"][0]["rx_out_of_buffer"] = 5
+    now["ports"][1]["drops"] = {"no_receive_buffer": 5, "icrc": 2, "no_qp": 1, "cable": 7}
+    now["shown"] = [{"node": "h0", "port": 1, "rx_full": 4, "cut_off": 3}]
+    seen_by_nic = counted(Look(Kept(), now), 0)
+    names = ("rx_discards_phy", "rx_out_of_buffer", "tx_discards_phy")
+    assert [seen_by_nic[name] for name in names] == [4, 1, 4]
 
 
 @pytest.mark.parametrize(
