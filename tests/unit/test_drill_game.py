@@ -12,6 +12,7 @@ import pytest
 from testbed.base.errors import InputError, UserError
 from testbed.drill import log as logs
 from testbed.drill.game import Game
+from testbed.drill.play import prompt
 from testbed.drill.ranking import ranked
 from testbed.drill.replay import replayed
 from testbed.drill.report import as_markdown
@@ -229,10 +230,25 @@ def test_a_sealed_box() -> None:
     seal = Seal("loss@nic:1", "drill")
     assert opened(seal.box(), seal.key, seal.commitment) == "loss@nic:1"
     assert b"loss" not in seal.box()
+    assert len(seal.box()) == len(Seal("healthy", "drill").box())
     with pytest.raises(ValueError, match="another drill"):
         opened(seal.box()[:-1] + b"x", seal.key, seal.commitment)
     with pytest.raises(ValueError, match="another drill"):
         opened(seal.box(), seal.key, Seal("loss@nic:1", "drill").commitment)
+
+
+def test_until_takes_its_limit_wherever_it_stands() -> None:
+    game = game_of()
+    for line in ("until drops > 0 --for 100us", "until --for 100us drops > 0"):
+        began = game.time_ns
+        assert game.command(line).data["held"] is False and game.time_ns - began == 100_000
+
+
+def test_no_history_in_another_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert prompt._history() == tmp_path / "state/railbed/drill_history"
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert prompt._history() is None
 
 
 def test_the_report_says_what_it_was_and_what_was_done() -> None:

@@ -109,9 +109,7 @@ class Server:
             self._clients.remove(client)
             client.close()
             if client is self._player and self.token and not self.game.over:
-                self.game.command("give-up")
-                self._write()
-                self.ended = True
+                self._give_up()
 
     def _answered(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
         """A mistake of ours is an error of that line, not the end of a game."""
@@ -139,6 +137,8 @@ class Server:
         if op == "complete":
             return {"brought": self.game.complete(str(told.get("line", "")))}
         if op == "close":
+            if self.token and not self.game.over:  # an exam leaves its log, however it ends
+                self._give_up()
             self.ended = True
             return {"brought": None}
         return {"error": UserError(f"there is no {op!r:.40}", "drill").to_dict()}
@@ -155,6 +155,12 @@ class Server:
             answer["text"] += f"\nreport says how it went; played again by: testbed drill replay {self.shown}"
             answer["log"] = str(self.out)
         return answer
+
+    def _give_up(self) -> None:
+        self.game.command("give-up")
+        if self.game.over:  # else the world has died
+            self._write()
+        self.ended = True
 
     def _write(self) -> None:
         if not self.written:
