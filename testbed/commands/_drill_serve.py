@@ -172,7 +172,7 @@ def _session(
     from testbed.drill.sheet import file
     from testbed.drill.sheet.case import Case, any_seed, seed_of
 
-    chosen, loaded = seed_of(seed) if seed else any_seed(), file.load(drill)
+    chosen, loaded = seed_of(seed) if seed else any_seed(exam=exam), file.load(drill)
     Case.of(loaded, chosen)
     require_root()
     click.echo("bringing the world up ..", err=True)

@@ -200,7 +200,7 @@ def start(drill: str, seed: str | None, faulty: bool, exam: bool, player: str, o
     from testbed.drill.sheet import file
     from testbed.drill.sheet.case import Case, any_seed, seed_of
 
-    chosen = seed_of(seed) if seed else any_seed()
+    chosen = seed_of(seed) if seed else any_seed(exam=exam)
     loaded = file.load(drill)
     healthy = False if faulty else None
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made

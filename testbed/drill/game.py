@@ -6,6 +6,7 @@ Everything is a function of the case and of the lines that act: looking costs no
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -34,6 +35,7 @@ from testbed.run.table import counters as as_table
 from testbed.run.table import lines as text_of
 from testbed.words.entry import find, offers
 from testbed.world.condition import parse as parse_condition
+from testbed.world.operator import RepeatedJob
 from testbed.world.world import WorldGone
 
 if TYPE_CHECKING:
@@ -71,9 +73,13 @@ class Game:
         self.messages: list[dict[str, Any]] = []
         """What the instructor has said to the player."""
         self.interrupted: Callable[[], bool] = lambda: False
+        self.ends_ns: int | None = None
+        """Played again: when the line had ended, for a tool may have been stopped."""
         self._seen = Seen(stage)
         self._up = up
         self._stopped = False
+        self._digest = ""
+        """Of the world after the last line that acts, if it is known."""
         self._closed = False
 
     @classmethod
@@ -125,9 +131,12 @@ class Game:
                 raise InputError(OVER, entry.words, "report says how it went")
             if self.paused and found.acts and not self.over:
                 raise InputError("the instructor has paused the drill", entry.words, "looking goes")
+            values = entry.read(rest, self.fabric)
             self._stopped = False
-            text, data = found.run(self, entry.read(rest, self.fabric), rest)
-            if self._stopped:  # played again it ends at the same time
+            if found.touches and not self._digest:
+                self._digest = self.stage.world.digest()
+            text, data = found.run(self, values, rest)
+            if self._stopped and not found.touches:  # played again it ends at the same time
                 line = f"advance {self.time_ns - began}ns"
             self.note(line, began, acts=found.acts)
             if not self.over and self.budget_left_ns <= 0:
@@ -138,8 +147,30 @@ class Game:
             died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
             return Answer(False, began, said(died), None, died.to_dict())
         except UserError as error:
-            self.note(line, began, ok=False)
-            return Answer(False, self.time_ns, said(error), None, error.to_dict())
+            return self._failed(line, began, found, error)
+        except Exception as error:  # a mistake of ours is no end of a game, least of all a free one
+            traceback.print_exc()
+            what = f"this line cannot be carried out: {type(error).__name__}"
+            return self._failed(line, began, found, UserError(what, "drill", "the game goes on; it is in drilld's log"))
+
+    def _failed(self, line: str, began_ns: int, found: Line | None, error: UserError) -> Answer:
+        """A line that has failed may have changed the world before: then it acts, and may have used the budget up."""
+        text = said(error)
+        try:
+            self.note(line, began_ns, ok=False, acts=found is not None and self._changed(began_ns, found))
+            if not self.over and self.budget_left_ns <= 0:
+                text = f"{text}\n{self._end(None)[0]}"
+        except (WorldGone, FabricdError):
+            self.gone = True
+        return Answer(False, self.time_ns, text, None, error.to_dict())
+
+    def _changed(self, began_ns: int, found: Line) -> bool:
+        """Whether the world is another than before a line that has failed."""
+        if self.over or not found.acts:
+            return False
+        if self.time_ns != began_ns:
+            return True
+        return found.touches and bool(self._digest) and self._digest_now() != self._digest
 
     def ticket(self) -> dict[str, Any]:
         drill = self.case.drill
@@ -247,9 +278,14 @@ class Game:
         return self._printed(view.show(look(self._seen, self.case.drill.views), **values))
 
     def use(self, tool: Tool, values: Mapping[str, Any]) -> Brought:
-        """A tool takes the emulated time that it takes."""
+        """A tool takes the emulated time that it takes, until the budget is gone or the player wants it to stop."""
         world: Any = self.stage.world
-        return self._printed(tool.run(world, **values))
+
+        def stop() -> bool:
+            ended = self.ends_ns is not None and self.time_ns >= self.ends_ns
+            return self.budget_left_ns <= 0 or ended or self.interrupted()
+
+        return self._printed(tool.run(world, stop, **values))
 
     def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
@@ -275,6 +311,8 @@ class Game:
 
     def until(self, condition: str, limit_ns: float) -> Brought:
         before = len(self.stage.world.steps)
+        if self.case.drill.views.drops == "asic" and condition.strip().startswith("drops"):
+            raise InputError("no drop shows in this drill", "until", "wait for step, wrong, marks, cnps or time")
         held = self._until(parse_condition(condition).watched(cast(Any, self.stage.world)), limit_ns)
         text, data = self._passed(before)
         return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}
@@ -304,7 +342,7 @@ class Game:
         """An operator's action: it takes effect now, then the time passes that it takes."""
         world: Any = self.stage.world
         before = len(world.steps)
-        done = config(Site(world.lab, world, world.take_out), words, self._spend)
+        done = config(Site(world.lab, world, world.take_out, RepeatedJob(world)), words, self._spend)
         world.settle()
         texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
         texts += [f"  {note}" for one in done for note in one.notes]
@@ -367,9 +405,21 @@ class Game:
         if self.over and not acts:
             return
         number = 1 + sum(entry.by == by for entry in self.entries)
-        digest = self.stage.world.digest() if acts and not self.over else ""
+        digest = self._digest_now() if acts and not self.over else ""
+        if acts:
+            self._digest = digest
         took = self.time_ns - began_ns if not self.over else 0
         self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest, by))
+
+    def _digest_now(self) -> str:
+        """Of the world; empty if it cannot be had now, for what was done is done."""
+        try:
+            return self.stage.world.digest()
+        except (WorldGone, FabricdError):
+            raise
+        except UserError:
+            traceback.print_exc()
+            return ""
 
     def touched(self) -> list[Entry]:
         """The player's entries that have changed the world otherwise than by letting time pass."""

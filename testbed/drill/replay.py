@@ -67,17 +67,24 @@ def replay(
 
 def again(game: Game, entry: Entry) -> tuple[Answer, str]:
     """Carries out once more what acts; how it differs from what it was ("": not at all)."""
-    answer = Instructor(game).command(entry.line) if entry.by else game.command(entry.line)
+    game.ends_ns = entry.time_ns + entry.took_ns
+    try:
+        answer = Instructor(game).command(entry.line) if entry.by else game.command(entry.line)
+    finally:
+        game.ends_ns = None
     return answer, _differs(entry, answer, game)
 
 
 def _differs(entry: Entry, answer: Answer, game: Game) -> str:
-    if not answer.ok:
-        return str((answer.error or {}).get("what"))
-    now = next(e for e in reversed(game.entries) if e.acts)
+    if answer.ok != entry.ok:
+        return "it was refused, and is not" if answer.ok else str((answer.error or {}).get("what"))
+    now = next((e for e in reversed(game.entries) if e.acts), None)
+    if now is None:
+        return "it changes nothing"
     if now.time_ns != entry.time_ns or now.took_ns != entry.took_ns:
         return f"at {now.time_ns} for {now.took_ns} ns, not at {entry.time_ns} for {entry.took_ns}"
-    return "" if now.digest == entry.digest else "the world after it is another"
+    # a digest that could not be had is empty
+    return "" if now.digest == entry.digest or not entry.digest else "the world after it is another"
 
 
 def replayed(path: Path, up: Up = world_of) -> Replayed:

@@ -16,6 +16,7 @@ from testbed.drill.sheet.case import Case, Drawn
 from testbed.drill.sheet.truth import Cause
 
 if TYPE_CHECKING:
+    from testbed.experiment import Experiment
     from testbed.faults import Injection
     from testbed.world.steps import Step
     from topologies.graph.fabric import Fabric
@@ -33,6 +34,11 @@ class Held(Protocol):
     def steps(self) -> Sequence[Step]: ...
     @property
     def fabric(self) -> Fabric: ...
+    @property
+    def experiment(self) -> Experiment:
+        """With the workload that is repeated now."""
+        ...
+
     def advance(self, ns: int) -> None: ...
     def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool: ...
     def counters(self) -> Mapping[str, Any]: ...

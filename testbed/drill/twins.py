@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Held, Stage, Up, world_of
+from testbed.drill.stage import Stage, Up, world_of
 
 if TYPE_CHECKING:
     from testbed.faults import Injection
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 STEPS = 10
 PATIENCE = 4
-"""How many times as long as healthy ones the ten steps may take; then those count that have ended."""
+"""How many times as long as healthy ones the ten steps may take, besides one timeout of a NIC (a job that hangs goes on
+only after it); then those count that have ended."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ class Course:
     courses: Sequence[tuple[float, float]] = ()  # start and duration of each step
 
     @classmethod
-    def of(cls, world: Held, from_ns: int, healthy_step_ns: float) -> Course:
+    def of(cls, stage: Stage, from_ns: int) -> Course:
         """Lets the world go on from there for ten steps."""
-        limit = round(STEPS * PATIENCE * healthy_step_ns)
+        world = stage.world
+        limit = round(STEPS * PATIENCE * stage.healthy_step_ns + stage.case.experiment.fabric.nic.timeout)
         world.until(lambda w: len(_after(w.steps, from_ns)) >= STEPS, limit)
         after = _after(world.steps, from_ns)[:STEPS]
         took = after[-1].end_ns - after[0].start_ns if len(after) == STEPS else limit
@@ -88,6 +90,6 @@ def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool =
             stage.until_ns(mended_ns)
             stage.mend()
         stage.until_ns(to_ns)
-        return Course.of(stage.world, to_ns, stage.healthy_step_ns)
+        return Course.of(stage, to_ns)
     finally:
         stage.close()

@@ -161,6 +161,11 @@ def test_a_sealed_drill_has_one_player(drill: Path, tmp_path: Path) -> None:
     assert logs.read(tmp_path / "game.log").end["score"]["total"] == 0.0
 
 
+def test_a_sealed_drill_that_is_closed_leaves_its_log(drill: Path, tmp_path: Path) -> None:
+    client.start(file.load(str(drill)), "7Q4", healthy=False, exam=True, out=str(tmp_path / "game.log")).close()
+    assert logs.read(tmp_path / "game.log").end["answer"] is None
+
+
 def test_killed_it_leaves_what_clean_removes(drill: Path, tmp_path: Path) -> None:
     session = client.start(file.load(str(drill)), "7Q4", healthy=False, out=str(tmp_path / "game.log"))
     record = next(record for record in ownership.fabrics() if record.id == session.fabric)

@@ -146,7 +146,7 @@ def start(
 def _begun(told: dict[str, Any]) -> Remote:
     """Starts a server with what it plays."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "testbed.drill.play.drilld"],
+        [sys.executable, "-P", "-m", "testbed.drill.play.drilld"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(_CHECKOUT)},
     )  # fmt: skip

@@ -98,7 +98,7 @@ class Server:
             while there and (told := client.next()) is not None:
                 self._now = client
                 try:
-                    answer = self._answer(client, told)
+                    answer = self._answered(client, told)
                 finally:
                     self._now = None
                 if answer is not None:
@@ -109,9 +109,16 @@ class Server:
             self._clients.remove(client)
             client.close()
             if client is self._player and self.token and not self.game.over:
-                self.game.command("give-up")
-                self._write()
-                self.ended = True
+                self._give_up()
+
+    def _answered(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+        """A mistake of ours is an error of that line, not the end of a game."""
+        try:
+            return self._answer(client, told)
+        except Exception as error:
+            traceback.print_exc()
+            what = f"that cannot be answered: {type(error).__name__}: {error}"
+            return {"error": UserError(what[:400], "drill", f"the game goes on; {LOG} has more").to_dict()}
 
     def _answer(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
         op = told.get("op")
@@ -130,6 +137,8 @@ class Server:
         if op == "complete":
             return {"brought": self.game.complete(str(told.get("line", "")))}
         if op == "close":
+            if self.token and not self.game.over:  # an exam leaves its log, however it ends
+                self._give_up()
             self.ended = True
             return {"brought": None}
         return {"error": UserError(f"there is no {op!r:.40}", "drill").to_dict()}
@@ -146,6 +155,12 @@ class Server:
             answer["text"] += f"\nreport says how it went; played again by: testbed drill replay {self.shown}"
             answer["log"] = str(self.out)
         return answer
+
+    def _give_up(self) -> None:
+        self.game.command("give-up")
+        if self.game.over:  # else the world has died
+            self._write()
+        self.ended = True
 
     def _write(self) -> None:
         if not self.written:

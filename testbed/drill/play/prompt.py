@@ -128,7 +128,8 @@ def _typed(session: Session) -> Iterator[str]:
 
     history = _history()
     with suppress(OSError):
-        readline.read_history_file(history)
+        if history:
+            readline.read_history_file(history)
     readline.set_history_length(_HISTORY_LINES)
     readline.set_completer_delims(" \t\n")
     readline.set_completer(_Completer(session))
@@ -145,8 +146,9 @@ def _typed(session: Session) -> Iterator[str]:
     finally:
         readline.set_completer(None)
         with suppress(OSError):
-            history.parent.mkdir(parents=True, exist_ok=True)
-            readline.write_history_file(history)
+            if history:
+                history.parent.mkdir(parents=True, exist_ok=True)
+                readline.write_history_file(history)
 
 
 class _Completer:
@@ -170,6 +172,8 @@ class _Completer:
         return self._found[n] if n < len(self._found) else None
 
 
-def _history() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(state, "railbed", "drill_history")
+def _history() -> Path | None:
+    """None in another user's home, as under sudo: what root makes there its owner could not change."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
+    there = next(path for path in (state, *state.parents) if path.exists())
+    return state / "railbed" / "drill_history" if there.stat().st_uid == os.geteuid() else None

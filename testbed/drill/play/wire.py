@@ -43,7 +43,10 @@ class Lines:
         if len(self._rest) > LINE_MAX:
             raise ValueError("a line without end")
         for line in whole:
-            told = json.loads(line)
+            try:
+                told = json.loads(line)
+            except RecursionError:
+                raise ValueError("JSON that is nested too deeply") from None
             if not isinstance(told, dict):
                 raise ValueError("no JSON object")
             self._whole.append(told)

@@ -30,6 +30,7 @@ from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
 
 HEALTHY_ONE_IN = 5
+SEED_LETTERS = 12
 OF_PROCESSES = frozenset(name for name, cls in CATALOGUE.items() if issubclass(cls, WorkerFault))
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O, U
 
@@ -143,16 +144,16 @@ def healthy_by_seed(drill: Drill, seed: str) -> bool:
 def seed_of(text: str) -> str:
     """A seed as it is written: 1 to 12 of ALPHABET.  Raises InputError."""
     seed = text.upper().replace("O", "0").replace("I", "1").replace("L", "1")
-    if not 1 <= len(seed) <= 12 or any(letter not in ALPHABET for letter in seed):
+    if not 1 <= len(seed) <= SEED_LETTERS or any(letter not in ALPHABET for letter in seed):
         raise InputError(f"{text[:40]!r} is no seed", "--seed", "1 to 12 letters and digits (no U), such as 7Q4")
     return seed
 
 
-def any_seed() -> str:
-    """One that nobody has chosen."""
+def any_seed(*, exam: bool = False) -> str:
+    """One that nobody has chosen: short enough to be said, or for an exam too long to be tried."""
     import secrets
 
-    return "".join(secrets.choice(ALPHABET) for _ in range(4))
+    return "".join(secrets.choice(ALPHABET) for _ in range(SEED_LETTERS if exam else 4))
 
 
 def _number(text: str) -> int:
