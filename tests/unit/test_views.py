@@ -174,6 +174,34 @@ def test_a_full_receive_buffer_is_told_from_a_receive_that_was_not_posted() -> N
     assert [seen_by_nic[name] for name in names] == [4, 1, 4]
 
 
+class Repeated(Kept):
+    """One on which a job is repeated: rank 2 has all that it asked for, and does nothing."""
+
+    def steps(self) -> Sequence[Any]:
+        return ()
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        rest = "; 0 queue pairs with requests to send, 1 with receives posted"
+        lacks = [
+            "0 of 1 records" + rest,
+            "",
+            "8 of 1 records" + rest,
+            "0 of 0 records" + rest + "; other ranks to SYNC",
+        ]
+        states = ["waiting", "lost", "waiting", "waiting"]
+        workers = [
+            {"rank": k, "state": state, "time_ns": 1000, "waits_for": lack, "reason": ""}
+            for k, (state, lack) in enumerate(zip(states, lacks, strict=True))
+        ]
+        return {"workers": workers}
+
+
+def test_job_now_tells_who_has_gone_and_who_does_not_wait() -> None:
+    (table,) = VIEWS["job"].show(Look(Repeated(), counters(0, 0)), now=True)
+    assert [row["state"] for row in table.rows] == ["waits", "gone", "at work", "waits"]
+    assert [bool(row["waits_for"]) for row in table.rows] == [True, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("rate", "text"), [(0, "0.00 B/s"), (2500.0, "2500.00 B/s"), (5e7, "50.00 MB/s"), (4.9e10, "49.00 GB/s")]
 )
