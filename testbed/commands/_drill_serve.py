@@ -12,6 +12,8 @@ from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL, FABRIC
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from testbed.drill.play.client import Remote
 
 
@@ -51,6 +53,8 @@ def serve(
 
     --jsonl and --mcp are for programs that have this command as their child: the same tools on stdin and stdout. DRILL
     is sealed then, and ends with its player.
+
+    A drill that it starts has a second page, for its instructor, with a URL of its own: it shows the truth.
 
     \b
     Examples:
@@ -116,8 +120,11 @@ def _page(
     as_json: bool,
 ) -> None:
     from testbed.base.errors import UserError
+    from testbed.drill.play.client import Desk
     from testbed.serve import server
     from testbed.serve.guard import new_token
+    from testbed.serve.instructor import PATH, Teacher, both
+    from testbed.serve.instructor import application as instructors
     from testbed.serve.student import Student, application
 
     sock = server.listen(port)
@@ -125,14 +132,24 @@ def _page(
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
+        teacher = Teacher(Desk(session.fabric, session.instructor)) if session.instructor else None
+        his = new_token()
         code = session.ticket()["drill"]
         if as_json:
             told = {"drill": code, "fabric": session.fabric, "url": url, "port": sock.getsockname()[1]}
+            told |= {"instructor": server.url(sock, his, PATH)} if teacher else {}
             click.echo(json.dumps(told))
         else:
             click.echo(f"drill {code}, until Ctrl-C: open\n  {url}")
+            if teacher:
+                click.echo(f"the instructor's page, which shows the truth:\n  {server.url(sock, his, PATH)}")
+
+        def pages(ending: server.Ending) -> ASGIApp:
+            players = application(student, token, ending)
+            return both(players, instructors(teacher, his, ending)) if teacher else players
+
         try:
-            ended = server.serve(lambda ending: application(student, token, ending), sock)
+            ended = server.serve(pages, sock)
         except KeyboardInterrupt:
             if not exam:
                 click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status", err=True)
@@ -155,7 +172,7 @@ def _session(
     from testbed.drill.sheet import file
     from testbed.drill.sheet.case import Case, any_seed, seed_of
 
-    chosen, loaded = seed_of(seed) if seed else any_seed(), file.load(drill)
+    chosen, loaded = seed_of(seed) if seed else any_seed(exam=exam), file.load(drill)
     Case.of(loaded, chosen)
     require_root()
     click.echo("bringing the world up ..", err=True)

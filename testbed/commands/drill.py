@@ -11,6 +11,7 @@ import click
 from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
+from testbed.commands._drill_instruct import instruct, join
 from testbed.commands._drill_serve import serve
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def start(drill: str, seed: str | None, faulty: bool, exam: bool, player: str, o
     from testbed.drill.sheet import file
     from testbed.drill.sheet.case import Case, any_seed, seed_of
 
-    chosen = seed_of(seed) if seed else any_seed()
+    chosen = seed_of(seed) if seed else any_seed(exam=exam)
     loaded = file.load(drill)
     healthy = False if faulty else None
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made
@@ -331,5 +332,5 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         click.echo(f"{name} does not count: {why}", err=True)
 
 
-for _more in (bench, check, compare, serve):
+for _more in (bench, check, compare, instruct, join, serve):
     command.add_command(_more)

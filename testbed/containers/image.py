@@ -62,7 +62,7 @@ def unpack(
     room = there.f_bavail * there.f_frsize - reserve_bytes
     files = there.f_favail - reserve_files if there.f_files else sys.maxsize  # 0: a file system that does not count
     numbers = [str(n) for n in (room, files, first_id)]
-    child = [sys.executable, "-m", "testbed.containers.image", str(archive.absolute()), str(rootfs), *numbers]
+    child = [sys.executable, "-P", "-m", "testbed.containers.image", str(archive.absolute()), str(rootfs), *numbers]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     done = subprocess.run(child, env=env, capture_output=True, text=True, check=False)
     try:

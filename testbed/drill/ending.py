@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.drill import twins
 from testbed.drill.lines import CONFIG
@@ -13,6 +13,9 @@ from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission
 from testbed.drill.sheet.score import Course, Families, Score, score
 from testbed.drill.stage import Stage, Up, world_of
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
 
 Times = Sequence[tuple[float, float]]  # start and duration of steps
 
@@ -53,6 +56,10 @@ class Ending:
         return f"{'  '.join(parts)}\nSCORE {s.total:.1f}    truth: {self.truth}"
 
 
+def workload(experiment: Experiment) -> Any:
+    return experiment.resolved()["workload"]
+
+
 def ending_of(
     stage: Stage,
     answer: Submission | None,
@@ -66,18 +73,19 @@ def ending_of(
     """Lets the world go on for some steps, and works out its twins. `touched` are the entries that have changed it
     otherwise than by letting time pass."""
     case, now = stage.case, stage.world.time_ns
-    own = twins.Course.of(stage.world, now, stage.healthy_step_ns)
+    own = twins.Course.of(stage, now)
     courses: dict[str, Times] = {"yours": own.courses}
     without = own
     if touched:
-        without = twins.without_student(case, now, up)
+        without = twins.without_student(case, now, up, stage.later)
         courses["nobody's"] = without.courses
-    speed_mended = 1e9 / stage.healthy_step_ns
+    speed_mended = speed_healthy = 1e9 / stage.healthy_step_ns
     mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
     if mending and stage.drawn.truth and case.drill.asks_to_fix:
-        mended = twins.mended(case, mending[-1].time_ns, now, up)
+        mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
+    own_job = workload(stage.world.experiment) == workload(case.experiment)
     lost = max(0.0, without.steps - own.steps)
     counts = bool(stage.drawn.truth) and case.drill.asks_to_fix
     course = Course(
@@ -86,9 +94,10 @@ def ending_of(
         hints=hints,
         wrong=wrong,
         lost_ns=lost * stage.healthy_step_ns,
-        speed=own.speed if counts else None,
+        speed=(own.speed if own_job else 0.0) if counts else None,
         speed_fault=without.speed,
         speed_mended=speed_mended,
+        speed_healthy=speed_healthy,
     )
     found = score(answer, stage.drawn.truth, course, families)
     return Ending(answer, truths.said(stage.drawn.truth), found, course, own.speed, lost, courses)

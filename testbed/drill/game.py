@@ -6,6 +6,7 @@ Everything is a function of the case and of the lines that act: looking costs no
 from __future__ import annotations
 
 import shlex
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -19,13 +20,13 @@ from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
 from testbed.drill.log import Entry, Log
 from testbed.drill.looking import Seen, look
-from testbed.drill.seal import Seal
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.families import load as computed
 from testbed.drill.sheet.score import HINTS, Families, right
+from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
@@ -34,6 +35,7 @@ from testbed.run.table import counters as as_table
 from testbed.run.table import lines as text_of
 from testbed.words.entry import find, offers
 from testbed.world.condition import parse as parse_condition
+from testbed.world.operator import RepeatedJob
 from testbed.world.world import WorldGone
 
 if TYPE_CHECKING:
@@ -64,10 +66,20 @@ class Game:
         self.ending: Ending | None = None
         self.gone = False
         """The world has died: the game counts for nothing."""
+        self.paused = False
+        """By the instructor: until he lets it go on, nothing that acts is carried out."""
+        self.instructed = False
+        """Its instructor has looked in: somebody knew the truth."""
+        self.messages: list[dict[str, Any]] = []
+        """What the instructor has said to the player."""
         self.interrupted: Callable[[], bool] = lambda: False
+        self.ends_ns: int | None = None
+        """Played again: when the line had ended, for a tool may have been stopped."""
         self._seen = Seen(stage)
         self._up = up
         self._stopped = False
+        self._digest = ""
+        """Of the world after the last line that acts, if it is known."""
         self._closed = False
 
     @classmethod
@@ -117,11 +129,16 @@ class Game:
             found = self.lines[entry.words]
             if self.over and not found.after:
                 raise InputError(OVER, entry.words, "report says how it went")
+            if self.paused and found.acts and not self.over:
+                raise InputError("the instructor has paused the drill", entry.words, "looking goes")
+            values = entry.read(rest, self.fabric)
             self._stopped = False
-            text, data = found.run(self, entry.read(rest, self.fabric), rest)
-            if self._stopped:  # played again it ends at the same time
+            if found.touches and not self._digest:
+                self._digest = self.stage.world.digest()
+            text, data = found.run(self, values, rest)
+            if self._stopped and not found.touches:  # played again it ends at the same time
                 line = f"advance {self.time_ns - began}ns"
-            self._note(line, began, found, ok=True)
+            self.note(line, began, acts=found.acts)
             if not self.over and self.budget_left_ns <= 0:
                 text = f"{text}\n{self._end(None)[0]}".strip()
             return Answer(True, self.time_ns, text, data)
@@ -130,8 +147,30 @@ class Game:
             died = UserError(f"the world has died: {error}", "drill", "this game counts for nothing: start it again")
             return Answer(False, began, said(died), None, died.to_dict())
         except UserError as error:
-            self._note(line, began, found, ok=False)
-            return Answer(False, self.time_ns, said(error), None, error.to_dict())
+            return self._failed(line, began, found, error)
+        except Exception as error:  # a mistake of ours is no end of a game, least of all a free one
+            traceback.print_exc()
+            what = f"this line cannot be carried out: {type(error).__name__}"
+            return self._failed(line, began, found, UserError(what, "drill", "the game goes on; it is in drilld's log"))
+
+    def _failed(self, line: str, began_ns: int, found: Line | None, error: UserError) -> Answer:
+        """A line that has failed may have changed the world before: then it acts, and may have used the budget up."""
+        text = said(error)
+        try:
+            self.note(line, began_ns, ok=False, acts=found is not None and self._changed(began_ns, found))
+            if not self.over and self.budget_left_ns <= 0:
+                text = f"{text}\n{self._end(None)[0]}"
+        except (WorldGone, FabricdError):
+            self.gone = True
+        return Answer(False, self.time_ns, text, None, error.to_dict())
+
+    def _changed(self, began_ns: int, found: Line) -> bool:
+        """Whether the world is another than before a line that has failed."""
+        if self.over or not found.acts:
+            return False
+        if self.time_ns != began_ns:
+            return True
+        return found.touches and bool(self._digest) and self._digest_now() != self._digest
 
     def ticket(self) -> dict[str, Any]:
         drill = self.case.drill
@@ -189,8 +228,10 @@ class Game:
             "budget_left_ns": max(0, self.budget_left_ns),
             "answers_left": 0 if ended else self.case.drill.budget.answers - self.wrong,
             "hints_taken": self.hints,
-            "hints_left": len(self.case.drill.hints) - self.hints,
+            "hints_left": max(0, len(self.case.drill.hints) - self.hints),
             "over": self.over,
+            "paused": self.paused,
+            "messages": list(self.messages),
             "score": ended.score.to_dict() if ended else None,
             "steps": [{"number": s.number, "start_ns": s.start_ns, "step_ns": s.end_ns - s.start_ns} for s in steps],
             "topology": self.fabric.to_dict(),
@@ -237,9 +278,14 @@ class Game:
         return self._printed(view.show(look(self._seen, self.case.drill.views), **values))
 
     def use(self, tool: Tool, values: Mapping[str, Any]) -> Brought:
-        """A tool takes the emulated time that it takes."""
+        """A tool takes the emulated time that it takes, until the budget is gone or the player wants it to stop."""
         world: Any = self.stage.world
-        return self._printed(tool.run(world, **values))
+
+        def stop() -> bool:
+            ended = self.ends_ns is not None and self.time_ns >= self.ends_ns
+            return self.budget_left_ns <= 0 or ended or self.interrupted()
+
+        return self._printed(tool.run(world, stop, **values))
 
     def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
@@ -265,6 +311,8 @@ class Game:
 
     def until(self, condition: str, limit_ns: float) -> Brought:
         before = len(self.stage.world.steps)
+        if self.case.drill.views.drops == "asic" and condition.strip().startswith("drops"):
+            raise InputError("no drop shows in this drill", "until", "wait for step, wrong, marks, cnps or time")
         held = self._until(parse_condition(condition).watched(cast(Any, self.stage.world)), limit_ns)
         text, data = self._passed(before)
         return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}
@@ -294,7 +342,7 @@ class Game:
         """An operator's action: it takes effect now, then the time passes that it takes."""
         world: Any = self.stage.world
         before = len(world.steps)
-        done = config(Site(world.lab, world, world.take_out), words, self._spend)
+        done = config(Site(world.lab, world, world.take_out, RepeatedJob(world)), words, self._spend)
         world.settle()
         texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
         texts += [f"  {note}" for one in done for note in one.notes]
@@ -316,9 +364,13 @@ class Game:
         hints = self.case.drill.hints
         if self.hints >= len(hints):
             raise InputError("there are no more hints" if hints else "this drill has no hints", "hint")
+        text = hints[self.hints]
+        return f"{text}  (hints have cost {self.pay_hint():g} points)", {"hint": text}
+
+    def pay_hint(self) -> float:
+        """One more was taken, or given; what all have cost."""
         self.hints += 1
-        cost = HINTS[min(self.hints, len(HINTS) - 1)]
-        return f"{hints[self.hints - 1]}  (hints have cost {cost:g} points)", {"hint": hints[self.hints - 1]}
+        return HINTS[min(self.hints, len(HINTS) - 1)]
 
     def submit(self, text: str) -> Brought:
         answer = parse(text, self.fabric)
@@ -348,22 +400,34 @@ class Game:
 
     # -- the log
 
-    def _note(self, line: str, began_ns: int, found: Line | None, *, ok: bool) -> None:
-        if self.over and not (found and found.acts and ok):
+    def note(self, line: str, began_ns: int, *, ok: bool = True, acts: bool = False, by: str = "") -> None:
+        """Numbers are of each who acts: a gap in his own would tell a player that there is another."""
+        if self.over and not acts:
             return
-        acts = bool(found and found.acts and ok)
-        number = len(self.entries) + 1
-        digest = self.stage.world.digest() if acts and not self.over else ""
+        number = 1 + sum(entry.by == by for entry in self.entries)
+        digest = self._digest_now() if acts and not self.over else ""
+        if acts:
+            self._digest = digest
         took = self.time_ns - began_ns if not self.over else 0
-        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest))
+        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest, by))
+
+    def _digest_now(self) -> str:
+        """Of the world; empty if it cannot be had now, for what was done is done."""
+        try:
+            return self.stage.world.digest()
+        except (WorldGone, FabricdError):
+            raise
+        except UserError:
+            traceback.print_exc()
+            return ""
 
     def touched(self) -> list[Entry]:
-        """The entries that have changed the world otherwise than by letting time pass."""
-        return [e for e in self.entries if e.acts and self._line_of(e).touches]
+        """The player's entries that have changed the world otherwise than by letting time pass."""
+        return [e for e in self.entries if e.acts and not e.by and self.touches(e)]
 
-    def _line_of(self, entry: Entry) -> Line:
+    def touches(self, entry: Entry) -> bool:
         found, _ = find([one.entry for one in self.lines.values()], _words(entry.line), "drill")
-        return self.lines[found.words]
+        return self.lines[found.words].touches
 
     def log(self) -> Log:
         """When it is over."""
@@ -372,7 +436,7 @@ class Game:
         head = {
             "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
             "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "player": self.player,
-            "sealed": self.seal.commitment,
+            "instructed": self.instructed, "sealed": self.seal.commitment, "truth": self.seal.truth,
             "salt": self.seal.salt,
         }  # fmt: skip
         return Log(head, tuple(self.entries), {**self.ending.to_dict(), "report": self.report()})

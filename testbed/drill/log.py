@@ -16,6 +16,7 @@ from typing import Any
 from testbed.base.errors import InputError
 
 FORMAT = 1
+INSTRUCTOR = "instructor"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Entry:
     """It has changed something: played again it has to be there."""
     digest: str = ""
     """Of the world after it, if it acts."""
+    by: str = ""
+    """Whose it is: the player's, or INSTRUCTOR's."""
 
 
 @dataclass(frozen=True)

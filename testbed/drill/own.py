@@ -60,6 +60,8 @@ def status(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     )
     recent = [f"{step['step_ns'] / 1000:.1f}" for step in state["steps"][-10:]]
     text += f"\nlast steps {' '.join(recent)} us, healthy {game.stage.healthy_step_ns / 1000:.1f}" if recent else ""
+    text += "".join(f"\nINSTRUCTOR  {one['text']}" for one in state["messages"])
+    text += "\nthe instructor has paused the drill" if state["paused"] else ""
     return text, state
 
 
@@ -85,7 +87,7 @@ def actions(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     rows = [
         {"n": e.number, "time": clock(e.time_ns), "took": clock(e.took_ns), "line": e.line, "ok": e.ok}
         for e in game.entries
-        if e.acts or not e.ok
+        if (e.acts or not e.ok) and not e.by
     ]
     from testbed.run.table import counters
     from testbed.run.table import lines as text_of

@@ -10,11 +10,12 @@ from typing import Any
 
 from testbed.base.errors import UserError
 from testbed.drill.game import Game
+from testbed.drill.instructor import Instructor
 from testbed.drill.log import Entry, Log
-from testbed.drill.seal import commitment
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.seal import commitment
 from testbed.drill.stage import Up, world_of
 
 
@@ -35,21 +36,22 @@ def replay(
     be played here."""
     head = log.head
     drill = file.loads(head["text"], name, Path(name).parent, id=head["drill"])
-    sealed = commitment(head["salt"], log.end["truth"], head["text"])
+    truth = head.get("truth", log.end["truth"])  # at the start: an instructor may have added to it
+    sealed = commitment(head["salt"], truth, head["text"])
     if sealed != head["sealed"]:
         return Replayed(log, "its truth is not the one that was sealed", None)
     game = Game.start(
         Case.of(drill, head["seed"], head["healthy"]), exam=head["exam"], player=head.get("player", ""), up=up
     )
     try:
-        if game.seal.truth != log.end["truth"]:
-            return Replayed(log, f"the truth is {game.seal.truth}, not {log.end['truth']}", None)
+        if game.seal.truth != truth:
+            return Replayed(log, f"the truth is {game.seal.truth}, not {truth}", None)
         for entry in log.entries:
             if not entry.acts:
                 continue
-            answer = game.command(entry.line)
+            answer, differs = again(game, entry)
             told(entry, answer)
-            if differs := _differs(entry, answer, game):
+            if differs:
                 return Replayed(log, f"line {entry.number} ({entry.line}): {differs}", None)
         if game.ending is None:  # its player went away
             game.command("give-up")
@@ -63,13 +65,26 @@ def replay(
         game.close()
 
 
+def again(game: Game, entry: Entry) -> tuple[Answer, str]:
+    """Carries out once more what acts; how it differs from what it was ("": not at all)."""
+    game.ends_ns = entry.time_ns + entry.took_ns
+    try:
+        answer = Instructor(game).command(entry.line) if entry.by else game.command(entry.line)
+    finally:
+        game.ends_ns = None
+    return answer, _differs(entry, answer, game)
+
+
 def _differs(entry: Entry, answer: Answer, game: Game) -> str:
-    if not answer.ok:
-        return str((answer.error or {}).get("what"))
-    again = next(e for e in reversed(game.entries) if e.acts)
-    if again.time_ns != entry.time_ns or again.took_ns != entry.took_ns:
-        return f"at {again.time_ns} for {again.took_ns} ns, not at {entry.time_ns} for {entry.took_ns}"
-    return "" if again.digest == entry.digest else "the world after it is another"
+    if answer.ok != entry.ok:
+        return "it was refused, and is not" if answer.ok else str((answer.error or {}).get("what"))
+    now = next((e for e in reversed(game.entries) if e.acts), None)
+    if now is None:
+        return "it changes nothing"
+    if now.time_ns != entry.time_ns or now.took_ns != entry.took_ns:
+        return f"at {now.time_ns} for {now.took_ns} ns, not at {entry.time_ns} for {entry.took_ns}"
+    # a digest that could not be had is empty
+    return "" if now.digest == entry.digest or not entry.digest else "the world after it is another"
 
 
 def replayed(path: Path, up: Up = world_of) -> Replayed:

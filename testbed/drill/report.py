@@ -18,21 +18,22 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
     drill = case.drill
     looked: dict[str, int] = {}
     for entry in entries:
-        if entry.ok and not entry.acts:
+        if entry.ok and not entry.acts and not entry.by:
             looked[entry.line] = looked.get(entry.line, 0) + 1
     return {
         "drill": code,
         "id": drill.id,
         "seed": case.seed,
         "title": drill.title,
-        "healthy": case.healthy,
+        "healthy": not stage.drawn.truth,
         "faults": [injection.written() for injection in stage.drawn.faults],
         "benign": [injection.written() for injection in stage.drawn.benign],
-        "evidence": [] if case.healthy else list(drill.evidence or drill.hints),
+        "evidence": [] if not stage.drawn.truth else list(drill.evidence or drill.hints),
         "looked": looked,
         "acted": [
-            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts
+            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts and not e.by
         ],
+        "instructed": [{"time_ns": e.time_ns, "line": e.line} for e in entries if e.by],
         "began_ns": stage.began_ns,
         "warmup_ns": drill.warmup,
         "healthy_step_ns": stage.healthy_step_ns,
@@ -81,6 +82,8 @@ def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
     looked = [f"{'looked at' if k == 0 else '':10}{line}" for k, line in enumerate(looks)] or ["looked at nothing"]
     acted = [f"{'did' if k == 0 else '':10}{clock(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])]
+    said = [f"{clock(e['time_ns'])}: {e['line']}" for e in report.get("instructed", ())]
+    instructed = [f"{'teacher' if k == 0 else '':10}{line}" for k, line in enumerate(said)]
     healthy = 1e9 / report["healthy_step_ns"]
     job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
@@ -88,7 +91,8 @@ def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     if s["fixed"] is not None:
         job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
-    named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted)]
+    named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted),
+             ("Instructor", instructed)]  # fmt: skip
     return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]
 
 

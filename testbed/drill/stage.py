@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from testbed.base.errors import UserError
 from testbed.drill.sheet.carried import measured
 from testbed.drill.sheet.case import Case, Drawn
+from testbed.drill.sheet.truth import Cause
 
 if TYPE_CHECKING:
+    from testbed.experiment import Experiment
     from testbed.faults import Injection
     from testbed.world.steps import Step
     from topologies.graph.fabric import Fabric
@@ -32,6 +34,11 @@ class Held(Protocol):
     def steps(self) -> Sequence[Step]: ...
     @property
     def fabric(self) -> Fabric: ...
+    @property
+    def experiment(self) -> Experiment:
+        """With the workload that is repeated now."""
+        ...
+
     def advance(self, ns: int) -> None: ...
     def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool: ...
     def counters(self) -> Mapping[str, Any]: ...
@@ -61,6 +68,8 @@ class Stage:
     drawn: Drawn
     began_ns: int  # when the student gets it
     healthy_step_ns: float
+    later: list[tuple[int, Injection]] = field(default_factory=list)
+    """Faults that were put in while it was played, and when."""
     _faults: list[str] = field(default_factory=list)
 
     @classmethod
@@ -92,6 +101,14 @@ class Stage:
         """Lets time pass up to a moment."""
         if time_ns > self.world.time_ns:
             self.world.advance(time_ns - self.world.time_ns)
+
+    def put_in(self, injection: Injection) -> Cause:
+        """One more fault, now; it belongs to the truth from here on. Raises CannotInject, FabricdError."""
+        cause, drawn = self.case.cause(injection), self.drawn
+        self._faults.append(self.world.put_in(injection, f"e{len(drawn.faults)}"))
+        self.later.append((self.world.time_ns, injection))
+        self.drawn = replace(drawn, faults=(*drawn.faults, injection), truth=(*drawn.truth, cause))
+        return cause
 
     def mend(self) -> None:
         """Takes the faults out, as if they had never been put in."""

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Held, Stage, Up, world_of
+from testbed.drill.stage import Stage, Up, world_of
 
 if TYPE_CHECKING:
+    from testbed.faults import Injection
     from testbed.world.steps import Step
+
+    Later = Sequence[tuple[int, Injection]]
 
 STEPS = 10
 PATIENCE = 4
-"""How many times as long as healthy ones the ten steps may take; then those count that have ended."""
+"""How many times as long as healthy ones the ten steps may take, besides one timeout of a NIC (a job that hangs goes on
+only after it); then those count that have ended."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,10 @@ class Course:
     courses: Sequence[tuple[float, float]] = ()  # start and duration of each step
 
     @classmethod
-    def of(cls, world: Held, from_ns: int, healthy_step_ns: float) -> Course:
+    def of(cls, stage: Stage, from_ns: int) -> Course:
         """Lets the world go on from there for ten steps."""
-        limit = round(STEPS * PATIENCE * healthy_step_ns)
+        world = stage.world
+        limit = round(STEPS * PATIENCE * stage.healthy_step_ns + stage.case.experiment.fabric.nic.timeout)
         world.until(lambda w: len(_after(w.steps, from_ns)) >= STEPS, limit)
         after = _after(world.steps, from_ns)[:STEPS]
         took = after[-1].end_ns - after[0].start_ns if len(after) == STEPS else limit
@@ -60,14 +65,14 @@ def progress(steps: Sequence[Step], time_ns: float) -> float:
     return made
 
 
-def without_student(case: Case, to_ns: int, up: Up = world_of) -> Course:
-    """The twin in which nobody did anything."""
-    return _twin(case, to_ns, up, mended_ns=None)
+def without_student(case: Case, to_ns: int, up: Up = world_of, later: Later = ()) -> Course:
+    """The twin in which the student did nothing; `later`: what was put in meanwhile."""
+    return _twin(case, to_ns, up, mended_ns=None, later=later)
 
 
-def mended(case: Case, at_ns: int, to_ns: int, up: Up = world_of) -> Course:
-    """The twin in which the cause was taken away at that moment."""
-    return _twin(case, to_ns, up, mended_ns=at_ns)
+def mended(case: Case, at_ns: int, to_ns: int, up: Up = world_of, later: Later = ()) -> Course:
+    """The twin in which the cause was taken away at that moment, and nothing was put in afterwards."""
+    return _twin(case, to_ns, up, mended_ns=at_ns, later=[one for one in later if one[0] <= at_ns])
 
 
 def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
@@ -75,13 +80,16 @@ def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
     return _twin(case, to_ns, up, mended_ns=None, well=True)
 
 
-def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False) -> Course:
+def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False, later: Later = ()) -> Course:
     stage = Stage.up(case, up, healthy=well)
     try:
+        for time_ns, injection in later:
+            stage.until_ns(time_ns)
+            stage.put_in(injection)
         if mended_ns is not None:
             stage.until_ns(mended_ns)
             stage.mend()
         stage.until_ns(to_ns)
-        return Course.of(stage.world, to_ns, stage.healthy_step_ns)
+        return Course.of(stage, to_ns)
     finally:
         stage.close()

@@ -32,8 +32,8 @@ def controller_command(
     control: Mapping[str, Any], directory: Path, dpid_base: int, ovs_control: Path, log: Path
 ) -> list[str]:
     """What starts the controller that the experiment's `control` asks for. Raises MachineError."""
-    argv = [_interpreter(control["library"]), "-m", "controllers.main", "--fabric", str(directory / "fabric.json")]
-    argv += ["--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
+    argv = [_interpreter(control["library"]), "-P", "-m", "controllers.main"]
+    argv += ["--fabric", str(directory / "fabric.json"), "--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
     argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
     argv += ["--fabricd", str(directory / "control.sock"), "--ovs", str(ovs_control), "--log", str(log)]
     return argv + [word for app in control["apps"] for word in ("--app", app)]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from testbed.base.types import Size, Time, default, mistake
-from testbed.faults.base import Fault, Place, Primitive, TrafficClass, overlay
+from testbed.faults.base import Fault, Place, Primitive, TrafficClass, overlay, wire
 
 SWITCHES = ("switch", "all")
 Class = Field(default=3, ge=0, le=7, description="the class")
@@ -116,6 +116,12 @@ class PfcOff(Fault):
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "all")
 
     direction: Literal["both", "send", "heed"] = Field(default="both", description="what its ports do not do")
+
+    def resources(self, place: Place) -> tuple[str, ...]:
+        """Of a NIC it is set at both ends of its cable, as of a cable; the NIC comes first."""
+        if place.kind == "nic":
+            return tuple(dict.fromkeys([str(place.target), *wire(place)]))
+        return super().resources(place)
 
     def primitives(self, place: Place) -> list[Primitive]:
         off = {"both": ("pfc_tx", "pfc_rx"), "send": ("pfc_tx",), "heed": ("pfc_rx",)}[self.direction]

@@ -72,7 +72,7 @@ def start(
         job = lock.new_job(**info, folder=str(folder))
         with job.log.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.run.job", record.id, job.id, str(lock.fd)],
+                [sys.executable, "-P", "-m", "testbed.run.job", record.id, job.id, str(lock.fd)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock.fd],
                 env={**os.environ, MARK: record.mark, "PYTHONPATH": str(_CHECKOUT)},
             )  # fmt: skip

@@ -73,7 +73,7 @@ class Guard:
             return _no("the request comes from another page")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and scope["method"] == "POST":
             return _no("the request comes from another page")
-        cookie = f"railbed-{port}"
+        cookie = f"railbed-{port}{self.path.strip('/')}"  # a browser may have those of both pages
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if asked and scope["method"] == "GET" and scope["path"] == self.path:
             return self._enter(asked[0], cookie)

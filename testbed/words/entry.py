@@ -30,7 +30,7 @@ class Parameter:
     option: bool = False
     required: bool = False
     rest: bool = False
-    """It takes all words that are left, as one text."""
+    """It takes all words that are left and are no options, as one text."""
     short: str = ""
     """Another name of an option, such as `-o`."""
     word: str = ""
@@ -72,12 +72,13 @@ class Entry:
         left, texts = list(words), dict[str, str]()
         while left:
             word = left.pop(0)
-            if word.startswith("--") or word in {p.short for p in self.parameters if p.short}:
+            rest = places[0] if places and places[0].rest else None
+            if self._is_option(word) and not (rest and rest.name in texts and not self._options):
                 parameter, text = self._option(word, left)
+            elif rest:  # options may stand among its words
+                parameter, text = rest, f"{texts[rest.name]} {word}" if rest.name in texts else word
             elif places:
-                parameter = places.pop(0)
-                text = " ".join([word, *left]) if parameter.rest else word
-                left = [] if parameter.rest else left
+                parameter, text = places.pop(0), word
             else:
                 raise self._wrong(f"{word!r} is one word too many", f"{self.usage}")
             texts[parameter.name] = text
@@ -89,6 +90,13 @@ class Entry:
             if parameter.required and parameter.name not in texts:
                 raise self._wrong(f"{parameter.usage} is missing: {parameter.help}", self.usage)
         return {p.name: self._value(p, texts.get(p.name), fabric) for p in self.parameters}
+
+    @property
+    def _options(self) -> list[Parameter]:
+        return [p for p in self.parameters if p.option]
+
+    def _is_option(self, word: str) -> bool:
+        return word.startswith("--") or word in {p.short for p in self.parameters if p.short}
 
     def _option(self, word: str, left: list[str]) -> tuple[Parameter, str]:
         flag, equals, text = word.partition("=")

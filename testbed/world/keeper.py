@@ -179,6 +179,8 @@ def _answer(world: World, client: socket.socket, line: bytes) -> None:
 def _told_of(world: World, line: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(line)
+        if not isinstance(asked, dict):
+            raise ValueError("a request is a JSON object")
         return {"ok": True, "value": CALLS[asked.pop("call")](world, asked)}
     except WorldGone:
         raise
@@ -186,7 +188,7 @@ def _told_of(world: World, line: bytes) -> dict[str, Any]:
         return {"ok": False, "error": _told(error)}
     except FabricdError as error:
         return {"ok": False, "error": _told(UserError(str(error)))}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
         hint = getattr(error, "hint", "")
         what = getattr(error, "what", f"{type(error).__name__}: {error}")
         return {"ok": False, "error": _told(UserError(what, hint=hint, exit_code=2))}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from testbed.world.world import World
 
 
-class _Job:
+class RepeatedJob:
     """The job of a world (operate/steps/site.py)."""
 
     def __init__(self, world: World) -> None:
@@ -40,5 +40,5 @@ class _Job:
 
 def config(world: World, words: Sequence[str]) -> list[Done]:
     """Carries out a line of `config`: an action, or `rollback [N|all]`. Raises UserError; then nothing was done."""
-    site = Site(world.lab, world, world.take_out, _Job(world))
+    site = Site(world.lab, world, world.take_out, RepeatedJob(world))
     return carry_out.config(site, words, lambda ns: world.advance(int(ns)))

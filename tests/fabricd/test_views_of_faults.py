@@ -118,7 +118,7 @@ def test_who_hears_nothing_finds_no_neighbour(bare: Bare) -> None:
     assert list(found["sw0:1"]) == LLDPSHOW
     assert (found["sw0:1"]["RemoteDevice"], found["sw0:1"]["Capability"], found["h2:1"]["Capability"]) == (
         "h0",
-        "S",
+        "O",
         "BR",
     )
     bare.inject(fault="one_way", on="cable:h0-sw0", direction="forward")
@@ -151,6 +151,20 @@ def test_a_cut_cable_is_down_at_both_ends_and_logged_by_both(bare: Bare) -> None
     assert any("fault" in row["message"] for row in bare.rows("logging", sight=Sight()))
     assert {row["level"] for row in bare.rows("logging", level="warning")} == {"warning"}
     assert {row["counter"]: row["value"] for row in bare.rows("ethtool", rank=0)}["link_down_events_phy"] == 1
+
+
+def test_what_a_cut_takes_is_counted_at_the_end_that_it_was_for(bare: Bare) -> None:
+    bare.inject(**{"fault": "cable_down", "on": "cable:h0-sw0", "at": "1us", "for": "1us"})
+    send(bare.f, [(0, 1, 600_000, 0), (1, 0, 600_000, 0)])
+    port = next(p for p in bare.counters()["ports"] if (p["node"], p["port"]) == ("sw0", 1))
+    row, nic0 = bare.by("interfaces errors", "IFACE")["sw0:1"], bare.rows("ethtool", rank=0)
+    broken_off = next(s["cut_off"] for s in bare.counters()["shown"] if (s["node"], s["port"]) == ("sw0", 1))
+    assert 0 < broken_off <= port["drops"]["cable"]
+    assert (row["RX_ERR"], row["RX_DRP"], row["TX_DRP"]) == (broken_off, 0, port["drops"]["cable"] - broken_off)
+    counted = {row["counter"]: row["value"] for row in nic0}
+    assert counted["rx_discards_phy"] == 0, "which is for want of room in its buffer alone"
+    assert counted["tx_discards_phy"] > 0
+    assert counted["retransmitted"] > 0 and "roce_adp_retrans" not in counted
 
 
 def test_what_an_operator_shuts_is_down_by_his_will_where_he_did_it(bare: Bare) -> None:

@@ -23,6 +23,7 @@ from testbed.drill.sheet.case import Case
 from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
+from tests import prove_drill_kills
 
 TEXT = """
 title: Steps take longer
@@ -160,6 +161,11 @@ def test_a_sealed_drill_has_one_player(drill: Path, tmp_path: Path) -> None:
     assert logs.read(tmp_path / "game.log").end["score"]["total"] == 0.0
 
 
+def test_a_sealed_drill_that_is_closed_leaves_its_log(drill: Path, tmp_path: Path) -> None:
+    client.start(file.load(str(drill)), "7Q4", healthy=False, exam=True, out=str(tmp_path / "game.log")).close()
+    assert logs.read(tmp_path / "game.log").end["answer"] is None
+
+
 def test_killed_it_leaves_what_clean_removes(drill: Path, tmp_path: Path) -> None:
     session = client.start(file.load(str(drill)), "7Q4", healthy=False, out=str(tmp_path / "game.log"))
     record = next(record for record in ownership.fabrics() if record.id == session.fabric)
@@ -171,6 +177,20 @@ def test_killed_it_leaves_what_clean_removes(drill: Path, tmp_path: Path) -> Non
     assert wait_for(lambda: not alive(session.fabric), 10)
     assert ownership.clean(session.fabric)[0].id == session.fabric
     assert not record.dir.exists()
+
+
+def test_its_server_ends_when_its_fabric_is_taken_away(session: client.Remote) -> None:
+    record = next(record for record in ownership.fabrics() if record.id == session.fabric)
+    server = record.owner
+    assert server is not None
+    assert ownership.clean(session.fabric, force=True)[0].id == session.fabric
+    assert wait_for(lambda: not server.alive(), 20)
+    assert not record.dir.exists()
+
+
+def test_killed_at_random_nothing_is_left() -> None:
+    """A short piece of what `./setup.sh prove drill-kills` does at length."""
+    assert prove_drill_kills.prove(kills=2, seed=3).total() == 2
 
 
 def test_a_drill_that_is_wrong_is_refused_before_anything_is_made(tmp_path: Path) -> None:

@@ -39,10 +39,17 @@ def server() -> Iterator[Server]:
     fabric = server.said["fabric"]
     with suppress(UserError):  # it has ended
         Remote(fabric).close()
-    wait_until(lambda: fabric not in fabric_ids() or cli("clean", fabric), "the drill's fabric to be gone")
+    wait_until(
+        lambda: fabric not in fabric_ids() or _dead(fabric) and cli("clean", fabric), "the drill's fabric to be gone"
+    )
     for log in set((ROOT / "results/drills").glob("*.log")) - before:
         log.unlink()
     assert traces(fabric) == []
+
+
+def _dead(fabric: str) -> bool:
+    """It is not being taken down just now."""
+    return any(record.id == fabric and record.state == "dead" for record in ownership.fabrics())
 
 
 def typed(page: Page, line: str) -> None:
@@ -81,6 +88,32 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
         found = before.find(word.encode())
         assert word == "rate" or found < 0, before[max(0, found - 80) : found + 80]
     assert server.end()[0] == 0
+
+
+def test_the_instructor_has_a_page_that_the_player_cannot_open(browser: Browser, server: Server) -> None:
+    url = server.said["instructor"]
+    for path in ("/instruct/", "/instruct/api/watch", "/instruct/static/style.css"):
+        assert server.ask(path)[0] == 403  # with the player's cookie
+    assert server.ask(f"/instruct/?token={server.entry.partition('token=')[2]}")[0] == 403
+    with page_in(browser) as player, page_in(browser) as page:
+        player.goto(server.url)
+        player.locator("#tables table").wait_for()
+        page.goto(url)
+        page.locator("#truth", has_text="@").or_(page.locator("#truth", has_text="healthy")).wait_for()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Resume").wait_for()
+        typed(player, "advance 1 step")
+        player.locator("#said .bad", has_text="paused").wait_for()
+        page.locator("#said .typed", has_text="> advance 1 step").wait_for()
+        page.get_by_role("button", name="Resume").click()
+        page.locator("#words").fill("look at <b>leaf1</b>")
+        page.get_by_role("button", name="Give it as a hint").click()
+        player.locator("#messages", has_text="look at <b>leaf1</b>").wait_for()
+        page.get_by_label("Class").select_option("long_cable")
+        page.get_by_label("Place").fill("cable:leaf1-spine1")
+        page.get_by_label("Parameters").fill("delay=3us")
+        page.get_by_role("button", name="Put it in").click()
+        page.locator("#truth", has_text="long_cable@cable:leaf1-spine1").wait_for()
 
 
 def test_its_server_refuses_what_no_page_sends_and_ends_with_the_drill(server: Server) -> None:

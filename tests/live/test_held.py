@@ -63,6 +63,9 @@ def test_steps_of_the_job_and_how_they_are_shown(held: str) -> None:
     assert (row["vs_best"], row["slowest_rank"], row["wrong"]) == ("1.00x", "-", 0)
     ranks = json.loads(told("show", "job", held, "--ranks", "--last", "1", "--json"))
     assert [r["rank"] for r in ranks] == [0, 1, 2]
+    now = json.loads(told("show", "job", held, "--now", "--json"))
+    assert [r["rank"] for r in now] == [0, 1, 2]
+    assert {r["state"] for r in now} <= {"at work", "waits"}
 
 
 def test_a_fault_is_put_in_and_healed_at_the_hold(held: str) -> None:
@@ -108,13 +111,21 @@ def test_several_at_once_are_answered_one_after_the_other(held: str) -> None:
     assert advance(held, "1ns")["time_ns"] == at + 20_001
 
 
+HOSTILE = (
+    b'{"call": "advance", "ns": 1e999}\n',
+    b'{"call": "history_at", "index": 1000000}\n',
+    b'{"call": ["state"]}\n',
+    b"[" * 100_000 + b"\n",
+)
+
+
 def test_nonsense_on_its_socket_is_answered_and_changes_nothing(held: str) -> None:
     with Kept.attach(held) as world:
         before = world.digest()
         for asked in ({"call": "fly"}, {"call": "advance"}, {"call": "until", "condition": "x", "limit_ns": 1}):
             with pytest.raises(UserError):
                 world._call(**asked)
-        for line in (b"\n", b"[]\n", b"{\n", b"\xff\n"):
+        for line in (b"\n", b"[]\n", b"{\n", b"\xff\n", b"1\n", *HOSTILE):
             world._socket.sendall(line)
             assert json.loads(world._answers.readline())["ok"] is False
         with pytest.raises(UserError, match="there is no fault"):

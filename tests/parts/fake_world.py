@@ -43,6 +43,10 @@ class FakeWorld:
         return self.case.experiment.build_fabric()
 
     @property
+    def experiment(self) -> Any:
+        return self.case.experiment
+
+    @property
     def steps(self) -> list[FakeStep]:
         return [step for step in self._all if step.end_ns <= self.time_ns]
 

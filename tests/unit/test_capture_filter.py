@@ -103,3 +103,9 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
     path.write_bytes(block + block[:8])
     (packet,) = read(path)
     assert isinstance(packet, Packet) and (packet.time_ns, packet.out, packet.opcode) == (123, True, "WRITE_ONLY")
+
+
+@pytest.mark.parametrize("deep", ["(" * 5000, "not " * 5000 + "ip"])
+def test_a_filter_is_only_so_deep(deep: str) -> None:
+    with pytest.raises(Wrong, match="more than 50"):
+        filters.parse(deep, FABRIC)

@@ -355,6 +355,14 @@ def test_an_agent_plays(tasks: list[suite.Task], tmp_path: Path) -> None:
     assert "SCORE" not in (tmp_path / "out" / "0000.stderr").read_text()
 
 
+def test_an_agent_plays_by_mcp(tasks: list[suite.Task], tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements.lock has it)")
+    well = [task for task in tasks if task.healthy][:1]
+    agent = shlex.join([sys.executable, str(AGENT.with_name("mcp_agent.py"))])
+    cases = played(well, agent, tmp_path / "out", speaks="mcp")
+    assert (cases[0].score, cases[0].failed, cases[0].calls, cases[0].time_ns) == (100.0, "", 2, 60_000)
+
+
 def test_a_world_that_dies_is_never_scored(tasks: list[suite.Task], tmp_path: Path) -> None:
     lives: list[Any] = []
     well = [task for task in tasks if task.healthy][:1]

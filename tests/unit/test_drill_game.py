@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import pytest
 from testbed.base.errors import InputError, UserError
 from testbed.drill import log as logs
 from testbed.drill.game import Game
+from testbed.drill.play import prompt
 from testbed.drill.ranking import ranked
 from testbed.drill.replay import replayed
 from testbed.drill.report import as_markdown
-from testbed.drill.seal import Seal, commitment, opened
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
 from tests.parts.fake_world import FakeWorld
 
@@ -141,6 +143,60 @@ def test_a_player_gets_no_files_of_this_machine() -> None:
     assert not [words for words in game.lines if "fault" in words]
 
 
+def test_a_mistake_of_ours_is_no_end_of_a_game(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    game = game_of(exam=True)
+
+    def broken(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(Game, "show", broken)
+    assert "RecursionError" in refused(game, "show interfaces counters") and not game.over and not game.gone
+    assert "in broken" in capsys.readouterr().err
+    assert game.command("advance 1us").ok
+
+
+def test_a_line_that_fails_half_way_is_played_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def halfway(game: Game, words: list[str]) -> None:
+        if words[0] == "rollback":
+            game.stage.world.take_out("e0")
+        raise UserError("it went half the way")
+
+    monkeypatch.setattr(Game, "configure", halfway)
+    game = game_of()
+    refused(game, "config interface shutdown leaf0:1")
+    refused(game, "config rollback all")
+    assert [(e.ok, e.acts) for e in game.entries] == [(False, False), (False, True)]
+    game.command("advance 100us")
+    game.command("give-up")
+    game.log().write(tmp_path / "game.log")
+    assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
+
+
+def test_a_tool_ends_with_the_budget_and_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from testbed.live.tools.site import Site
+    from testbed.live.tools.tool import Tool
+
+    def run(tool: Tool, on: FakeWorld, stop: Callable[[], bool], **_: object) -> list:
+        site = Site.__new__(Site)
+        site._world, site._stop = on, stop  # type: ignore[assignment]
+        site.pass_(1e9)
+        return []
+
+    monkeypatch.setattr(Tool, "run", run)
+    game = game_of()
+    game.interrupted = lambda: game.time_ns >= 800_000
+    assert game.command("capture leaf0:1 --for 1s").ok and game.time_ns == 800_000 and not game.over
+    game.interrupted = lambda: False
+    game.command("capture leaf0:1 --for 1s")
+    assert game.over and game.ending and game.ending.course.t_ns == 2_000_000
+    game.log().write(tmp_path / "game.log")
+    assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
+
+
+def test_drops_that_do_not_show_cannot_be_waited_for() -> None:
+    assert "no drop shows" in refused(game_of(TEXT + "views: {drops: asic}\n"), "until drops > 0")
+
+
 def test_completion() -> None:
     game = game_of()
     assert game.complete("adv") == ["advance"]
@@ -174,10 +230,25 @@ def test_a_sealed_box() -> None:
     seal = Seal("loss@nic:1", "drill")
     assert opened(seal.box(), seal.key, seal.commitment) == "loss@nic:1"
     assert b"loss" not in seal.box()
+    assert len(seal.box()) == len(Seal("healthy", "drill").box())
     with pytest.raises(ValueError, match="another drill"):
         opened(seal.box()[:-1] + b"x", seal.key, seal.commitment)
     with pytest.raises(ValueError, match="another drill"):
         opened(seal.box(), seal.key, Seal("loss@nic:1", "drill").commitment)
+
+
+def test_until_takes_its_limit_wherever_it_stands() -> None:
+    game = game_of()
+    for line in ("until drops > 0 --for 100us", "until --for 100us drops > 0"):
+        began = game.time_ns
+        assert game.command(line).data["held"] is False and game.time_ns - began == 100_000
+
+
+def test_no_history_in_another_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert prompt._history() == tmp_path / "state/railbed/drill_history"
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert prompt._history() is None
 
 
 def test_the_report_says_what_it_was_and_what_was_done() -> None:

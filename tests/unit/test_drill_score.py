@@ -75,6 +75,12 @@ TABLE = [
     ("loss@cable:leaf0-spine0", LOSSY, course(speed=5, speed_fault=10, speed_mended=26), 80.0),
     # the fault has cost less than 1 % of the speed: mending does not count
     ("loss@cable:leaf0-spine0", LOSSY, course(speed=25.9, speed_fault=25.9, speed_mended=26), 100.0),
+    # the twin mended at his moment stands as well: the healthy speed is what could be had; 10 + 35 + 25 + 10 + 10
+    ("loss@cable:leaf0-spine0", LOSSY, course(speed=13, speed_fault=0, speed_mended=0, speed_healthy=26), 90.0),
+    # acting at the last moment does not void M: 10 + 35 + 25 + 0 + 10
+    ("loss@cable:leaf0-spine0", LOSSY, course(speed=10, speed_fault=10, speed_mended=10, speed_healthy=26), 80.0),
+    # no speed at all: nothing is divided
+    ("loss@cable:leaf0-spine0", LOSSY, course(speed=0, speed_fault=0, speed_mended=0), 100.0),
     # a healthy world, and what was done to it: 0.1 of 1 ms is 3
     ("healthy", (), course(t_ns=1e6, lost_ns=1e5), 97.0),
     ("loss@cable:leaf0-spine0", (), NOW, 0.0),

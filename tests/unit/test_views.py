@@ -97,7 +97,7 @@ def test_interface_status_has_state_speed_mtu_and_peer() -> None:
     assert switch == {
         "Interface": "sw0:1",
         "Speed": "100G",
-        "MTU": "any",
+        "MTU": 9100,
         "Oper": "down",
         "Admin": "up",
         "Peer": "h0:1",
@@ -162,6 +162,44 @@ def test_rates_are_counts_per_second_of_emulated_time() -> None:
 
 def test_ethtool_has_what_came_in_by_priority() -> None:
     assert counted(Look(Kept(), counters(4, 0)), 0)["rx_prio0_packets"] == 4
+
+
+def test_a_full_receive_buffer_is_told_from_a_receive_that_was_not_posted() -> None:
+    now = counters(4, 0)
+    now["nics"][0]["rx_out_of_buffer"] = 5
+    now["ports"][1]["drops"] = {"no_receive_buffer": 5, "icrc": 2, "no_qp": 1, "cable": 7}
+    now["shown"] = [{"node": "h0", "port": 1, "rx_full": 4, "cut_off": 3}]
+    seen_by_nic = counted(Look(Kept(), now), 0)
+    names = ("rx_discards_phy", "rx_out_of_buffer", "tx_discards_phy")
+    assert [seen_by_nic[name] for name in names] == [4, 1, 4]
+
+
+class Repeated(Kept):
+    """One on which a job is repeated: rank 2 has all that it asked for, and does nothing."""
+
+    def steps(self) -> Sequence[Any]:
+        return ()
+
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        rest = "; 0 queue pairs with requests to send, 1 with receives posted"
+        lacks = [
+            "0 of 1 records" + rest,
+            "",
+            "8 of 1 records" + rest,
+            "0 of 0 records" + rest + "; other ranks to SYNC",
+        ]
+        states = ["waiting", "lost", "waiting", "waiting"]
+        workers = [
+            {"rank": k, "state": state, "time_ns": 1000, "waits_for": lack, "reason": ""}
+            for k, (state, lack) in enumerate(zip(states, lacks, strict=True))
+        ]
+        return {"workers": workers}
+
+
+def test_job_now_tells_who_has_gone_and_who_does_not_wait() -> None:
+    (table,) = VIEWS["job"].show(Look(Repeated(), counters(0, 0)), now=True)
+    assert [row["state"] for row in table.rows] == ["waits", "gone", "at work", "waits"]
+    assert [bool(row["waits_for"]) for row in table.rows] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,11 @@ SHUT = Entry(
 )
 SHOW = Entry(words="interface", about="Show one.", parameters=(Parameter("port", kinds.PORT, "which"),))
 FLOW = Entry(words="flow add", about="Add.", parameters=(Parameter("text", kinds.TEXT, "rule", rest=True),))
+WAIT = Entry(
+    words="wait",
+    about="Wait.",
+    parameters=(Parameter("until", kinds.TEXT, "what", rest=True), Parameter("for", kinds.TIME, "how long", True)),
+)
 ALL = [SHUT, SHOW, FLOW]
 
 
@@ -41,6 +46,9 @@ def test_a_line_is_read_by_the_entry_with_the_most_words() -> None:
     assert read("interface h0")[1] == {"port": End("h0", 1)}
     assert read("interface shutdown --quiet --for-ns=2us leaf0:1")[1]["quiet"] is True
     assert read("flow add priority=7 actions=drop")[1] == {"text": "priority=7 actions=drop"}
+    assert read("flow add a --b")[1] == {"text": "a --b"}  # it has no options
+    for line in ("drops > 0 --for 1us", "--for 1us drops > 0", "drops --for=1us > 0"):
+        assert WAIT.read(line.split(), FABRIC) == {"until": "drops > 0", "for": 1000.0}
 
 
 @pytest.mark.parametrize(

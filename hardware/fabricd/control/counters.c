@@ -94,7 +94,9 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	json_array_append_new(ports, o);
 }
 
-/* shown_json() - What an operator's counters call injected losses, of ports that have some; no part of a run's figures */
+/* shown_json() - What an operator's counters call injected losses, and two kinds of drops more finely, of ports that have
+ * some; no part of a run's figures
+ */
 static json_t *shown_json(const struct fabric *f)
 {
 	json_t *list = json_array();
@@ -106,6 +108,10 @@ static json_t *shown_json(const struct fabric *f)
 			for (int as = 0; as < SHOWNS; as++)
 				if (p->shown[as])
 					COUNT(o, shown_name((enum shown)as), p->shown[as]);
+			if (p->cut_off)
+				COUNT(o, "cut_off", p->cut_off);
+			if (p->rx_full)
+				COUNT(o, "rx_full", p->rx_full);
 			for (unsigned c = 0; c < CLASSES; c++) {
 				char name[48];
 				if (!p->tc[c].injected)

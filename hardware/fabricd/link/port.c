@@ -321,6 +321,7 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 	if (epoch != p->cable->epoch) {
 		if (fr->passage)
 			fr->passage->lost = true;
+		p->cut_off++;
 		port_drop(f, p, fr, DROP_CABLE);
 		return;
 	}

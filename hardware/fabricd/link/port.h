@@ -143,6 +143,8 @@ struct port {
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t drops[DROPS];
 	uint64_t shown[SHOWNS]; /* of DROP_FAULT */
+	uint64_t cut_off;	/* of DROP_CABLE: on their way here when the cable was cut */
+	uint64_t rx_full;	/* of DROP_NO_RECEIVE_BUFFER: the NIC's receive buffer was full */
 	struct dropped *last_drop[DROPS];
 	struct capture *capture;
 	int capture_if;

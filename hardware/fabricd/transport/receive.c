@@ -286,6 +286,7 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 	}
 	if (!scale_up && !nic_rx_room(f, n, pkt->payload_bytes)) {
 		n->out_of_buffer++;
+		p->rx_full++;
 		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);
 		return;
 	}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import InputError, MachineError, UserError
-from testbed.drill.play.wire import SOCKET, Lines
+from testbed.drill.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
 from testbed.drill.session import Answer
 from testbed.drill.sheet.drill import Drill
 from testbed.machine import ownership
@@ -26,10 +27,14 @@ DRILLS = Path("results/drills")
 class Remote:
     """A `Session` whose drill is held by its server."""
 
-    def __init__(self, fabric: str, token: str | None = None) -> None:
+    path = SOCKET
+
+    def __init__(self, fabric: str, token: str | None = None, instructor: str = "") -> None:
+        self.instructor = instructor
+        """The token of the instructor, known to who has started the drill."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.connect(str(ownership.RUN_DIR / fabric / SOCKET))
+            sock.connect(str(ownership.RUN_DIR / fabric / self.path))
         except OSError as error:
             sock.close()
             raise UserError(
@@ -96,6 +101,23 @@ class Remote:
             self.leave()
 
 
+class Desk(Remote):
+    """The instructor's end."""
+
+    path = INSTRUCTOR_SOCKET
+
+    def watch(self, since: int = 0) -> dict[str, Any]:
+        """What is true, how it stands, and the transcript from that number on."""
+        told: dict[str, Any] = self._ask("watch", since=since)
+        return told
+
+    def fork(self) -> Remote:
+        """The same world once more, up to now, held by a server of its own. Raises UserError."""
+        told = self._ask("fork")
+        log = DRILLS / f"{datetime.now():%Y%m%d-%H%M%S}-{told['seed']}-fork-{secrets.token_hex(2)}.log"
+        return _begun({**told, "exam": False, "out": os.path.abspath(log), "shown": str(log)})
+
+
 def _ended(fabric: str) -> UserError:
     return UserError(f"the drill on fabric {fabric} has ended", hint="testbed drill start ID begins one; testbed clean")
 
@@ -118,8 +140,13 @@ def start(
         "seed": seed, "healthy": healthy, "exam": exam, "player": player, "out": os.path.abspath(log),
         "shown": str(log),
     }  # fmt: skip
+    return _begun(told)
+
+
+def _begun(told: dict[str, Any]) -> Remote:
+    """Starts a server with what it plays."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "testbed.drill.play.drilld"],
+        [sys.executable, "-P", "-m", "testbed.drill.play.drilld"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(_CHECKOUT)},
     )  # fmt: skip
@@ -142,7 +169,7 @@ def start(
         error = ready["error"]
         raise UserError(error["what"], error["where"], error["hint"], ready["exit_code"])
     process.returncode = 0  # it is no child to wait for: it outlives us
-    return Remote(ready["fabric"], ready["token"])
+    return Remote(ready["fabric"], ready["token"], ready["instructor"])
 
 
 def newest_log() -> Path:
@@ -162,9 +189,14 @@ def going_on() -> Iterator[ownership.Record]:
 
 def connect(fabric: str | None = None) -> Remote:
     """The drill on this fabric, or the only one there is. Raises UserError."""
+    return Remote(which(fabric))
+
+
+def which(fabric: str | None = None) -> str:
+    """The fabric of this drill, or of the only one there is. Raises UserError."""
     found = [record for record in going_on() if fabric in (None, record.id)]
     if len(found) == 1:
-        return Remote(found[0].id)
+        return found[0].id
     if not found:
         what = f"there is no drill on fabric {fabric}" if fabric else "no drill is on"
         raise UserError(what, hint="testbed drill start ID begins one", exit_code=2)

@@ -1,8 +1,8 @@
 """The server of a drill: it alone has world, truth and log. It goes on when the terminal that has started it is gone.
 
 What it plays it is told on stdin, so that neither arguments nor environment say anything. It ends when the drill is
-over and nobody listens any more, or a sealed drill's player has left. Killed, it leaves a dead fabric, which
-`testbed clean` removes: all processes of the fabric end with it.
+over and nobody listens any more, a sealed drill's player has left, or its fabric is gone, whatever took it. Killed, it
+leaves a dead fabric, which `testbed clean` removes: all processes of the fabric end with it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import UserError
 from testbed.drill.game import Game
-from testbed.drill.play.wire import SOCKET, Lines
+from testbed.drill.instructor import Instructor, Transcript
+from testbed.drill.log import Entry
+from testbed.drill.play.desk import Desk, listening
+from testbed.drill.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
+from testbed.drill.replay import again
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Held, world_of
 from testbed.machine.ownership import mark_as_drill
+from testbed.world.world import WorldGone
 
 LOG = "drilld.log"
+LOOK_S = 1.0
+"""How often it looks, at least, whether its fabric is there."""
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
 
 
@@ -51,29 +58,39 @@ class Server:
         self._clients: list[Lines] = []
         self._now: Lines | None = None  # whose command goes on
         self._player: Lines | None = None  # of a sealed drill
-        game.interrupted = self._interrupted
+        self.transcript = Transcript()
         self.dir: Path = game.stage.world.lab.dir  # type: ignore[attr-defined]
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        old = os.umask(0o177)
-        try:
-            self._listener.bind(str(self.dir / SOCKET))
-        finally:
-            os.umask(old)
-        self._listener.listen(16)
+        self._listener = listening(self.dir / SOCKET)
+        self.desk = Desk(Instructor(game, self.transcript), self.dir / INSTRUCTOR_SOCKET)
+        game.interrupted = self._interrupted
 
     def serve(self) -> None:
         """Until it is over and nobody listens."""
         heard_anybody = False
-        while not self.ended and not (self.game.over and heard_anybody and not self._clients):
-            everything: list[socket.socket | Lines] = [self._listener, *self._clients]
-            for one in select.select(everything, [], [])[0]:
-                if isinstance(one, Lines):
+        world: Any = self.game.stage.world
+        fabricd = world.lab.fabricd.fileno()
+        while not self.ended and not (self.game.over and heard_anybody and not (self._clients or self.desk.clients)):
+            self.desk.heed()
+            everything: list[socket.socket | Lines | int] = [self._listener, fabricd, *self._clients]
+            everything += self.desk.files
+            for one in select.select(everything, [], [], LOOK_S)[0]:
+                if isinstance(one, Lines) and one in self._clients:
                     self._hear(one)
-                else:
-                    self._clients.append(Lines(one.accept()[0]))
+                elif one is self._listener:
+                    self._clients.append(Lines(self._listener.accept()[0]))
                     heard_anybody = True
-        for client in self._clients:
+            self.ended |= not self._there()
+        for client in [*self._clients, *self.desk.clients]:
             client.close()
+
+    def _there(self) -> bool:
+        """Whether the fabric is. Nothing of a game that has lost it counts."""
+        world: Any = self.game.stage.world
+        try:
+            world.heed()
+        except WorldGone:
+            return False
+        return (self.dir / SOCKET).exists()
 
     def _hear(self, client: Lines) -> None:
         try:
@@ -81,7 +98,7 @@ class Server:
             while there and (told := client.next()) is not None:
                 self._now = client
                 try:
-                    answer = self._answer(client, told)
+                    answer = self._answered(client, told)
                 finally:
                     self._now = None
                 if answer is not None:
@@ -92,9 +109,16 @@ class Server:
             self._clients.remove(client)
             client.close()
             if client is self._player and self.token and not self.game.over:
-                self.game.command("give-up")
-                self._write()
-                self.ended = True
+                self._give_up()
+
+    def _answered(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+        """A mistake of ours is an error of that line, not the end of a game."""
+        try:
+            return self._answer(client, told)
+        except Exception as error:
+            traceback.print_exc()
+            what = f"that cannot be answered: {type(error).__name__}: {error}"
+            return {"error": UserError(what[:400], "drill", f"the game goes on; {LOG} has more").to_dict()}
 
     def _answer(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
         op = told.get("op")
@@ -113,12 +137,17 @@ class Server:
         if op == "complete":
             return {"brought": self.game.complete(str(told.get("line", "")))}
         if op == "close":
+            if self.token and not self.game.over:  # an exam leaves its log, however it ends
+                self._give_up()
             self.ended = True
             return {"brought": None}
         return {"error": UserError(f"there is no {op!r:.40}", "drill").to_dict()}
 
     def _command(self, line: str) -> dict[str, Any]:
-        answer = self.game.command(line).to_dict()
+        began = self.game.time_ns
+        brought = self.game.command(line)
+        self.transcript.add(line, began, brought)
+        answer = dict(brought.to_dict())
         if self.game.gone:
             self.ended = True
         elif self.game.over and not self.written:
@@ -127,13 +156,22 @@ class Server:
             answer["log"] = str(self.out)
         return answer
 
+    def _give_up(self) -> None:
+        self.game.command("give-up")
+        if self.game.over:  # else the world has died
+            self._write()
+        self.ended = True
+
     def _write(self) -> None:
         if not self.written:
             self.written = True
             self.game.log().write(self.out)
 
     def _interrupted(self) -> bool:
-        """Whether who asked for it wants it to stop, or is gone."""
+        """Whether who asked for it wants it to stop, or is gone, or the instructor stops everybody."""
+        self.desk.heed(busy=True)
+        if self.game.paused:
+            return True
         client = self._now
         if client is None or not select.select([client], [], [], 0)[0]:
             return False
@@ -152,6 +190,7 @@ def main() -> None:
         game = Game.start(
             Case.of(drill, told["seed"], told["healthy"]), exam=told["exam"], player=told["player"], up=marked
         )
+        _played_before(game, told.get("entries", ()))
     except UserError as error:
         _say({"error": error.to_dict(), "exit_code": error.exit_code})
         return
@@ -161,7 +200,7 @@ def main() -> None:
         os.chdir("/")
         (server.dir / "sealed").write_bytes(game.seal.box())
         with _quiet_afterwards(server.dir / LOG):
-            _say({"fabric": server.dir.name, "code": game.code, "token": token})
+            _say({"fabric": server.dir.name, "code": game.code, "token": token, "instructor": server.desk.token})
         server.serve()
     except SystemExit:
         raise
@@ -169,6 +208,15 @@ def main() -> None:
         traceback.print_exc()
     finally:
         game.close()
+
+
+def _played_before(game: Game, entries: Sequence[dict[str, Any]]) -> None:
+    """Of a fork: what was done until then. Raises UserError, and takes the game down."""
+    for told in entries:
+        entry = Entry(**told)
+        if differs := again(game, entry)[1]:
+            game.close()
+            raise UserError(f"played again it is another game: {entry.line}: {differs}", "fork")
 
 
 def _say(told: dict[str, Any]) -> None:

@@ -7,15 +7,19 @@ import select
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from testbed.base.errors import UserError
 from testbed.base.text import printable
 from testbed.drill.session import Answer, Session, clock
 
+if TYPE_CHECKING:
+    from testbed.drill.play.client import Desk
+
 LEAVE = ("quit", "exit")
 WATCH = "watch"
 WATCHED = "50us"
+FORK = "fork"
 _HISTORY_LINES = 1000
 
 
@@ -23,8 +27,12 @@ class Echo(Protocol):
     def __call__(self, text: str, /) -> None: ...
 
 
-def play(session: Session, lines: IO[str], echo: Echo) -> Answer | None:
-    """Until the lines end, or `quit`, or the drill is over and its report has been read. Returns the last answer."""
+def play(session: Session, lines: IO[str], echo: Echo, teacher: Desk | None = None) -> Answer | None:
+    """Until the lines end, or `quit`, or the drill is over and its report has been read. Returns the last answer.
+
+    `teacher`: it is the instructor's prompt.
+    """
+    heard = 0
     terminal = lines.isatty()
     source = _typed(session) if terminal else (line.rstrip("\n") for line in lines)
     last: Answer | None = None
@@ -35,12 +43,63 @@ def play(session: Session, lines: IO[str], echo: Echo) -> Answer | None:
         if words[0] in LEAVE:
             break
         if words[0] == WATCH:
-            watch(session, words[1] if len(words) > 1 else WATCHED, echo, lines)
+            if teacher:
+                follow(teacher, echo, lines)
+            else:
+                watch(session, words[1] if len(words) > 1 else WATCHED, echo, lines)
+            continue
+        if teacher and words == [FORK]:
+            fork(teacher, echo)
             continue
         last = session.command(line)
         if last.text:
             echo(_safe(last.text))
+        if not teacher:
+            heard = _said(session, heard, echo)
     return last
+
+
+def _said(session: Session, heard: int, echo: Echo) -> int:
+    """What the instructor has said since; how much he has said so far."""
+    try:
+        messages = session.state()["messages"]
+    except UserError:  # it has ended
+        return heard
+    for one in messages[heard:]:
+        echo(f"INSTRUCTOR  {_safe(one['text'])}")
+    return len(messages)
+
+
+def follow(teacher: Desk, echo: Echo, lines: IO[str]) -> None:
+    """The transcript as it comes, until something is typed (without a terminal: what there is)."""
+    from testbed.drill.instructor import row_text
+
+    since = 0
+    with suppress(KeyboardInterrupt):
+        while True:
+            told = teacher.watch(since)
+            since = told["next"]
+            for row in told["transcript"]:
+                echo(_safe(row_text(row)))
+            if not lines.isatty() or told["state"]["over"]:
+                return
+            if select.select([lines], [], [], 0.5)[0]:
+                lines.readline()
+                return
+
+
+def fork(teacher: Desk, echo: Echo) -> None:
+    """The same world once more; says where it is."""
+    try:
+        other = teacher.fork()
+    except UserError as error:
+        echo(_safe(str(error)))
+        return
+    other.leave()
+    echo(
+        f"the same world, up to now, is on fabric {other.fabric}: testbed drill status --fabric {other.fabric}\n"
+        f"its instructor's code: {other.instructor}"
+    )
 
 
 def watch(session: Session, amount: str, echo: Echo, lines: IO[str]) -> None:
@@ -69,7 +128,8 @@ def _typed(session: Session) -> Iterator[str]:
 
     history = _history()
     with suppress(OSError):
-        readline.read_history_file(history)
+        if history:
+            readline.read_history_file(history)
     readline.set_history_length(_HISTORY_LINES)
     readline.set_completer_delims(" \t\n")
     readline.set_completer(_Completer(session))
@@ -86,8 +146,9 @@ def _typed(session: Session) -> Iterator[str]:
     finally:
         readline.set_completer(None)
         with suppress(OSError):
-            history.parent.mkdir(parents=True, exist_ok=True)
-            readline.write_history_file(history)
+            if history:
+                history.parent.mkdir(parents=True, exist_ok=True)
+                readline.write_history_file(history)
 
 
 class _Completer:
@@ -111,6 +172,8 @@ class _Completer:
         return self._found[n] if n < len(self._found) else None
 
 
-def _history() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(state, "railbed", "drill_history")
+def _history() -> Path | None:
+    """None in another user's home, as under sudo: what root makes there its owner could not change."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
+    there = next(path for path in (state, *state.parents) if path.exists())
+    return state / "railbed" / "drill_history" if there.stat().st_uid == os.geteuid() else None

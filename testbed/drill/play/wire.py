@@ -3,6 +3,9 @@
 A request has `op` (command, ticket, state, complete, interrupt, close) with its arguments, and in a sealed drill the
 player's `token`. An answer has `brought`, or `error` {what, where, hint}. `interrupt` has no answer of its own: the
 command that goes on answers sooner.
+
+The instructor has a socket of his own. Every request there has his `token`; `op` is command, watch (`since`: the number
+of the first row of the transcript), complete, state or fork. What tells the truth is answered there and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import socket
 from typing import Any
 
 SOCKET = "drill.sock"
+INSTRUCTOR_SOCKET = "instructor.sock"
 LINE_MAX = 16 << 20
 
 
@@ -39,7 +43,10 @@ class Lines:
         if len(self._rest) > LINE_MAX:
             raise ValueError("a line without end")
         for line in whole:
-            told = json.loads(line)
+            try:
+                told = json.loads(line)
+            except RecursionError:
+                raise ValueError("JSON that is nested too deeply") from None
             if not isinstance(told, dict):
                 raise ValueError("no JSON object")
             self._whole.append(told)
@@ -48,6 +55,9 @@ class Lines:
     def next(self) -> dict[str, Any] | None:
         """The next whole line that has come."""
         return self._whole.pop(0) if self._whole else None
+
+    def peek(self) -> dict[str, Any] | None:
+        return self._whole[0] if self._whole else None
 
     def next_is(self, op: str) -> bool:
         """Takes the next line if it is this request."""

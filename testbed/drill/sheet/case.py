@@ -30,7 +30,8 @@ from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
 
 HEALTHY_ONE_IN = 5
-_OF_PROCESSES = frozenset(name for name, cls in CATALOGUE.items() if issubclass(cls, WorkerFault))
+SEED_LETTERS = 12
+OF_PROCESSES = frozenset(name for name, cls in CATALOGUE.items() if issubclass(cls, WorkerFault))
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O, U
 
 
@@ -82,14 +83,14 @@ class Case:
         for i, entry in enumerate(drill.faults):
             injection = self._injection(entry, drawn, ("faults", i), drill.warmup)
             faults.append(injection)
-            causes.append(Cause(injection.fault.name, self._resources(injection, ("faults", i))))
+            causes.append(self._cause(injection, ("faults", i)))
         herrings: list[tuple[KeyPath, dict[str, Any]]] = [
             (("tenants", i), tenant.as_fault()) for i, tenant in enumerate(drill.tenants)
         ]
         herrings += [(("benign", i), entry) for i, entry in enumerate(drill.benign) if not old_counter(entry)]
         own = [self._injection(entry, drawn, path, 0.0) for path, entry in herrings]
         for injection, (path, _) in zip(own, herrings, strict=True):
-            self._resources(injection, path)
+            self._cause(injection, path)
         old = [self._old(entry, drawn, i) for i, entry in enumerate(drill.benign) if old_counter(entry)]
         if self.healthy:
             return Drawn(drawn, (), tuple(own), tuple(old), ())
@@ -102,17 +103,21 @@ class Case:
             first, *also = [Problem(w, self.drill.place(*path, *inner), hint) for inner, w, hint in wrong.found]
             raise InputError(first.what, first.where, first.hint, also) from None
 
-    def _resources(self, injection: Injection, path: KeyPath) -> tuple[str, ...]:
-        """The names of its place; also whether it strikes such a place, and all its parameters fit the fabric."""
+    def cause(self, injection: Injection) -> Cause:
+        """What an injection makes part of the truth. Raises CannotInject if it does not fit the fabric."""
         experiment = self.experiment
+        place = injection.place(
+            experiment.build_fabric(), experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name
+        )
+        injection.requests(place, "f")
+        return Cause(injection.fault.name, injection.fault.resources(place))
+
+    def _cause(self, injection: Injection, path: KeyPath) -> Cause:
+        """The same of an entry of the file. Raises InputError that names it."""
         try:
-            place = injection.place(
-                experiment.build_fabric(), experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name
-            )
-            injection.requests(place, "f")
+            return self.cause(injection)
         except CannotInject as error:
             raise InputError(error.what, self.drill.place(*path, "on"), error.hint) from None
-        return injection.fault.resources(place)
 
     def _old(self, entry: Mapping[str, Any], drawn: Mapping[str, Any], i: int) -> OldCounter:
         told = {key: filled(value, drawn, key) for key, value in entry.items()}
@@ -139,16 +144,16 @@ def healthy_by_seed(drill: Drill, seed: str) -> bool:
 def seed_of(text: str) -> str:
     """A seed as it is written: 1 to 12 of ALPHABET.  Raises InputError."""
     seed = text.upper().replace("O", "0").replace("I", "1").replace("L", "1")
-    if not 1 <= len(seed) <= 12 or any(letter not in ALPHABET for letter in seed):
+    if not 1 <= len(seed) <= SEED_LETTERS or any(letter not in ALPHABET for letter in seed):
         raise InputError(f"{text[:40]!r} is no seed", "--seed", "1 to 12 letters and digits (no U), such as 7Q4")
     return seed
 
 
-def any_seed() -> str:
-    """One that nobody has chosen."""
+def any_seed(*, exam: bool = False) -> str:
+    """One that nobody has chosen: short enough to be said, or for an exam too long to be tried."""
     import secrets
 
-    return "".join(secrets.choice(ALPHABET) for _ in range(4))
+    return "".join(secrets.choice(ALPHABET) for _ in range(SEED_LETTERS if exam else 4))
 
 
 def _number(text: str) -> int:
@@ -175,7 +180,7 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
         "transport": drill.transport,
         "costs": drill.costs,
         # which rank will be struck is not drawn yet: none may share a process that is killed
-        "workers": {"ranks_per_process": 1} if any(f.get("fault") in _OF_PROCESSES for f in drill.faults) else {},
+        "workers": {"ranks_per_process": 1} if any(f.get("fault") in OF_PROCESSES for f in drill.faults) else {},
     }
 
     def checked(more: Mapping[str, Any]) -> Experiment:

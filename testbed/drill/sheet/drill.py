@@ -29,7 +29,6 @@ class Views(Model):
     config: Literal["true", "golden"] = Field(
         default="true", description="`golden`: configuration is shown as it was meant, not as the ASIC has it"
     )
-    telemetry: Annotated[Time, Field(ge=1000, le=1e9)] = default("10us", "period of the snapshots of `history`")
 
     @field_validator("config", mode="before")
     @classmethod

@@ -10,12 +10,16 @@
     H  0, 5, 10, 20 for no, one, two, three hints        W  10 for each wrong answer before the last
     B  30 x job time that the student's actions have cost, of the time from the first look to the last answer
 
-If mending is not asked for, or has nothing to win back, M's weight goes to L and T in equal parts.  Of a healthy world
+If mending is not asked for, or the fault has cost the job less than 1 % of its healthy speed, M's weight goes to L and
+T in equal parts.  Of a healthy world
 S = 100 for `healthy` and 0 for anything else, less H, B and W.
 
-v is the speed of the job (right steps per emulated time); v_fault is that of the twin world in which the student did
-nothing, v_mended that in which the cause was healed at his moment, all at the same emulated time.  E has L as a
-factor because otherwise a list of everything would have D's and E's weight for nothing.
+v is the speed of the job (right steps per emulated time), 0 if in the end another workload runs than the drill's;
+v_fault is that of the twin world in which the student did nothing, v_mended that in which the cause was healed when
+he first acted on the fabric, all at the same emulated time. If that twin is no faster than v_fault by 1 % of the
+healthy speed (the cause was healed too late to show, or the job's queue pairs are dead until it begins anew), the
+healthy speed stands for v_mended: acting late never voids M. E has L as a factor because otherwise a list of
+everything would have D's and E's weight for nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ WRONG = 10.0
 DAMAGE = 30.0
 DIGITS = 4
 NOTHING_TO_WIN = 0.01
-"""Share of v_mended that must be lost by the fault for M to say anything."""
+"""Share of the healthy speed that must be lost by the fault for M to say anything."""
 
 Families = Collection[frozenset[str]]
 """Classes that no permitted evidence separates."""
@@ -53,6 +57,7 @@ class Course:
     speed: float | None = None  # of the job; None: mending is not asked for
     speed_fault: float = 0.0
     speed_mended: float = 0.0
+    speed_healthy: float = 0.0  # 0: that of the mended twin
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,13 @@ def mended(course: Course) -> float | None:
     """M; None if it does not count."""
     if course.speed is None:
         return None
-    lost = course.speed_mended - course.speed_fault
-    if lost < NOTHING_TO_WIN * course.speed_mended:
+    healthy = max(course.speed_healthy, course.speed_mended)
+    least = NOTHING_TO_WIN * healthy
+    if healthy - course.speed_fault <= least:
         return None
+    lost = course.speed_mended - course.speed_fault
+    if lost <= least:
+        lost = healthy - course.speed_fault
     return min(1.0, max(0.0, (course.speed - course.speed_fault) / lost))
 
 

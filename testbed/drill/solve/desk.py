@@ -65,6 +65,10 @@ class Desk:
         self.time_ns = float(answer.time_ns)
         return answer.ok
 
+    def carry_out(self, lines: Sequence[str]) -> bool:
+        """Actions, one after the other, up to one that is refused: a cable that cannot be drained is not changed."""
+        return all(self.do(f"config {line}") for line in lines)
+
     def pass_(self, ns: float) -> bool:
         return self.do(f"advance {ns:.0f}ns")
 

@@ -52,6 +52,6 @@ def solve(session: Session) -> str:
     desk = Desk(session)
     found = findings(desk)
     if desk.asked_to_mend:
-        for line in dict.fromkeys(line for finding in found for line in finding.mend):
-            desk.do(f"config {line}")
+        for lines in dict.fromkeys(finding.mend for finding in found):
+            desk.carry_out(lines)
     return answer(found)

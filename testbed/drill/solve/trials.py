@@ -14,6 +14,8 @@ from topologies.graph.fabric import Cable
 Symptom = Callable[[Desk, float], bool]
 """Whether it was there in the last so many ns."""
 CARRIES = 0.1
+FRAMES = 20
+PATIENCE = 8
 
 
 def used(desk: Desk) -> list[Cable]:
@@ -31,13 +33,21 @@ def change_cables(desk: Desk, candidates: Sequence[Cable], there: Symptom, windo
     """The cable with whose successor the symptom is gone."""
     for cable in candidates:
         lines = new_cable(desk, cable)
-        done = [desk.do(f"config {line}") for line in lines]  # all of them: a drained port is led back
-        if not lines or not all(done):
+        if not lines or not desk.carry_out(lines):
             continue
-        desk.pass_(window_ns)
+        for _ in range(PATIENCE):  # flows come back when the controller has written them
+            desk.pass_(window_ns)
+            if _carries(desk, cable, window_ns * 0.7):
+                break
         if not there(desk, window_ns * 0.7):
             return cable
     return None
+
+
+def _carries(desk: Desk, cable: Cable, ns: float) -> bool:
+    ends = {f"{end.node}:{end.port}" for end in (cable.a, cable.b)}
+    rows = desk.recent("show interfaces counters", of_ns=ns)
+    return any(number(row, "TX_OK") > FRAMES for row in rows if row["IFACE"] in ends)
 
 
 def drain_switches(desk: Desk, candidates: Sequence[str], there: Symptom, window_ns: float) -> str | None:

@@ -37,12 +37,16 @@ _COMPARE = {
 }  # fmt: skip
 _ECN = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 _SAME = {"&&": "and", "||": "or", "!": "not"}
+DEEPEST = 50
+"""How often a filter may have ( or not."""
 HELP = f"{', '.join([*_KINDS])}, host ADDRESS, port N, {', '.join(_FIELDS)} with == != < <= > >=; and, or, not, ( )"
 
 
 def parse(text: str, fabric: Fabric) -> Test:
     """Raises Wrong that names the word."""
     parser = _Parser(text, fabric)
+    if sum(word in ("(", "not") for word in parser.words) > DEEPEST:
+        raise Wrong(f"the filter has more than {DEEPEST} times ( or not", HELP)
     if not parser.words:
         return lambda packet: True
     test = parser.either()

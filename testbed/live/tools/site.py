@@ -16,6 +16,8 @@ from topologies.graph.fabric import Fabric
 
 STEP_NS = 1_000
 """A world is advanced in steps of that: a tool ends at the first one that sees it done."""
+PASS_NS = 10_000
+"""So often it is asked whether a tool shall stop."""
 _POLL_S = 0.01
 
 
@@ -34,9 +36,10 @@ class World(Protocol):
 
 
 class Site:
-    """A fabric, and how its time passes."""
+    """A fabric, and how its time passes. On a world a tool ends before its time when `stop` says so."""
 
-    def __init__(self, on: Lab | World) -> None:
+    def __init__(self, on: Lab | World, stop: Callable[[], bool] = lambda: False) -> None:
+        self._stop = stop
         self.lab = on if isinstance(on, Lab) else on.lab
         self._world = None if isinstance(on, Lab) else on
 
@@ -60,7 +63,7 @@ class Site:
         begun = self.now_ns()
         while not done():
             if self._world is not None:
-                if self._world.time_ns - begun >= limit_ns:
+                if self._world.time_ns - begun >= limit_ns or self._stop():
                     return False
                 self._world.advance(STEP_NS)
             elif self.now_ns() - begun >= limit_ns or self._stands():
@@ -72,7 +75,9 @@ class Site:
     def pass_(self, ns: float) -> None:
         """Lets so much time pass."""
         if self._world is not None:
-            self._world.advance(round(ns))
+            end_ns = self._world.time_ns + round(ns)
+            while self._world.time_ns < end_ns and not self._stop():
+                self._world.advance(min(PASS_NS, end_ns - self._world.time_ns))
             return
         if self._stands():
             hint = "run a workload beside it (testbed job start FILE), or bring it up with --job"

@@ -20,9 +20,9 @@ class Tool(Entry):
 
     use: Callable[..., list[Table]]
 
-    def run(self, on: Lab | World, **values: Any) -> list[Table]:
-        """On a live fabric or a world. Raises InputError."""
+    def run(self, on: Lab | World, stop: Callable[[], bool] = lambda: False, **values: Any) -> list[Table]:
+        """On a live fabric or a world; there `stop` ends it before its time. Raises InputError."""
         try:
-            return self.use(Site(on), **{name: value for name, value in values.items() if value is not None})
+            return self.use(Site(on, stop), **{name: value for name, value in values.items() if value is not None})
         except Wrong as wrong:
             raise InputError(wrong.what, self.words, wrong.hint) from None

@@ -14,7 +14,9 @@ GAP_BYTES = 20
 """Preamble and gap of a frame: on the cable, and in no counter of bytes."""
 _TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
 """Reasons that are counted at the egress port; all others are counted at the ingress port."""
-_RX_ERRORS = ("icrc", "malformed", "crc")
+MTU = 9100
+"""Of a port of SONiC, unless configured: all that NICs here send fits in."""
+_RX_ERRORS = ("icrc", "malformed", "crc", "cut_off")
 
 
 def counters(look: Look) -> list[Table]:
@@ -44,6 +46,8 @@ def _failed(look: Look, p: Mapping[str, Any]) -> dict[str, Any]:
     if look.sight.drops == "asic":
         return {f"{way}_{what}": "N/A" for way in ("RX", "TX") for what in ("ERR", "DRP", "OVR")}
     drops = {k: v for k, v in p["drops"].items() if k != "fault"} | ports.called(look, p)
+    if broken_off := ports.cut_off(look, p):
+        drops |= {"cable": drops["cable"] - broken_off, "cut_off": broken_off}
     return {
         "RX_ERR": sum(drops.get(why, 0) for why in _RX_ERRORS),
         "RX_DRP": sum(n for why, n in drops.items() if why not in (*_TX_DROPS, *_RX_ERRORS)),
@@ -88,7 +92,7 @@ def errors(look: Look) -> list[Table]:
 
 
 def status(look: Look) -> list[Table]:
-    """As `show interfaces status`, of switches and NICs. A switch's MTU is any, unless something limits it."""
+    """As `show interfaces status`, of switches and NICs. A switch's MTU is SONiC's, unless something limits it."""
     links = ports.links(look.now)
     mtu = look.source.experiment["fabric"]["nic"]["mtu"]
     nics = {n["nic"] for n in look.now["nics"]}
@@ -98,7 +102,7 @@ def status(look: Look) -> list[Table]:
         if (link := links.get((p["node"], p["port"]))) is not None:
             rows.append({
                 "Interface": ports.name(p), "Speed": speed(link["rate_bps"]),
-                "MTU": link["mtu"] or (mtu if p["node"] in nics else 0) or "any",
+                "MTU": link["mtu"] or (mtu if p["node"] in nics else MTU),
                 "Oper": "up" if link["up"] else "down", "Admin": "down" if ports.name(p) in shut else "up",
                 "Peer": p["peer"],
             })  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -20,20 +21,41 @@ STANDS_OUT = 1.05
 """A rank is said to be slow if it is at work for so much longer than the middle one."""
 RANKS = Parameter("ranks", kinds.FLAG, "A row for each rank, of the last steps.", True)
 LAST = Parameter("last", kinds.Number("steps", "N", 1, 1e6), "The last N steps alone.", True)
+NOW = Parameter("now", kinds.FLAG, "A row for each rank: what it does in the step that is under way.", True)
 _SHOWN = 5
 
 
-def job(look: Look, ranks: str | bool = False, last: int | None = None) -> list[Table]:
+def job(look: Look, ranks: str | bool = False, last: int | None = None, now: str | bool = False) -> list[Table]:
     """Steps that are equal, one after the other, are one row."""
     steps = look.source.steps()
     if steps is None:
         hint = "testbed up FILE --virtual --job brings up one that has"
         raise InputError("this fabric has no job that is repeated", "job", hint)
+    if now:
+        return [Table("job", "", [_now(worker) for worker in look.source.request("status")["workers"]], NOW_COLUMNS)]
     best = min((step.time_ns for step in steps), default=0.0)
     if ranks:
         shown = steps[-int(last or _SHOWN) :]
         return [Table("job", "", [row for step in shown for row in _ranks(step)], ("step", "rank"))]
     return [Table("job", "", [_row(group, best) for group in folded(steps[-int(last or len(steps)) :])], COLUMNS)]
+
+
+NOW_COLUMNS = ("rank", "state", "since_us", "waits_for")
+STATES = {"running": "at work", "waiting": "waits", "done": "done", "lost": "gone", "absent": "not there"}
+"""What a rank does at this moment, by fabricd's name of it."""
+
+
+def _now(worker: Mapping[str, Any]) -> dict[str, Any]:
+    lacks = "" if _has_all(worker["waits_for"]) else worker["waits_for"]
+    state = "at work" if worker["state"] == "waiting" and not lacks else STATES[worker["state"]]
+    return {"rank": worker["rank"], "state": state, "since_us": _us(worker["time_ns"]), "waits_for": lacks}
+
+
+def _has_all(waits_for: str) -> bool:
+    """Whether all is there that it asked for: it could go on, and nobody else keeps it from that."""
+    records = re.match(r"(\d+) of (\d+) records", waits_for)
+    enough = records is None or int(records[1]) >= int(records[2])
+    return enough and "to connect" not in waits_for and "to SYNC" not in waits_for
 
 
 COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us", "wait_us")
@@ -107,7 +129,7 @@ VIEWS = (
         words="job",
         about="Show the steps of the job that a held fabric repeats: their times, and for whom the ranks wait.",
         make=job,
-        parameters=(RANKS, LAST),
-        samples=("", "--ranks", "--last 20"),
+        parameters=(RANKS, LAST, NOW),
+        samples=("", "--ranks", "--last 20", "--now"),
     ),
 )

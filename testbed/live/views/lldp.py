@@ -17,7 +17,7 @@ def neighbors(look: Look) -> list[Table]:
     As it is when LLDP has had its time: fabrics live for less than its period of 30 s.
     """
     links, deaf = ports.links(look.now), _lose_everything(look)
-    nodes = {s["switch"]: "BR" for s in look.now["switches"]} | {nic.name: "S" for nic in look.fabric.nics}
+    nodes = {s["switch"]: "BR" for s in look.now["switches"]} | {nic.name: "O" for nic in look.fabric.nics}
     rows = []
     for p in look.now["ports"]:
         link = links.get((p["node"], p["port"]))
@@ -30,7 +30,7 @@ def neighbors(look: Look) -> list[Table]:
             "LocalPort": ports.name(p), "RemoteDevice": device, "RemotePortID": port, "Capability": nodes[device],
             "RemotePortDescr": p["peer"],
         })  # fmt: skip
-    return [Table("lldp", "Capability codes: (R) Router, (B) Bridge, (S) Station", rows)]
+    return [Table("lldp", "Capability codes: (R) Router, (B) Bridge, (O) Other", rows)]
 
 
 def _lose_everything(look: Look) -> set[str]:

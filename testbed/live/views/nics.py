@@ -27,24 +27,27 @@ def qps(look: Look) -> list[Table]:
 
 
 def counted(look: Look, rank: int) -> dict[str, int]:
-    """A NIC's counters by the names that mlx5 gives them."""
+    """A NIC's counters by the names that mlx5 gives them, of `ethtool -S` and of RDMA's `hw_counters` together."""
     nic = look.counts["nics"][rank]
     port = next(p for p in look.counts["ports"] if (p["node"], p["port"]) == (nic["nic"], 1))
-    seen = {k: v for k, v in port["drops"].items() if k != "fault"}
+    full, drops = ports.rx_full(look, port), port["drops"]
     bad = 0 if look.sight.drops == "asic" else ports.called(look, port).get("crc", 0)
     own = {
         "rx_packets_phy": port["rx_frames"], "rx_bytes_phy": port["rx_bytes"],
         "tx_packets_phy": port["tx_frames"], "tx_bytes_phy": port["tx_bytes"],
-        "rx_discards_phy": sum(seen.values()), "rx_crc_errors_phy": bad, "rx_symbol_err_phy": bad,
+        "rx_discards_phy": full, "rx_crc_errors_phy": bad, "rx_symbol_err_phy": bad,
+        "tx_discards_phy": drops.get("cable", 0) - ports.cut_off(look, port) + drops.get("mtu", 0),
         "link_down_events_phy": _downs(look, nic["nic"]),
     }  # fmt: skip
-    rest = {k: v for k, v in nic.items() if k not in ("nic", "rank", "retransmitted")}
+    rest = {k: v for k, v in nic.items() if k not in ("nic", "rank")}
+    if full:
+        rest["rx_out_of_buffer"] -= full  # which mlx5 counts for want of a posted receive alone
     priorities = {}
     for c in ports.CLASSES:
         for name in ("rx_prioN_bytes", "rx_prioN_packets", "tx_prioN_bytes", "tx_prioN_packets", "rx_prioN_pause",
                      "rx_prioN_pause_duration", "rx_prioN_pause_transition", "tx_prioN_pause"):  # fmt: skip
             priorities[name.replace("N", str(c))] = ports.by_priority(port, name)[c]
-    return {**own, **rest, "roce_adp_retrans": nic["retransmitted"], **priorities}
+    return {**own, **rest, **priorities}
 
 
 def _downs(look: Look, nic: str) -> int:
@@ -55,7 +58,7 @@ def _downs(look: Look, nic: str) -> int:
 
 
 def ethtool(look: Look, rank: int) -> list[Table]:
-    """As `ethtool -S`."""
+    """As `ethtool -S`, with RDMA's `hw_counters`, which a host has in /sys/class/infiniband."""
     rows = [{"counter": name, "value": value} for name, value in counted(look, rank).items()]
     return [Table("ethtool", "", rows)]
 

@@ -44,6 +44,16 @@ def called(look: Look, port: Mapping[str, Any]) -> dict[str, int]:
     return {reason: row[reason] for reason in ("crc", "acl", "meter") if row.get(reason)}
 
 
+def cut_off(look: Look, port: Mapping[str, Any]) -> int:
+    """Of its drops `cable`: what was on its way to it when the cable was cut. The others it could not send."""
+    return int(look.shown.get((port["node"], port["port"]), {}).get("cut_off", 0))
+
+
+def rx_full(look: Look, port: Mapping[str, Any]) -> int:
+    """Of its drops `no_receive_buffer`: those for a full buffer of the NIC. For the others no receive was posted."""
+    return int(look.shown.get((port["node"], port["port"]), {}).get("rx_full", 0))
+
+
 def without_injected(look: Look, port: Mapping[str, Any], counter: str) -> list[int]:
     """As `by_priority` of a counter of drops, without injected losses: no queue has dropped those."""
     row = look.shown.get((port["node"], port["port"]), {})

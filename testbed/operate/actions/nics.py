@@ -49,7 +49,7 @@ def _pair(word: str, name: str) -> tuple[str, Any]:
         raise InputError(f"{word!r} is no parameter", "nic cc", f"nic cc RANK {name} PARAMETER=VALUE ..")
     try:
         return key, yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return key, text
 
 

@@ -76,8 +76,10 @@ bool multicast_receive(struct fabric *f, struct member *m, const struct roce_pac
 
 	if (pkt->opcode != OFF_MULTICAST || pkt->dst_ip != s->group_ip)
 		return false;
-	if (ahead > 0 || (!s->armed && !s->chunks) || (s->armed && !ahead && !nic_rx_room(f, n, pkt->payload_bytes))) {
+	bool posted = ahead <= 0 && (s->armed || s->chunks);
+	if (!posted || (s->armed && !ahead && !nic_rx_room(f, n, pkt->payload_bytes))) {
 		n->out_of_buffer++;
+		n->port[0].rx_full += posted;
 		port_drop(f, &n->port[0], fr, DROP_NO_RECEIVE_BUFFER);
 		return true;
 	}

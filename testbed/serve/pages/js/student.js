@@ -59,7 +59,7 @@ async function run(line) {
 function working(on) {
   at("stop").hidden = !on;
   for (const button of document.querySelectorAll(".moves button:not(#stop), #views, #line")) button.disabled = on || (state?.over && button.id !== "line" && button.id !== "views");
-  at("held").textContent = on ? "at work .." : state?.over ? "the drill is over" : "the clock stands still";
+  at("held").textContent = on ? "at work .." : state?.paused && !state.over ? "the instructor has paused the drill" : state?.over ? "the drill is over" : "the clock stands still";
   if (!on && document.activeElement === document.body) at("line").focus({ preventScroll: true });
 }
 
@@ -88,6 +88,8 @@ async function draw() {
     ...(state.steps.length ? [chip(`last step ${span(state.steps.at(-1).step_ns)}, healthy ${span(state.healthy_step_ns)}`, state.steps.at(-1).step_ns > about.ticket.slo * state.healthy_step_ns)] : []),
   );
   at("prompt").textContent = `${microseconds(state.time_ns)}>`;
+  fill(at("messages"), ...state.messages.map((one) => make("li", { class: "message" }, one.text)));
+  if (!busy) working(false);
   at("hint").disabled = !state.hints_left || state.over;
   at("hint").title = "Each costs points";
   drawMap();
@@ -208,7 +210,7 @@ async function look() {
   if (!busy && !ended && !document.hidden) {
     try {
       const now = await ask("api/state");
-      if (!busy && (now.time_ns !== state.time_ns || now.over !== state.over || now.hints_taken !== state.hints_taken)) {
+      if (!busy && (now.time_ns !== state.time_ns || now.over !== state.over || now.hints_taken !== state.hints_taken || now.messages.length !== state.messages.length || now.paused !== state.paused)) {
         await recall();
         await refresh();
       }

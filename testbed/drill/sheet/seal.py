@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 
 _NONCE = 12
+_PADDED = 4096  # every box is as long: a short one would be that of a healthy world
 
 
 def commitment(salt: str, truth: str, drill: str) -> str:
@@ -35,7 +36,7 @@ class Seal:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = secrets.token_bytes(_NONCE)
-        return nonce + AESGCM(self.key).encrypt(nonce, self.truth.encode(), self.commitment.encode())
+        return nonce + AESGCM(self.key).encrypt(nonce, self.truth.encode().ljust(_PADDED), self.commitment.encode())
 
 
 def opened(box: bytes, key: bytes, commitment: str) -> str:
@@ -44,6 +45,6 @@ def opened(box: bytes, key: bytes, commitment: str) -> str:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], commitment.encode()).decode()
+        return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], commitment.encode()).decode().rstrip(" ")
     except InvalidTag:
         raise ValueError("this box is of another drill, or was changed") from None

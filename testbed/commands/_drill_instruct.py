@@ -1,0 +1,79 @@
+"""`testbed drill instruct` and `join`: two people at one drill."""
+
+from __future__ import annotations
+
+import click
+
+from testbed.commands._complete import DRILL, FABRIC
+
+
+@click.command("instruct")
+@click.argument("drill", required=False, metavar="[DRILL]", shell_complete=DRILL)
+@click.option(
+    "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
+)
+@click.option("--seed", metavar="S", help="Of a new one: draws the places, and whether anything is wrong at all.")
+@click.option("--player", metavar="NAME", default="", help="Who plays the new one, for leaderboards.")
+def instruct(drill: str | None, fabric: str | None, seed: str | None, player: str) -> None:
+    """Instruct a player: see the truth and what he types, pause, give hints, put faults in, fork the world.
+
+    DRILL is started for that; the player plays it from another shell (`testbed drill join`) or its page (`testbed drill
+    serve --web`). Without DRILL, the drill that is on: then the instructor's code is asked for, which was printed when
+    it was started. Without a terminal lines come from stdin; the code is then the first.
+
+    \b
+    Examples:
+      testbed drill instruct lost/dirty-optics --player ada
+      testbed drill instruct --fabric 3f2a
+    """
+    import sys
+
+    from testbed.base.errors import InputError, require_root
+    from testbed.drill.play import client, prompt
+    from testbed.drill.sheet import file
+    from testbed.drill.sheet.case import Case, any_seed, seed_of
+
+    if drill and fabric:
+        raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
+    if not drill and (seed or player):
+        raise InputError("--seed and --player are for a new drill", "command line", "name one: testbed drill list")
+    if drill:
+        chosen, loaded = seed_of(seed) if seed else any_seed(), file.load(drill)
+        Case.of(loaded, chosen)
+        require_root()
+        session = client.start(loaded, chosen, player=player)
+        session.leave()
+        fabric, code = session.fabric, session.instructor
+        click.echo(f"the player joins by: testbed drill join --fabric {fabric}\nthe instructor's code: {code}")
+    else:
+        fabric = client.which(fabric)
+        asked = click.prompt("the instructor's code", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+        code = str(asked).strip()
+    desk = client.Desk(fabric, code)
+    try:
+        click.echo(desk.command("truth").text)
+        prompt.play(desk, sys.stdin, click.echo, teacher=desk)
+    finally:
+        desk.leave()
+
+
+@click.command("join")
+@click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill (default: the only one).")
+def join(fabric: str | None) -> None:
+    """Open the prompt of a drill that is on.
+
+    \b
+    Examples:
+      testbed drill join
+      testbed drill join --fabric 3f2a
+    """
+    import sys
+
+    from testbed.drill.play import client, prompt
+
+    session = client.connect(fabric)
+    try:
+        click.echo(session.ticket()["shown"])
+        prompt.play(session, sys.stdin, click.echo)
+    finally:
+        session.leave()

@@ -1,0 +1,109 @@
+"""The instructor's page of a drill: the truth, the transcript, what he may do.
+
+It has a path, token and cookie of its own. The student's page cannot ask for anything here: its cookie is another, and
+this one is sent to this path alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from testbed.base.errors import InputError, UserError
+from testbed.drill.play.client import Desk
+from testbed.faults import GROUPS
+from testbed.serve.answers import Gone, posted, text_of, told
+from testbed.serve.guard import Guard
+from testbed.serve.server import Ending
+from testbed.serve.student import MOST_CHARS, PAGES
+from topologies.graph.fabric import Fabric
+
+PATH = "/instruct/"
+
+
+class Teacher:
+    """The instructor's end, asked for one thing at a time. Raises Gone when the drill is."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._lock = Lock()
+
+    def about(self) -> dict[str, Any]:
+        """What stays as it is: the ticket, the classes, the places."""
+        with self._lock, _Gone():
+            ticket, state = self._desk.ticket(), self._desk.state()
+        fabric = Fabric.from_dict(state["topology"])
+        places = [f"cable:{cable.name}" for cable in fabric.cables if cable.name not in fabric.inside]
+        places += [f"switch:{switch.name}" for switch in fabric.switches]
+        places += [f"nic:{rank}" for rank in range(fabric.ranks)]
+        kinds = {cls.name: cls.summary.replace("`", "") for classes in GROUPS.values() for cls in classes}
+        return {"ticket": ticket, "fabric": self._desk.fabric, "classes": kinds, "places": places}
+
+    def watch(self, since: int) -> dict[str, Any]:
+        with self._lock, _Gone():
+            return self._desk.watch(since)
+
+    def command(self, line: str) -> dict[str, Any]:
+        with self._lock, _Gone():
+            return self._desk.command(line).to_dict()
+
+    def fork(self) -> dict[str, Any]:
+        """Raises UserError."""
+        with self._lock:
+            other = self._desk.fork()
+        other.leave()
+        return {"fabric": other.fabric, "code": other.instructor}
+
+
+class _Gone:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if isinstance(value, UserError):
+            raise Gone(str(value), failed=True) from None
+
+
+def application(teacher: Teacher, token: str, ending: Ending) -> ASGIApp:
+    """The instructor's page."""
+
+    def page(_: Request) -> Response:
+        return FileResponse(PAGES / "instructor.html")
+
+    def command(request: Mapping[str, Any]) -> Any:
+        line = request.get("line")
+        if not isinstance(line, str) or len(line) > MOST_CHARS:
+            raise InputError("a command is a line of text", "line", f"at most {MOST_CHARS} characters")
+        return teacher.command(line)
+
+    def since(request: Request) -> int:
+        number = text_of(request, "since")
+        return int(number) if number.isascii() and number.isdecimal() else 0
+
+    routes = [
+        Route("/", page),
+        Route("/api/about", told(lambda _: teacher.about(), ending)),
+        Route("/api/watch", told(lambda request: teacher.watch(since(request)), ending)),
+        Route("/api/command", posted(command, ending), methods=["POST"]),
+        Route("/api/fork", posted(lambda _: teacher.fork(), ending), methods=["POST"]),
+        Mount("/static", StaticFiles(directory=PAGES)),
+    ]
+    return Guard(Starlette(routes=[Mount(PATH.rstrip("/"), routes=routes)]), token, path=PATH)
+
+
+def both(student: ASGIApp, instructor: ASGIApp) -> ASGIApp:
+    """Two applications on one port: the instructor's below PATH."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        his = scope["type"] == "http" and scope["path"].startswith(PATH)
+        await (instructor if his else student)(scope, receive, send)
+
+    return application

@@ -1,0 +1,12 @@
+"""Nothing of a drill's truth can be reached: a short piece of what `./setup.sh prove drill-leaks` does at length."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import prove_drill_leaks
+
+
+@pytest.mark.parametrize("drill", ["lost/dirty-optics"])
+def test_no_truth_can_be_reached(drill: str) -> None:
+    assert prove_drill_leaks.prove([drill]) == {drill: []}

@@ -1,0 +1,210 @@
+"""Proof: of a drill's truth nothing can be reached before the end, by no way but what its views show.
+
+`./setup.sh prove drill-leaks [DRILL..]`, of all drills if none is named. Each is started twice from one seed: with its
+faults, and as its healthy twin. Of both is taken every byte that a player can get at: all views and tools with their
+options, help, completion, errors, what the page asks for, files of the fabric's directory, arguments and environment of
+its processes, what its containers mount. Nothing of that may name a fault as one: `inject`, a fault's id, the drill's
+file. Where a class's name stands more often than in the healthy twin, an operator must call the thing so. And what is
+no view has to be the same in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import UserError
+from testbed.drill.play.client import Remote, start
+from testbed.drill.registry import lines
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.drill import Drill
+from testbed.faults import CATALOGUE
+from testbed.machine import ownership
+from testbed.machine.mounts import CHECKOUT
+from testbed.serve.student import Student
+from testbed.words.kinds import FLAG
+
+SEED = "7Q4"
+ERRORS = ("show nothing", "show faults", "inject loss", "heal all", "report", "submit nonsense@nowhere", "truth", "")
+COMPLETED = ("", "s", "show ", "config ", "help ", "show interfaces ", "hint ")
+ALL_CLASSES = ("classes", "help submit", "page about")
+"""These have every class, always."""
+AN_OPERATORS_WORDS = {"meter", "loop", "miswired"}
+_FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"[eb]\d+(?:[./]\d+)?"|\bdrills/[a-z]'
+_OWN = (
+    "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "ovs/conf.db", "sealed",
+)  # fmt: skip
+"""What differs from one start to the next, or is what a controller sees of the world: only searched."""
+
+Bytes = dict[str, bytes]
+
+
+@contextmanager
+def served(drill: Drill, healthy: bool) -> Iterator[Remote]:
+    with tempfile.TemporaryDirectory(prefix="rbleaks-") as folder:
+        session = start(drill, SEED, healthy=healthy, out=str(Path(folder, "game.log")))
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+def views(session: Remote) -> Bytes:
+    """Whatever shows the world: it may differ."""
+    shown = {}
+    for line in _looks():
+        answer = session.command(line)
+        shown[line] = json.dumps(answer.to_dict()).encode()
+    shown["page figures"] = json.dumps(Student(session).figures()).encode()
+    return shown
+
+
+def _looks() -> Iterator[str]:
+    for words, line in lines().items():
+        if words.startswith("show ") or line.entry.parameters and line.acts and words.startswith(("probe", "capture")):
+            for example in line.entry.examples:
+                yield example
+                for option in line.entry.parameters:
+                    if option.option and option.kind is FLAG:
+                        yield f"{example} {option.flag}"
+                    elif option.option and option.name == "changed":
+                        yield f"{example} {option.flag} 100us"
+
+
+def told(session: Remote) -> Bytes:
+    """What is said of the drill, its lines and their mistakes."""
+    said: dict[str, Any] = {"ticket": session.ticket(), "classes": session.command("classes").to_dict()}
+    said["page about"] = Student(session).about()
+    said["state"] = {key: value for key, value in session.state().items() if key != "steps"}
+    for words in lines():
+        said[f"help {words}"] = session.command(f"help {words}").to_dict()
+    for line in ERRORS:
+        said[f"error {line}"] = session.command(line).to_dict()
+    for line in COMPLETED:
+        said[f"completion {line}"] = session.complete(line)
+    return {name: json.dumps(one).encode() for name, one in said.items()}
+
+
+def lying_about(fabric: str) -> Bytes:
+    """Files of the fabric, and what its processes were told."""
+    record = next(record for record in ownership.fabrics() if record.id == fabric)
+    found = {}
+    for path in record.dir.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            found[str(path.relative_to(record.dir))] = path.read_bytes()
+    for name, process in {**record.processes, "drilld": record.owner}.items():
+        assert process is not None
+        for what in ("cmdline", "environ"):
+            found[f"{name} {what}"] = Path(f"/proc/{process.pid}/{what}").read_bytes()
+    return found
+
+
+def mounted(there: Mapping[str, bytes]) -> Iterator[str]:
+    """Folders of the checkout that tell of drills, and that a container sees."""
+    for name, content in there.items():
+        if not name.endswith("config.json"):
+            continue
+        for mount in json.loads(content).get("mounts", ()):
+            source = Path(str(mount.get("source", "")))
+            for folder in ("drills", "results", "testbed"):
+                if source.is_absolute() and (CHECKOUT / folder).is_relative_to(source):
+                    yield f"{name}: {source} has {folder}/"
+
+
+def leaks(drill: Drill) -> list[str]:
+    """What is wrong with one drill."""
+    with served(drill, healthy=False) as sick, served(drill, healthy=True) as well:
+        one, other = _all_of(sick), _all_of(well)
+    found = []
+    for what, there in one.items():
+        for name, content in there.items():
+            twin = other[what].get(name, b"")
+            found += [f"{what}: {name}: {leak}" for leak in _named(drill, what, name, content, twin)]
+            if name == "sealed" and len(content) != len(twin):
+                found.append(f"{what}: {name}: its length tells the healthy twin from the other")
+            if what != "views" and name not in _OWN and _plain(content) != _plain(twin):
+                found.append(f"{what}: {name}: differs from the healthy twin's")
+        missing = other[what].keys() ^ there.keys()
+        found += [f"{what}: {name}: is there in one of the twins alone" for name in sorted(missing)]
+    return found
+
+
+def _all_of(session: Remote) -> dict[str, Bytes]:
+    fabric = session.fabric
+    before = lying_about(fabric)
+    found = {"said": told(session), "files before": before, "views": views(session), "files": lying_about(fabric)}
+    assert not (seen := [*mounted(before)]), seen
+    return {what: {_plain_name(name, fabric): c for name, c in there.items()} for what, there in found.items()}
+
+
+def _plain_name(name: str, fabric: str) -> str:
+    return re.sub(r"\d{2,}|[0-9a-f]{6,}", "N", name.replace(fabric, "ID"))
+
+
+def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> Iterator[str]:
+    every = [*re.finditer(_FOUND, content)]
+    for stem in (drill.id, drill.id.rpartition("/")[2]):
+        every += re.finditer(re.escape(stem.encode()), content)
+    if what == "said" and name in (*ALL_CLASSES, "error inject loss", "error report"):
+        every = [match for match in every if match[0] not in (b"inject",)]
+    for match in every[:3]:
+        yield f"...{content[max(0, match.start() - 60) : match.end() + 60]!r}..."
+    if what == "said":
+        return
+    for kind in sorted({str(entry["fault"]) for entry in drill.faults}):
+        called = {CATALOGUE[kind].shows_as, *AN_OPERATORS_WORDS}
+        word = rb"\b" + kind.encode() + rb"\b"
+        if kind not in called and len(re.findall(word, content)) > len(re.findall(word, twin)):
+            yield f"says {kind}"
+
+
+def _plain(content: bytes) -> list[bytes]:
+    """Without what is another one each time: ids, marks, times, in an order that does not matter."""
+    if b"\0" in content and b"PATH=" not in content and not content.startswith(b"/"):
+        return []  # no text: only searched
+    text = re.sub(rb"[0-9a-f]{4,}", b"N", content)
+    return sorted({re.sub(rb"[\d.]+", b"N", line) for line in re.split(rb"[\n\0]", text)})
+
+
+def prove(names: list[str], say: Callable[[str], None] = print) -> dict[str, list[str]]:
+    """What leaks, by drill."""
+    found = {}
+    for number, name in enumerate(names, 1):
+        drill = file.load(name)
+        if not drill.faults:
+            continue
+        try:
+            Case.of(drill, SEED, False)
+            wrong = leaks(drill)
+        except UserError as error:
+            wrong = [str(error)]
+        found[name] = wrong
+        say(f"{number:3} of {len(names)}: {name}: {f'{len(wrong)} leaks' if wrong else 'nothing leaks'}")
+        for one in wrong[:12]:
+            say(f"      {one}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./setup.sh prove drill-leaks", description=__doc__)
+    parser.add_argument("drills", nargs="*", metavar="DRILL")
+    options = parser.parse_args()
+    found = prove(options.drills or file.catalogue())
+    if wrong := sum(map(bool, found.values())):
+        sys.exit(f"prove drill-leaks: {wrong} of {len(found)} drills leak")
+    print(f"{len(found)} drills, each beside its healthy twin: nothing of the truth can be reached")
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.chdir(CHECKOUT)
+    main()

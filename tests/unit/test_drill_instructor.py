@@ -1,0 +1,52 @@
+"""The instructor's lines and transcript, without a world."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.base.errors import InputError
+from testbed.drill import instructor
+from testbed.drill.instructor import Transcript, _injection
+from testbed.drill.session import Answer
+
+
+def test_a_fault_is_written_as_an_answer_is_with_its_parameters() -> None:
+    told = _injection("loss@cable:leaf0-spine0 rate=0.02 for=100us every=1ms").written()
+    assert (told["fault"], told["on"], told["rate"]) == ("loss", "cable:leaf0-spine0", 0.02)
+    assert (told["for"], told["every"]) == ("100us", "1ms")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("loss rate=0.1", "where does loss strike"),
+        ("losss@cable:a-b", "losss"),
+        ("loss@cable:a-b 0.1", "'0.1' is no parameter"),
+        ("loss@cable:a-b rate=2", "rate"),
+    ],
+)
+def test_what_is_wrong_with_a_fault_is_said(text: str, what: str) -> None:
+    with pytest.raises(InputError) as wrong:
+        _injection(text)
+    assert what in f"{wrong.value.what} {wrong.value.where}"
+
+
+def test_a_look_that_is_repeated_at_one_hold_stands_there_once() -> None:
+    transcript = Transcript()
+    looked = Answer(True, 100, "table")
+    for line in ("show job", "show pfc", "show job", "hint", "hint"):
+        transcript.add(line, 100, looked)
+    transcript.add("advance 10us", 100, Answer(True, 110, "steps"))
+    transcript.add("show job", 110, Answer(True, 110, "table"))
+    number, rows = transcript.since(0)
+    assert [row["line"] for row in rows] == ["show job", "show pfc", "hint", "hint", "advance 10us", "show job"]
+    assert transcript.since(number) == (6, []) and len(transcript.since(4)[1]) == 2
+
+
+def test_an_old_transcript_forgets_its_beginning_and_keeps_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructor, "MOST_KEPT", 3)
+    transcript = Transcript()
+    for k in range(5):
+        transcript.add(f"hint {k}", 0, Answer(True, 0))
+    assert [row["line"] for row in transcript.since(0)[1]] == ["hint 2", "hint 3", "hint 4"]
+    assert [row["line"] for row in transcript.since(4)[1]] == ["hint 4"]
