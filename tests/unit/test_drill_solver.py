@@ -48,7 +48,7 @@ class Recorded:
         return {}
 
     def state(self) -> dict[str, Any]:
-        return {"topology": self.fabric.to_dict()}
+        return {"topology": self.fabric.to_dict(), "steps": 3}
 
     def complete(self, line: str) -> list[str]:
         return []
