@@ -113,12 +113,19 @@ def _once(line: str, fabric: str | None) -> Answer:
         session.leave()
 
 
+def _printable(text: str) -> str:
+    """Without what could move a terminal's cursor: a log may be another's."""
+    from testbed.base.text import printable
+
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def _say(answer: Answer, as_json: bool) -> None:
     from testbed.base.errors import InputError
 
     if not answer.ok and answer.error:
         raise InputError(answer.error["what"], answer.error["where"], answer.error["hint"])
-    click.echo(json.dumps(answer.to_dict()) if as_json else answer.text)
+    click.echo(json.dumps(answer.to_dict()) if as_json else _printable(answer.text))
 
 
 @click.group(cls=Drills, context_settings=_HELP)
@@ -258,7 +265,7 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
         for path in write(told, target):
             click.echo(str(path))
     else:
-        click.echo(json.dumps(told) if as_json else as_text(told))
+        click.echo(json.dumps(told) if as_json else _printable(as_text(told)))
 
 
 @command.command()
@@ -284,7 +291,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
 
     def told(entry: Any, answer: Any) -> None:
         if not verify and not as_json:
-            click.echo(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}")
+            click.echo(_printable(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}"))
 
     found = again(read, log, told=told)
     if found.differs:
@@ -329,7 +336,7 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
 
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():
-        click.echo(f"{name} does not count: {why}", err=True)
+        click.echo(_printable(f"{name} does not count: {why}"), err=True)
 
 
 for _more in (bench, check, compare, instruct, join, serve):

@@ -121,7 +121,8 @@ class Game:
     def over(self) -> bool:
         return self.ending is not None
 
-    def command(self, line: str) -> Answer:
+    def command(self, line: str, page: bool = False) -> Answer:
+        """`page`: nobody has typed it, a page has asked to draw its picture."""
         began, found = self.time_ns, None
         try:
             words = _words(line)
@@ -138,7 +139,7 @@ class Game:
             text, data = found.run(self, values, rest)
             if self._stopped and not found.touches:  # played again it ends at the same time
                 line = f"advance {self.time_ns - began}ns"
-            self.note(line, began, acts=found.acts)
+            self.note(line, began, acts=found.acts, by="page" if page and not found.acts else "")
             if not self.over and self.budget_left_ns <= 0:
                 text = f"{text}\n{self._end(None)[0]}".strip()
             return Answer(True, self.time_ns, text, data)

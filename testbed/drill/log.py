@@ -33,7 +33,7 @@ class Entry:
     digest: str = ""
     """Of the world after it, if it acts."""
     by: str = ""
-    """Whose it is: the player's, or INSTRUCTOR's."""
+    """Whose it is: the player's, INSTRUCTOR's, or a page's that has looked by itself."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read(path: Path) -> Log:
             one = json.loads(line)
             if not isinstance(one, dict):
                 raise ValueError(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _damaged(name, number, "it is no JSON") from None
         told.append(one)
     if not told or "railbed_drill" not in told[0]:

@@ -12,6 +12,9 @@ from testbed.world.source import OfWorld
 from topologies.graph.fabric import Fabric
 from topologies.graph.targets import CableTarget, PortTarget, resolve
 
+_SHOWN = ("crc", "acl", "meter")
+"""What an operator's counters call losses that were put in (testbed/live/views/ports.py)."""
+
 
 class Seen(OfWorld):
     """A `Source` of views (testbed/live/look/look.py)."""
@@ -34,12 +37,18 @@ class Seen(OfWorld):
     def _with_old(self, counters: dict[str, Any]) -> dict[str, Any]:
         if not self._old:
             return counters
-        ports = [dict(port) for port in counters["ports"]]
+        ports = {(port["node"], port["port"]): dict(port) for port in counters["ports"]}
+        shown = {(row["node"], row["port"]): dict(row) for row in counters.get("shown", ())}
         for node, number, counter, value in self._old:
-            for port in ports:
-                if (port["node"], port["port"]) == (node, number):
-                    _add(port, counter, value)
-        return {**counters, "ports": ports}
+            if (port := ports.get((node, number))) is None:
+                continue
+            if counter in _SHOWN:  # views read it there, beside losses that a fault makes now
+                row = shown.setdefault((node, number), {"node": node, "port": number})
+                row[counter] = row.get(counter, 0) + value
+                _add(port, "fault", value)
+            else:
+                _add(port, counter, value)
+        return {**counters, "ports": list(ports.values()), "shown": list(shown.values())}
 
 
 def look(seen: Seen, views: Views) -> Look:

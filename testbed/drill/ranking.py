@@ -24,13 +24,18 @@ def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[
         try:
             log = read(path)
             again = replay(log, str(path), up) if play else None
+            player = str(log.head.get("player") or "-")
+            _row(player, [log])  # it has all that is counted
         except UserError as error:
             refused[path.name] = error.what
+            continue
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+            refused[path.name] = f"it is no whole log: {type(error).__name__} {error}"[:200]
             continue
         if again and again.differs:
             refused[path.name] = f"played again it is another game: {again.differs}"
         else:
-            of.setdefault(log.head.get("player") or "-", []).append(log)
+            of.setdefault(player, []).append(log)
     rows = [_row(player, logs) for player, logs in of.items()]
     return sorted(rows, key=lambda row: (-row["score"], -row["games"], row["player"])), refused
 
@@ -49,7 +54,7 @@ def _row(player: str, logs: Sequence[Log]) -> dict[str, Any]:
         "false_alarms": _mean([float(log.end["answer"] != "healthy") for log in well]),
         "fixed": _mean(fixed),
         "time_us": _mean([log.end["time_ns"] / 1000 for log in logs]),
-        "lines": _mean([float(len(log.entries)) for log in logs]),
+        "lines": _mean([float(sum(not entry.by for entry in log.entries)) for log in logs]),
     }
 
 

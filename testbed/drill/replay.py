@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.base.errors import UserError
+from testbed.base.errors import InputError, UserError
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor
 from testbed.drill.log import Entry, Log
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.seal import commitment
 from testbed.drill.stage import Up, world_of
 
@@ -37,6 +38,7 @@ def replay(
     head = log.head
     drill = file.loads(head["text"], name, Path(name).parent, id=head["drill"])
     truth = head.get("truth", log.end["truth"])  # at the start: an instructor may have added to it
+    _may_be_played(drill, name)
     sealed = commitment(head["salt"], truth, head["text"])
     if sealed != head["sealed"]:
         return Replayed(log, "its truth is not the one that was sealed", None)
@@ -73,6 +75,16 @@ def again(game: Game, entry: Entry) -> tuple[Answer, str]:
     finally:
         game.ends_ns = None
     return answer, _differs(entry, answer, game)
+
+
+def _may_be_played(drill: Drill, name: str) -> None:
+    """A log is another's: what it says of a drill of the catalogue must be so, and none of its files is run here.
+    Raises InputError."""
+    if drill.id in file.catalogue():
+        if file.load(drill.id).text != drill.text:
+            raise InputError(f"its drill is not {drill.id} as it is here", name, "play the drill of this version")
+    elif drill.control.get("apps"):
+        raise InputError("its drill starts programs of its own (control.apps)", name, "a log of a drill without them")
 
 
 def _differs(entry: Entry, answer: Answer, game: Game) -> str:

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from testbed.base.errors import InputError, UserError
-from testbed.drill.session import Session
+from testbed.drill.session import Answer, Session
 from testbed.serve.answers import Gone, posted, text_of, told
 from testbed.serve.guard import Guard
 from testbed.serve.network import Network
@@ -44,7 +44,9 @@ LOOK_S = 2.0
 
 
 class Played(Session, Protocol):
-    """A session whose commands can be interrupted from another thread."""
+    """A session whose commands can be interrupted from another thread, and that tells a page's own lines apart."""
+
+    def command(self, line: str, page: bool = False) -> Answer: ...
 
     def interrupt(self) -> None: ...
 
@@ -59,7 +61,9 @@ class Student:
 
     def about(self) -> dict[str, Any]:
         """What stays as it is: the ticket, the drawing, what may be typed, what an answer may name."""
-        ticket, helped, classes = self._asked(lambda one: (one.ticket(), one.command("help"), one.command("classes")))
+        ticket, helped, classes = self._asked(
+            lambda one: (one.ticket(), one.command("help", True), one.command("classes", True))
+        )
         network = Network(self._fabric)
         return {
             "ticket": ticket,
@@ -93,7 +97,7 @@ class Student:
 
     def figures(self) -> dict[str, Any]:
         """What the ports' halves of cables are coloured by."""
-        found = self._asked(lambda one: {line: one.command(line) for line in _LINES})
+        found = self._asked(lambda one: {line: one.command(line, True) for line in _LINES})
         tables = {
             line: answer.data if answer.ok and isinstance(answer.data, dict) else {} for line, answer in found.items()
         }

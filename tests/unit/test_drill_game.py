@@ -14,12 +14,14 @@ from testbed.drill import log as logs
 from testbed.drill.game import Game
 from testbed.drill.play import prompt
 from testbed.drill.ranking import ranked
-from testbed.drill.replay import replayed
+from testbed.drill.replay import _may_be_played, replayed
 from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
+from testbed.live.look.look import Look, Sight
+from testbed.live.views.ports import called, drops
 from tests.parts.fake_world import FakeWorld
 
 TEXT = """
@@ -334,3 +336,48 @@ def test_a_leaderboard_plays_every_game_again(written: Path) -> None:
     assert [row["player"] for row in board] == ["-"] and sorted(refused) == ["eve.log", "torn.log"]
     with pytest.raises(InputError, match="no log of a drill"):
         ranked(written.parent / "none")
+
+
+def test_a_bad_log_is_refused_and_the_others_count(written: Path) -> None:
+    log = logs.read(written)
+    head = {key: value for key, value in log.head.items() if key != "salt"}
+    acting = replace(log.entries[0], line="status", acts=True)
+    bad = {
+        "salt.log": logs.Log(head, log.entries, log.end),
+        "look.log": logs.Log(log.head, (acting, *log.entries[1:]), log.end),
+        "easier.log": logs.Log({**log.head, "drill": "lost/dirty-optics"}, log.entries, log.end),
+        "end.log": logs.Log(log.head, log.entries, {"truth": ["x"]}),
+    }
+    for name, one in bad.items():
+        one.write(written.parent / name)
+    (written.parent / "deep.log").write_text("[" * 100_000)
+    board, refused = ranked(written.parent, up=FakeWorld)  # type: ignore[arg-type]
+    assert [row["games"] for row in board] == [1] and sorted(refused) == sorted([*bad, "deep.log"])
+    assert "is not lost/dirty-optics" in refused["easier.log"] and "look.log" in refused
+    logs.Log(log.head, log.entries, {}).write(written.parent / "end.log")
+    assert "end.log" in ranked(written.parent, play=False)[1]
+
+
+def test_a_log_starts_no_programs() -> None:
+    drill = file.loads(TEXT + "control: {apps: [evil.py]}\n", "d.yaml")
+    with pytest.raises(InputError, match="programs of its own"):
+        _may_be_played(drill, "a.log")
+
+
+def test_lines_of_a_page_are_not_the_players() -> None:
+    game = game_of()
+    game.command("status", True)
+    game.command("show interfaces counters")
+    game.command("give-up", True)
+    assert [e.by for e in game.entries] == ["page", "", ""]
+    assert list(game.report()["looked"]) == ["show interfaces counters"]
+
+
+def test_old_counters_are_where_views_read_them() -> None:
+    old = "{counter: crc, on: 'port:leaf0:1', value: 17}"
+    game = game_of(TEXT.replace("load: 0.05}]", f"load: 0.05}}, {old}]"))
+    for counters in (game._seen.counters(), game._seen.history()[0][1]):
+        assert counters["shown"] == [{"node": "leaf0", "port": 1, "crc": 17}]
+        port = next(p for p in counters["ports"] if (p["node"], p["port"]) == ("leaf0", 1))
+        look = Look(game._seen, counters, sight=Sight("counters", "true"))
+        assert drops(look, port) == {"crc": 17} == called(look, port)

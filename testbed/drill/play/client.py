@@ -67,8 +67,8 @@ class Remote:
             raise InputError(error["what"], error["where"], error["hint"])
         return told["brought"]
 
-    def command(self, line: str) -> Answer:
-        told = self._ask("command", line=line)
+    def command(self, line: str, page: bool = False) -> Answer:
+        told = self._ask("command", line=line, page=page)
         self.log = told.pop("log", self.log)
         return Answer(**told)
 

@@ -129,7 +129,7 @@ class Server:
         if op == "interrupt":
             return None
         if op == "command":
-            return {"brought": self._command(str(told.get("line", "")))}
+            return {"brought": self._command(str(told.get("line", "")), told.get("page") is True)}
         if op == "ticket":
             return {"brought": {**self.game.ticket(), "shown": self.game.ticket_text()}}
         if op == "state":
@@ -143,9 +143,9 @@ class Server:
             return {"brought": None}
         return {"error": UserError(f"there is no {op!r:.40}", "drill").to_dict()}
 
-    def _command(self, line: str) -> dict[str, Any]:
+    def _command(self, line: str, page: bool) -> dict[str, Any]:
         began = self.game.time_ns
-        brought = self.game.command(line)
+        brought = self.game.command(line, page)
         self.transcript.add(line, began, brought)
         answer = dict(brought.to_dict())
         if self.game.gone:
