@@ -19,7 +19,7 @@ from testbed.drill import registry
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
 from testbed.drill.log import Entry, Log
-from testbed.drill.looking import Seen, look
+from testbed.drill.looking import Counted, Seen, look
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
@@ -314,7 +314,9 @@ class Game:
         before = len(self.stage.world.steps)
         if self.case.drill.views.drops == "asic" and condition.strip().startswith("drops"):
             raise InputError("no drop shows in this drill", "until", "wait for step, wrong, marks, cnps or time")
-        held = self._until(parse_condition(condition).watched(cast(Any, self.stage.world)), limit_ns)
+        counted = cast(Any, Counted(self._seen, self.case.drill.views, self.stage.world))
+        met = parse_condition(condition).watched(counted)
+        held = self._until(lambda w: met(counted), limit_ns)
         text, data = self._passed(before)
         return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}
 

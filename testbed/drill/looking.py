@@ -8,6 +8,7 @@ from typing import Any, cast
 from testbed.drill.sheet.drill import OldCounter, Views
 from testbed.drill.stage import Stage
 from testbed.live.look.look import Look, Sight
+from testbed.live.views.drops import drops
 from testbed.world.source import OfWorld
 from topologies.graph.fabric import Fabric
 from topologies.graph.targets import CableTarget, PortTarget, resolve
@@ -56,6 +57,21 @@ def look(seen: Seen, views: Views) -> Look:
     now = seen.counters()
     before = next((c for t, c in reversed(seen.history()) if t < float(now["time_ns"])), None)
     return Look(seen, now, before, None, Sight(views.drops, views.config))
+
+
+class Counted:
+    """A world as a condition counts it: of its drops those that the student's views show."""
+
+    def __init__(self, seen: Seen, views: Views, world: Any) -> None:
+        self._seen, self._views, self._world = seen, views, world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def counters(self) -> dict[str, Any]:
+        now = self._seen.counters()
+        (table,) = drops(Look(self._seen, now, None, None, Sight(self._views.drops, self._views.config)))
+        return {**now, "drops": table.rows}
 
 
 class _Mapped(Sequence[tuple[int, dict[str, Any]]]):

@@ -199,6 +199,20 @@ def test_drops_that_do_not_show_cannot_be_waited_for() -> None:
     assert "no drop shows" in refused(game_of(TEXT + "views: {drops: asic}\n"), "until drops > 0")
 
 
+def test_only_drops_that_show_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = game_of()
+    true = FakeWorld.counters
+
+    def dropping(reason: str) -> Callable[[FakeWorld], dict]:
+        row = {"node": "leaf0", "port": 1, "reason": reason, "headers": ""}
+        return lambda world: {**true(world), "drops": [{**row, "count": world.time_ns}]}
+
+    monkeypatch.setattr(FakeWorld, "counters", dropping("fault"))
+    assert game.command("until drops > 0 --for 20us").data["held"] is False
+    monkeypatch.setattr(FakeWorld, "counters", dropping("no_buffer"))
+    assert game.command("until drops > 0 --for 20us").data["held"] is True
+
+
 def test_completion() -> None:
     game = game_of()
     assert game.complete("adv") == ["advance"]
