@@ -23,7 +23,6 @@ from testbed.drill.sheet.case import Case
 from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
-from tests import prove_drill_kills
 
 TEXT = """
 title: Steps take longer
@@ -186,11 +185,6 @@ def test_its_server_ends_when_its_fabric_is_taken_away(session: client.Remote) -
     assert ownership.clean(session.fabric, force=True)[0].id == session.fabric
     assert wait_for(lambda: not server.alive(), 20)
     assert not record.dir.exists()
-
-
-def test_killed_at_random_nothing_is_left() -> None:
-    """A short piece of what `./setup.sh prove drill-kills` does at length."""
-    assert prove_drill_kills.prove(kills=2, seed=3).total() == 2
 
 
 def test_a_drill_that_is_wrong_is_refused_before_anything_is_made(tmp_path: Path) -> None:
