@@ -104,7 +104,7 @@ class Bringup:
 
     @cached_property
     def ovs(self) -> OpenVSwitch:
-        return own_ovs(self.dir)
+        return own_ovs(self.record)
 
     def start_holder(self) -> Holder:
         """Starts the holder of the fabric's and the hosts' namespaces. `enter` waits for the fabric's."""
@@ -363,9 +363,9 @@ def inside(record: Record) -> list[str]:
     raise MachineError(f"fabric {record.id} has no process left in its network namespace", hint="testbed list")
 
 
-def own_ovs(directory: Path) -> OpenVSwitch:
-    """The Open vSwitch of the fabric that has this directory."""
-    return OpenVSwitch(directory / "ovs")
+def own_ovs(record: Record) -> OpenVSwitch:
+    """A fabric's Open vSwitch."""
+    return OpenVSwitch(record.dir / "ovs", record.mark)
 
 
 def _raise_for(answer: Mapping[str, Any]) -> None:

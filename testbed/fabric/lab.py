@@ -178,7 +178,7 @@ class Lab:
     @property
     def ovs(self) -> OpenVSwitch:
         """The fabric's own Open vSwitch."""
-        return own_ovs(self.dir)
+        return own_ovs(self.record)
 
     def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """As the function of the same name."""
@@ -331,7 +331,7 @@ def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[st
     """Command and environment that run `argv` where a fabric's switches are. Raises UserError."""
     if not record.in_our_namespace:
         raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
-    return [*inside(record), *argv], {**os.environ, **own_ovs(record.dir).env, MARK: record.mark}
+    return [*inside(record), *argv], {**os.environ, **own_ovs(record).env}
 
 
 def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:

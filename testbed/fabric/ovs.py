@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import MachineError
-from testbed.machine.processes import wait_for
+from testbed.machine.processes import MARK, wait_for
 
 _PROTOCOLS = "OpenFlow13,OpenFlow15"
 _ARGS_BYTES = 500_000  # well below what one command line may have
@@ -47,16 +47,18 @@ class Bridge:
 
 @dataclass(frozen=True)
 class OpenVSwitch:
-    """The Open vSwitch whose directory is `dir`."""
+    """The Open vSwitch whose directory is `dir`; whatever is started to speak to it carries its fabric's `mark`."""
 
     dir: Path
+    mark: str = ""
 
     # -- where things are
 
     @cached_property
     def env(self) -> dict[str, str]:
         """With these variables ovs-vsctl, ovs-ofctl and ovs-appctl speak to this one."""
-        return dict.fromkeys(("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"), str(self.dir))
+        marked = {MARK: self.mark} if self.mark else {}
+        return dict.fromkeys(("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"), str(self.dir)) | marked
 
     @property
     def database(self) -> Path:
