@@ -31,8 +31,8 @@ from testbed.drill.stage import Stage, Up, world_of
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
 from testbed.operate.steps.site import Site
-from testbed.run.table import counters as as_table
-from testbed.run.table import lines as text_of
+from testbed.tables.results import counters as as_table
+from testbed.tables.results import lines as text_of
 from testbed.words.entry import find, offers
 from testbed.world.condition import parse as parse_condition
 from testbed.world.operator import RepeatedJob
