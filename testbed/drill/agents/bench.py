@@ -20,7 +20,7 @@ from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
 from testbed.drill.agents.figures import Estimate, estimate
 from testbed.drill.agents.players import Player
-from testbed.drill.agents.suite import DEV, Task
+from testbed.drill.sheet.suite import DEV, Task
 from testbed.drill.game import Game
 from testbed.drill.lines import CONFIG
 from testbed.drill.sheet.score import kinds
