@@ -50,7 +50,8 @@ class Sketch:
         made = f"# testbed drill new --seed {self.seed}{said}: version {VERSION} of what seeds draw\n"
         head = {"title": title, **({"ticket": ticket} if ticket else {}), "level": level}
         whole = {**head, **self.told, **({"evidence": list(evidence)} if evidence else {})}
-        return made + yaml.safe_dump(whole, sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
+        whole_text: str = yaml.safe_dump(whole, sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
+        return made + whole_text
 
 
 def sketch(seed: str, level: str | None = None, family: str | None = None) -> Sketch:
