@@ -60,8 +60,8 @@ def bench(
     from testbed.base.errors import InputError, UserError, require_root
     from testbed.drill.agents import bench as benchmark
     from testbed.drill.agents.players import player_of
-    from testbed.drill.agents.suite import drills_of, secret_of, tasks
     from testbed.drill.play.drilld import marked
+    from testbed.drill.sheet.suite import drills_of, secret_of, tasks
 
     names = suites or ("v1",)
     player, key = player_of(agent, speaks, user), secret_of(secret)
