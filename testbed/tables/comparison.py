@@ -38,8 +38,8 @@ def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableT
     parts += [Text("#"), _keys(comparison, names), Text("#"), *_figures(comparison, names, every)]
     if comparison.counters:
         parts += [Text("#"), *_counters(comparison, names, every)]
-    for side, at in comparison.left_out[:MOST_LEFT_OUT]:
-        parts.append(Text(f"# only in {names[side]}: {_at(at)}"))
+    for n, at in comparison.left_out[:MOST_LEFT_OUT]:
+        parts.append(Text(f"# only in {names[n]}: {_at(at)}"))
     if (more := len(comparison.left_out) - MOST_LEFT_OUT) > 0:
         parts.append(Text(f"# and {more} points more that not every side has"))
     return Group(*parts)
