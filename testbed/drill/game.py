@@ -25,7 +25,7 @@ from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.daily import CHOSEN
-from testbed.drill.sheet.families import load as computed
+from testbed.drill.sheet.families import of as computed
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
@@ -68,7 +68,7 @@ class Game:
         """Whose choice the seed was (testbed/drill/sheet/daily.py)."""
         self.exam = exam
         self.player = player
-        self.families = computed() if families is None else families
+        self.families = computed(stage.case.drill.views) if families is None else families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []
         self.hints = 0
