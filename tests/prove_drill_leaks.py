@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,10 @@ ALL_CLASSES = ("classes", "help submit", "page about")
 AN_OPERATORS_WORDS = {"meter", "loop", "miswired"}
 _FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"[eb]\d+(?:[./]\d+)?"|\bdrills/[a-z]'
 _OWN = (
-    "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "ovs/conf.db", "sealed",
+    "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "conf.db", "sealed",
 )  # fmt: skip
-"""What differs from one start to the next, or is what a controller sees of the world: only searched."""
+"""What differs from one start to the next (Open vSwitch writes down when it had to wait for the machine), or is what a
+controller sees of the world: only searched."""
 
 Bytes = dict[str, bytes]
 
@@ -99,8 +100,9 @@ def lying_about(fabric: str) -> Bytes:
     record = next(record for record in ownership.fabrics() if record.id == fabric)
     found = {}
     for path in record.dir.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            found[str(path.relative_to(record.dir))] = path.read_bytes()
+        with suppress(FileNotFoundError):  # it has gone since it was listed
+            if path.is_file() and not path.is_symlink():
+                found[str(path.relative_to(record.dir))] = path.read_bytes()
     for name, process in {**record.processes, "drilld": record.owner}.items():
         assert process is not None
         for what in ("cmdline", "environ"):
@@ -131,7 +133,7 @@ def leaks(drill: Drill) -> list[str]:
             found += [f"{what}: {name}: {leak}" for leak in _named(drill, what, name, content, twin)]
             if name == "sealed" and len(content) != len(twin):
                 found.append(f"{what}: {name}: its length tells the healthy twin from the other")
-            if what != "views" and name not in _OWN and _plain(content) != _plain(twin):
+            if what != "views" and Path(name).name not in _OWN and _plain(content) != _plain(twin):
                 found.append(f"{what}: {name}: differs from the healthy twin's")
         missing = other[what].keys() ^ there.keys()
         found += [f"{what}: {name}: is there in one of the twins alone" for name in sorted(missing)]
@@ -147,7 +149,7 @@ def _all_of(session: Remote) -> dict[str, Bytes]:
 
 
 def _plain_name(name: str, fabric: str) -> str:
-    return re.sub(r"\d{2,}|[0-9a-f]{6,}", "N", name.replace(fabric, "ID"))
+    return re.sub(r"[0-9a-f]{6,}|\d{2,}", "N", name.replace(fabric, "ID"))  # hex first: it may begin with digits
 
 
 def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> Iterator[str]:

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.frames.columns import frame
+from results.figures.summary import labels, of_steps, summarize
+from results.frames.columns import COLUMNS, frame
 from results.frames.metrics import counter_rows, rank_rows, result_rows
 from results.store.folder import RUNS, StoreError
 
@@ -63,6 +64,13 @@ class Run:
     def steps(self) -> list[dict[str, Any]]:
         """The steps of the workload, as results.frames.metrics.result_rows takes it."""
         return list(self._json("steps.json").get("steps", []))
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """The few figures that tell this run: what its row in a sweep has (results.figures.summary)."""
+        names = labels(self.experiment.get("workload", []))
+        row = summarize(self.rows("results"), self.summary.get("counters", {}), names)
+        return {**of_steps(self.rows("timeline"), self.steps), **row}
 
     @property
     def name(self) -> str:
@@ -171,9 +179,10 @@ class Run:
         if path.exists():
             try:
                 with pq.ParquetFile(path) as file:  # read_table() would import pyarrow.dataset first, half a second
-                    return list(file.read().to_pylist())
+                    rows = list(file.read().to_pylist())
             except (OSError, ValueError):  # pyarrow's own errors are among them
                 raise damaged(path) from None
+            return _completed(name, rows)
         if name == "timeline":
             return []
         if name == "events":
@@ -200,6 +209,12 @@ class Run:
             return [dict(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
         except (ValueError, TypeError):
             raise damaged(path) from None
+
+
+def _completed(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with every column of the frame: a run of an older version has fewer."""
+    newer = [column.name for column in COLUMNS[name] if rows and column.name not in rows[0]]
+    return [{**dict.fromkeys(newer), **row} for row in rows] if newer else rows
 
 
 def read_object(path: Path) -> dict[str, Any]:
