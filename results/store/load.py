@@ -19,8 +19,84 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Run:
-    """A run on disk. Its frames have the columns of results.frames.columns; they are read when first asked for."""
+class Frames:
+    """The frames that both a run and several runs have; they are read when first asked for."""
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a frame as plain data."""
+        raise NotImplementedError
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """One row per finished operation."""
+        return self._frame("results")
+
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        """One row per operation and rank."""
+        return self._frame("ranks")
+
+    @cached_property
+    def ports(self) -> pd.DataFrame:
+        """One row per port."""
+        return self._frame("ports")
+
+    @cached_property
+    def nics(self) -> pd.DataFrame:
+        """One row per NIC."""
+        return self._frame("nics")
+
+    @cached_property
+    def qps(self) -> pd.DataFrame:
+        """One row per queue pair."""
+        return self._frame("qps")
+
+    @cached_property
+    def switches(self) -> pd.DataFrame:
+        """One row per switch."""
+        return self._frame("switches")
+
+    @cached_property
+    def accelerators(self) -> pd.DataFrame:
+        """One row per accelerator of a switch."""
+        return self._frame("accelerators")
+
+    @cached_property
+    def drops(self) -> pd.DataFrame:
+        """One row per node, port and reason of dropped frames."""
+        return self._frame("drops")
+
+    @cached_property
+    def flows(self) -> pd.DataFrame:
+        """One row per OpenFlow rule."""
+        return self._frame("flows")
+
+    @cached_property
+    def priorities(self) -> pd.DataFrame:
+        """One row per port and priority."""
+        return self._frame("priorities")
+
+    @cached_property
+    def faults(self) -> pd.DataFrame:
+        """One row per injected fault."""
+        return self._frame("faults")
+
+    @cached_property
+    def timeline(self) -> pd.DataFrame:
+        """One row per task of a rank; none if the workload has no tasks."""
+        return self._frame("timeline")
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """The event log."""
+        return self._frame("events")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        return frame(name, self.rows(name))
+
+
+class Run(Frames):
+    """A run on disk. Its frames have the columns of results.frames.columns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,66 +163,6 @@ class Run:
         """Rate of the fastest cable; 0 if no counters were kept."""
         return max((link["rate_bps"] for link in self._json("counters.json").get("links", ())), default=0)
 
-    @cached_property
-    def results(self) -> pd.DataFrame:
-        """One row per finished operation."""
-        return self._frame("results")
-
-    @cached_property
-    def ranks(self) -> pd.DataFrame:
-        """One row per operation and rank."""
-        return self._frame("ranks")
-
-    @cached_property
-    def ports(self) -> pd.DataFrame:
-        """One row per port."""
-        return self._frame("ports")
-
-    @cached_property
-    def nics(self) -> pd.DataFrame:
-        """One row per NIC."""
-        return self._frame("nics")
-
-    @cached_property
-    def qps(self) -> pd.DataFrame:
-        """One row per queue pair."""
-        return self._frame("qps")
-
-    @cached_property
-    def switches(self) -> pd.DataFrame:
-        """One row per switch."""
-        return self._frame("switches")
-
-    @cached_property
-    def accelerators(self) -> pd.DataFrame:
-        """One row per accelerator of a switch."""
-        return self._frame("accelerators")
-
-    @cached_property
-    def drops(self) -> pd.DataFrame:
-        """One row per node, port and reason of dropped frames."""
-        return self._frame("drops")
-
-    @cached_property
-    def flows(self) -> pd.DataFrame:
-        """One row per OpenFlow rule."""
-        return self._frame("flows")
-
-    @cached_property
-    def priorities(self) -> pd.DataFrame:
-        """One row per port and priority."""
-        return self._frame("priorities")
-
-    @cached_property
-    def faults(self) -> pd.DataFrame:
-        """One row per injected fault."""
-        return self._frame("faults")
-
-    @cached_property
-    def timeline(self) -> pd.DataFrame:
-        """One row per task of a rank; none if the workload has no tasks."""
-        return self._frame("timeline")
-
     def series(self, name: str) -> pd.DataFrame:
         """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
         import pandas as pd
@@ -162,11 +178,6 @@ class Run:
             return pd.read_parquet(path)
         except (OSError, ValueError):  # pyarrow's own errors are among them
             raise damaged(path) from None
-
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """The event log."""
-        return self._frame("events")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a frame as plain data; None where a value is missing.
@@ -191,9 +202,6 @@ class Run:
             ranks = rank_rows(self._lines("measurements.jsonl"))
             return ranks if name == "ranks" else result_rows(ranks, self.steps)
         return counter_rows(self._json("counters.json"))[name]
-
-    def _frame(self, name: str) -> pd.DataFrame:
-        return frame(name, self.rows(name))
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
