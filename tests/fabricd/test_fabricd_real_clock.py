@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from hardware.config import netdev_name
-from tests.fabricd.test_fabricd_capture import dissect
+from tests.parts.dissected import dissect
 from tests.parts.fabricd_fixture import DEFAULTS, BareFabric, bare_fabric, wait_until
 from tests.parts.timing_model import wire_ps
 from workloads.verbs import wire
