@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from testbed.drill.check.rivals import families, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.families import load
 from testbed.drill.solve.baselines import PLAYERS
 from testbed.drill.solve.desk import odd
 from testbed.drill.solve.solver import solve
@@ -164,3 +166,16 @@ def test_classes_that_change_the_same_columns_are_a_family() -> None:
     third = signature({"nics": {"nics": [{"rank": 0, "a": 0, "b": 1}]}}, well)
     nothing = signature(well, well)
     assert families({"x": one, "y": other, "z": third, "n": nothing, "m": nothing}) == [frozenset("xy")]
+
+
+def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path) -> None:
+    file = tmp_path / "families.yaml"
+    file.write_text("""families:
+  - {drill: a/b, place: "cable:x", drops: wjh, config: "true", classes: [a, b]}
+  - {drill: a/b, place: "nic:0", drops: wjh, config: "true", classes: [b, c]}
+  - {drill: a/c, place: "switch:s", drops: counters, config: golden, classes: [d, e]}
+""")
+    assert load("wjh", "true", file) == (frozenset("abc"),)
+    assert load("counters", "true", file) == (frozenset("abc"),)
+    assert set(load("asic", "golden", file)) == {frozenset("abc"), frozenset("de")}
+    assert load("asic", "golden", tmp_path / "none.yaml") == ()
