@@ -17,6 +17,7 @@ from testbed.drill.sheet.families import load
 from testbed.drill.solve.baselines import PLAYERS
 from testbed.drill.solve.desk import odd
 from testbed.drill.solve.solver import solve
+from testbed.faults import CATALOGUE
 
 NOW_NS = 700_000
 STEPS = [
@@ -136,6 +137,21 @@ def test_who_knows_little_says_little() -> None:
     assert PLAYERS["loudest"](ill) == "loss@cable:leaf0-spine1" and PLAYERS["loudest"](well) == "healthy"
     assert PLAYERS["thresholds"](well) == "healthy"
     assert "@" in PLAYERS["random"](ill)
+
+
+def test_who_looks_for_traces_sees_what_is_said_of_one_class_and_no_lists() -> None:
+    class Leaking(Recorded):
+        said = ""
+
+        def command(self, line: str) -> Answer:
+            return Answer(True, NOW_NS, self.said) if line == "status" else super().command(line)
+
+    session = Leaking({})
+    assert PLAYERS["traces"](session) == "healthy"
+    session.said = " ".join(CATALOGUE)
+    assert PLAYERS["traces"](session) == "healthy"
+    session.said = '{"delay": 500, "log": "put in burst_loss, cable leaf1-spine0"}'
+    assert PLAYERS["traces"](session) == "burst_loss@cable:leaf1-spine0"
 
 
 def test_what_is_odd_is_what_most_are_not() -> None:
