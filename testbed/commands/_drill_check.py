@@ -91,6 +91,7 @@ def _compare(drill: object, seed: str, place: str, out: str | None, as_json: boo
     if out:
         path = Path(out)
         before = yaml.safe_load(path.read_text(encoding="utf-8"))["families"] if path.exists() else []
-        new = [{"drill": its.id, "place": place, "classes": sorted(group)} for group in groups]
+        sight = {"drops": its.views.drops, "config": its.views.config}
+        new = [{"drill": its.id, "place": place, **sight, "classes": sorted(group)} for group in groups]
         kept = [one for one in before if (one["drill"], one["place"]) != (its.id, place)]
         path.write_text(_FAMILY_FILE + yaml.safe_dump({"families": kept + new}, sort_keys=False), encoding="utf-8")

@@ -51,7 +51,7 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps({"file": file, **(told[0] if not experiment.sweep else {"points": told})}))
         return
     from testbed.predict.table import of_prediction
-    from testbed.run.table import show
+    from testbed.tables.results import show
 
     for of, one, its in found:
         at = ", ".join(f"{key} {value}" for key, value in of.get("point", {}).items())

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from results.figures.report import gigabytes
 from testbed.predict.figure import HOW, Figure, Prediction
-from testbed.run.cells import grid, microseconds
+from testbed.tables.cells import grid, microseconds
 
 
 def of_prediction(prediction: Prediction, title: str) -> RenderableType:

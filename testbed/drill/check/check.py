@@ -63,7 +63,7 @@ def check(drill: Drill, seed: str) -> Checked:
                     found.differs = _activated(well, ill)
                     if not found.differs:
                         found.wrong.append("no view differs from the healthy twin's: the fault does nothing here")
-                    _solved(ill, found)
+                    solved(ill, found)
             found.healthy = solve(well)
             if found.healthy != HEALTHY:
                 found.wrong.append(f"the solver takes the healthy twin for {found.healthy}")
@@ -118,7 +118,7 @@ def _activated(well: Game, ill: Game) -> tuple[str, ...]:
     return ()
 
 
-def _solved(game: Game, found: Checked) -> None:
+def solved(game: Game, found: Checked) -> None:
     found.answer = solve(game)
     answer = game.command(f"submit {found.answer}")
     if game.ending is None and answer.ok:  # a wrong one, and there is another: it is what counts
