@@ -24,15 +24,16 @@ from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.families import load as computed
+from testbed.drill.sheet.daily import CHOSEN
+from testbed.drill.sheet.families import of as computed
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
 from testbed.operate.steps.site import Site
-from testbed.run.table import counters as as_table
-from testbed.run.table import lines as text_of
+from testbed.tables.results import counters as as_table
+from testbed.tables.results import lines as text_of
 from testbed.words.entry import find, offers
 from testbed.world.condition import parse as parse_condition
 from testbed.world.operator import RepeatedJob
@@ -53,12 +54,21 @@ class Game:
     """A `Session` in this process."""
 
     def __init__(
-        self, stage: Stage, *, exam: bool = False, player: str = "", families: Families | None = None, up: Up = world_of
+        self,
+        stage: Stage,
+        *,
+        exam: bool = False,
+        player: str = "",
+        seed_by: str = CHOSEN,
+        families: Families | None = None,
+        up: Up = world_of,
     ) -> None:
         self.stage = stage
+        self.seed_by = seed_by
+        """Whose choice the seed was (testbed/drill/sheet/daily.py)."""
         self.exam = exam
         self.player = player
-        self.families = computed() if families is None else families
+        self.families = computed(stage.case.drill.views) if families is None else families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []
         self.hints = 0
@@ -89,11 +99,12 @@ class Game:
         *,
         exam: bool = False,
         player: str = "",
+        seed_by: str = CHOSEN,
         families: Families | None = None,
         up: Up = world_of,
     ) -> Self:
         """Brings the world up, to the moment when the player gets it. Raises UserError; nothing is left then."""
-        return cls(Stage.up(case, up), exam=exam, player=player, families=families, up=up)
+        return cls(Stage.up(case, up), exam=exam, player=player, seed_by=seed_by, families=families, up=up)
 
     # -- a session
 
@@ -438,9 +449,9 @@ class Game:
         case = self.case
         head = {
             "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
-            "seed": case.seed, "healthy": case.healthy, "exam": self.exam, "player": self.player,
-            "instructed": self.instructed, "sealed": self.seal.commitment, "truth": self.seal.truth,
-            "salt": self.seal.salt,
+            "seed": case.seed, "seed_by": self.seed_by, "healthy": case.healthy, "exam": self.exam,
+            "player": self.player, "instructed": self.instructed, "sealed": self.seal.commitment,
+            "truth": self.seal.truth, "salt": self.seal.salt,
         }  # fmt: skip
         return Log(head, tuple(self.entries), {**self.ending.to_dict(), "report": self.report()})
 
