@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testbed.drill.check.players import correlation
 from testbed.drill.check.rivals import families, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
@@ -16,6 +17,7 @@ from testbed.drill.sheet.families import load
 from testbed.drill.solve.baselines import PLAYERS
 from testbed.drill.solve.desk import odd
 from testbed.drill.solve.solver import solve
+from testbed.faults import CATALOGUE
 
 NOW_NS = 700_000
 STEPS = [
@@ -137,6 +139,21 @@ def test_who_knows_little_says_little() -> None:
     assert "@" in PLAYERS["random"](ill)
 
 
+def test_who_looks_for_traces_sees_what_is_said_of_one_class_and_no_lists() -> None:
+    class Leaking(Recorded):
+        said = ""
+
+        def command(self, line: str) -> Answer:
+            return Answer(True, NOW_NS, self.said) if line == "status" else super().command(line)
+
+    session = Leaking({})
+    assert PLAYERS["traces"](session) == "healthy"
+    session.said = " ".join(CATALOGUE)
+    assert PLAYERS["traces"](session) == "healthy"
+    session.said = '{"delay": 500, "log": "put in burst_loss, cable leaf1-spine0"}'
+    assert PLAYERS["traces"](session) == "burst_loss@cable:leaf1-spine0"
+
+
 def test_what_is_odd_is_what_most_are_not() -> None:
     rows = [{"s": n, "v": v} for n, v in enumerate((1, 1, 2, 1))]
     assert [row["s"] for row, _ in odd(rows, "", ("v",))] == [2]
@@ -163,3 +180,10 @@ def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path)
     assert load("counters", "true", file) == (frozenset("abc"),)
     assert set(load("asic", "golden", file)) == {frozenset("abc"), frozenset("de")}
     assert load("asic", "golden", tmp_path / "none.yaml") == ()
+
+
+def test_whether_harder_drills_are_worth_less() -> None:
+    levels = ["easy", "easy", "medium", "hard"]
+    assert correlation(levels, [90.0, 90.0, 50.0, 10.0]) == pytest.approx(-1.0)
+    assert correlation(levels, [10.0, 10.0, 50.0, 90.0]) == pytest.approx(1.0)
+    assert correlation(levels, [5.0, 5.0, 5.0, 5.0]) is None and correlation([], []) is None
