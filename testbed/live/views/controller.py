@@ -63,7 +63,7 @@ def _goes_on(pid: int) -> bool:
 VIEWS = (
     View(
         words="controller",
-        about="Show the controller of a live fabric as its switches see it: connected, answering, errors, what is open.",
+        about="Show the controller of a live fabric as its switches see it: connected, answering, errors.",
         make=controller,
     ),
 )
