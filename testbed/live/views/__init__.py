@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from testbed.live.views import (
     config,
-    controller,
+    control,
     drops,
     ecn,
     interfaces,
@@ -17,10 +17,9 @@ from testbed.live.views import (
     nics,
     pfc,
     queues,
-    record,
     switches,
 )
 from testbed.live.views.view import View
 
-FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, controller, job, record)
+FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
 VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}

@@ -1,4 +1,4 @@
-"""The controller as its switches see it: connected, answering, what it was refused, what it has not answered.
+"""Who steers: the controller as its switches see it (connected, answering, refused), and what operators have done.
 
 A controller that stands still keeps its connections, so `Connected` alone says little: an echo does not come back.
 """
@@ -60,10 +60,29 @@ def _goes_on(pid: int) -> bool:
     return state not in "TtZX"
 
 
+def config_log(look: Look) -> list[Table]:
+    rows = [
+        {
+            "No": done.number,
+            "Time (us)": round(done.time_ns / 1000, 3),
+            "Took (us)": round(done.cost_ns / 1000, 3),
+            "Action": done.line,
+            "State": done.state,
+        }
+        for done in look.source.actions()
+    ]
+    return [Table("config_log", "", rows, named=("No", "Time (us)", "Took (us)"))]
+
+
 VIEWS = (
     View(
         words="controller",
         about="Show the controller of a live fabric as its switches see it: connected, answering, errors.",
         make=controller,
+    ),
+    View(
+        words="config log",
+        about="Show what operators have done at a live fabric (testbed config), and whether it is still in force.",
+        make=config_log,
     ),
 )
