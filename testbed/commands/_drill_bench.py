@@ -117,7 +117,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
-    from testbed.run.table import counters, lines
+    from testbed.tables.results import counters, lines
 
     click.echo("\n".join(lines(counters(name, rows, whole=True))))
 

@@ -128,7 +128,7 @@ def _before(source: Source, period: float) -> Counters:
 
 def show_tables(tables: list[Table], *, nonzero: bool = False) -> None:
     """Prints them one below the other; `nonzero`: what is not there was zero."""
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     for number, table in enumerate(tables):
         if number:

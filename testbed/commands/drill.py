@@ -342,7 +342,7 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"players": table, "refused": refused}))
         return
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():

@@ -104,7 +104,7 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
     from testbed.run.sweep import SweepEnded, run_sweep
-    from testbed.run.table import of_sweep, show
+    from testbed.tables.results import of_sweep, show
 
     try:
         with for_stderr() as progress:
@@ -127,7 +127,7 @@ def _show(folder: Path, host: bool, experiment: Mapping[str, Any] | None = None)
     """Shows a run; its experiment is read from the folder if it is not known."""
     from results import load
     from testbed.run.profile import FILE
-    from testbed.run.table import of_profile, of_run, show
+    from testbed.tables.results import of_profile, of_run, show
 
     run = load(folder)
     if experiment:

@@ -25,15 +25,15 @@ from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.daily import CHOSEN
-from testbed.drill.sheet.families import load as computed
+from testbed.drill.sheet.families import of as computed
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
 from testbed.operate.steps.site import Site
-from testbed.run.table import counters as as_table
-from testbed.run.table import lines as text_of
+from testbed.tables.results import counters as as_table
+from testbed.tables.results import lines as text_of
 from testbed.words.entry import find, offers
 from testbed.world.condition import parse as parse_condition
 from testbed.world.operator import RepeatedJob
@@ -68,7 +68,7 @@ class Game:
         """Whose choice the seed was (testbed/drill/sheet/daily.py)."""
         self.exam = exam
         self.player = player
-        self.families = computed() if families is None else families
+        self.families = computed(stage.case.drill.views) if families is None else families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []
         self.hints = 0

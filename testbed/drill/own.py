@@ -72,8 +72,8 @@ def ticket(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
 
 def classes(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     from testbed.faults import GROUPS
-    from testbed.run.table import counters
-    from testbed.run.table import lines as text_of
+    from testbed.tables.results import counters
+    from testbed.tables.results import lines as text_of
 
     rows = [
         {"class": cls.name, "where": " ".join(cls.on), "what it is": cls.summary.replace("`", "")}
@@ -89,8 +89,8 @@ def actions(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
         for e in game.entries
         if (e.acts or not e.ok) and not e.by
     ]
-    from testbed.run.table import counters
-    from testbed.run.table import lines as text_of
+    from testbed.tables.results import counters
+    from testbed.tables.results import lines as text_of
 
     return "\n".join(text_of(counters("actions", rows, whole=True))), {"actions": rows}
 

@@ -11,6 +11,7 @@ from hardware.client import FabricdError
 from testbed.base.errors import UserError
 from testbed.drill.check.check import Checked, playing, solved, undrawable, views
 from testbed.drill.check.rivals import Signature
+from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.game import Game
 from testbed.drill.make import measure, signs
 from testbed.drill.make.measure import Measured
@@ -18,7 +19,7 @@ from testbed.drill.make.signatures import table
 from testbed.drill.make.sketch import Sketch, sketch
 from testbed.drill.sheet.carried import measured as carried
 from testbed.drill.sheet.drill import Drill
-from testbed.drill.sheet.families import load as known_families
+from testbed.drill.sheet.families import of as known_families
 from testbed.drill.sheet.file import loads
 from testbed.drill.sheet.places import Ground, candidates
 from testbed.drill.sheet.truth import HEALTHY
@@ -92,7 +93,7 @@ def _make(its: Sketch, level: str | None, found: Made) -> None:
         if views(ill) == views(well):
             raise Refused("not activated: no permitted view differs from the healthy twin's")
         seen, usual = signs.seen(ill, drill.views), signs.seen(well, drill.views)
-        job = signs.symptom(signs.steps(ill), signs.steps(well), drill.warmup)
+        job = symptom(steps(ill), steps(well), drill.warmup)
         own = signs.signed(seen, usual, job)
         found.measured = _measured(its, drill, ill, signs.named(seen, usual))
         found.views = tuple(dict.fromkeys(view for one in found.measured for view in one.views))
@@ -113,7 +114,7 @@ def _must_be_unique(its: Sketch, drill: Drill) -> None:
         if not rows.get(recipe.key):
             raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
         one = measure.measured(rows[recipe.key], recipe.fault, rows, 1)
-        if alike := measure.beyond(one.rivals, recipe.fault, known_families(), whole):
+        if alike := measure.beyond(one.rivals, recipe.fault, known_families(drill.views), whole):
             raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.drill.check.check import playing
 from testbed.drill.check.rivals import Signature
+from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.make import signs
 from testbed.drill.make.sketch import CHECKED, Sketch, plain
 from testbed.drill.make.stock import RECIPES, SETTINGS
@@ -47,12 +48,12 @@ def drill_of(sketch: Sketch) -> Drill:
 def looked(drill: Drill, seed: str, *, healthy: bool) -> Look:
     with playing(drill, seed, healthy=healthy) as game:
         seen = {signs.sight_name(sight): signs.seen(game, sight) for sight in signs.SIGHTS}
-        return Look(seen, signs.steps(game), signs.probed(game))
+        return Look(seen, steps(game), signs.probed(game))
 
 
 def compared(ill: Look, well: Look, from_ns: float) -> dict[str, Signature]:
     """The signature, by sight."""
-    job = signs.symptom(ill.steps, well.steps, from_ns)
+    job = symptom(ill.steps, well.steps, from_ns)
     probes = signs.of_probes(ill.probes, well.probes)
     return {sight: signs.signed(ill.seen[sight], well.seen[sight], job, probes) for sight in ill.seen}
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from testbed.base.errors import UserError
 from testbed.drill.check.check import Seen
-from testbed.drill.check.rivals import LIKE, Signature, signature
+from testbed.drill.check.rivals import Signature, signature
 from testbed.drill.game import Game
 from testbed.drill.looking import Seen as Source
 from testbed.drill.looking import look
 from testbed.drill.sheet.drill import Views
 from testbed.live.views import VIEWS
 
+LIKE = 0.8
+"""Signatures that have so much in common (of all that is in either) are one."""
 JOB, PROBE = "job", "probe mesh"
 FIRST_LOOKS = (JOB, "interfaces errors", "nics")
 SIGHTS = tuple(
@@ -22,11 +22,8 @@ SIGHTS = tuple(
     for drops in ("wjh", "counters")
     for config in ("true", "golden")
 )
-SLOWER, UNSTEADY = 1.02, 1.3
 LONGER, LONGER_US = 1.2, 0.5
 """Of a latency: what is beyond queues of a healthy job."""
-_VOLUME = re.compile(r"[rt]x_(packets_phy|prio[36]_packets|vport_rdma_unicast_packets)")
-"""Of a NIC: changes with the speed of the job, whatever has changed it."""
 
 
 def sight_name(views: Views) -> str:
@@ -42,36 +39,8 @@ def seen(game: Game, views: Views) -> Seen:
             tables = view.show(look(source, views), **view.read([], game.fabric))
         except UserError:
             continue
-        found[words] = {table.name: [_still(row) for row in table.rows] for table in tables}
+        found[words] = {table.name: list(table.rows) for table in tables}
     return found
-
-
-def _still(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if not _VOLUME.fullmatch(key)}
-
-
-def steps(game: Game) -> list[tuple[float, float, int]]:
-    """(start, duration, wrong elements) of each step that has ended."""
-    return [
-        (s.start_ns, s.end_ns - s.start_ns, sum(rank.wrong for rank in s.ranks.values()))
-        for s in game.stage.world.steps
-    ]
-
-
-def symptom(ill: Sequence[tuple[float, float, int]], well: Sequence[tuple[float, float, int]], from_ns: float) -> str:
-    """What has become of the job since then: stopped, wrong, slower, unsteady, same."""
-    its = [step for step in ill if step[0] + step[1] > from_ns]
-    usual = [step[1] for step in well if step[0] + step[1] > from_ns]
-    if any(wrong for _, _, wrong in its) and not any(wrong for _, _, wrong in well):
-        return "wrong"
-    if not usual:
-        return "same"
-    if len(its) <= len(usual) / 4:
-        return "stopped"
-    times = [took for _, took, _ in its]
-    if max(times) / min(times) > UNSTEADY * max(usual) / min(usual):
-        return "unsteady"
-    return "slower" if sum(times) / len(times) > SLOWER * sum(usual) / len(usual) else "same"
 
 
 def probed(game: Game) -> dict[str, float | None]:

@@ -9,6 +9,7 @@ from testbed.drill.session import Session
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.desk import Desk, number
 from testbed.drill.solve.solver import solve
+from testbed.drill.solve.traces import traces
 from testbed.faults import CATALOGUE
 
 Player = Callable[[Session], str]
@@ -77,6 +78,7 @@ def thresholds(session: Session) -> str:
 PLAYERS: dict[str, Player] = {
     "healthy": healthy,
     "random": random,
+    "traces": traces,
     "loudest": loudest,
     "thresholds": thresholds,
     "solver": solve,
