@@ -123,11 +123,11 @@ def write(new: Mapping[str, Mapping[str, Mapping[str, Signature]]], path: Path =
     }  # fmt: skip
     lines = ['{"columns": [', ",\n".join(json.dumps(c) for c in columns), '], "settings": {']
     parts = []
-    for name, its in settings.items():
+    for name, numbered in settings.items():
         sights = []
-        for sight, rows in its.items():
+        for sight, found in numbered.items():
             each = ",\n".join(
-                f"{json.dumps(key)}: {json.dumps(one, separators=(',', ':'))}" for key, one in rows.items()
+                f"{json.dumps(key)}: {json.dumps(one, separators=(',', ':'))}" for key, one in found.items()
             )
             sights.append(f"{json.dumps(sight)}: {{\n{each}}}")
         parts.append(f"{json.dumps(name)}: {{\n" + ",\n".join(sights) + "}")

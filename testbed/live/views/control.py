@@ -48,7 +48,7 @@ def controller(look: Look) -> list[Table]:
 
 
 def _refused(switch: str, event: Any) -> bool:
-    return event["level"] == "error" and event["text"].startswith(f"{switch} refused")
+    return bool(event["level"] == "error" and event["text"].startswith(f"{switch} refused"))
 
 
 def _goes_on(pid: int) -> bool:
