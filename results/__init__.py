@@ -1,6 +1,7 @@
 """Results: the run store, metrics, the fidelity verdict, and `load`, which gives a run's pandas frames."""
 
 from results.store.folder import StoreError
-from results.store.load import Run, load
+from results.store.load import Run
+from results.store.many import Runs, load, load_many
 
-__all__ = ["Run", "StoreError", "load"]
+__all__ = ["Run", "Runs", "StoreError", "load", "load_many"]

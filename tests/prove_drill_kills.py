@@ -1,10 +1,13 @@
 """Proof: whatever of a drill is killed at whatever moment, `clean` leaves nothing of it.
 
 `./setup.sh prove drill-kills [--kills N] [--seed SEED]`. A seed draws what dies by kill -9 and when: the command line
-that plays, the drill's server, its fabricd, or all of them; while the world comes up, while the drill is on, or while
-its twins are at work in the end. Or nothing is killed, and `clean ID --force` takes the fabric away from under the
-server. Then `testbed clean` is called, and every process and fabric that the drill had must be gone. A drill whose
-command line alone has died goes on, as it should: `clean ID --force` ends it.
+that plays, the drill's server, its fabricd, or all of them; while the server is started, while the world comes up,
+while the drill is on, or while its twins are at work in the end. Or nothing is killed, and `clean ID --force` takes the
+fabric away from under the server. Then `testbed clean` is called, and every process and fabric that the drill had must
+be gone. A drill whose command line alone has died goes on, as it should: `clean ID --force` ends it.
+
+What it asks is about its own drill alone: processes by a mark that they inherit, fabrics by the server that has begun
+them. Whatever else the machine has, dead or alive, is not looked at.
 """
 
 from __future__ import annotations
@@ -25,27 +28,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.machine.processes import Process
+from tests.parts.drills import ALL_ASKED, star
 from tests.parts.machine import ROOT, TESTBED, fabrics_begun_by, traces, wait_until
 from tests.prove_kills import record_of
 
-DRILL = """
-title: Steps take longer
-level: easy
-fabric: {topology: {star: {hosts: 2}}, nic: {timeout: 50us}}
-job: {collective: all_reduce, algorithm: ring, size: 16KiB}
-draw: {bad: {any: cable, carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.2}]
-warmup: 50us
-begins: 100us
-question: [healthy, where, what, fix]
-budget: {emulated: 2ms}
-"""
+DRILL = star(2) + ALL_ASKED + "budget: {emulated: 2ms}\n"
 PLAYED = b"advance 20us\nconfig interface shutdown sw0:1\n"
 VICTIMS = ("command line", "server", "server", "fabricd", "everything", "nothing")
-MOMENTS = ("as it comes up", "while it is on", "at its end")
-COMES_UP_S = 2.0
+MOMENTS = ("as it is started", "as it comes up", "while it is on", "at its end")
+STARTED_S = 1.0
+COMES_UP_S = 1.5
 LATER_S = 0.3
-GONE_S = 30.0
+GONE_S = 60.0
 _SERVER = b"testbed.drill.play.drilld"
 _MARK = "RAILBED_PROOF"
 
@@ -56,6 +50,7 @@ class Played:
 
     process: subprocess.Popen[bytes]
     mark: str
+    servers: set[int] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
 
     def processes(self) -> dict[int, bytes]:
@@ -68,18 +63,21 @@ class Played:
         return found
 
     def server(self) -> Process | None:
-        pids = [pid for pid, command in self.processes().items() if _SERVER in command]
-        return Process.of(pids[0]) if pids else None
+        for pid in [pid for pid, command in self.processes().items() if _SERVER in command]:
+            self.servers.add(pid)
+            with suppress(ProcessLookupError):
+                return Process.of(pid)
+        return None
 
     def fabrics(self) -> list[str]:
-        """Those that are there now: the drill's own, and in the end its twins."""
-        server = self.server()
-        now = fabrics_begun_by(server.pid) if server else []
-        self.seen |= set(now)
-        return now
+        """Those that are there now, also of a server that is dead: the drill's own, and in the end its twins."""
+        self.server()
+        now = {fabric for pid in self.servers for fabric in fabrics_begun_by(pid)}
+        self.seen |= now
+        return sorted(now)
 
     def left(self) -> list[str]:
-        """What is left of it: servers, and everything of its fabrics."""
+        """What is left of it: processes, and everything of its fabrics."""
         self.fabrics()
         running = [f"process {pid}: {what!r:.80}" for pid, what in self.processes().items()]
         return [*running, *(trace for fabric in self.seen for trace in traces(fabric))]
@@ -105,22 +103,34 @@ def played(folder: Path, *, exam: bool) -> Iterator[Played]:
 
 
 def kill(draw: random.Random, folder: Path) -> str:
-    """One kill, and all that is done afterwards. Returns what it was. Raises AssertionError if something is left."""
+    """One kill that is drawn, and all that is done afterwards. Raises AssertionError if something is left."""
     victim, moment, exam = draw.choice(VICTIMS), draw.choice(MOMENTS), draw.random() < 0.3
+    return struck(victim, moment, draw, folder, exam=exam)
+
+
+def struck(
+    victim: str, moment: str, draw: random.Random, folder: Path, *, exam: bool = False, alone: bool = True
+) -> str:
+    """This kill. Returns what it was. Without `alone` only the drill's own fabrics are cleaned, by their ids: dead ones
+    of others may be somebody's test."""
     with played(folder, exam=exam) as game:
         _reach(game, moment, draw)
         game.fabrics()
-        struck = _strike(game, victim)
-        if not struck:
+        there = _strike(game, victim)
+        if not there:
             for fabric in game.fabrics():
                 _testbed("clean", fabric, "--force", codes=(0, 2))  # 2: it is gone already
-        _clean(game, goes_on=not struck or (victim == "command line" and not exam))
+        _clean(game, goes_on=not there or (victim == "command line" and not exam), alone=alone)
     return f"{victim} {moment}{', sealed' if exam else ''}"
 
 
 def _reach(game: Played, moment: str, draw: random.Random) -> None:
     """Waits for the moment."""
+    if moment == "as it is started":
+        time.sleep(draw.uniform(0, STARTED_S))
+        return
     if moment == "as it comes up":
+        wait_until(game.fabrics, "its fabric", GONE_S)
         time.sleep(draw.uniform(0, COMES_UP_S))
         return
     wait_until(lambda: any(_is_on(fabric) for fabric in game.fabrics()), "the drill to be on", GONE_S)
@@ -154,7 +164,7 @@ def _strike(game: Played, victim: str) -> bool:
     return bool(there)
 
 
-def _clean(game: Played, *, goes_on: bool) -> None:
+def _clean(game: Played, *, goes_on: bool, alone: bool) -> None:
     """`clean`; a drill that goes on is taken away by force."""
 
     def gone() -> bool:
@@ -167,7 +177,18 @@ def _clean(game: Played, *, goes_on: bool) -> None:
     wait_until(gone, "its server to end", GONE_S)
     game.process.kill()
     game.process.wait()
-    _testbed("clean")
+    wait_until(gone, "a server that was just being started to end", GONE_S)
+
+    def dead() -> bool:
+        """A process that is killed lets its memory go before its files: for a moment the owner's lock is held yet."""
+        return all(record_of(fabric).state == "dead" for fabric in game.fabrics())
+
+    wait_until(dead, "its fabrics to have no owner", GONE_S)
+    if alone:
+        _testbed("clean")
+    else:
+        for fabric in game.fabrics():
+            _testbed("clean", fabric, codes=(0, 2))  # 2: somebody else's clean was quicker
     end = time.monotonic() + GONE_S
     while left := game.left():
         assert time.monotonic() < end, left

@@ -2,10 +2,11 @@
 
 `./setup.sh prove drill-leaks [DRILL..]`, of all drills if none is named. Each is started twice from one seed: with its
 faults, and as its healthy twin. Of both is taken every byte that a player can get at: all views and tools with their
-options, help, completion, errors, what the page asks for, files of the fabric's directory, arguments and environment of
-its processes, what its containers mount. Nothing of that may name a fault as one: `inject`, a fault's id, the drill's
-file. Where a class's name stands more often than in the healthy twin, an operator must call the thing so. And what is
-no view has to be the same in both.
+options, help, completion, errors, what the page asks for, files of the fabric's directory, what /proc says of all its
+processes (arguments, environment, names, open files), what its containers mount. Nothing of that may name a fault as
+one: `inject`, a fault's id, the drill's file. Where a class's name stands more often than in the healthy twin, an
+operator must call the thing so. What is no view has to be the same in both, and the player who looks for nothing but
+traces (`traces`) has to say the same of both.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,9 @@ from testbed.drill.registry import lines
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.drill import Drill
+from testbed.drill.solve.traces import about, traces
 from testbed.faults import CATALOGUE
-from testbed.machine import ownership
+from testbed.machine import ownership, processes
 from testbed.machine.mounts import CHECKOUT
 from testbed.serve.student import Student
 from testbed.words.kinds import FLAG
@@ -41,9 +44,12 @@ ALL_CLASSES = ("classes", "help submit", "page about")
 AN_OPERATORS_WORDS = {"meter", "loop", "miswired"}
 _FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"[eb]\d+(?:[./]\d+)?"|\bdrills/[a-z]'
 _OWN = (
-    "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "ovs/conf.db", "sealed",
+    "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "conf.db", "sealed",
 )  # fmt: skip
-"""What differs from one start to the next, or is what a controller sees of the world: only searched."""
+"""What differs from one start to the next (Open vSwitch writes down when it had to wait for the machine), or is what a
+controller sees of the world: only searched."""
+_PROCESSES = {"controller_dead", "controller_hung", "worker_killed", "worker_frozen", "cpu_quota"}
+"""Their cause is what a process is like: who looks at that has found the fault, and no trace of it."""
 
 Bytes = dict[str, bytes]
 
@@ -99,12 +105,17 @@ def lying_about(fabric: str) -> Bytes:
     record = next(record for record in ownership.fabrics() if record.id == fabric)
     found = {}
     for path in record.dir.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            found[str(path.relative_to(record.dir))] = path.read_bytes()
-    for name, process in {**record.processes, "drilld": record.owner}.items():
-        assert process is not None
-        for what in ("cmdline", "environ"):
-            found[f"{name} {what}"] = Path(f"/proc/{process.pid}/{what}").read_bytes()
+        with suppress(FileNotFoundError):  # it has gone since it was listed
+            if path.is_file() and not path.is_symlink():
+                found[str(path.relative_to(record.dir))] = path.read_bytes()
+    known = {process: name for name, process in {**record.processes, "drilld": record.owner}.items() if process}
+    count: Counter[str] = Counter()
+    for process in sorted({*known, *processes.belonging(record.mark, ())}, key=lambda one: one.pid):
+        there = about(process.pid)
+        name = known.get(process) or there.get("comm", "").strip()
+        count[name] += 1
+        for what, text in there.items():
+            found[f"process {name} {count[name]}: {what}"] = text.encode()
     return found
 
 
@@ -124,14 +135,19 @@ def leaks(drill: Drill) -> list[str]:
     """What is wrong with one drill."""
     with served(drill, healthy=False) as sick, served(drill, healthy=True) as well:
         one, other = _all_of(sick), _all_of(well)
-    found = []
+        claims = [traces(twin) for twin in (sick, well)]
+    if _PROCESSES & {str(entry["fault"]) for entry in drill.faults}:
+        for twin in (*one.values(), *other.values()):
+            for name in [name for name in twin if name.startswith("process ")]:
+                del twin[name]
+    found = [f"who looks for traces alone says {claims[0]}, of the healthy twin {claims[1]}"] * (claims[0] != claims[1])
     for what, there in one.items():
         for name, content in there.items():
             twin = other[what].get(name, b"")
             found += [f"{what}: {name}: {leak}" for leak in _named(drill, what, name, content, twin)]
             if name == "sealed" and len(content) != len(twin):
                 found.append(f"{what}: {name}: its length tells the healthy twin from the other")
-            if what != "views" and name not in _OWN and _plain(content) != _plain(twin):
+            if what != "views" and Path(name).name not in _OWN and _plain(name, content) != _plain(name, twin):
                 found.append(f"{what}: {name}: differs from the healthy twin's")
         missing = other[what].keys() ^ there.keys()
         found += [f"{what}: {name}: is there in one of the twins alone" for name in sorted(missing)]
@@ -143,17 +159,22 @@ def _all_of(session: Remote) -> dict[str, Bytes]:
     before = lying_about(fabric)
     found = {"said": told(session), "files before": before, "views": views(session), "files": lying_about(fabric)}
     assert not (seen := [*mounted(before)]), seen
-    return {what: {_plain_name(name, fabric): c for name, c in there.items()} for what, there in found.items()}
+    own = fabric.encode()  # which may look like a fault's: e123
+    return {
+        what: {_plain_name(name, fabric): content.replace(own, b"ID") for name, content in there.items()}
+        for what, there in found.items()
+    }
 
 
 def _plain_name(name: str, fabric: str) -> str:
-    return re.sub(r"\d{2,}|[0-9a-f]{6,}", "N", name.replace(fabric, "ID"))
+    return re.sub(r"[0-9a-f]{6,}|\d{2,}", "N", name.replace(fabric, "ID"))  # hex first: it may begin with digits
 
 
 def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> Iterator[str]:
     every = [*re.finditer(_FOUND, content)]
-    for stem in (drill.id, drill.id.rpartition("/")[2]):
-        every += re.finditer(re.escape(stem.encode()), content)
+    stem = drill.id.rpartition("/")[2]
+    for called in (drill.id, *([stem] if "-" in stem else [])):  # `storm` is a word like any other
+        every += re.finditer(re.escape(called.encode()), content)
     if what == "said" and name in (*ALL_CLASSES, "error inject loss", "error report"):
         every = [match for match in every if match[0] not in (b"inject",)]
     for match in every[:3]:
@@ -161,15 +182,17 @@ def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> I
     if what == "said":
         return
     for kind in sorted({str(entry["fault"]) for entry in drill.faults}):
-        called = {CATALOGUE[kind].shows_as, *AN_OPERATORS_WORDS}
+        operators = {CATALOGUE[kind].shows_as, *AN_OPERATORS_WORDS}
         word = rb"\b" + kind.encode() + rb"\b"
-        if kind not in called and len(re.findall(word, content)) > len(re.findall(word, twin)):
+        if kind not in operators and len(re.findall(word, content)) > len(re.findall(word, twin)):
             yield f"says {kind}"
 
 
-def _plain(content: bytes) -> list[bytes]:
+def _plain(name: str, content: bytes) -> list[bytes]:
     """Without what is another one each time: ids, marks, times, in an order that does not matter."""
-    if b"\0" in content and b"PATH=" not in content and not content.startswith(b"/"):
+    if name.startswith("process "):
+        content = re.sub(rb"\[\d+\]|RAILBED_FABRIC=[^\0]*", b"", content)
+    elif b"\0" in content:
         return []  # no text: only searched
     text = re.sub(rb"[0-9a-f]{4,}", b"N", content)
     return sorted({re.sub(rb"[\d.]+", b"N", line) for line in re.split(rb"[\n\0]", text)})

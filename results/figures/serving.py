@@ -5,7 +5,7 @@ long they wait.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -89,12 +89,13 @@ def _of_requests(one: StepTime, serving: Mapping[str, Any]) -> dict[str, Any]:
 
 def tokens_of(one: StepTime, serving: Mapping[str, Any]) -> list[list[float]]:
     """When each request got its tokens, ns from the begin on."""
-    ends = _ends(one)
     found: list[list[float]] = [[] for _ in serving["requests"]]
+    ends = _Ends(one)
     for pool in serving["pools"]:
         for k, (gives, _, _) in enumerate(pool["iterations"]):
             for request in gives:
-                found[request].append(ends[f"{pool['name']}{k}.end"])
+                rank = pool["where"].get(str(request))
+                found[request].append(ends.at(pool["end"].format(k), pool["ranks"] if rank is None else [rank]))
     return [sorted(its) for its in found]
 
 
@@ -103,22 +104,21 @@ def otherwise(one: StepTime, serving: Mapping[str, Any]) -> int:
 
     Iterations are put together beforehand, by what they are expected to take (workloads/serving/batching.py).
     """
-    ends, starts = _ends(one), _starts(one)
-    ready = [arrival for arrival, _, _ in serving["requests"]]
-    several, count = len(serving["pools"]) > 1, 0
-    for number, pool in enumerate(serving["pools"]):
-        left = [1 if several and not number else output - number for _, _, output in serving["requests"]]
+    ends, starts, count = _Ends(one), _starts(one), 0
+    arrivals, handed = [arrival for arrival, _, _ in serving["requests"]], _handed(one, len(serving["requests"]))
+    for pool in serving["pools"]:
+        ready = arrivals if pool["reads"] else handed
+        left = [1 if not pool["answers"] else output - (not pool["reads"]) for _, _, output in serving["requests"]]
         given = [0] * len(left)
         name, its = pool["name"], pool["iterations"]
         for k, (gives, joined, _) in enumerate(its):
-            before = ends[f"{name}{k - 1}.end"] if k else 0.0
+            before = ends.at(pool["end"].format(k - 1), pool["ranks"]) if k else 0.0
             busy = any(0 < n < of for n, of in zip(given, left, strict=True))
             for request in joined:
                 sooner = k > 0 and request not in its[k - 1][2] and ready[request] <= starts[f"{name}{k - 1}.begin"]
                 count += sooner or (busy and ready[request] > before)
             for request in gives:
                 given[request] += 1
-        ready = _handed(one, len(ready))
     return count
 
 
@@ -132,12 +132,18 @@ def _handed(one: StepTime, requests: int) -> list[float]:
     return found
 
 
-def _ends(one: StepTime) -> dict[str, float]:
-    """Task -> when the last rank was through."""
-    found: dict[str, float] = {}
-    for row in one.rows:
-        found[row["task"]] = max(found.get(row["task"], 0.0), _since(one, row["end_ns"]))
-    return found
+class _Ends:
+    """When ranks were through with tasks."""
+
+    def __init__(self, one: StepTime) -> None:
+        self._of: dict[str, dict[int, float]] = {}
+        for row in one.rows:
+            self._of.setdefault(row["task"], {})[row["rank"]] = _since(one, row["end_ns"])
+
+    def at(self, task: str, ranks: Iterable[int]) -> float:
+        """The last of these ranks that have it."""
+        its = self._of[task]
+        return max(its[rank] for rank in ranks if rank in its)
 
 
 def _starts(one: StepTime) -> dict[str, float]:

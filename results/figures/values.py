@@ -65,11 +65,12 @@ def distinct(values: Sequence[Any]) -> list[str]:
         alike = by_name[name]
         telling = [k for k in params if any(other.get(k) != params[k] for other in alike)]
         text = " ".join(filter(None, (name, *(f"{k.rpartition('.')[2]}={params[k]}" for k in telling))))
-        made.append(_cut(text or "set"))
+        made.append(cut(text or "set"))
     return [text if made.count(text) == 1 else full(v) for text, v in zip(made, values, strict=True)]
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """At most LONGEST characters."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
 
 

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.figures.keys import differ, hashable, raw, value_at, within
 from results.figures.summary import labels
 from results.figures.values import distinct, number, size_label
 from results.pictures.drawing import Across, PlotError
@@ -110,14 +111,14 @@ def collect(paths: Sequence[str | Path]) -> Data:
     swept = list(dict.fromkeys(key for _, values in found for key in values))
     keys = [*swept, *_differing([source[0][0].experiment for source in sources if source], swept)]
     if len({next(iter(run.experiment["fabric"]["topology"])) for run, _ in found if "fabric" in run.experiment}) > 1:
-        keys = [TOPOLOGY, *(k for k in keys if not _within(k, TOPOLOGY))]  # their parameters are not the same
+        keys = [TOPOLOGY, *(k for k in keys if not within(k, TOPOLOGY))]  # their parameters are not the same
     called = _labels([run for run, _ in found], swept)
     frames: list[pd.DataFrame] = []
     for (run, values), names in zip(found, called, strict=True):
         frame = run.results[run.results["kind"] == "collective"]
         if names:
             frame = frame.assign(algorithm=[names[step] for step in frame["step"]])
-        row = {k: _hashable(values[k] if k in values else value_at(run.experiment, k)) for k in keys}
+        row = {k: hashable(values[k] if k in values else value_at(run.experiment, k)) for k in keys}
         frames.append(frame.assign(**{k: [v] * len(frame) for k, v in row.items()}))
     whole = pd.concat([f for f in frames if len(f)], ignore_index=True) if any(map(len, frames)) else pd.DataFrame()
     if whole.empty:
@@ -168,49 +169,9 @@ def _differing(experiments: Sequence[Mapping[str, Any]], swept: Sequence[str]) -
     Between points of one sweep, other differences follow from the swept keys.
     """
     known = {part.strip() for key in swept for part in key.split(",")}
-    found = _differ([{k: v for k, v in e.items() if k not in _NOT_COMPARED} for e in experiments], "")
-    keys = [key for key in found if not any(_within(key, one) or _within(one, key) for one in known)]
+    found = differ([{k: v for k, v in e.items() if k not in _NOT_COMPARED} for e in experiments])
+    keys = [key for key in found if not any(within(key, one) or within(one, key) for one in known)]
     return [key for key in keys if not (key == "fabric.scale_up" and TOPOLOGY in keys)]  # only a rail has it
-
-
-def _within(key: str, other: str) -> bool:
-    return f"{key}.".startswith(f"{other}.")
-
-
-def _differ(values: Sequence[Any], path: str) -> Iterator[str]:
-    """Down to where they differ: into mappings with the same keys, and no further."""
-    if all(_hashable(v) == _hashable(values[0]) for v in values):
-        return
-    first = values[0]
-    alike = all(isinstance(v, dict) for v in values) and (not path or all(v.keys() == first.keys() for v in values))
-    if not alike:
-        yield path
-        return
-    for key in dict.fromkeys(k for v in values for k in v):
-        yield from _differ([v.get(key) for v in values], f"{path}.{key}" if path else str(key))
-
-
-def value_at(experiment: Mapping[str, Any], key: str) -> Any:
-    """The value at a path of the experiment (of several paths the first); None if there is none."""
-    value: Any = experiment
-    for step in key.partition(",")[0].strip().split("."):
-        if isinstance(value, dict):
-            value = value.get(step)
-        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return None
-    return value
-
-
-def _hashable(value: Any) -> Any:
-    """Plain values as they are, others as JSON."""
-    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict | list) else value
-
-
-def raw(value: Any) -> Any:
-    """The inverse of `_hashable`."""
-    return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
 
 
 def plain(value: Any) -> Any:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from results.pictures.comparison import COLUMNS, TOPOLOGY, Data, plain, raw
+from results.figures.keys import raw
+from results.pictures.comparison import COLUMNS, TOPOLOGY, Data, plain
 from results.pictures.drawing import (
     COLOURS,
     MOST_PANELS,

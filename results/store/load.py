@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.frames.columns import frame
+from results.figures.summary import labels, of_steps, summarize
+from results.frames.columns import COLUMNS, frame
 from results.frames.metrics import counter_rows, rank_rows, result_rows
 from results.store.folder import RUNS, StoreError
 
@@ -18,66 +19,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Run:
-    """A run on disk. Its frames have the columns of results.frames.columns; they are read when first asked for."""
+class Frames:
+    """The frames that both a run and several runs have; they are read when first asked for."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @cached_property
-    def state(self) -> dict[str, Any]:
-        """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
-        return self._json("state.json")
-
-    @cached_property
-    def experiment(self) -> dict[str, Any]:
-        """The experiment as resolved, every default written out."""
-        from ruamel.yaml import YAML
-        from ruamel.yaml.error import YAMLError
-
-        path = self.path / "experiment.yaml"
-        if not path.exists():
-            return {}
-        try:
-            return dict(YAML(typ="safe").load(path))
-        except (YAMLError, UnicodeDecodeError, TypeError, ValueError):
-            raise damaged(path) from None
-
-    @cached_property
-    def environment(self) -> dict[str, Any]:
-        """Versions, kernel, seed, git commit."""
-        return self._json("environment.json")
-
-    @cached_property
-    def fidelity(self) -> dict[str, Any]:
-        """`verdict`, `reasons`, `advice`; empty if the run did not get that far."""
-        return self._json("fidelity.json")
-
-    @cached_property
-    def summary(self) -> dict[str, Any]:
-        """What `testbed run --json` printed; `run` is where the folder is now."""
-        summary = self._json("summary.json")
-        return {**summary, "run": str(self.path)} if summary else {}
-
-    @cached_property
-    def steps(self) -> list[dict[str, Any]]:
-        """The steps of the workload, as results.frames.metrics.result_rows takes it."""
-        return list(self._json("steps.json").get("steps", []))
-
-    @property
-    def name(self) -> str:
-        """The experiment's name."""
-        return str(self.experiment.get("name", self.path.name))
-
-    @cached_property
-    def thresholds(self) -> dict[str, Any]:
-        """`ecn`: where marking begins and ends, by port and class; of runs with time series."""
-        return self._json("thresholds.json")
-
-    @cached_property
-    def fastest_bps(self) -> float:
-        """Rate of the fastest cable; 0 if no counters were kept."""
-        return max((link["rate_bps"] for link in self._json("counters.json").get("links", ())), default=0)
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a frame as plain data."""
+        raise NotImplementedError
 
     @cached_property
     def results(self) -> pd.DataFrame:
@@ -139,6 +86,83 @@ class Run:
         """One row per task of a rank; none if the workload has no tasks."""
         return self._frame("timeline")
 
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """The event log."""
+        return self._frame("events")
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        return frame(name, self.rows(name))
+
+
+class Run(Frames):
+    """A run on disk. Its frames have the columns of results.frames.columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
+        return self._json("state.json")
+
+    @cached_property
+    def experiment(self) -> dict[str, Any]:
+        """The experiment as resolved, every default written out."""
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        path = self.path / "experiment.yaml"
+        if not path.exists():
+            return {}
+        try:
+            return dict(YAML(typ="safe").load(path))
+        except (YAMLError, UnicodeDecodeError, TypeError, ValueError):
+            raise damaged(path) from None
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, kernel, seed, git commit."""
+        return self._json("environment.json")
+
+    @cached_property
+    def fidelity(self) -> dict[str, Any]:
+        """`verdict`, `reasons`, `advice`; empty if the run did not get that far."""
+        return self._json("fidelity.json")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What `testbed run --json` printed; `run` is where the folder is now."""
+        summary = self._json("summary.json")
+        return {**summary, "run": str(self.path)} if summary else {}
+
+    @cached_property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps of the workload, as results.frames.metrics.result_rows takes it."""
+        return list(self._json("steps.json").get("steps", []))
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """The few figures that tell this run: what its row in a sweep has (results.figures.summary)."""
+        names = labels(self.experiment.get("workload", []))
+        row = summarize(self.rows("results"), self.summary.get("counters", {}), names)
+        return {**of_steps(self.rows("timeline"), self.steps), **row}
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return str(self.experiment.get("name", self.path.name))
+
+    @cached_property
+    def thresholds(self) -> dict[str, Any]:
+        """`ecn`: where marking begins and ends, by port and class; of runs with time series."""
+        return self._json("thresholds.json")
+
+    @cached_property
+    def fastest_bps(self) -> float:
+        """Rate of the fastest cable; 0 if no counters were kept."""
+        return max((link["rate_bps"] for link in self._json("counters.json").get("links", ())), default=0)
+
     def series(self, name: str) -> pd.DataFrame:
         """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
         import pandas as pd
@@ -155,11 +179,6 @@ class Run:
         except (OSError, ValueError):  # pyarrow's own errors are among them
             raise damaged(path) from None
 
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """The event log."""
-        return self._frame("events")
-
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a frame as plain data; None where a value is missing.
 
@@ -171,9 +190,10 @@ class Run:
         if path.exists():
             try:
                 with pq.ParquetFile(path) as file:  # read_table() would import pyarrow.dataset first, half a second
-                    return list(file.read().to_pylist())
+                    rows = list(file.read().to_pylist())
             except (OSError, ValueError):  # pyarrow's own errors are among them
                 raise damaged(path) from None
+            return _completed(name, rows)
         if name == "timeline":
             return []
         if name == "events":
@@ -182,9 +202,6 @@ class Run:
             ranks = rank_rows(self._lines("measurements.jsonl"))
             return ranks if name == "ranks" else result_rows(ranks, self.steps)
         return counter_rows(self._json("counters.json"))[name]
-
-    def _frame(self, name: str) -> pd.DataFrame:
-        return frame(name, self.rows(name))
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
@@ -200,6 +217,12 @@ class Run:
             return [dict(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
         except (ValueError, TypeError):
             raise damaged(path) from None
+
+
+def _completed(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with every column of the frame: a run of an older version has fewer."""
+    newer = [column.name for column in COLUMNS[name] if rows and column.name not in rows[0]]
+    return [{**dict.fromkeys(newer), **row} for row in rows] if newer else rows
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
 from testbed.plan import plan as planning
-from testbed.run.table import choice, elements
+from testbed.tables.results import choice, elements
 from topologies import in_words
 from workloads.registry import COLLECTIVES
 

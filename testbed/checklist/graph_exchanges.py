@@ -66,8 +66,7 @@ class _Counted:
                     self.largest[MESSAGES] = max(self.largest[MESSAGES], task.size_bytes)
 
     def _add(self, task: Collective, members: Members) -> None:
-        like = (task.collective, task.group, task.size_bytes, task.dtype, task.op, task.algorithm)
-        sent, largest = self._of_like(like, members)
+        sent, largest = self._of_like(task.alike, members)
         its = self.sent.setdefault(task.group, {}).setdefault(members, Counter())
         for pair, nbytes in sent.items():
             its[pair] += nbytes
@@ -76,10 +75,11 @@ class _Counted:
 
     def _between(self, like: tuple[Any, ...], members: Members) -> tuple[dict[Pair, int], int]:
         """By the algorithm that is named, or the first that these ranks can carry out."""
-        collective, name, size, dtype, op, algorithm = like
+        collective, name, algorithm, size, dtype, op, parts = like
         task = Collective(
-            id="-", collective=collective, group=name, size_bytes=size, dtype=dtype, op=op, algorithm=algorithm
-        )
+            id="-", collective=collective, group=name, size_bytes=size, dtype=dtype, op=op, algorithm=algorithm,
+            parts=parts,
+        )  # fmt: skip
         step, fabric = as_step(self._graph, task), self._experiment.build_fabric()
         everybody = list(members) == list(range(fabric.ranks))  # then their order is the algorithm's, as in the plan
         entries = choices(collective) if step.algorithm == AUTO else [find(collective, step.algorithm)]

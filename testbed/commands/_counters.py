@@ -33,7 +33,7 @@ def command(run: str | None, frame: str, fabric: str | None, as_json: bool, **ch
       testbed show counters quickstart nics
       testbed show counters --watch
     """
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     if fabric or run is None or _fabric.is_fabric(run):
         _views.live(VIEWS["interfaces counters"], _fabric.one_of(run, fabric), as_json=as_json, **chosen)

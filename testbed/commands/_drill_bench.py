@@ -60,8 +60,8 @@ def bench(
     from testbed.base.errors import InputError, UserError, require_root
     from testbed.drill.agents import bench as benchmark
     from testbed.drill.agents.players import player_of
-    from testbed.drill.agents.suite import drills_of, secret_of, tasks
     from testbed.drill.play.drilld import marked
+    from testbed.drill.sheet.suite import drills_of, secret_of, tasks
 
     names = suites or ("v1",)
     player, key = player_of(agent, speaks, user), secret_of(secret)
@@ -117,7 +117,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
-    from testbed.run.table import counters, lines
+    from testbed.tables.results import counters, lines
 
     click.echo("\n".join(lines(counters(name, rows, whole=True))))
 

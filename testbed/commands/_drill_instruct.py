@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_seed import choose
 
 
 @click.command("instruct")
@@ -30,18 +31,17 @@ def instruct(drill: str | None, fabric: str | None, seed: str | None, player: st
 
     from testbed.base.errors import InputError, require_root
     from testbed.drill.play import client, prompt
-    from testbed.drill.sheet import file
-    from testbed.drill.sheet.case import Case, any_seed, seed_of
+    from testbed.drill.sheet.case import Case
 
     if drill and fabric:
         raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
     if not drill and (seed or player):
         raise InputError("--seed and --player are for a new drill", "command line", "name one: testbed drill list")
     if drill:
-        chosen, loaded = seed_of(seed) if seed else any_seed(), file.load(drill)
+        loaded, chosen, seed_by = choose(drill, seed, daily=False)
         Case.of(loaded, chosen)
         require_root()
-        session = client.start(loaded, chosen, player=player)
+        session = client.start(loaded, chosen, player=player, seed_by=seed_by)
         session.leave()
         fabric, code = session.fabric, session.instructor
         click.echo(f"the player joins by: testbed drill join --fabric {fabric}\nthe instructor's code: {code}")

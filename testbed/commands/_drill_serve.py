@@ -10,6 +10,7 @@ import click
 
 from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL, FABRIC
+from testbed.commands._drill_seed import DAILY, choose
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
 )
+@DAILY
 @click.option("--seed", metavar="S", help="Of a new one: draws the places, and whether anything is wrong at all.")
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this page plays it; it ends with it.")
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
@@ -39,6 +41,7 @@ def serve(
     jsonl: bool,
     mcp: bool,
     fabric: str | None,
+    daily: bool,
     seed: str | None,
     exam: bool,
     player: str,
@@ -59,6 +62,7 @@ def serve(
     \b
     Examples:
       testbed drill serve lost/dirty-optics --web
+      testbed drill serve --daily --web
       testbed drill serve --web --port 8080
       testbed drill serve lost/dirty-optics --mcp
     """
@@ -67,17 +71,21 @@ def serve(
     if web + jsonl + mcp != 1:
         raise InputError("served how?" if not web + jsonl + mcp else "served in one way", "command line",
                          "--web, --jsonl or --mcp")  # fmt: skip
-    if not drill and (seed or exam or player or out):
+    if not drill and not daily and (seed or exam or player or out):
         raise InputError(
             "--seed, --exam, --player and --out are for a new drill", "command line", "name one: testbed drill list"
         )
-    if drill and fabric:
-        raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
+    if (drill or daily) and fabric:
+        raise InputError(
+            "--fabric is for a drill that is on", "command line", f"leave out {drill or '--daily'}, or --fabric"
+        )
     if web:
-        _page(drill, fabric, seed, port or 0, exam=exam, player=player, out=out, as_json=as_json)
+        _page(drill, fabric, seed, port or 0, daily=daily, exam=exam, player=player, out=out, as_json=as_json)
         return
     if port is not None or as_json:
         raise InputError("--port and --json are for a page", "command line", "leave them out, or --web")
+    if daily:
+        raise InputError("a drill for a program is sealed, and that of the day is known to all", "--daily", "--web")
     _pipe(drill, fabric, seed, player=player, out=out, mcp=mcp)
 
 
@@ -114,6 +122,7 @@ def _page(
     seed: str | None,
     port: int,
     *,
+    daily: bool,
     exam: bool,
     player: str,
     out: str | None,
@@ -128,7 +137,7 @@ def _page(
     from testbed.serve.student import Student, application
 
     sock = server.listen(port)
-    session = _session(drill, fabric, seed, exam=exam, player=player, out=out)
+    session = _session(drill, fabric, seed, daily=daily, exam=exam, player=player, out=out)
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
@@ -161,19 +170,25 @@ def _page(
 
 
 def _session(
-    drill: str | None, fabric: str | None, seed: str | None, *, exam: bool, player: str, out: str | None
+    drill: str | None,
+    fabric: str | None,
+    seed: str | None,
+    *,
+    exam: bool,
+    player: str,
+    out: str | None,
+    daily: bool = False,
 ) -> Remote:
     """The client of a drill that is on, or of a new one."""
     from testbed.base.errors import require_root
     from testbed.drill.play import client
 
-    if not drill:
+    if not drill and not daily:
         return client.connect(fabric)
-    from testbed.drill.sheet import file
-    from testbed.drill.sheet.case import Case, any_seed, seed_of
+    from testbed.drill.sheet.case import Case
 
-    chosen, loaded = seed_of(seed) if seed else any_seed(exam=exam), file.load(drill)
+    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam)
     Case.of(loaded, chosen)
     require_root()
     click.echo("bringing the world up ..", err=True)
-    return client.start(loaded, chosen, exam=exam, player=player, out=out)
+    return client.start(loaded, chosen, exam=exam, player=player, seed_by=seed_by, out=out)

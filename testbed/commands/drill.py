@@ -12,6 +12,7 @@ from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
+from testbed.commands._drill_seed import DAILY, choose
 from testbed.commands._drill_serve import serve
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("drill", shell_complete=DRILL)
+@click.argument("drill", required=False, metavar="[DRILL]", shell_complete=DRILL)
+@DAILY
 @click.option(
     "--seed", metavar="S", help="Draws the places, and whether anything is wrong at all (default: a new one)."
 )
@@ -188,7 +190,9 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this terminal plays it.")
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
 @click.option("--out", metavar="FILE", help="The game's log (default: results/drills/<timestamp>-<seed>.log).")
-def start(drill: str, seed: str | None, faulty: bool, exam: bool, player: str, out: str | None) -> None:
+def start(
+    drill: str | None, daily: bool, seed: str | None, faulty: bool, exam: bool, player: str, out: str | None
+) -> None:
     """Start DRILL, an id of `testbed drill list` or a file, and open its prompt.
 
     Without a terminal lines come from stdin, one after the other. `quit` leaves the prompt and the drill on. In one of
@@ -199,22 +203,25 @@ def start(drill: str, seed: str | None, faulty: bool, exam: bool, player: str, o
       testbed drill start lost/dirty-optics
       testbed drill start lost/dirty-optics --seed 7Q4 --player ada
       testbed drill start my-drill.yaml --exam < lines.txt
+      testbed drill start --daily --player ada
     """
     import sys
 
-    from testbed.base.errors import require_root
+    from testbed.base.errors import InputError, require_root
     from testbed.drill.play import client, prompt
-    from testbed.drill.sheet import file
-    from testbed.drill.sheet.case import Case, any_seed, seed_of
+    from testbed.drill.sheet.case import Case
 
-    chosen = seed_of(seed) if seed else any_seed(exam=exam)
-    loaded = file.load(drill)
+    if daily and faulty:
+        raise InputError("the day also says whether anything is wrong", "--daily", "leave out --faulty")
+    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam)
     healthy = False if faulty else None
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made
     require_root()
     if sys.stdin.isatty():
         click.echo("bringing the world up ..", err=True)
-    session = client.start(loaded, chosen, healthy=healthy, exam=exam, player=player, out=out)
+    session = client.start(
+        loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out
+    )  # fmt: skip
     try:
         click.echo(session.ticket()["shown"])
         prompt.play(session, sys.stdin, click.echo)
@@ -316,6 +323,9 @@ def _verified(found: Replayed, as_json: bool) -> None:
 def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     """Rank the players whose games' logs are in FOLDER. Each game is played again first.
 
+    Games with seeds that were drawn, those of suites, drills of the day, and games whose seed the player has chosen (or
+    whose world he had played before) are rows of their own; the last stand at the end.
+
     \b
     Examples:
       testbed drill leaderboard results/drills
@@ -332,7 +342,7 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"players": table, "refused": refused}))
         return
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():

@@ -74,7 +74,7 @@ def _table() -> None:
     from rich.table import Table
 
     from testbed.faults import CATALOGUE
-    from testbed.run.table import show
+    from testbed.tables.results import show
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for head in ("fault", "strikes", "what it is"):

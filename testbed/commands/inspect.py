@@ -43,7 +43,7 @@ def command(fabric: str | None, as_json: bool) -> None:
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     flat = [{key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
     show(counters(name, flat, whole=True), wide=True)

@@ -54,7 +54,7 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
       testbed show run quickstart
       testbed show run results/runs/quickstart --json
     """
-    from testbed.run.table import of_run, of_sweep, show
+    from testbed.tables.results import of_run, of_sweep, show
 
     if swept := sweep_of(run):
         click.echo(json.dumps(swept.to_dict())) if as_json else show(of_sweep(swept), wide=True)
@@ -87,7 +87,7 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
     """
     from testbed.base.errors import InputError
     from testbed.fabric.lab import Lab
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     if fabric or run is None or _fabric.is_fabric(run):
         lab = Lab.attach(_fabric.one_of(run, fabric))
@@ -119,7 +119,7 @@ def show_faults(fabric: str | None, as_json: bool) -> None:
       testbed show faults 3f2a --json
     """
     from testbed.inject.live import listed
-    from testbed.run.table import counters, show
+    from testbed.tables.results import counters, show
 
     rows = listed(fabric)
     click.echo(json.dumps(rows)) if as_json else show(counters("faults", rows), wide=True)
@@ -204,7 +204,7 @@ def show_experiment(file: str, as_json: bool) -> None:
     from testbed.base.yaml_writer import dump
     from testbed.experiment import load
     from testbed.plan import thresholds
-    from testbed.run.table import counters, lines
+    from testbed.tables.results import counters, lines
 
     experiment = load(file)
     if as_json:

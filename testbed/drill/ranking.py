@@ -10,22 +10,28 @@ from typing import Any
 from testbed.base.errors import InputError, UserError
 from testbed.drill.log import Log, read
 from testbed.drill.replay import replay
+from testbed.drill.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily
 from testbed.drill.stage import Up, world_of
+
+DAILY = "daily"
 
 
 def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """A row for each player, best first, and the logs that do not count, with why. Raises InputError."""
+    """A row for each player and whose choice the seeds were, best first, those with seeds that the player has chosen
+    last; and the logs that do not count, with why. Raises InputError."""
     files = sorted(folder.glob("*.log"))
     if not files:
         raise InputError("there is no log of a drill", str(folder), "testbed drill start writes them to results/drills")
-    of: dict[str, list[Log]] = {}
+    of: dict[tuple[str, str], list[Log]] = {}
     refused: dict[str, str] = {}
+    known: set[tuple[str, str]] = set()  # who has played which world
     for path in files:
         try:
             log = read(path)
             again = replay(log, str(path), up) if play else None
             player = str(log.head.get("player") or "-")
-            _row(player, [log])  # it has all that is counted
+            _row(player, "", [log])  # it has all that is counted
+            seeds, world = _seeds(log), _world(log)
         except UserError as error:
             refused[path.name] = error.what
             continue
@@ -34,19 +40,36 @@ def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[
             continue
         if again and again.differs:
             refused[path.name] = f"played again it is another game: {again.differs}"
-        else:
-            of.setdefault(player, []).append(log)
-    rows = [_row(player, logs) for player, logs in of.items()]
-    return sorted(rows, key=lambda row: (-row["score"], -row["games"], row["player"])), refused
+            continue
+        if (player, world) in known:  # he had seen the truth
+            seeds = CHOSEN
+        known.add((player, world))
+        of.setdefault((player, seeds), []).append(log)
+    rows = [_row(player, seeds, logs) for (player, seeds), logs in of.items()]
+    rows.sort(key=lambda row: (row["seeds"] == CHOSEN, -row["score"], -row["games"], row["player"]))
+    return rows, refused
 
 
-def _row(player: str, logs: Sequence[Log]) -> dict[str, Any]:
+def _seeds(log: Log) -> str:
+    """Whose choice its seed was. What it says of a day has to be so; a log that says nothing is taken for chosen."""
+    by = str(log.head.get("seed_by", CHOSEN))
+    if by in (DRAWN, OF_SUITE):
+        return by
+    return DAILY if is_daily(by, log.head["drill"], log.head["seed"]) else CHOSEN
+
+
+def _world(log: Log) -> str:
+    return "\0".join((log.head["text"], log.head["seed"], str(log.head["healthy"])))
+
+
+def _row(player: str, seeds: str, logs: Sequence[Log]) -> dict[str, Any]:
     """`rca_f1` is the mean F1 of pairs of class and place, over games with a fault; times are emulated."""
     sick = [log for log in logs if log.end["truth"] != "healthy"]
     well = [log for log in logs if log.end["truth"] == "healthy"]
     fixed = [log.end["score"]["fixed"] for log in sick if log.end["score"]["fixed"] is not None]
     return {
         "player": player,
+        "seeds": seeds,
         "games": len(logs),
         "score": _mean([log.end["score"]["total"] for log in logs]),
         "rca_f1": _mean([log.end["score"]["what"] for log in sick]),

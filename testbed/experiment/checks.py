@@ -155,7 +155,7 @@ def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
 
 def serve(told: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
     """All mistakes in a serving step."""
-    from testbed.experiment.serving import mistakes
+    from testbed.experiment.serving_checks import mistakes
 
     yield from ((("serve", *path), what, hint) for path, what, hint in mistakes(told, seed, fabric))
 

@@ -114,6 +114,9 @@ def collectives(graph: Graph, fabric: Fabric) -> Iterator[tuple[Collective, Path
                 f"{step.collective} by {step.algorithm} needs its ranks for itself: it cannot be one of several tasks"
             )
             problems = [(("algorithm",), what, "a step of its own, or another algorithm")]
+        elif not problems and task.parts and "parts" not in _heeds(step.collective, step.algorithm):
+            what = f"{step.collective} by {step.algorithm} has no unequal parts"
+            problems = [(("parts",), what, "leave parts out, or all_to_all_v, m2n, n2m")]
         elif not problems and _own_class(graph, task) and not known.entry(step.collective, step.algorithm).schedule:
             what = f"{step.collective} by {step.algorithm} is sent in the NIC's class, not in one of the group's own"
             problems = [(("algorithm",), what, "leave traffic_class out, or let another group have it")]
@@ -135,8 +138,7 @@ def distinct(graph: Graph) -> list[Collective]:
     for its in graph.tasks.values():
         for task in its:
             if isinstance(task, Collective):
-                like = (task.collective, task.group, task.algorithm, task.size_bytes, task.dtype, task.op)
-                found.setdefault(like, task)
+                found.setdefault(task.alike, task)
     return list(found.values())
 
 
@@ -182,7 +184,8 @@ def as_step(graph: Graph, task: Collective) -> CollectiveStep:
     extra = _heeds(task.collective, algorithm)
     tuples = [list(members) for members in graph.groups[task.group]]
     which = {"ranks": tuples[0]} if len(tuples) == 1 or algorithm == AUTO else {"groups": tuples}
-    options = graph.settings.get(task.group, Settings()).options
+    options = dict(graph.settings.get(task.group, Settings()).options)
+    options |= {"parts": [list(row) for row in task.parts]} if task.parts else {}
     return CollectiveStep.model_validate(
         {
             **{"collective": task.collective, "algorithm": algorithm, "dtype": task.dtype},

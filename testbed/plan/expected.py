@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -66,8 +67,7 @@ class Durations:
 
     def ends(self, task: Collective, starts: Mapping[int, float]) -> Mapping[int, float]:
         """When each rank is through: together, or, where some need not wait for others, each in its own time."""
-        rank = next(iter(starts))
-        way = self._ways[rank, task.id]
+        way = self._way(task, starts)
         entry = find(way["collective"], way["algorithm"])
         late = way.get("parts") and len(set(starts.values())) > 1  # who has nothing to send may have begun before
         if entry.schedule and (late or not entry.collective.meets):
@@ -79,6 +79,19 @@ class Durations:
         last = max(starts.values())
         return {r: last + self(r, task) for r in starts}
 
+    def arrived(self, task: Collective, ranks: Sequence[int], times: int = 1) -> float:
+        """How long an exchange, or so many at a time, takes until the last of some ranks has its part.
+
+        All begin at a time.  A task that is not in the graph goes like the one of its name that is, with its own parts.
+        """
+        task = replace(task, size_bytes=times * task.size_bytes)
+        ends = self.ends(task, dict.fromkeys(self._way(task, ranks)["ranks"], 0.0))
+        return max(ends[r] for r in ranks)
+
+    def _way(self, task: Collective, ranks: Iterable[int]) -> Mapping[str, Any]:
+        way = self._ways[next(iter(ranks)), task.id]
+        return way if task.parts is None else {**way, "parts": task.parts}
+
     def _apart(
         self, like: tuple[Any, ...], task: Collective, way: Mapping[str, Any], begun: tuple[float, ...]
     ) -> list[float] | None:
@@ -89,7 +102,8 @@ class Durations:
         return self._ended[like, begun]
 
     def _like(self, way: Mapping[str, Any], task: Collective) -> tuple[Any, ...]:
-        return way["collective"], way["algorithm"], tuple(way["ranks"]), task.group, task.size_bytes, task.dtype
+        what = (way["collective"], way["algorithm"], tuple(way["ranks"]))
+        return *what, task.group, task.size_bytes, task.dtype, task.parts
 
     def _case(self, entry: Algorithm, task: Collective, way: Mapping[str, Any]) -> Case:
         ranks, width = way["ranks"], DTYPES[task.dtype]
@@ -97,7 +111,7 @@ class Durations:
         return Case.of(entry, len(ranks), task.size_bytes, width, way, self._seed, self._costs, ways)
 
     def _collective(self, rank: int, task: Collective) -> float:
-        way = self._ways[rank, task.id]
+        way = self._way(task, (rank,))
         ranks, key = way["ranks"], self._like(way, task)
         if key not in self._known:
             entry = find(way["collective"], way["algorithm"])

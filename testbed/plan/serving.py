@@ -6,16 +6,23 @@ A step that lists several numbers of micro-batches becomes as many steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.serving import context_of, ping_pongs, plays_ping_pong, requests_of, shared_pools
+from testbed.experiment.serving import (
+    aparts,
+    context_of,
+    ping_pongs,
+    plays_ping_pong,
+    requests_of,
+    shared_pools,
+)
 from testbed.plan.expected import Durations
-from testbed.plan.iterations import Decided, decided
+from testbed.plan.iterations import decided, served
 from testbed.plan.tasks import planned
 from workloads.serving.balance import Balance
 from workloads.serving.batching import Iteration
-from workloads.serving.ping_pong import COMBINE, DISPATCH, PingPong, ping_pong_graph
+from workloads.serving.exchange import COMBINE, DISPATCH
+from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.tensor_parallel import DECODE, Shared, Work, graph_of_work
 from workloads.tasks.oracle import oracle
 from workloads.tasks.task import Collective
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from testbed.experiment.steps.serve import Serve
     from testbed.plan.choose import Chooser
     from topologies import Fabric
+    from workloads.serving.apart import Apart
     from workloads.serving.pools import Pool
     from workloads.tasks.graph import Graph
 
@@ -53,6 +61,11 @@ def serving_steps(
         graph, name, about = _of_pools(serve, experiment, made, durations)
         return [made(graph, name) | {"about_step": about}]
     steps = []
+    if serve.requests is not None:
+        for of in aparts(serve, experiment.seed):
+            graph, name, about = _of_apart(serve, experiment, of, made, durations)
+            steps.append(made(graph, name) | {"about_step": about})
+        return steps
     for p in ping_pongs(serve, experiment.seed):
         graph = ping_pong_graph(p)
         step = made(graph, f"serve m={p.micro_batches}, {p.exchange}")
@@ -62,6 +75,9 @@ def serving_steps(
 
 def serving_graph(serve: Serve, experiment: Experiment) -> Graph:
     """Of the most micro-batches.  Of requests as they are expected to be served; how does not change who sends what."""
+    if plays_ping_pong(serve) and serve.requests is not None:
+        of = max(aparts(serve, experiment.seed), key=lambda one: one.micro_batches)
+        return served(serve, of, _reader(serve, experiment.seed), requests_of(serve, experiment.seed)).graph
     if plays_ping_pong(serve):
         return ping_pong_graph(max(ping_pongs(serve, experiment.seed), key=lambda p: p.micro_batches))
     if serve.requests is None:
@@ -96,8 +112,41 @@ def _of_pools(
     ends = oracle(graph, its, its.ends)
     about = _about("requests", pools) | {
         "requests": [[r.arrival_ns, r.prompt, r.output] for r in requests],
-        "pools": [_iterations(work, one) for work in one.work],
+        "pools": [_iterations(work, reads=k == 0, answers=k == len(one.work) - 1) for k, work in enumerate(one.work)],
         "expected_ns": max(end for _, end in ends.values()),
+    }
+    return graph, name, {"tokens": sum(r.output for r in requests), "serving": about}
+
+
+def _reader(serve: Serve, seed: int) -> Shared | None:
+    """The pool that reads prompts, beside attention and experts."""
+    return next(iter(shared_pools(serve, seed)), None)
+
+
+def _of_apart(
+    serve: Serve,
+    experiment: Experiment,
+    of: Apart,
+    made: Planner,
+    durations: Callable[[Graph, Mapping[str, Any]], Durations],
+) -> tuple[Graph, str, dict[str, Any]]:
+    """Requests on attention and experts, with so many micro-batches."""
+    reader, requests = _reader(serve, experiment.seed), requests_of(serve, experiment.seed)
+    name = f"serve m={of.micro_batches}, {of.how}" + (f", prefill tp{reader.tensor}" if reader else "")
+    one = served(serve, of, reader, requests, lambda graph: durations(graph, made(graph, name)))
+    graph = one.graph
+    its = durations(graph, made(graph, name))
+    ends = oracle(graph, its, its.ends)
+    pools = [of.attention, of.experts, *([reader.pool] if reader else [])]
+    about = {
+        "kind": "requests",
+        "answers": list(of.attention.ranks),
+        "gpus": sum(len(pool.ranks) for pool in pools),
+        "cost": cost_of(*pools),
+        "requests": [[r.arrival_ns, r.prompt, r.output] for r in requests],
+        "pools": [*([_iterations(one.prefill, answers=False)] if one.prefill else []), *one.pools()],
+        "micro_batches": of.micro_batches,
+        "expected_ns": max(end for (rank, _), (_, end) in ends.items() if rank in of.attention.ranks),
     }
     return graph, name, {"tokens": sum(r.output for r in requests), "serving": about}
 
@@ -122,20 +171,26 @@ def _about(kind: str, pools: list[Shared]) -> dict[str, Any]:
     }
 
 
-def _iterations(work: Work, one: Decided) -> dict[str, Any]:
-    """Which requests each iteration gave a token, which joined it, and which found no room."""
+def _iterations(work: Work, *, reads: bool = True, answers: bool = True) -> dict[str, Any]:
+    """Which requests each iteration gave a token, which joined it, and which found no room.
+
+    `end`: the task that ends one, `where`: which rank has a request (none: all of them); `reads`: prompts; `answers`:
+    with all tokens after the first.
+    """
     return {
         "name": work.name,
         "ranks": list(work.shared.pool.ranks),
         "iterations": [[it.gives, it.joined, it.passed] for it in work.iterations],
+        **{"end": f"{work.name}{{}}.end", "where": {}, "reads": reads, "answers": answers},
     }
 
 
 def _ping_pong(p: PingPong, graph: Graph, durations: Durations) -> dict[str, Any]:
     """What is said of the step beside its tasks."""
     ways = ((p.experts, DISPATCH), (p.attention, COMBINE))
-    there, back = (_arrived(graph, durations, *way) for way in ways)
-    wire = max(_arrived(graph, durations, *way, 2) - one for way, one in zip(ways, (there, back), strict=True))
+    tasks = [(_first(graph, pool, kind), pool.ranks) for pool, kind in ways]
+    there, back = (durations.arrived(*one) for one in tasks)
+    wire = max(durations.arrived(*one, 2) - alone for one, alone in zip(tasks, (there, back), strict=True))
     busiest = max(range(len(p.experts.ranks)), key=lambda k: (p.expert_ns[k], -k))
     balance = Balance(p.attention_ns(), p.expert_ns[busiest], (there + back) / 2, wire)
     served = oracle(graph, durations, durations.ends)
@@ -165,16 +220,8 @@ def _ping_pong(p: PingPong, graph: Graph, durations: Durations) -> dict[str, Any
     return {"tokens": tokens, "serving": serving}
 
 
-def _arrived(graph: Graph, durations: Durations, pool: Pool, kind: str, times: int = 1) -> float:
-    """How long an exchange of so many micro-batches takes until the last rank of a pool has its part.
-
-    All begin at a time.  What a second micro-batch adds is the time for which one keeps the wire.
-    """
-    rank = pool.ranks[0]
-    task = next(t for t in graph.tasks[rank] if isinstance(t, Collective) and t.kind == kind)
-    task = replace(task, size_bytes=times * task.size_bytes)
-    ends = durations.ends(task, dict.fromkeys(graph.members(rank, task), 0.0))
-    return max(ends[r] for r in pool.ranks)
+def _first(graph: Graph, pool: Pool, kind: str) -> Collective:
+    return next(t for t in graph.tasks[pool.ranks[0]] if isinstance(t, Collective) and t.kind == kind)
 
 
 def cost_of(*pools: Pool) -> float | None:

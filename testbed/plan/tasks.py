@@ -82,8 +82,7 @@ def planned(
 
     def way_of_like(task: Collective, members: Members) -> dict[str, Any]:
         """Tasks that differ in nothing but their names are looked at once."""
-        key = (task.collective, task.group, task.algorithm, task.size_bytes, task.dtype, task.op)
-        return way(like.setdefault(key, task), members)
+        return way(like.setdefault(task.alike, task), members)
 
     try:
         return compiled(graph, cache(way_of_like), find, dscp, iterations=iterations, warmup=warmup) | {"name": name}

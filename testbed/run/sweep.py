@@ -18,7 +18,6 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.figures.summary import labels, of_steps, summarize
 from results.store.environment import environment
 from results.store.folder import RunFolder, StoreError
 from results.store.load import load
@@ -170,12 +169,6 @@ def _row(experiment: Experiment, k: int, folder: RunFolder, progress: Progress) 
     return row
 
 
-def _of_steps(folder: Path) -> dict[str, float]:
-    """Where the time of the run's steps of tasks has gone."""
-    done = load(folder)
-    return of_steps(done.rows("timeline"), done.steps)
-
-
 def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[str, Any]:
     try:
         result = run(experiment, folder, progress)
@@ -184,8 +177,7 @@ def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[
         return {"error": failure.what, "run": failure.folder.name, **stopped}
     said = result.to_dict()
     return {
-        **_of_steps(folder),
-        **summarize(result.results, said["counters"], labels(experiment.resolved()["workload"])),
+        **load(folder).figures,
         "fidelity": said["fidelity"]["verdict"],
         "metrics_sha256": said["metrics_sha256"],
         "run": folder.name,

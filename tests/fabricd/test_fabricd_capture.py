@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from hardware.client import FabricdError
 from hardware.config import Hardware
+from tests.parts.dissected import dissect
 from tests.parts.fabricd_fixture import bare_fabric, post_recv
 from tests.parts.timing_model import RETH, Model, ps_on, timed_write
 from workloads.verbs import wire
-
-
-def dissect(path: Path, *fields: str) -> list[dict[str, str]]:
-    """Each frame's fields, as tshark sees them."""
-    command = ["tshark", "-n", "-r", str(path), "-T", "json", *(w for f in fields for w in ("-e", f))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    layers = [frame["_source"]["layers"] for frame in json.loads(done.stdout)]
-    return [{field: values[0] for field, values in layer.items()} for layer in layers]
 
 
 def frames_of(path: Path) -> list[bytes]:

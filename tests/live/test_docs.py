@@ -51,7 +51,10 @@ NOT_RUN = {
 }
 
 # Runs that an example makes but takes too long to, and the tutorial's run that stands in when it is drawn.
-STAND_INS = {"quickstart": "first", "fairness": "lossy", "incast": "recovery"}
+STAND_INS = {
+    "quickstart": "first", "fairness": "lossy", "incast": "recovery", "before": "first", "after": "first",
+    "back": "first", "selective": "first",
+}  # fmt: skip
 
 # Where a part of an experiment stands in a page: what it is a part of.
 QUICKSTART = yaml_reader.read((ROOT / "experiments" / "quickstart.yaml").read_text()).data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -23,20 +24,10 @@ from testbed.drill.sheet.case import Case
 from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
+from tests import prove_drill_kills
+from tests.parts.drills import ALL_ASKED, clos
 
-TEXT = """
-title: Steps take longer
-level: easy
-fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}, nic: {timeout: 50us}}
-control: {reaction: 20us}
-job: {collective: all_reduce, algorithm: ring, size: 32KiB}
-draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.20317}]
-warmup: 50us
-begins: 100us
-question: [healthy, where, what, fix]
-budget: {emulated: 2ms}
-"""
+TEXT = clos(0.20317) + ALL_ASKED + "budget: {emulated: 2ms}\n"
 
 
 @pytest.fixture
@@ -185,6 +176,12 @@ def test_its_server_ends_when_its_fabric_is_taken_away(session: client.Remote) -
     assert ownership.clean(session.fabric, force=True)[0].id == session.fabric
     assert wait_for(lambda: not server.alive(), 20)
     assert not record.dir.exists()
+
+
+@pytest.mark.parametrize(("victim", "moment"), [("server", "as it comes up"), ("everything", "while it is on")])
+def test_killed_nothing_is_left(victim: str, moment: str, tmp_path: Path) -> None:
+    """A short piece of what `./setup.sh prove drill-kills` does at length."""
+    prove_drill_kills.struck(victim, moment, random.Random(3), tmp_path, alone=False)
 
 
 def test_a_drill_that_is_wrong_is_refused_before_anything_is_made(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from testbed.machine import ownership, processes
 from testbed.machine.lockfile import LockFile
 from testbed.machine.ownership import Journal, Record
 from testbed.machine.processes import Process
-from tests.parts.machine import marked, run, strangers, traces, wait_until
+from tests.parts.machine import ROOT, marked, run, strangers, traces, wait_until
 
 
 @contextmanager
@@ -73,6 +74,37 @@ def test_marked_processes_are_found_and_no_others() -> None:
         wait_until(
             lambda: processes.belonging(mark, ()) == {Process.of(mine.pid)}, "only the process with this very mark"
         )
+
+
+def test_what_asks_open_vswitch_is_found_though_nobody_waits_for_it_any_more() -> None:
+    """A tool of Open vSwitch waits for minutes on a server that does not answer; who has started it may be killed."""
+    record = create(alive=False)
+    directory = record.dir / "ovs"
+    directory.mkdir()
+    asks = "import sys; from testbed.fabric.bringup import own_ovs; from testbed.machine import ownership as o;"
+    asks += "own_ovs(o.Record.read(o.RUN_DIR / sys.argv[1])).delete(['sw0'])"
+    with (
+        socket.socket(socket.AF_UNIX) as silent,
+        running(sys.executable, "-c", asks, record.id, cwd=ROOT) as asking,
+    ):
+        silent.bind(str(directory / "db.sock"))
+        silent.listen()
+        tools: list[Process] = []
+        wait_until(lambda: tools.extend(_children(asking.pid, "ovs-vsctl")) or tools, "the tool that asks")
+        asking.kill()
+        asking.wait()
+        assert [tool.alive() for tool in tools] == [True]
+        try:
+            assert ownership.clean(record.id)[0].processes == 1
+            assert not tools[0].alive()
+        finally:
+            tools[0].signal(signal.SIGKILL)
+
+
+def _children(pid: int, program: str) -> list[Process]:
+    """Of a process with one thread, those that run this program by now."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [Process.of(int(c)) for c in children if Path("/proc", c, "comm").read_text().strip() == program]
 
 
 # -- journals

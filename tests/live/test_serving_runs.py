@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -163,6 +164,54 @@ def test_ranks_that_share_matrices_take_the_longest_path_and_answer_requests(tmp
         latencies = [its[-1] - arrival for (arrival, _, _), its in zip(one.serving["requests"], tokens, strict=True)]
         assert one.figures["latency_p50_ns"] == pytest.approx(median(latencies))
         assert one.figures["first_token_p99_ns"] <= max(latencies)
+
+
+def test_requests_at_once_take_what_the_ping_pong_of_their_tokens_takes(tmp_path: Path) -> None:
+    """Prompts of one token and sequences without a context are the same work, by way of other code."""
+    (tmp_path / "r.csv").write_text("arrival,prompt,output\n" + "0,1,3\n" * 24)
+    gpus = f"model: {MODEL}, gpu: {{preset: h20}}, attention: [0, 1, 2, 3], experts: [4, 5, 6, 7], micro_batches: 2"
+    steady, asked = run_of(
+        tmp_path / "run",
+        STAR,
+        [
+            f"{{{gpus}, tokens: 3, context: 0, output: 3}}",
+            f"{{{gpus}, requests: {{trace: {tmp_path}/r.csv}}}}",
+        ],
+    )
+    assert asked.one.time_ns == pytest.approx(steady.one.time_ns, rel=1e-9)
+    assert asked.figures["first_token_p99_ns"] <= steady.figures["batch_ns"] <= asked.figures["latency_p50_ns"]
+    between = [b - a for its in tokens_of(asked.one, asked.serving) for a, b in pairwise(its)]
+    assert len(between) == 48
+    assert sum(between) / 48 == pytest.approx(steady.between_ns, rel=0.01)
+    assert asked.figures["otherwise"] == 0
+
+
+def test_requests_on_attention_and_experts_take_the_longest_path(tmp_path: Path) -> None:
+    """With and without a pool that reads prompts; nobody has a token before it could."""
+    asked = "requests: {rate: 30000, count: 8, prompt: [32, 128], output: [1, 4]}, sequences: 6"
+    both = f"model: {MODEL[:-1]}, vocab: 512}}, gpu: {{preset: h100}}, {asked}, micro_batches: 2"
+    alone, apart, one_rank = run_of(
+        tmp_path / "run",
+        STAR,
+        [
+            f"{{{both}, attention: [0, 1, 2], experts: [3, 4], gating: {{zipf: 1.0}}}}",
+            f"{{{both}, prefill: [5, 7], attention: [0, 1, 2], experts: [3, 4]}}",
+            f"{{{both}, prefill: [2], attention: [0], experts: [1], exchange: all_to_all_v}}",
+        ],
+    )
+    assert abs(alone.off) < 0.005, alone.off
+    for one in (apart, one_rank):
+        assert -0.005 < one.off < 0.05, "caches share cables with exchanges"
+    for one in (alone, apart, one_rank):
+        tokens = tokens_of(one.one, one.serving)
+        starts = {(row["rank"], row["task"]): row["start_ns"] - one.one.span[0] / 1000 for row in one.one.rows}
+        for (arrival, _, output), its in zip(one.serving["requests"], tokens, strict=True):
+            assert len(its) == output and arrival < its[0] and its == sorted(its)
+        for pool in one.serving["pools"]:
+            for k, (_, joined, _) in enumerate(pool["iterations"]):
+                begins = [at for (rank, task), at in starts.items() if task == f"{pool['name']}{k}.begin"]
+                came = max((one.serving["requests"][r][0] for r in joined), default=0.0)
+                assert begins and min(begins) >= came * pool["reads"] - 1e-3
 
 
 def test_the_rate_of_requests_makes_them_wait(tmp_path: Path) -> None:

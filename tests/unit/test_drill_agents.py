@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from testbed.base.errors import InputError, MachineError
-from testbed.drill.agents import bench, figures, jsonl, mcp, suite
+from testbed.drill.agents import bench, figures, jsonl, mcp
 from testbed.drill.agents.compare import compared
 from testbed.drill.agents.desk import Desk
 from testbed.drill.agents.pages import KEPT, LIMIT, Pages, dumped
 from testbed.drill.agents.players import player_of
 from testbed.drill.agents.tools import BY_NAME, TOOLS
 from testbed.drill.game import Game
-from testbed.drill.sheet import file
+from testbed.drill.sheet import file, suite
 from testbed.drill.sheet.case import Case
 from testbed.world.world import WorldGone
 from tests.parts.fake_world import FakeWorld

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.drill.check.players import correlation
 from testbed.drill.check.rivals import families, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.families import load
 from testbed.drill.solve.baselines import PLAYERS
 from testbed.drill.solve.desk import odd
 from testbed.drill.solve.solver import solve
+from testbed.faults import CATALOGUE
 
 NOW_NS = 700_000
 STEPS = [
@@ -135,6 +139,21 @@ def test_who_knows_little_says_little() -> None:
     assert "@" in PLAYERS["random"](ill)
 
 
+def test_who_looks_for_traces_sees_what_is_said_of_one_class_and_no_lists() -> None:
+    class Leaking(Recorded):
+        said = ""
+
+        def command(self, line: str) -> Answer:
+            return Answer(True, NOW_NS, self.said) if line == "status" else super().command(line)
+
+    session = Leaking({})
+    assert PLAYERS["traces"](session) == "healthy"
+    session.said = " ".join(CATALOGUE)
+    assert PLAYERS["traces"](session) == "healthy"
+    session.said = '{"delay": 500, "log": "put in burst_loss, cable leaf1-spine0"}'
+    assert PLAYERS["traces"](session) == "burst_loss@cable:leaf1-spine0"
+
+
 def test_what_is_odd_is_what_most_are_not() -> None:
     rows = [{"s": n, "v": v} for n, v in enumerate((1, 1, 2, 1))]
     assert [row["s"] for row, _ in odd(rows, "", ("v",))] == [2]
@@ -148,3 +167,23 @@ def test_classes_that_change_the_same_columns_are_a_family() -> None:
     third = signature({"nics": {"nics": [{"rank": 0, "a": 0, "b": 1}]}}, well)
     nothing = signature(well, well)
     assert families({"x": one, "y": other, "z": third, "n": nothing, "m": nothing}) == [frozenset("xy")]
+
+
+def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path) -> None:
+    file = tmp_path / "families.yaml"
+    file.write_text("""families:
+  - {drill: a/b, place: "cable:x", drops: wjh, config: "true", classes: [a, b]}
+  - {drill: a/b, place: "nic:0", drops: wjh, config: "true", classes: [b, c]}
+  - {drill: a/c, place: "switch:s", drops: counters, config: golden, classes: [d, e]}
+""")
+    assert load("wjh", "true", file) == (frozenset("abc"),)
+    assert load("counters", "true", file) == (frozenset("abc"),)
+    assert set(load("asic", "golden", file)) == {frozenset("abc"), frozenset("de")}
+    assert load("asic", "golden", tmp_path / "none.yaml") == ()
+
+
+def test_whether_harder_drills_are_worth_less() -> None:
+    levels = ["easy", "easy", "medium", "hard"]
+    assert correlation(levels, [90.0, 90.0, 50.0, 10.0]) == pytest.approx(-1.0)
+    assert correlation(levels, [10.0, 10.0, 50.0, 90.0]) == pytest.approx(1.0)
+    assert correlation(levels, [5.0, 5.0, 5.0, 5.0]) is None and correlation([], []) is None

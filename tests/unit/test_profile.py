@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from hardware.rooms import shares
-from testbed.run.table import of_profile
+from testbed.tables.results import of_profile
 
 MAP = """
  .text          0x0000000000000000        0x0 OBJECTS/base/empty.o

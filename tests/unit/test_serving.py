@@ -12,7 +12,8 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.shape import shape_of
 from workloads.registry import find
 from workloads.serving.balance import Balance
-from workloads.serving.ping_pong import EXCHANGES, PingPong, ping_pong_graph
+from workloads.serving.exchange import EXCHANGES
+from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.pools import Pool, attention_ns, cache_bytes, experts_ns
 from workloads.serving.routing import Routing, of_ranks
 from workloads.steps.plan.experts import Gating
@@ -39,7 +40,7 @@ def sent(graph: Graph, rank: int, kind: str) -> dict[int, int]:
     task = next(t for t in graph.tasks[rank] if t.kind == kind)
     assert isinstance(task, Collective)
     members, entry = graph.groups[task.group][0], find(task.collective, None)
-    width, options = DTYPES[task.dtype], graph.settings[task.group].options
+    width, options = DTYPES[task.dtype], {**graph.settings[task.group].options, "parts": task.parts}
     shape = shape_of(entry, len(members), task.size_bytes, width, options, 1)
     row = shape.counts[members.index(rank)] if shape.counts else [shape.count // len(members)] * len(members)
     return {other: n * width for other, n in zip(members, row, strict=True) if n}

@@ -151,4 +151,4 @@ def test_shares_of_keys_are_all_of_them() -> None:
         for b in (1, 2, 4, 8):
             source = Work(name="prefill", shared=shared(range(a)), iterations=[])
             target = Work(name="decode", shared=shared(range(8, 8 + b)), iterations=[])
-            assert sum(Handed(source, target, []).shares.values()) == MODEL.keys
+            assert sum(Handed.shared(source, target.shared, []).shares(0).values()) == MODEL.keys

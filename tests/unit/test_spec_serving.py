@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.base.errors import InputError
-from testbed.experiment import load, loads, serving
+from testbed.experiment import load, loads, serving_checks
 from testbed.experiment.serving import ping_pongs, requests_of
 from testbed.plan.plan import plan
 from workloads.serving.ping_pong import PingPong, ping_pong_graph
@@ -153,6 +153,17 @@ def test_a_trace_that_is_no_file_is_said(tmp_path: Path, name: str, what: str) -
     assert what in raised.value.what and raised.value.where.endswith("t.yaml:11: workload[0].serve.requests.trace")
 
 
+def test_requests_of_attention_and_experts_are_a_step_for_each_number_of_micro_batches() -> None:
+    """With a pool that reads their prompts, and without."""
+    asked = "micro_batches: [1, 2]\n    requests: {rate: 10000, count: 3, prompt: 8, output: 2}"
+    for more, pools in ((asked, ["m0.", "m1."]), (f"{asked}\n    prefill: [6, 7]", ["prefill", "m0.", "m1."])):
+        one, two = (step["about_step"]["serving"] for step in plan(loads(_text(more=more)))["steps"])
+        assert [pool["name"] for pool in two["pools"]] == pools and len(one["pools"]) == len(pools) - 1
+        assert (one["gpus"], one["kind"], two["micro_batches"]) == (5 + 2 * ("prefill" in pools), "requests", 2)
+        given = [r for pool in two["pools"] for gives, _, _ in pool["iterations"] for r in gives]
+        assert sorted(given) == [0, 0, 1, 1, 2, 2]
+
+
 def test_a_long_step_is_looked_at_without_making_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
@@ -160,7 +171,7 @@ def test_a_long_step_is_looked_at_without_making_its_tasks(monkeypatch: pytest.M
         made.append(p.output * p.micro_batches * p.model.layers)
         return ping_pong_graph(p)
 
-    monkeypatch.setattr(serving, "ping_pong_graph", graph)
+    monkeypatch.setattr(serving_checks, "ping_pong_graph", graph)
     loads(_text(more="output: 1000\n    micro_batches: 8"))
     assert made == [1]
 
@@ -192,8 +203,28 @@ MISTAKES = {
     "requests of two kinds": (
         _asked("{rate: 3, trace: a.csv}"), 11, ".requests", "are drawn, or from a file", "either rate",
     ),
-    "requests of ping-pong": (
-        {"more": "requests: {rate: 3}"}, 10, ".requests", "attention and experts have no use for requests", "leave",
+    "tokens of a ping-pong of requests": (
+        {"more": "requests: {rate: 3}\n    tokens: 2"}, 11, ".tokens", "requests have no use for tokens", "leave",
+    ),
+    "a layer of attention that reads prompts": (
+        {"more": "requests: {rate: 3}", "attention": "{ranks: [0], layer: 40us}"}, 8, ".attention.layer",
+        "attention reads prompts", "gpu",
+    ),
+    "fewer sequences than micro-batches": (
+        {"more": "requests: {rate: 3}\n    sequences: 2\n    micro_batches: [2, 3]"}, 11, ".sequences",
+        "2 sequences cannot be shared out among 3 micro-batches", "at least 3",
+    ),
+    "a reader without requests": ({"more": "prefill: [6]"}, 10, ".prefill", "needs requests", "rate: 1000"),
+    "heads of a reader": (
+        {"more": "prefill: [5, 6, 7]\n    requests: {rate: 3}", "experts": "[4]"}, 10, ".prefill.ranks",
+        "heads 8 cannot be divided among 3 ranks", "1, 2, 4, 8",
+    ),
+    "memory of a ping-pong of requests": (
+        {"model": MIXTRAL, "more": "requests: {rate: 1, prompt: 900000, count: 9, output: 1}"}, 8, ".attention",
+        "keys and values 353.9GB of it, and its GPU has 96.0GB", "shorter sequences",
+    ),
+    "too many tokens of a ping-pong of requests": (
+        {"more": "requests: {rate: 1, output: 1000000}"}, 5, "", "a layer", "at most 524288",
     ),
     "micro-batches of decode": (
         {**SHARED, "more": "decode: [0]\n    micro_batches: 2"}, 11, ".micro_batches", "no use for", "leave",

@@ -63,6 +63,11 @@ def experiment(tasks: str, more: str = "") -> str:
          "size: 1MiB}]", "groups.g", "no grid", "whole rows"),
         ("groups: {g: {ranks: [[0, 1, 2]]}}, list: [{id: a, collective: send_recv, algorithm: pair, group: g, "
          "size: 1MiB}]", "groups.g", "send_recv takes 2 ranks, not 3", ""),
+        ("groups: {g: {ranks: [[0, 1]]}}, list: [{id: a, collective: all_reduce, algorithm: ring, group: g, "
+         "size: 1MiB, parts: [[1]]}]", "list[0].parts", "all_reduce by ring has no unequal parts", "m2n"),
+        ("groups: {g: {ranks: [[0, 1, 2]], options: {senders: 2}}}, list: [{id: a, collective: m2n, group: g, "
+         "size: 1MiB, parts: [[1], [2], [3]]}]", "list[0].parts", "the table is not for 2 x 1 ranks", "2 rows"),
+        ("list: [{id: a, compute: 1us, parts: [[1]]}]", "list[0].parts", "a compute has no parts", "leave parts out"),
     ],
 )  # fmt: skip
 def test_mistakes(tasks: str, where: str, what: str, hint: str) -> None:
@@ -97,6 +102,16 @@ def test_the_plan_says_who_does_what_with_whom() -> None:
     assert list(for_rank(made, 3)["steps"][0]["tasks"]) == ["3"]
     (told,) = steps(made)
     assert told["ways"] == [{"group": "dp", "collective": "all_reduce", "algorithm": "ring", "count": 2}]
+
+
+def test_parts_of_a_task_are_its_own() -> None:
+    group = "groups: {g: {ranks: [[0, 1, 2]], options: {senders: 2, parts: [[1], [1]]}}}"
+    one = "collective: m2n, group: g, size: 1MiB"
+    (step,) = plan(loads(experiment(f"{group}, list: [{{id: a, {one}}}, {{id: b, {one}, parts: [[3], [1]]}}]")))[
+        "steps"
+    ]
+    ways = [step["ways"][order["way"]] for order in step["tasks"]["2"]]
+    assert [(way["parts"], way["senders"]) for way in ways] == [([[1], [1]], 2), ([[3], [1]], 2)]
 
 
 def test_auto_takes_what_is_fastest() -> None:

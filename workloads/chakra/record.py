@@ -94,8 +94,14 @@ def _told(
             size = task.size_bytes // len(members) if task.collective in OF_A_PART else task.size_bytes
             attributes["comm_size"] = size
             attributes["pg_name"] = str(numbers[task.group, tuple(members)])
-            own = {"group": task.group, "collective": task.collective, "dtype": task.dtype, "op": task.op}
+            own: dict[str, Any] = {
+                "group": task.group,
+                "collective": task.collective,
+                "dtype": task.dtype,
+                "op": task.op,
+            }
             own |= {"algorithm": task.algorithm} if task.algorithm else {}
+            own |= {"parts": task.parts} if task.parts else {}
             whole = size * len(members) if task.collective in OF_A_PART else size
             return own if whole == task.size_bytes else own | {"size_bytes": task.size_bytes}
         case Send() | Recv():

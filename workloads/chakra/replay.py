@@ -21,7 +21,7 @@ from workloads.chakra.et import BadTrace, Node, Trace
 from workloads.chakra.names import COLLECTIVES, ELEMENTS, MOST_MESSAGE, MOST_NS, OF_A_PART, OWN
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
-from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+from workloads.tasks.task import Collective, Compute, Parts, Recv, Send, Task
 
 WORLD = "world"
 """The group of all ranks: of nodes that name none, or 0."""
@@ -120,6 +120,12 @@ def _of(told: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{key} is {value!r:.40}")
     return value
+
+
+def _parts(own: Mapping[str, Any]) -> Parts | None:
+    """Raises TypeError or ValueError."""
+    told = _of({"parts": None, **own}, "parts", (list, NoneType))
+    return told and tuple(tuple(_of({"weight": n}, "weight", int) for n in row) for row in told)
 
 
 class _Rank:
@@ -354,6 +360,7 @@ class _Rank:
                     op=_of(own, "op", (str, NoneType)),
                     algorithm=_of({"algorithm": None, **own}, "algorithm", (str, NoneType)),
                     size_bytes=_of({"size_bytes": whole, **own}, "size_bytes", int),
+                    parts=_parts(own),
                 )  # fmt: skip
             ends: dict[str, Any] = {"size_bytes": size, "tag": _of(own, "tag", str), "group": group}
             if what == "comm_send":

@@ -60,7 +60,9 @@ class Planned:
 
 
 @dataclass
-class _Pool:
+class Batch:
+    """What a pool, or one of its micro-batches, has to do: requests that wait, and those that get tokens."""
+
     requests: Sequence[Request]
     limits: Limits
     prompts: bool  # it reads prompts
@@ -117,7 +119,7 @@ def iterations(
 
     `prompts`: it reads prompts, so that it gives the first token; `answers`: it gives the others.
     """
-    pool = _Pool(requests, limits, prompts, answers)
+    pool = Batch(requests, limits, prompts, answers)
     coming = deque(sorted(ready, key=lambda r: (ready[r], r)))
     planned: list[Planned] = []
     now = 0.0

@@ -80,6 +80,29 @@ def head_ns(model: Model, gpu: Gpu, sequences: int, tensor: int = 1) -> float:
     return _moving(gpu, 2 * sequences * model.hidden * w) + _matrix(gpu, sequences, model.hidden, words, w)
 
 
+def attention_layer_ns(model: Model, pool: Pool, new: Sequence[int], contexts: Sequence[int]) -> float:
+    """A layer of a micro-batch on a rank that has attention and the router: see `attention_ns`."""
+    if pool.layer_ns is not None:
+        return pool.layer_ns
+    assert pool.gpu is not None
+    return round(attention_ns(model, pool.gpu, new, contexts) + router_ns(model, pool.gpu, sum(new)), 3)
+
+
+def experts_layer_ns(model: Model, pool: Pool, tokens: Sequence[Sequence[int]]) -> tuple[float, ...]:
+    """Likewise on each rank that has experts; `tokens`: [attention rank][expert].
+
+    A stated time is that of the mean share of tokens.
+    """
+    rows = [sum(column) for column in zip(*tokens, strict=True)]
+    each = len(rows) // len(pool.ranks)
+    of_ranks = [rows[k * each : (k + 1) * each] for k in range(len(pool.ranks))]
+    if pool.layer_ns is not None:
+        mean = sum(rows) / len(pool.ranks)
+        return tuple(round(pool.layer_ns * sum(its) / mean, 3) for its in of_ranks)
+    assert pool.gpu is not None
+    return tuple(round(experts_ns(model, pool.gpu, its), 3) for its in of_ranks)
+
+
 def cache_bytes(model: Model, tokens: int) -> int:
     """Keys and values of so many tokens in all layers."""
     return 2 * model.layers * model.keys * model.width * tokens

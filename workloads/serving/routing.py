@@ -27,29 +27,35 @@ class Routing:
 
     def table(self, ranks: int, tokens: int, top_k: int, experts: int) -> Table:
         """Of `tokens` tokens on each of so many ranks."""
+        return self.table_of([tokens] * ranks, top_k, experts)
+
+    def table_of(self, tokens: Sequence[int], top_k: int, experts: int, number: int = 0) -> Table:
+        """Of each rank's tokens; those of another `number` draw anew."""
         rng = random.Random(self.seed)
         order = list(range(experts))
         rng.shuffle(order)
         if not self.draw:
-            return _dealt(self.gating.loads(ranks * tokens, top_k, experts), order, ranks)
+            return _dealt(self.gating.loads(sum(tokens), top_k, experts), order, tokens)
+        rng = random.Random(f"{self.seed}/{number}") if number else rng
         often = [top_k * share for share in self.gating.shares(experts, top_k)]
         takes = [(expert, p) for expert, p in zip(order, often, strict=True) if p]
-        return tuple(_drawn(rng, tokens, top_k, experts, takes) for _ in range(ranks))
+        return tuple(_drawn(rng, n, top_k, experts, takes) for n in tokens)
 
 
-def _dealt(loads: Sequence[int], order: Sequence[int], ranks: int) -> Table:
-    """The loads of all ranks' tokens, an equal part from each; what cannot be divided comes from one after the other.
+def _dealt(loads: Sequence[int], order: Sequence[int], tokens: Sequence[int]) -> Table:
+    """The loads of all ranks' tokens, from each rank by its share of them.
 
-    So each rank has as many tokens in the end, and an expert gets none twice.
+    All tokens stand in a row, those of the ranks mixed evenly, and experts take the next ones, `top_k` times around.
+    No expert takes more than there are, so that none gets a token twice.
     """
-    rows = [[0] * len(order) for _ in range(ranks)]
-    turn = 0
+    places = sorted(((i + 0.5) / n, rank) for rank, n in enumerate(tokens) for i in range(n))
+    whose = [rank for _, rank in places]
+    rows = [[0] * len(order) for _ in tokens]
+    at = 0
     for expert, load in zip(order, loads, strict=True):
-        for row in rows:
-            row[expert] = load // ranks
-        for _ in range(load % ranks):
-            rows[turn][expert] += 1
-            turn = (turn + 1) % ranks
+        for _ in range(load):
+            rows[whose[at]][expert] += 1
+            at = (at + 1) % len(whose)
     return tuple(map(tuple, rows))
 
 

@@ -8,7 +8,7 @@ so that a message goes wherever two shares overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -85,6 +85,14 @@ class Work:
     def group(self) -> str:
         return f"{self.name}_{TENSOR}"
 
+    @property
+    def groups(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return {self.group: (self.shared.pool.ranks,)} if self.shared.tensor > 1 else {}
+
+    @property
+    def settings(self) -> dict[str, Settings]:
+        return {name: Settings(algorithms=dict(self.shared.algorithms)) for name in self.groups}
+
     def last(self, k: int) -> str:
         """The task that ends an iteration."""
         return f"{self.name}{k}.end"
@@ -95,21 +103,24 @@ class Work:
 
 def graph_of_work(*work: Work, requests: Sequence[Request] = ()) -> Graph:
     """Of one pool, or of one that reads prompts and one that generates."""
-    groups = {w.group: (w.shared.pool.ranks,) for w in work if w.shared.tensor > 1}
-    settings = {w.group: Settings(algorithms=dict(w.shared.algorithms)) for w in work if w.group in groups}
+    groups = {name: group for w in work for name, group in w.groups.items()}
+    settings = {name: its for w in work for name, its in w.settings.items()}
     if len(work) == 1:
-        tasks = {rank: tuple(_tasks(work[0], rank)) for rank in work[0].shared.pool.ranks}
+        tasks = {rank: tuple(iteration_tasks(work[0], rank)) for rank in work[0].shared.pool.ranks}
         return Graph(groups, dict(sorted(tasks.items())), settings)
     source, target = work
-    handed = Handed(source, target, requests)
-    groups[CACHE] = ((*handed.source.shared.pool.ranks, *handed.target.shared.pool.ranks),)
-    return Graph(groups, dict(sorted(handed.tasks())), settings)
+    handed = Handed.shared(source, target.shared, requests)
+    tasks = {s: (*iteration_tasks(source, s), *handed.sends(s)) for s in source.shared.pool.ranks}
+    for t in target.shared.pool.ranks:
+        waits = [tuple(w for r in it.joined for w in handed.waits(t, r)) for it in target.iterations]
+        tasks[t] = (*handed.receives(t), *iteration_tasks(target, t, waits))
+    return Graph(groups | handed.groups, dict(sorted(tasks.items())), settings)
 
 
-def _tasks(w: Work, rank: int, waits: Callable[[int], tuple[str, ...]] = lambda k: ()) -> Iterator[Task]:
-    """A rank's part of a pool's work; `waits`: what an iteration waits for beside the one before it."""
+def iteration_tasks(w: Work, rank: int, waits: Sequence[tuple[str, ...]] = ()) -> Iterator[Task]:
+    """A rank's part of a pool's work; `waits`: what each iteration waits for beside the one before it."""
     for k, it in enumerate(w.iterations):
-        yield from _Iteration(w, k, it, waits(k)).tasks()
+        yield from _Iteration(w, k, it, waits[k] if waits else ()).tasks()
 
 
 @dataclass
@@ -164,23 +175,41 @@ class _Iteration:
 
 @dataclass(frozen=True)
 class Handed:
-    """Caches that go from the pool that reads prompts to the one that generates."""
+    """Caches that go from the pool that reads prompts to the ranks that generate.
+
+    `keys`: which elements of a token's keys each of those has; `at`: request -> those that need it (None: all).
+    """
 
     source: Work
-    target: Work
+    keys: Mapping[int, tuple[int, int]]
     requests: Sequence[Request]
+    at: Mapping[int, int] | None = None
+
+    @classmethod
+    def shared(cls, source: Work, target: Shared, requests: Sequence[Request]) -> Handed:
+        """To ranks that share all heads."""
+        edges = _edges(source.shared.model.keys, target.tensor)
+        return cls(source, {t: (edges[j], edges[j + 1]) for j, t in enumerate(target.pool.ranks)}, requests)
+
+    @property
+    def groups(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        return {CACHE: ((*self.source.shared.pool.ranks, *self.keys),)}
 
     @cached_property
-    def shares(self) -> dict[tuple[int, int], int]:
+    def _shares(self) -> dict[tuple[int, int], int]:
         """(source rank, target rank) -> elements of a token's keys, wherever their heads overlap."""
-        keys = self.source.shared.model.keys
-        here, there = (_edges(keys, w.shared.tensor) for w in (self.source, self.target))
+        here = _edges(self.source.shared.model.keys, self.source.shared.tensor)
         return {
             (s, t): n
             for i, s in enumerate(self.source.shared.pool.ranks)
-            for j, t in enumerate(self.target.shared.pool.ranks)
-            if (n := min(here[i + 1], there[j + 1]) - max(here[i], there[j])) > 0
+            for t, (begin, end) in self.keys.items()
+            if (n := min(here[i + 1], end) - max(here[i], begin)) > 0
         }
+
+    def shares(self, request: int) -> dict[tuple[int, int], int]:
+        """Likewise, to those that need the request."""
+        only = None if self.at is None else self.at[request]
+        return {pair: n for pair, n in self._shares.items() if only is None or pair[1] == only}
 
     def nbytes(self, request: int, elements: int) -> int:
         """Keys and values of a prompt, of so many elements of a token's keys, in all layers."""
@@ -193,34 +222,27 @@ class Handed:
         its = enumerate(self.source.iterations)
         return [(r, k) for k, it in its for r in it.gives if self.requests[r].output > 1]
 
-    def tasks(self) -> Iterator[tuple[int, tuple[Task, ...]]]:
-        for s in self.source.shared.pool.ranks:
-            yield s, (*_tasks(self.source, s), *self._sends(s))
-        for t in self.target.shared.pool.ranks:
-            yield t, (*self._receives(t), *_tasks(self.target, t, lambda k, t=t: self._waits(t, k)))  # type: ignore[misc]
-
-    def _sends(self, s: int) -> Iterator[Send]:
+    def sends(self, s: int) -> Iterator[Send]:
         for r, k in self.order:
-            for (source, t), elements in self.shares.items():
+            for (source, t), elements in self.shares(r).items():
                 if source == s:
                     yield Send(
                         id=f"{CACHE}{r}.{t}", stream=f"{CACHE}{t}", after=(self.source.last(k),), kind=CACHE, peer=t,
                         size_bytes=self.nbytes(r, elements), tag=f"{CACHE}{r}", group=CACHE,
                     )  # fmt: skip
 
-    def _receives(self, t: int) -> Iterator[Recv]:
+    def receives(self, t: int) -> Iterator[Recv]:
         for r, _ in self.order:
-            for (s, target), elements in self.shares.items():
+            for (s, target), elements in self.shares(r).items():
                 if target == t:
                     yield Recv(
                         id=f"{CACHE}{r}.{s}", stream=f"{CACHE}{s}", kind=CACHE, peer=s,
                         size_bytes=self.nbytes(r, elements), tag=f"{CACHE}{r}", group=CACHE,
                     )  # fmt: skip
 
-    def _waits(self, t: int, k: int) -> tuple[str, ...]:
-        """The caches of those that join an iteration."""
-        joined = self.target.iterations[k].joined
-        return tuple(f"{CACHE}{r}.{s}" for r in joined for (s, target) in self.shares if target == t)
+    def waits(self, t: int, request: int) -> tuple[str, ...]:
+        """What a rank has received when it has the cache of a request."""
+        return tuple(f"{CACHE}{request}.{s}" for (s, target) in self.shares(request) if target == t)
 
 
 def _edges(elements: int, parts: int) -> list[int]:

@@ -173,7 +173,7 @@ def _instances(groups: Groups, tasks: Tasks) -> Iterator[tuple[Node, Instance]]:
 
 def _same(rank: int, task: Collective, other_rank: int, other: Task, k: int) -> None:
     assert isinstance(other, Collective)
-    for key in ("collective", "size_bytes", "algorithm", "dtype", "op"):
+    for key in ("collective", "size_bytes", "algorithm", "dtype", "op", "parts"):
         ours, theirs = getattr(task, key), getattr(other, key)
         if ours != theirs:
             raise BadGraph(

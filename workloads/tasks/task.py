@@ -8,9 +8,13 @@ side.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 MAIN = "main"
 """The stream of whoever names none."""
+
+Parts = tuple[tuple[int, ...], ...]
+"""Weights: a row for each sender with one for each receiver (n2m: the other way round)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,12 @@ class Collective(Task):
     algorithm: str | None = None  # None: what the group says, else the fastest by closed form
     dtype: str = "float32"
     op: str | None = None  # None: sum, where something is reduced
+    parts: Parts | None = None  # weights of unequal parts, instead of the group's option of that name
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """The same of all that differ in nothing but their names and what they wait for."""
+        return self.collective, self.group, self.algorithm, self.size_bytes, self.dtype, self.op, self.parts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,11 @@ from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
 from testbed.drill.agents.figures import Estimate, estimate
 from testbed.drill.agents.players import Player
-from testbed.drill.agents.suite import DEV, Task
 from testbed.drill.game import Game
 from testbed.drill.lines import CONFIG
+from testbed.drill.sheet.daily import OF_SUITE
 from testbed.drill.sheet.score import kinds
+from testbed.drill.sheet.suite import DEV, Task
 from testbed.drill.stage import Up, world_of
 
 FORMAT = 1
@@ -68,7 +69,7 @@ def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, u
     why = ""
     for _ in range(TRIES):
         try:
-            game = Game.start(task.case, exam=True, player=player.name, up=up)
+            game = Game.start(task.case, exam=True, player=player.name, seed_by=OF_SUITE, up=up)
         except InputError as error:  # again it would be the same
             return _left_out(blank, f"{error.where}: {error.what}")
         except (UserError, FabricdError) as error:

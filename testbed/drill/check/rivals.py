@@ -1,25 +1,28 @@
 """Which classes cannot be told apart: one place, struck by each class that can, and what the views show.
 
 A signature is the set of columns in which a world differs from its healthy twin. How much they differ depends on a
-fault's parameters, so it does not count. Classes whose signatures are nearly the same are a family.
+fault's parameters, so it does not count. Classes whose signatures are the same are a family.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from testbed.base.errors import UserError
-from testbed.drill.check.check import Seen, playing, views
+from testbed.base.errors import InputError, UserError
+from testbed.drill.check.check import WINDOW_NS, WINDOWS, Seen, playing, views
+from testbed.drill.check.symptom import steps, symptom
+from testbed.drill.game import Game
+from testbed.drill.sheet.carried import measured
 from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.file import loads
 from testbed.faults import CATALOGUE
 
-LIKE = 0.8
-"""Signatures that have so much in common (of all that is in either) are one."""
 RESTLESS = ("interfaces counters", "queues", "queue counters", "queue watermark", "priority-group watermark", "qps",
             "traffic", "flows", "job", "interfaces errors.TX_OK")  # fmt: skip
-"""They change with the speed of the job, whatever has changed it."""
+_VOLUME = re.compile(r"[rt]x_(packets_phy|prio[36]_packets|vport_rdma_unicast_packets)")
+"""Of a NIC. These and the views above change with the speed of the job, whatever has changed it."""
 NOT_COMPARED = ("miswired", "loop", "wrong_port", "dead_ecmp_member", "victim_flow", "incast")
 """They need a second place."""
 
@@ -48,23 +51,16 @@ def _columns(ones: Any, others: Any) -> set[str]:
         key
         for one, other in zip(ones, others, strict=True)
         for key in {*one, *other}
-        if one.get(key) != other.get(key) and not key.endswith(("_bytes", "bytes_phy"))
+        if one.get(key) != other.get(key) and not key.endswith(("_bytes", "bytes_phy")) and not _VOLUME.fullmatch(key)
     }
 
 
 def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
-    """Classes that are alike, and those that are like them, too."""
-    groups: list[set[str]] = []
+    """Classes that show the same. One that shows nothing is like no other."""
+    groups: dict[Signature, set[str]] = {}
     for kind, its in signatures.items():
-        near = [g for g in groups if any(like(its, signatures[other]) >= LIKE for other in g)]
-        merged = {kind}.union(*near)
-        groups = [g for g in groups if g not in near] + [merged]
-    return sorted((frozenset(g) for g in groups if len(g) > 1), key=sorted)
-
-
-def like(one: Signature, other: Signature) -> float:
-    """1 if they are the same. A fault that shows nothing is like no other."""
-    return len(one & other) / len(one | other) if one and other else 0.0
+        groups.setdefault(its, set()).add(kind)
+    return sorted((frozenset(g) for its, g in groups.items() if its and len(g) > 1), key=sorted)
 
 
 def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) -> tuple[dict[str, Signature], list[str]]:
@@ -72,14 +68,37 @@ def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) ->
     signatures: dict[str, Signature] = {}
     left: list[str] = []
     with playing(drill, seed, healthy=True) as game:
-        well = views(game)
+        _passed(game, target)
+        well = _looked(game)
     for kind in kinds or striking(target):
         try:
             with playing(_with(drill, kind, target), seed, healthy=False) as game:
-                signatures[kind] = signature(views(game), well)
+                ill = _looked(game)
         except UserError as error:
             left.append(f"{kind}: {error.what}")
+            continue
+        signatures[kind] = signature(ill[0], well[0]) | _job(symptom(ill[1], well[1], drill.warmup))
     return signatures, left
+
+
+def _job(symptom_: str) -> Signature:
+    """Whether some steps are longer, or all, is a matter of how much."""
+    same = {"same": "", "unsteady": "slower"}.get(symptom_, symptom_)
+    return frozenset([f"job.job.{same}"] if same else [])
+
+
+def _looked(game: Game) -> tuple[Seen, list[tuple[float, float, int]]]:
+    game.command(f"advance {WINDOWS * WINDOW_NS}ns")
+    return views(game), steps(game)
+
+
+def _passed(game: Game, target: str) -> None:
+    """Raises InputError if the job has nothing to do with the place: no class would show anything there."""
+    world = game.stage.world
+    carries = measured(world.fabric, game.stage.case.experiment, world.counters()["ports"])
+    if target.partition(":")[0] in ("cable", "port", "nic", "switch") and target not in carries:
+        like = sorted(place for place in carries if place.startswith(target.partition(":")[0]))
+        raise InputError(f"data of the job do not pass {target}", "command line: --rivals", ", ".join(like[:6]))
 
 
 def striking(target: str) -> Iterable[str]:

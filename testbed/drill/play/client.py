@@ -17,6 +17,7 @@ from typing import Any
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.drill.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
 from testbed.drill.session import Answer
+from testbed.drill.sheet.daily import CHOSEN
 from testbed.drill.sheet.drill import Drill
 from testbed.machine import ownership
 
@@ -129,6 +130,7 @@ def start(
     healthy: bool | None = None,
     exam: bool = False,
     player: str = "",
+    seed_by: str = CHOSEN,
     out: str | None = None,
 ) -> Remote:
     """Starts a drill's server, and returns when the world stands at the player's first moment. Raises UserError."""
@@ -137,8 +139,8 @@ def start(
         raise InputError("there is a file of this name already", str(log), "name another one with --out")
     told = {
         "text": drill.text, "name": drill.place(), "id": drill.id, "directory": os.path.abspath(drill.directory),
-        "seed": seed, "healthy": healthy, "exam": exam, "player": player, "out": os.path.abspath(log),
-        "shown": str(log),
+        "seed": seed, "healthy": healthy, "exam": exam, "player": player, "seed_by": seed_by,
+        "out": os.path.abspath(log), "shown": str(log),
     }  # fmt: skip
     return _begun(told)
 

@@ -14,6 +14,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.drill.game import OVER
 from testbed.drill.instructor import Instructor
 from testbed.drill.play.wire import Lines
+from testbed.drill.sheet.daily import CHOSEN
 
 REFUSED = UserError("that is not the code of this drill's instructor", "instruct", "who has started it was told it")
 NOW = ("watch", "state", "complete", "interrupt")
@@ -101,7 +102,7 @@ class Desk:
                 return {
                     "text": drill.text, "name": drill.place(), "id": drill.id,
                     "directory": os.path.abspath(drill.directory), "seed": game.case.seed,
-                    "healthy": game.case.healthy, "player": game.player,
+                    "healthy": game.case.healthy, "player": game.player, "seed_by": CHOSEN,
                     "entries": [asdict(entry) for entry in game.entries if entry.acts],
                 }  # fmt: skip
         raise InputError(f"there is no {told.get('op')!r:.40}", "instruct")

@@ -188,8 +188,9 @@ def main() -> None:
     try:
         drill = file.loads(told["text"], told["name"], Path(told["directory"]), id=told["id"])
         game = Game.start(
-            Case.of(drill, told["seed"], told["healthy"]), exam=told["exam"], player=told["player"], up=marked
-        )
+            Case.of(drill, told["seed"], told["healthy"]), exam=told["exam"], player=told["player"],
+            seed_by=told["seed_by"], up=marked,
+        )  # fmt: skip
         _played_before(game, told.get("entries", ()))
     except UserError as error:
         _say({"error": error.to_dict(), "exit_code": error.exit_code})

@@ -76,7 +76,7 @@ class Case:
         """Chooses the places among those that carry the job.  Raises InputError."""
         drill, fabric = self.drill, self.experiment.build_fabric()
         try:
-            drawn = draw_all(drill.draw, Ground(fabric, carries), f"{drill.id} {self.seed}")
+            drawn = draw_all(drill.draw, Ground(fabric, carries), f"{_named(drill)} {self.seed}")
         except CannotDraw as error:
             raise InputError(error.what, drill.place("draw", error.name, error.key), error.hint) from None
         faults, causes = [], []
@@ -135,6 +135,11 @@ class Case:
         if old.on.partition(":")[0] not in ("port", "cable"):
             raise InputError(f"{old.on} has no counters of a port", where, "port:SWITCH:N or cable:A-B")
         return old
+
+
+def _named(drill: Drill) -> str:
+    """What beside the seed draws the places: its name in the catalogue, but no file's, which anybody may choose."""
+    return drill.id if "/" in drill.id else "drill"
 
 
 def healthy_by_seed(drill: Drill, seed: str) -> bool:

@@ -19,17 +19,19 @@ def _marks(desk: Desk) -> dict[str, float]:
 
 
 def bleached(desk: Desk) -> list[Finding]:
-    """All NICs see marks, and one sees none."""
+    """All NICs at a switch see marks, and one sees none."""
     seen = {int(row["rank"]): number(row, "np_ecn_marked_roce_packets") for row in desk.recent("show nics")}
-    usual = sorted(seen.values())[len(seen) // 2] if seen else 0.0
-    if usual <= MARKS:
-        return []
-    found = []
+    beside: dict[str, list[int]] = {}
     for nic in desk.plan.nics:
-        if seen.get(nic.rank, 0.0) <= FEW * usual:
-            cable = desk.nic_cable(nic.rank)
-            why = f"NIC {nic.rank} has seen {seen.get(nic.rank, 0.0):g} marks, others {usual:g}"
-            found.append(Finding("ecn_bleached", f"cable:{cable.name}", why, new_cable(desk, cable)))
+        beside.setdefault(desk.switch_end(desk.nic_cable(nic.rank)).partition(":")[0], []).append(nic.rank)
+    found = []
+    for ranks in beside.values():
+        usual = sorted(seen.get(rank, 0.0) for rank in ranks)[len(ranks) // 2]
+        for rank in ranks:
+            if usual > MARKS and seen.get(rank, 0.0) <= FEW * usual:
+                cable = desk.nic_cable(rank)
+                why = f"NIC {rank} has seen {seen.get(rank, 0.0):g} marks, others at its switch {usual:g}"
+                found.append(Finding("ecn_bleached", f"cable:{cable.name}", why, new_cable(desk, cable)))
     return found
 
 

@@ -15,8 +15,8 @@ class Finding:
     why: str
     mend: tuple[str, ...] = ()
     """Lines of `config ..`, without that word."""
-    sure: bool = True
-    """A reading that only counts if nothing else explains it is not."""
+    otherwise: tuple[str, ...] = ()
+    """What is done instead if the first of them is refused."""
 
     def __str__(self) -> str:
         return f"{self.kind}@{self.place}"

@@ -100,16 +100,21 @@ class Serve(Model):
     attention: Pool | None = Field(default=None, description="ranks that have the sequences; with `experts`")
     experts: Pool | None = Field(default=None, description="ranks that have the experts, as many each")
     prefill: Pool | None = Field(
-        default=None, description="ranks that read prompts, and share every matrix; with `decode` and `requests`"
+        default=None,
+        description="ranks that read prompts, and share every matrix; with `requests`, and `decode` or the two above",
     )
     decode: Pool | None = Field(
         default=None, description="ranks that generate tokens, and share every matrix; without `prefill` they do both"
     )
     requests: RequestsOf | None = Field(
-        default=None, description="what comes to `prefill` and `decode` (null: `tokens` sequences are at work)"
+        default=None, description="what comes by itself (null: `tokens` sequences are at work)"
     )
-    sequences: Count = Field(default=64, description="requests that a pool works on at a time, at most")
-    prompt_tokens: Count = Field(default=8192, description="tokens of prompts that it reads in one iteration, at most")
+    sequences: Count = Field(
+        default=64, description="requests that a pool works on at a time, at most; all micro-batches together"
+    )
+    prompt_tokens: Count = Field(
+        default=8192, description="tokens of prompts that it, or a micro-batch, reads in one iteration, at most"
+    )
     tokens: Count = Field(default=1, description="sequences of a micro-batch, on each attention rank; of decode: all")
     context: int | None = Field(
         default=None, ge=0, le=1 << 24, description="tokens that each sequence has already (null: the model's `seq`)"

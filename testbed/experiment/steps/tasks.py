@@ -69,6 +69,10 @@ class Task(Model):
     algorithm: str | None = Field(default=None, description="of a collective (null: what the group says)")
     dtype: str = Field(default="float32", description="type of an element", json_schema_extra=names(known.dtypes))
     op: str | None = Field(default=None, description="how elements are combined (null: `sum`, if anything is)")
+    parts: list[list[Annotated[int, Field(ge=0, le=1 << 20)]]] | None = Field(
+        default=None, min_length=1, max_length=4096,
+        description="of a collective with unequal parts: its weights (null: what the group's options say)",
+    )  # fmt: skip
     send: Annotated[Size, Field(le=MOST_BYTES)] | None = Field(
         default=None, description="a message of this size to rank `to`; it does not wait for the receiver"
     )
@@ -86,8 +90,12 @@ class Task(Model):
             what = f"a task does one of {', '.join(DOES)}" + (f", not {' and '.join(does)}" if does else "")
             raise mistake(what, "make several tasks of it" if does else "compute: 100us")
         (it,) = does
-        keys = {"collective": ("group", "size", "algorithm", "op"), "send": ("to", "group"), "recv": ("from_", "group")}
-        for key in ("group", "size", "algorithm", "op", "to", "from_"):
+        keys = {
+            "collective": ("group", "size", "algorithm", "op", "parts"),
+            "send": ("to", "group"),
+            "recv": ("from_", "group"),
+        }
+        for key in ("group", "size", "algorithm", "op", "parts", "to", "from_"):
             if getattr(self, key) is not None and key not in keys.get(it, ()):
                 named = key.rstrip("_")
                 raise mistake(f"a {it} has no {named}", f"leave {named} out", [named])
@@ -119,6 +127,7 @@ class Task(Model):
             algorithm=self.algorithm,
             dtype=self.dtype,
             op=self.op,
+            parts=tuple(tuple(row) for row in self.parts) if self.parts else None,
         )
 
 

@@ -19,9 +19,9 @@ from results.figures.scaled import all_scaled
 from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
-from testbed.run import checkpoint_table, serving_table
-from testbed.run.cells import grid, microseconds
 from testbed.run.profile import wall_s
+from testbed.tables import checkpoints, serving
+from testbed.tables.cells import grid, microseconds
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import COLLECTIVES
@@ -281,10 +281,10 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         )  # fmt: skip
     yield table
     yield from _scaled(run, found)
-    yield from checkpoint_table.of_steps(run.steps, found)
+    yield from checkpoints.of_steps(run.steps, found)
     if any("going_on" in step for step in run.steps):
-        yield from checkpoint_table.of_run(run.steps, found, run.rows("events"))
-    yield from serving_table.of_steps(run.steps, found)
+        yield from checkpoints.of_run(run.steps, found, run.rows("events"))
+    yield from serving.of_steps(run.steps, found)
 
 
 def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:

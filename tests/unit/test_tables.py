@@ -15,7 +15,7 @@ from testbed.base.yaml_writer import dump
 from testbed.commands._counters import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.plan import plan, steps
-from testbed.run.table import _flows, counters, of_run, show
+from testbed.tables.results import _flows, counters, of_run, show
 
 EXPERIMENT = """
 name: small

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from results.figures.serving import PING_PONG, REQUESTS, SHARES, WAITS, served
 from results.figures.timeline import StepTime
-from testbed.run.cells import grid, microseconds
+from testbed.tables.cells import grid, microseconds
 
 
 def of_steps(about: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> Iterator[RenderableType]:

@@ -1,0 +1,1 @@
+"""Runs and sweeps held against each other: keys that differ, figures with ratios and intervals, counters that moved."""

@@ -1,0 +1,186 @@
+"""Runs or sweeps side by side: the first is the baseline, the others have ratios against it.
+
+Points of sweeps that have the same values of the swept keys are compared, all seeds of a point together. A single run
+is compared with the points that its own values name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from results.compare.counters import Moved, moved
+from results.compare.differences import differences
+from results.compare.interval import Interval, interval
+from results.compare.side import REPLICATE, Point, Side
+from results.figures.keys import hashable, raw, value_at
+from results.store.folder import StoreError
+
+Values = tuple[Any, ...]
+MEAN_OVER_SIZES = "busbw_GBps"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure at one point: of each side the values over its seeds, in their order."""
+
+    at: dict[str, Any]  # the values of the swept keys
+    name: str
+    values: tuple[tuple[float, ...], ...]
+    seeds: tuple[tuple[Any, ...], ...]
+
+    def mean(self, side: int) -> float | None:
+        """Over the seeds; None if that side does not have it."""
+        return fmean(self.values[side]) if self.values[side] else None
+
+    def ratio(self, side: int) -> float | None:
+        """Against the first side: of nothing to nothing 1."""
+        first, other = self.mean(0), self.mean(side)
+        if first is None or other is None or math.isnan(first) or math.isnan(other):
+            return None
+        if first == 0:
+            return 1.0 if other == 0 else math.inf
+        return other / first
+
+    def interval(self, side: int) -> Interval | None:
+        """Of that ratio; None with too few seeds."""
+        paired = self.seeds[0] == self.seeds[side] and len(set(map(hashable, self.seeds[0]))) == len(self.seeds[0])
+        return interval(self.values[0], self.values[side], paired=paired)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `testbed compare --json` has it."""
+        others = [self._against(side) for side in range(1, len(self.values))]
+        means = [self.mean(side) for side in range(len(self.values))]
+        return {"at": self.at, "figure": self.name, "seeds": list(map(len, self.values)), "mean": means,
+                "against_first": others}  # fmt: skip
+
+    def _against(self, side: int) -> dict[str, Any]:
+        told: dict[str, Any] = {"ratio": self.ratio(side)}
+        if found := self.interval(side):
+            of = "ratio_interval" if found.ratio else "difference_interval"
+            told |= {of: [found.low, found.high], "stands_out": found.stands_out}
+        return told
+
+
+class Comparison:
+    """`sides`, what differs between them, and figures of the points that they share."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self.sides = tuple(sides)
+        self.keys = tuple(dict.fromkeys(key for side in sides for key in side.swept if _ends(key) != REPLICATE))
+
+    @cached_property
+    def differing(self) -> dict[str, list[Any]]:
+        """The keys in which the experiments differ, by path, with the value of each side."""
+        swept = [key for key in (*self.keys, REPLICATE) if any(key in side.swept for side in self.sides)]
+        return differences([side.experiment for side in self.sides], swept)
+
+    @cached_property
+    def points(self) -> list[tuple[dict[str, Any], list[list[Point]]]]:
+        """What the sides share: values of the swept keys, and each side's points there, by seed."""
+        groups = [self._by_values(side) for side in self.sides]
+        shared = [key for key in groups[0] if all(key in group for group in groups)]
+        return [(self._at(key), [group[key] for group in groups]) for key in shared]
+
+    @cached_property
+    def left_out(self) -> list[tuple[int, dict[str, Any]]]:
+        """Points that not every side has: the number of the side that has it, and its values."""
+        groups = [self._by_values(side) for side in self.sides]
+        return [
+            (side, self._at(key))
+            for side, group in enumerate(groups)
+            for key in group
+            if not all(key in other for other in groups)
+        ]
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """Every figure of every shared point."""
+        return [figure for at, sides in self.points for figure in _figures(at, sides)]
+
+    @cached_property
+    def counters(self) -> list[Moved]:
+        """Counters that moved, over all shared points that have ended on every side."""
+        runs: list[list[Any]] = [[] for _ in self.sides]
+        for _, sides in self.points:
+            if all(point.run is not None and not point.error for points in sides for point in points):
+                for mine, points in zip(runs, sides, strict=True):
+                    mine += [point.run for point in points]
+        return moved(runs) if all(runs) else []
+
+    @property
+    def same(self) -> bool:
+        """Whether everything measured is the same, to the byte: every hash, in its order."""
+        first = self.sides[0].hashes
+        return None not in first and all(side.hashes == first for side in self.sides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `testbed compare --json` prints it."""
+        sides = [
+            {"name": s.name, "run": str(s.path), "points": len(s.points), "failed": len(s.states),
+             "fidelity": s.verdicts} for s in self.sides
+        ]  # fmt: skip
+        return {
+            "sides": sides,
+            "same": self.same,
+            "differing": self.differing,
+            "figures": [figure.to_dict() for figure in self.figures],
+            "counters": [counter.to_dict() for counter in self.counters],
+            "left_out": [{"side": self.sides[side].name, "at": at} for side, at in self.left_out],
+        }
+
+    def _by_values(self, side: Side) -> dict[Values, list[Point]]:
+        groups: dict[Values, list[Point]] = {}
+        for point in side.points:
+            groups.setdefault(tuple(hashable(v) for v in point.at(self.keys)), []).append(point)
+        for points in groups.values():
+            points.sort(key=_seed)
+        return groups
+
+    def _at(self, values: Values) -> dict[str, Any]:
+        return {key: raw(value) for key, value in zip(self.keys, values, strict=True)}
+
+
+def compare(runs: Sequence[str | Path]) -> Comparison:
+    """The first of the runs or sweeps against the others. Raises StoreError for what is none."""
+    if len(runs) < 2:
+        raise StoreError(
+            "there is nothing to compare with", " ".join(map(str, runs)), "name two runs or sweeps, or more"
+        )
+    return Comparison([Side.of(run) for run in runs])
+
+
+def _ends(key: str) -> str:
+    return key.partition(",")[0].strip()
+
+
+def _seed(point: Point) -> float:
+    seed = value_at(point.experiment, REPLICATE)
+    return float(seed) if isinstance(seed, int | float) else math.inf
+
+
+def _figures(at: dict[str, Any], sides: Sequence[Sequence[Point]]) -> Iterator[Figure]:
+    good = [[point for point in points if not point.error] for points in sides]
+    seeds = tuple(tuple(value_at(p.experiment, REPLICATE) for p in points) for points in good)
+    names = dict.fromkeys(k for points in good for p in points for k, v in p.figures.items() if _number(v))
+    for name in names:
+        if name.startswith(MEAN_OVER_SIZES) and len({_sizes(p, name) for points in good for p in points}) > 1:
+            continue  # means over different sizes say nothing of each other
+        values = tuple(tuple(float(p.figures[name]) for p in points if _number(p.figures.get(name))) for points in good)
+        yield Figure(at, name, values, seeds)
+
+
+def _sizes(point: Point, mean: str) -> frozenset[str]:
+    """The figures by size that belong to that mean: those of the same algorithm."""
+    suffix = mean.removeprefix(MEAN_OVER_SIZES)
+    by_size = (name.removeprefix("time_us_") for name in point.figures if name.startswith("time_us_"))
+    return frozenset(size for size in by_size if size.lstrip("0123456789") == suffix)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

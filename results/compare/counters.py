@@ -1,0 +1,108 @@
+"""Counters that moved: sums over all places, and the place that moved most."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from results.frames.columns import COLUMNS, COUNT
+from results.store.load import Run
+
+_PLACES = {
+    "ports": ("node", "port"),
+    "priorities": ("node", "port", "priority"),
+    "nics": ("nic",),
+    "switches": ("switch",),
+    "accelerators": ("switch",),
+    "drops": ("node", "port", "reason"),
+    "faults": ("fault",),
+}
+"""The frames that hold counters, and what a row of each is about."""
+_NO_COUNTERS = {"rank", "ip", "fan_in", "elements", "slots", "slots_free", "shared_slots", "buffer_bytes"}
+_MOST = ("_max_bytes", "used_max")
+"""Watermarks: of several places the highest counts, not the sum."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A counter of each side; `place` is where it moved most, with the values there."""
+
+    frame: str
+    name: str
+    unit: str
+    values: tuple[int, ...]
+    place: str
+    there: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """How far the others are from the first side, at most: 1 where one of both is 0."""
+        first, *others = self.values
+        return max((abs(v - first) / max(v, first) for v in others if v != first), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `testbed compare --json` has it."""
+        own = {"counter": f"{self.frame}.{self.name}", "unit": self.unit, "values": list(self.values)}
+        return {**own, "place": self.place, "there": list(self.there)}
+
+
+def moved(sides: Sequence[Sequence[Run]]) -> list[Moved]:
+    """The counters that are not the same on all sides, those that moved most first. Each side is one or more runs."""
+    found = []
+    for frame, place in _PLACES.items():
+        tables = [_by_place(runs, frame, place) for runs in sides]
+        for column in COLUMNS[frame]:
+            if column.dtype != COUNT or column.name in (*place, *_NO_COUNTERS):
+                continue
+            if frame == "drops":
+                found += _drops(tables, column.name)
+                continue
+            one = _counter(frame, column.name, column.unit, column.name, tables)
+            found += [one] if one else []
+    return sorted(found, key=lambda m: -m.share)
+
+
+Table = dict[tuple[Any, ...], dict[str, int]]
+
+
+def _by_place(runs: Sequence[Run], frame: str, place: Sequence[str]) -> Table:
+    table: Table = defaultdict(lambda: defaultdict(int))
+    for run in runs:
+        for row in run.rows(frame):
+            mine = table[tuple(row.get(k) for k in place)]
+            for column in COLUMNS[frame]:
+                if column.dtype == COUNT and column.name not in place:
+                    mine[column.name] = _joined(column.name, mine[column.name], row.get(column.name) or 0)
+    return table
+
+
+def _joined(name: str, one: int, other: int) -> int:
+    return max(one, other) if name.endswith(_MOST) else one + other
+
+
+def _drops(tables: Sequence[Table], column: str) -> list[Moved]:
+    """A counter for each reason."""
+    reasons = dict.fromkeys(place[-1] for table in tables for place in table)
+    found = []
+    for reason in reasons:
+        part = [{p[:-1]: row for p, row in table.items() if p[-1] == reason} for table in tables]
+        one = _counter("drops", column, "frames", str(reason), part)
+        found += [one] if one else []
+    return found
+
+
+def _counter(frame: str, column: str, unit: str, name: str, tables: Sequence[Mapping[Any, Any]]) -> Moved | None:
+    totals = []
+    for table in tables:
+        total = 0
+        for row in table.values():
+            total = _joined(column, total, row.get(column, 0))
+        totals.append(total)
+    places = dict.fromkeys(place for table in tables for place in table)
+    there = {p: tuple(table.get(p, {}).get(column, 0) for table in tables) for p in places}
+    most = max(there, key=lambda p: max(there[p]) - min(there[p]), default=None)
+    if most is None or max(there[most]) == min(there[most]):
+        return None
+    return Moved(frame, name, unit, tuple(totals), ":".join(map(str, most)), there[most])

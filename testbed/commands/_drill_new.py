@@ -1,0 +1,112 @@
+"""`testbed drill new`: a drill from a seed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.base.ranges import Whole
+
+if TYPE_CHECKING:
+    from testbed.drill.make.new import Made
+
+TRIES = 20
+PREFIX = "N"
+
+
+@click.command("new")
+@click.option("--seed", metavar="S", help="What it is made from: the same seed, the same file (default: new ones until "
+              "one gives a drill).")  # fmt: skip
+@click.option("--level", type=click.Choice(["easy", "medium", "hard"]), help="Only a drill of this level.")
+@click.option("--family", metavar="NAME", help="Something of this family is wrong.")
+@click.option("-o", "--out", metavar="FILE", help="The drill file (default: drill-S.yaml).")
+@click.option("--seeds", type=Whole(1, 100_000), metavar="N", help="Only try N seeds (N1, N2 .., or S1, S2 .. with "
+              "--seed S): how many give a drill, and why others do not.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a seed on stdout.")
+def new(
+    seed: str | None, level: str | None, family: str | None, out: str | None, seeds: int | None, as_json: bool
+) -> None:
+    """Make a drill from a seed: fabric, job, what is wrong, herrings, views, budget.
+
+    It is played with its fault and without before it is written. A seed is refused if the fault does nothing there, if
+    no view tells it from others, if it is of another level than asked, or if the solver does not find it.
+
+    \b
+    Examples:
+      testbed drill new --seed 7Q4
+      testbed drill new --level hard --family pfc -o my-drill.yaml
+      testbed drill new --seeds 20 --json
+    """
+    from testbed.base.errors import InputError, UserError, require_root
+    from testbed.drill.make.new import made
+    from testbed.drill.make.sketch import sketch
+    from testbed.drill.sheet.case import any_seed, seed_of
+
+    chosen = seed_of(seed) if seed else None
+    if seeds and out:
+        raise InputError("--seeds writes no file", "command line", "leave out --out, or name one --seed")
+    first = chosen or any_seed()
+    if seeds:
+        _try([seed_of(f"{chosen or PREFIX}{k + 1}") for k in range(seeds)], level, family, as_json)
+        return
+    sketch(first, level, family)  # a mistake is said before anything is made
+    target = Path(out) if out else None
+    if target is not None and (target.exists() or not target.absolute().parent.is_dir()):
+        what = "there is a file of this name already" if target.exists() else "there is no such folder"
+        raise InputError(what, str(target), "name another one with --out")
+    if target is None and chosen:
+        _free(Path(f"drill-{chosen}.yaml"))
+    require_root()
+    found = made(first, level, family)
+    for _ in range(TRIES - 1):
+        if not found.refused or chosen:
+            break
+        click.echo(f"seed {found.seed}: {found.refused}", err=True)
+        found = made(any_seed(), level, family)
+    if found.refused:
+        if as_json:
+            click.echo(json.dumps(found.to_dict()))
+        hint = "another seed; without --seed some are tried until one gives a drill"
+        raise UserError(f"seed {found.seed} gives no drill: {found.refused}", "drill new", hint, exit_code=2)
+    path = target or _free(Path(f"drill-{found.seed}.yaml"))
+    path.write_text(found.text, encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps({**found.to_dict(), "file": str(path)}))
+        return
+    click.echo(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
+    click.echo(f"testbed drill start {path}")
+
+
+def _free(path: Path) -> Path:
+    from testbed.base.errors import InputError
+
+    if path.exists():
+        raise InputError("there is a file of this name already", str(path), "name another one with --out")
+    return path
+
+
+def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool) -> None:
+    from testbed.base.errors import require_root
+    from testbed.drill.make.new import made
+    from testbed.drill.make.sketch import sketch
+
+    sketch(seeds[0], level, family)
+    require_root()
+    found = []
+    for seed in seeds:
+        found.append(made(seed, level, family))
+        click.echo(json.dumps(found[-1].to_dict()) if as_json else _line(found[-1]))
+    if as_json:
+        return
+    why = Counter(one.refused.partition(":")[0] for one in found if one.refused)
+    passed = sum(not one.refused for one in found)
+    click.echo(f"{passed} of {len(found)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
+
+
+def _line(one: Made) -> str:
+    said = one.refused or f"{one.level} ({one.difficulty:g}), {one.score:.0f} points"
+    return f"{one.seed:6} {one.setting:10} {'+'.join(one.classes):28} {one.took_s:6.1f} s  {said}"

@@ -1,0 +1,82 @@
+"""`testbed compare`: runs or sweeps against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.base.errors import RUN_FAILED
+from testbed.commands._complete import RUN
+from testbed.commands._page import checked
+
+if TYPE_CHECKING:
+    from results.compare.comparison import Comparison
+    from results.compare.limit import Limit
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN..", shell_complete=RUN)
+@click.option(
+    "--fail-if",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help='Exit with 1 if it holds: a figure, <, <=, >, >=, == or !=, and a ratio to the first RUN, as "busbw < 0.98". '
+    "May repeat.",
+)
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as a page: a file, .html."
+)
+@click.option("--all", "every", is_flag=True, help="Also figures that are equal, and all counters that moved.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, every: bool, as_json: bool) -> None:
+    """Compare runs or sweeps with the first one: which keys differ, figures with their ratios, counters that moved. Of
+    sweeps, points with the same swept values are compared; over five seeds or more with an interval that says whether a
+    difference stands out.
+
+    \b
+    Examples:
+      testbed run experiments/quickstart.yaml --out results/runs/before
+      testbed run experiments/quickstart.yaml --set fabric.cable.rate=100Gbps --out results/runs/after
+      testbed compare before after
+      testbed compare before after --fail-if "busbw < 0.98" --json
+      testbed compare before after -o difference.html
+    """
+    from results.compare.comparison import compare
+    from results.compare.limit import Limit, LimitError
+    from results.store.folder import StoreError
+    from testbed.base.errors import InputError
+
+    if out is not None:
+        checked(out)
+    try:
+        asked = [Limit.parse(limit) for limit in limits]
+        comparison = compare(runs)
+        met = [why for limit in asked for why in limit.met(comparison)]
+        _print(comparison, asked, met, every, as_json)
+        if out is not None:
+            from testbed.report.html import compared
+
+            compared(comparison, met, out, every=every)
+    except LimitError as error:
+        raise InputError(error.what, "command line: --fail-if", error.hint) from None
+    except StoreError as error:
+        raise InputError(error.what, error.where, error.hint) from None
+    if met:
+        raise SystemExit(RUN_FAILED)
+
+
+def _print(comparison: Comparison, limits: list[Limit], met: list[str], every: bool, as_json: bool) -> None:
+    if as_json:
+        told = {"failed_if": met} if limits else {}
+        click.echo(json.dumps({**comparison.to_dict(), **told}))
+        return
+    from testbed.tables.comparison import of_comparison
+    from testbed.tables.results import show
+
+    show(of_comparison(comparison, every=every), wide=True)
+    for why in met:
+        click.echo(f"failed: {why}")

@@ -1,0 +1,167 @@
+"""A drill made from a seed: drawn, played with its fault and without, measured, solved; or refused, with the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hardware.client import FabricdError
+from testbed.base.errors import UserError
+from testbed.drill.check.check import Checked, playing, solved, undrawable, views
+from testbed.drill.check.rivals import Signature
+from testbed.drill.check.symptom import steps, symptom
+from testbed.drill.game import Game
+from testbed.drill.make import measure, signs
+from testbed.drill.make.measure import Measured
+from testbed.drill.make.signatures import table
+from testbed.drill.make.sketch import Sketch, sketch
+from testbed.drill.sheet.carried import measured as carried
+from testbed.drill.sheet.drill import Drill
+from testbed.drill.sheet.families import of as known_families
+from testbed.drill.sheet.file import loads
+from testbed.drill.sheet.places import Ground, candidates
+from testbed.drill.sheet.truth import HEALTHY
+from testbed.drill.solve.solver import solve
+
+TITLES = {
+    "stopped": ("The job has stopped, and nobody has stopped it", "No step has ended for a while",
+                "A job hangs in the middle of a step"),
+    "wrong": ("The loss explodes, and nobody has changed the model", "Two runs of the same job disagree"),
+    "unsteady": ("Some steps take far longer than others", "No two steps take the same time"),
+    "slower": ("A training job is slower since this morning", "Steps take longer than they did",
+               "A job has lost a part of its speed"),
+    "same": ("The job is as fast as ever, and an alert has fired", "Monitoring has turned red over night"),
+}  # fmt: skip
+TICKETS = ("", "Nothing was changed by us.", "Somebody was in the room on Friday.", "There was an update last week.",
+           "Other jobs are fine, they say.")  # fmt: skip
+
+
+@dataclass
+class Made:
+    """What came of a seed; `refused` is empty if it gives a drill."""
+
+    seed: str
+    aim: str = ""
+    level: str = ""
+    difficulty: float | None = None
+    setting: str = ""
+    classes: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+    score: float | None = None
+    text: str = ""
+    refused: str = ""
+    took_s: float = 0.0
+    measured: list[Measured] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {key: value for key, value in vars(self).items() if key not in ("text", "measured")}
+        return {**told, "passes": not self.refused}
+
+
+class Refused(Exception):
+    """The seed gives no drill; why."""
+
+
+def made(seed: str, level: str | None = None, family: str | None = None) -> Made:
+    """Raises UserError only for what no seed can help."""
+    found = Made(seed)
+    began = time.monotonic()
+    its = sketch(seed, level, family)
+    found.aim, found.setting = its.aim, its.setting.name
+    found.classes = tuple(r.fault for r in its.recipes)
+    table(its.setting.name)  # without it nothing can be measured
+    try:
+        _make(its, level, found)
+    except Refused as why:
+        found.refused = str(why)
+    except FabricdError as error:
+        found.refused = f"the world has died: {error}"
+    except UserError as error:
+        found.refused = f"{error.what} ({error.where})" if error.where else error.what
+    found.took_s = round(time.monotonic() - began, 1)
+    return found
+
+
+def _make(its: Sketch, level: str | None, found: Made) -> None:
+    drill = drill_of(its, "A drill that is being made")
+    if wrong := undrawable(drill):
+        raise Refused(wrong[0])
+    _must_be_unique(its, drill)
+    with playing(drill, its.seed, healthy=True) as well, playing(drill, its.seed, healthy=False) as ill:
+        if views(ill) == views(well):
+            raise Refused("not activated: no permitted view differs from the healthy twin's")
+        seen, usual = signs.seen(ill, drill.views), signs.seen(well, drill.views)
+        job = symptom(steps(ill), steps(well), drill.warmup)
+        own = signs.signed(seen, usual, job)
+        found.measured = _measured(its, drill, ill, signs.named(seen, usual))
+        found.views = tuple(dict.fromkeys(view for one in found.measured for view in one.views))
+        found.difficulty = measure.difficulty(found.measured, len(its.twists))
+        found.level = measure.level_of(found.difficulty)
+        if level and found.level != level:
+            raise Refused(f"it is {found.level} (difficulty {found.difficulty:g}), not {level}")
+        _must_be_solved(drill, well, ill, found)
+    titles = TITLES[job]
+    title, ticket = titles[its.dice % len(titles)], TICKETS[its.dice // 16 % len(TICKETS)]
+    found.text = its.text(title, ticket, found.level, _evidence(own, found.views))
+
+
+def _must_be_unique(its: Sketch, drill: Drill) -> None:
+    """By the table alone, so before anything is brought up."""
+    rows, whole = _rows(its, drill), table(its.setting.name)[signs.sight_name(signs.SIGHTS[0])]
+    for recipe in its.recipes:
+        if not rows.get(recipe.key):
+            raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
+        one = measure.measured(rows[recipe.key], recipe.fault, rows, 1)
+        if alike := measure.beyond(one.rivals, recipe.fault, known_families(drill.views), whole):
+            raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
+
+
+def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> None:
+    answer = solve(well)
+    if answer != HEALTHY:
+        raise Refused(f"not solvable: the solver takes the healthy twin for {answer}")
+    checked = Checked(drill.id, found.seed)
+    solved(ill, checked)
+    found.score = checked.score
+    if checked.wrong:
+        raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
+
+
+def _rows(its: Sketch, drill: Drill) -> Mapping[str, Signature]:
+    return table(its.setting.name)[signs.sight_name(drill.views)]
+
+
+def _evidence(own: Signature, needed: Sequence[str]) -> list[str]:
+    """Which views tell it, and by what."""
+    parts = signs.by_view(own)
+    found = []
+    for view in dict.fromkeys((*needed, *signs.FIRST_LOOKS)):
+        columns = sorted({column.rpartition(".")[2] for column in parts.get(view, ())})
+        if view == signs.JOB:
+            found.append(f"`show job`: the job is {columns[0]}" if columns else "`show job`: as ever")
+        elif view == signs.PROBE:
+            found.append("`probe mesh`: latencies")
+        elif columns:
+            found.append(f"`show {view}`: {', '.join(columns[:6])}")
+    return found
+
+
+def drill_of(its: Sketch, title: str) -> Drill:
+    return loads(its.text(title, "", its.aim, ()), f"seed {its.seed}", id="drill")
+
+
+def _measured(its: Sketch, drill: Drill, ill: Game, named: set[str]) -> list[Measured]:
+    """A cause at a time, by the table's signatures of this setting at this sight."""
+    rows = _rows(its, drill)
+    fabric = ill.fabric
+    ground = Ground(fabric, carried(fabric, ill.case.experiment, ill.stage.world.counters()["ports"]))
+    found = []
+    for k, recipe in enumerate(its.recipes):
+        name = f"bad{k + 1}" if k else "bad"
+        drawn = {key: place for key, place in ill.stage.drawn.places.items() if key != name}
+        left = measure.places_left(candidates(name, drill.draw[name], ground, drawn), ground, named)
+        one = measure.measured(rows[recipe.key], recipe.fault, rows, left)
+        found.append(one)
+    return found

@@ -1,0 +1,104 @@
+"""What a fault shows: the columns of the views that differ from the healthy twin's, and what the job is like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from testbed.base.errors import UserError
+from testbed.drill.check.check import Seen
+from testbed.drill.check.rivals import Signature, signature
+from testbed.drill.game import Game
+from testbed.drill.looking import Seen as Source
+from testbed.drill.looking import look
+from testbed.drill.sheet.drill import Views
+from testbed.live.views import VIEWS
+
+LIKE = 0.8
+"""Signatures that have so much in common (of all that is in either) are one."""
+JOB, PROBE = "job", "probe mesh"
+FIRST_LOOKS = (JOB, "interfaces errors", "nics")
+SIGHTS = tuple(
+    Views.model_validate({"drops": drops, "config": config})
+    for drops in ("wjh", "counters")
+    for config in ("true", "golden")
+)
+LONGER, LONGER_US = 1.2, 0.5
+"""Of a latency: what is beyond queues of a healthy job."""
+
+
+def sight_name(views: Views) -> str:
+    return f"{views.drops} {views.config}"
+
+
+def seen(game: Game, views: Views) -> Seen:
+    """Every view that needs no words of its own, as one with that sight has it."""
+    source = Source(game.stage)
+    found = {}
+    for words, view in VIEWS.items():
+        try:
+            tables = view.show(look(source, views), **view.read([], game.fabric))
+        except UserError:
+            continue
+        found[words] = {table.name: list(table.rows) for table in tables}
+    return found
+
+
+def probed(game: Game) -> dict[str, float | None]:
+    """The latency of each pair, in us, None if nothing came back; takes emulated time, so it comes last."""
+    answer = game.command(PROBE)
+    rows = answer.data.get(PROBE, ()) if answer.ok else ()
+    return {
+        f"{row['from']}-{to}": value
+        for row in rows
+        for to, value in row.items()
+        if to != "from" and to != str(row["from"])
+    }
+
+
+def of_probes(ill: Mapping[str, float | None], well: Mapping[str, float | None]) -> Signature:
+    """Whether some pairs, or most, take longer than in the healthy twin, or do not answer."""
+    found = set()
+    lost = [pair for pair, us in well.items() if us is not None and ill.get(pair) is None]
+    longer = [pair for pair, us in well.items() if us and (ill.get(pair) or 0) > LONGER * us + LONGER_US]
+    for what, pairs in (("lost", lost), ("longer", longer)):
+        if pairs:
+            found.add(f"{PROBE}.{PROBE}.{what}_{'most' if len(pairs) > len(well) / 2 else 'some'}")
+    return frozenset(found)
+
+
+def signed(ill: Seen, well: Seen, job: str, probes: Signature = frozenset()) -> Signature:
+    return signature(ill, well) | {f"{JOB}.{JOB}.{job}"} | probes
+
+
+def by_view(whole: Iterable[str]) -> dict[str, frozenset[str]]:
+    """A signature, a view at a time."""
+    found: dict[str, set[str]] = {}
+    for column in whole:
+        found.setdefault(column.partition(".")[0], set()).add(column)
+    return {view: frozenset(columns) for view, columns in found.items()}
+
+
+def of_views(whole: Signature, views: Iterable[str]) -> Signature:
+    parts = by_view(whole)
+    return frozenset(column for view in views for column in parts.get(view, ()))
+
+
+def alike(one: Signature, other: Signature) -> bool:
+    """Also if neither shows anything."""
+    return len(one & other) >= LIKE * len(one | other)
+
+
+def named(ill: Seen, well: Seen) -> set[str]:
+    """Ports and NICs whose rows differ in the first looks: `port:leaf0:4`, `nic:3`."""
+    found = set()
+    for view in FIRST_LOOKS[1:]:
+        for table, rows in ill.get(view, {}).items():
+            before = well.get(view, {}).get(table, [])
+            for row in rows if isinstance(rows, list) else ():
+                if row in before:
+                    continue
+                if "IFACE" in row:
+                    found.add(f"port:{row['IFACE']}")
+                elif "rank" in row:
+                    found.add(f"nic:{row['rank']}")
+    return found

@@ -1,0 +1,138 @@
+"""A comparison as tables: keys that differ, figures side by side, counters that moved; on a terminal or on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
+
+from results.compare.comparison import Comparison, Figure
+from results.compare.differences import ABSENT
+from results.compare.interval import FEWEST, LEVEL
+from results.figures.summary import figure_label
+from results.figures.values import cut, full
+from results.store.sweeps import key_names
+
+MOST_COUNTERS = 20
+MOST_LEFT_OUT = 10
+_UNTOLD = "-"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table; `texts`: how many of its first columns are words. `none` is said without rows, `notes` below it."""
+
+    title: str
+    heads: Sequence[str]
+    texts: int
+    rows: Sequence[Sequence[str]]
+    none: str = ""
+    notes: Sequence[str] = ()
+
+
+def names(comparison: Comparison) -> list[str]:
+    """A, B, C.. before names that would be long or alike."""
+    return [chr(ord("A") + n) if n < 26 else f"#{n + 1}" for n in range(len(comparison.sides))]
+
+
+def parts(comparison: Comparison, *, every: bool = False) -> list[Part]:
+    """Everything that differs; `every`: also figures that are equal, and all counters."""
+    if comparison.same:
+        return []
+    called = names(comparison)
+    found = [_keys(comparison, called), _figures(comparison, called, every)]
+    return [*found, _counters(comparison, called, every)] if comparison.counters else found
+
+
+def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableType:
+    """Everything that `testbed compare` shows."""
+    shown: list[RenderableType] = []
+    for letter, side in zip(names(comparison), comparison.sides, strict=True):
+        failed = f", {len(side.states)} failed: {side.states[0]}" if side.states else ""
+        points = f"{len(side.points)} points, " if side.swept else ""
+        verdict = " and ".join(side.verdicts) or "no verdict"
+        told = f"# {letter}: {side.path} ({points}{verdict}{failed})"
+        shown.append(Text(told, style="bold red" if failed else "dim"))
+    if comparison.same:
+        return Group(*shown, Text("#"), Text("nothing differs: what was measured is the same to the byte"))
+    for part in parts(comparison, every=every):
+        shown.append(Text("#"))
+        shown.append(_table(part) if part.rows else Text(part.none))
+        shown += [Text(f"# {note}") for note in part.notes]
+    return Group(*shown)
+
+
+def _table(part: Part) -> Table:
+    heads = [
+        head if n < part.texts else Column(head, justify="right", no_wrap=True) for n, head in enumerate(part.heads)
+    ]
+    table = Table(*heads, box=None, header_style="bold", pad_edge=False)
+    for row in part.rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _keys(comparison: Comparison, called: Sequence[str]) -> Part:
+    rows = [
+        [key, *(value if value == ABSENT else cut(full(value)) for value in values)]
+        for key, values in comparison.differing.items()
+    ]
+    return Part("Keys that differ", ["key", *called], 1 + len(called), rows, "no key differs")
+
+
+def _figures(comparison: Comparison, called: Sequence[str], every: bool) -> Part:
+    shown = [f for f in comparison.figures if every or any(f.ratio(n) != 1 for n in range(1, len(called)))]
+    equal = len(comparison.figures) - len(shown)
+    several = any(len(of) > 1 for f in shown for of in f.values)
+    against = [[f"{name}/{called[0]}", f"{LEVEL:.0%} of it"][: 1 + several] for name in called[1:]]
+    heads = [*key_names(comparison.keys).values(), "figure", *called, *(head for pair in against for head in pair)]
+    notes = []
+    if several and min(len(of) for f in shown for of in f.values) < FEWEST:
+        notes.append(f"no interval for fewer than {FEWEST} seeds a side")
+    if several:
+        notes.append("*: the difference stands out of the spread over seeds")
+    if equal:
+        notes.append(f"{equal} figure{'s are' if equal > 1 else ' is'} equal on all sides (--all shows them)")
+    notes += [f"only in {called[n]}: {_at(at)}" for n, at in comparison.left_out[:MOST_LEFT_OUT]]
+    if (more := len(comparison.left_out) - MOST_LEFT_OUT) > 0:
+        notes.append(f"and {more} points more that not every side has")
+    none = "no figure differs" if comparison.points else "they share no point: no values of swept keys in common"
+    rows = [_row(figure, len(called), several) for figure in shown]
+    return Part("Figures", heads, len(comparison.keys) + 1, rows, none, notes)
+
+
+def _row(figure: Figure, sides: int, several: bool) -> list[str]:
+    cells = [full(value) for value in figure.at.values()]
+    cells += [figure_label(figure.name), *(_number(figure.mean(n)) for n in range(sides))]
+    for n in range(1, sides):
+        ratio = figure.ratio(n)
+        found = figure.interval(n) if several else None
+        cells.append(_UNTOLD if ratio is None else f"{ratio:.4g}" + ("*" if found and found.stands_out else ""))
+        if several:
+            told = f"{_number(found.low)} .. {_number(found.high)}" if found else _UNTOLD
+            cells.append(told if found is None or found.ratio else f"by {told}")
+    return cells
+
+
+def _counters(comparison: Comparison, called: Sequence[str], every: bool) -> Part:
+    shown = comparison.counters if every else comparison.counters[:MOST_COUNTERS]
+    rows = [
+        [f"{one.frame} {one.name}", one.unit, one.place, *map(str, one.values), *map(str, one.there)] for one in shown
+    ]
+    heads = ["counter that moved", "unit", "most at", *called, *(f"{n} there" for n in called)]
+    more = len(comparison.counters) - len(shown)
+    notes = [f"and {more} counters more (--all shows them)"] if more else []
+    return Part("Counters that moved", heads, 3, rows, "", notes)
+
+
+def _at(at: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {full(at[key])}" for key, name in key_names(at).items()) or "its run"
+
+
+def _number(value: float | None) -> str:
+    return _UNTOLD if value is None or value != value else f"{value:.5g}"

@@ -1,0 +1,190 @@
+"""Runs and sweeps against each other: keys, figures, intervals, counters, limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from results.compare.comparison import Comparison, compare
+from results.compare.differences import ABSENT, differences
+from results.compare.interval import FEWEST, interval
+from results.compare.limit import Limit, LimitError
+from results.store.load import load
+from testbed.commands.compare import command
+from tests.parts.stored_runs import EXPERIMENT, experiment, operation, stored, stored_sweep
+
+PORT = {"node": "sw0", "port": 1, "peer": "h0:1", "tx_frames": 10, "drops": 0, "queue_max_bytes": 100}
+
+
+def one(folder: Path, at: str, time_ns: float = 100.0, **changes: Any) -> Path:
+    return stored(folder / at, [operation(time_ns)], experiment(**changes), metrics_sha256=f"{time_ns}{changes}")
+
+
+def ran(*args: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(command, list(map(str, args)))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout
+
+
+def test_the_key_that_differs_is_named(tmp_path: Path) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0, fabric__cable__rate="100Gbps", name="other")
+    assert compare([a, b]).differing == {"fabric.cable.rate": ["400Gbps", "100Gbps"]}
+
+
+def test_keys_within_steps_and_keys_of_one_side_are_named_by_their_path() -> None:
+    more = experiment(seed=2)
+    more["workload"][0]["chunk"] = "64KiB"
+    assert differences([EXPERIMENT, more]) == {"seed": [1, 2], "workload.0.chunk": [ABSENT, "64KiB"]}
+    other = experiment(fabric__topology={"ring": {"nodes": 4}})
+    kinds = [{"star": {"hosts": 4}}, {"ring": {"nodes": 4}}]
+    assert differences([EXPERIMENT, other]) == {"fabric.topology": kinds}
+
+
+def test_a_run_against_itself_and_against_its_twin(tmp_path: Path) -> None:
+    a, twin = one(tmp_path, "a"), one(tmp_path, "b")
+    assert compare([a, a]).same and compare([a, twin]).same
+    assert "nothing differs" in ran(a, twin)[1]
+    assert not compare([a, one(tmp_path, "c", 101.0)]).same
+
+
+def test_ratios_are_of_the_means_over_iterations(tmp_path: Path) -> None:
+    a = stored(tmp_path / "a", [operation(100), operation(300, iteration=1)])
+    b = stored(tmp_path / "b", [operation(100), operation(100, iteration=1)], metrics_sha256="1")
+    (time,) = (f for f in compare([a, b]).figures if f.name == "time_us_1048576")
+    assert (time.mean(0), time.mean(1), time.ratio(1)) == (0.2, 0.1, 0.5)
+    assert time.interval(1) is None  # one seed says nothing of the spread
+
+
+def test_a_mean_over_other_sizes_is_not_compared(tmp_path: Path) -> None:
+    a = stored(tmp_path / "a", [operation(100), operation(10, size=1024)])
+    b = stored(tmp_path / "b", [operation(100)], metrics_sha256="1")
+    names = [f.name for f in compare([a, b]).figures]
+    assert "busbw_GBps" not in names and {"time_us_1048576", "time_us_1024"} < set(names)
+
+
+def test_points_of_sweeps_meet_by_their_values_and_seeds_are_draws(tmp_path: Path) -> None:
+    seeds = range(1, 7)
+    draws = {s: 100.0 + (s * 37) % 11 for s in seeds}
+    points = [({"fabric__topology__star__hosts": h, "seed": s}, h * draws[s]) for h in (2, 4) for s in seeds]
+    faster = [(at, time / 2) for at, time in points if at["fabric__topology__star__hosts"] == 4]
+    a, b = stored_sweep(tmp_path / "a", points), stored_sweep(tmp_path / "b", faster, transport__cc="dcqcn")
+    found = compare([a, b])
+    assert found.differing == {"transport.cc": ["none", "dcqcn"]}
+    assert [at for at, _ in found.points] == [{"fabric.topology.star.hosts": 4}]
+    assert found.left_out == [(0, {"fabric.topology.star.hosts": 2})]
+    (time,) = (f for f in found.figures if f.name == "time_us_1048576")
+    spread = time.interval(1)
+    assert time.ratio(1) == pytest.approx(0.5) and spread is not None and spread.stands_out
+    assert spread.low == pytest.approx(0.5) == spread.high  # for every seed it is just half
+    code, text = ran(a, b)
+    assert code == 0 and "0.5*" in text and "only in A: hosts = 2" in text
+
+
+def test_a_single_run_is_compared_with_the_point_that_it_names(tmp_path: Path) -> None:
+    swept = stored_sweep(tmp_path / "a", [({"fabric__topology__star__hosts": h}, 100.0 * h) for h in (2, 4, 8)])
+    (at, sides), *rest = compare([swept, one(tmp_path, "b", 100.0)]).points
+    assert at == {"fabric.topology.star.hosts": 4} and not rest and [len(side) for side in sides] == [1, 1]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_intervals_of_ten_seeds_cover_the_truth_as_often_as_they_say(paired: bool) -> None:
+    draw = np.random.default_rng(20)
+    rounds, covered = 400, 0
+    for _ in range(rounds):
+        a = np.exp(draw.normal(0, 0.2, 10))
+        noise = np.exp(draw.normal(0, 0.15, 10))
+        b = 1.1 * (a * noise if paired else np.exp(draw.normal(0, 0.2, 10)) * noise)
+        truth = 1.1 * float(np.exp(0.15**2 / 2))
+        found = interval(list(a), list(b), paired=paired)
+        assert found is not None
+        covered += found.low <= truth <= found.high
+    assert 0.917 * rounds <= covered <= 0.983 * rounds  # 95 %, three standard deviations of the count
+
+
+def test_intervals_of_figures_that_may_be_zero_are_of_the_difference() -> None:
+    found = interval([0, 0, 1, 0, 2, 0, 1, 1], [9, 11, 10, 8, 12, 9, 10, 11], paired=False)
+    assert found is not None and not found.ratio and found.stands_out and found.low < 9.375 < found.high
+    same = interval([0.0] * 6, [0.0] * 6, paired=True)
+    assert same is not None and (same.low, same.high, same.stands_out) == (0, 0, False)
+    assert interval([1.0] * (FEWEST - 1), [2.0] * 9, paired=False) is None
+
+
+def test_counters_that_moved_and_where(tmp_path: Path) -> None:
+    drop = {"node": "sw0", "port": 2, "reason": "buffer", "count": 7}
+    before = {"ports": [PORT, {**PORT, "port": 2}], "drops": []}
+    after = {"ports": [PORT, {**PORT, "port": 2, "tx_frames": 30, "queue_max_bytes": 50}], "drops": [drop]}
+    a = stored(tmp_path / "a", [operation(1)], frames=before)
+    b = stored(tmp_path / "b", [operation(1)], frames=after, metrics_sha256="1")
+    found = {f"{c.frame}.{c.name}": (c.values, c.place, c.there) for c in compare([a, b]).counters}
+    assert found == {
+        "drops.buffer": ((0, 7), "sw0:2", (0, 7)),
+        "ports.tx_frames": ((20, 40), "sw0:2", (10, 30)),
+        "ports.queue_max_bytes": ((100, 100), "sw0:2", (100, 50)),  # a watermark: the highest counts
+    }
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [("busbw < 0.98", 1), ("busbw<0.4", 0), ("time > 1.9", 1), ("time_us_1048576 >= 2", 1), ("time_us_1048576 > 2", 0),
+     ("busbw != 1", 1), ("drops > 1", 0)],
+)  # fmt: skip
+def test_limits(tmp_path: Path, limit: str, code: int) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0)
+    done, text = ran(a, b, "--fail-if", limit)
+    assert done == code and (f"failed: {limit}" in text) is bool(code)
+    told = json.loads(ran(a, b, "--fail-if", limit, "--json")[1])
+    assert bool(told["failed_if"]) is bool(code)
+
+
+@pytest.mark.parametrize("limit", ["busbw", "busbw < fast", "busbw ~ 0.98", "busbw < nan", "", "a b < 1"])
+def test_limits_that_cannot_be_read(limit: str) -> None:
+    with pytest.raises(LimitError, match="is no limit"):
+        Limit.parse(limit)
+
+
+def test_a_figure_that_no_run_has_and_a_side_that_failed(tmp_path: Path) -> None:
+    a = stored_sweep(tmp_path / "a", [({"seed": 1}, 100.0), ({"seed": 2}, 100.0)])
+    failed = stored_sweep(tmp_path / "b", [({"seed": 1}, 100.0), ({"seed": 2}, "deadlock")])
+    with pytest.raises(LimitError, match="no run has a figure called 'bubw'"):
+        Limit.parse("bubw < 1").met(compare([a, a]))
+    assert Limit.parse("busbw < 0.1").met(compare([a, failed])) == [f"{failed}: deadlock"]
+
+
+def test_a_run_of_an_older_version_lacks_columns_and_still_compares(tmp_path: Path) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0)
+    path = a / "metrics" / "results.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["fallback", "slowdown", "tx_bytes"]), path)
+    assert load(a).rows("results")[0]["fallback"] is None
+    assert compare([a, b]).figures == compare([one(tmp_path, "c"), b]).figures
+
+
+@pytest.mark.parametrize("file", ["summary.json", "metrics/results.parquet", "experiment.yaml"])
+def test_a_damaged_run_is_named(tmp_path: Path, file: str) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b")
+    (b / file).write_bytes(b"\xff{half")
+    with pytest.raises(Exception, match="damaged") as caught:
+        ran(a, b)
+    assert str(b / file) in caught.value.where  # type: ignore[attr-defined]
+
+
+def test_three_sides(tmp_path: Path) -> None:
+    found: Comparison = compare([one(tmp_path, name, time) for name, time in (("a", 100.0), ("b", 200.0), ("c", 50.0))])
+    (time,) = (f for f in found.figures if f.name.startswith("time"))
+    assert [time.ratio(n) for n in range(3)] == [1, 2, 0.5]
+    assert "C/A" in ran(*(side.path for side in found.sides))[1]
+
+
+def test_a_page_has_the_same_tables(tmp_path: Path) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0, fabric__cable__rate="<100Gbps>")
+    code, _ = ran(a, b, "-o", tmp_path / "c.html", "--fail-if", "busbw < 1")
+    page = (tmp_path / "c.html").read_text()
+    assert code == 1 and "Limits that are met" in page and "fabric.cable.rate" in page and "&lt;100Gbps&gt;" in page
+    assert "time (us), 1 MiB" in page and "<script" not in page and not re.search(r'(src|href)="(?!data:)', page)

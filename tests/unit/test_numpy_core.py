@@ -1,0 +1,49 @@
+"""Ranks import numpy's core alone; whatever else of numpy they ask for is there when they do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+
+def _python(code: str) -> Any:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+_CORE = "from workloads.base import numpy_core; numpy_core.import_core(); import numpy"
+_ABOUT = """
+def about(name):
+    thing = getattr(numpy, name)
+    return [type(thing).__name__, getattr(thing, "__module__", None), getattr(thing, "__name__", None)]
+"""
+
+
+def test_a_worker_imports_nothing_but_the_core() -> None:
+    loaded = _python("import json, sys, workloads.worker, workloads.together; print(json.dumps(list(sys.modules)))")
+    assert "numpy._core" in loaded
+    assert not [name for name in loaded if name.startswith(("numpy.lib", "numpy.linalg", "numpy._typing"))]
+
+
+def test_every_name_of_numpy_is_there_and_the_same() -> None:
+    names = "sorted((set(dir(numpy)) | set(numpy.__all__)) - {'__getattr__'})"
+    whole = _python(f"import json, numpy{_ABOUT}\nprint(json.dumps({{name: about(name) for name in {names}}}))")
+    later = _python(f"import json; {_CORE}{_ABOUT}\nprint(json.dumps({{name: about(name) for name in {list(whole)}}}))")
+    assert later == whole
+
+
+@pytest.mark.parametrize("first", ["lib", "linalg", "matrixlib", "lib.format", "ma", "random", "fft", "polynomial"])
+def test_its_modules_can_be_imported_and_used(first: str) -> None:
+    used = "numpy.linalg.norm([3.0, 4.0]), int(numpy.diff(numpy.arange(3)).sum()), numpy.pad([1], 1).tolist()"
+    code = f"import json; {_CORE}, numpy.{first}, ml_dtypes; print(json.dumps([{used}]))"
+    assert _python(code) == [5.0, 2, [0, 1, 0]]
+
+
+def test_what_numpy_does_not_have_is_an_error_as_ever() -> None:
+    missing = "hasattr(numpy, 'nothing'), hasattr(numpy, 'cumproduct')"
+    assert _python(f"import json; {_CORE}; print(json.dumps([{missing}]))") == [False, False]

@@ -1,0 +1,98 @@
+"""Imports numpy's core, and the rest of numpy when something of it is asked for: half the time, for each rank.
+
+numpy's package imports its library, its matrices and linear algebra, and gives every function its documentation. What
+ranks do with arrays is in the core. Names of the rest are left out here, and found on use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+TYPE_CHECKING = False  # typing takes as long as a tenth of numpy's core
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_LATER = ("numpy.lib", "numpy.matrixlib")
+_AFTER_LIB = ("numpy.linalg", "numpy.matrixlib")  # they import each other, and can only begin with numpy.lib
+_NEVER = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")  # texts for help()
+
+
+class _Named:
+    """Stands for `name` in a module that has not been imported."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def get(self) -> Any:
+        return getattr(importlib.import_module(self.module), self.name)
+
+
+class _StandIn(ModuleType):
+    """Stands for a module while numpy's package is imported."""
+
+    __all__: Sequence[str] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system asks
+            raise AttributeError(name)
+        return _Named(self.__name__, name)
+
+    def get(self) -> ModuleType:
+        return importlib.import_module(self.__name__)
+
+
+class _Finder:
+    """Finds and loads what comes later; importlib.abc has bases for such a class, which take long to import."""
+
+    importing = True  # numpy's package
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if self.importing:
+            later = any(name == one or name.startswith(f"{one}.") for one in _LATER)
+            return self._spec(name, name in _LATER) if later or name in _NEVER else None
+        if name in _AFTER_LIB and "numpy.lib" not in sys.modules:
+            importlib.import_module("numpy.lib")  # imports them, too
+            return self._spec(name, True)
+        return None
+
+    def _spec(self, name: str, is_package: bool) -> ModuleSpec:
+        loader: Any = self
+        return ModuleSpec(name, loader, is_package=is_package)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _StandIn(spec.name) if self.importing else sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+def import_core() -> None:
+    """Imports numpy this way, unless it has been imported already."""
+    if "numpy" in sys.modules:
+        return
+    finder: Any = _Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        import numpy
+    finally:
+        finder.importing = False
+        stand_ins = [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]
+        for name in stand_ins:
+            del sys.modules[name]
+    later = {name: value for name, value in vars(numpy).items() if isinstance(value, (_Named, _StandIn))}
+    for name in later:
+        delattr(numpy, name)
+    others = numpy.__getattr__
+
+    def get(name: str) -> Any:
+        if name not in later:
+            return others(name)
+        value = later[name].get()
+        setattr(numpy, name, value)
+        return value
+
+    vars(numpy)["__getattr__"] = get
