@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from testbed.commands._complete import RUN
+from testbed.commands._page import checked
 
 
 @click.command()
@@ -30,10 +31,8 @@ def command(run: str, out: Path | None) -> None:
     from testbed.base.errors import InputError
     from testbed.report.html import report
 
-    if out is not None and out.suffix.lower() != ".html":
-        raise InputError(f"{out}: a report is .html", "command line: --out")
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"there is no folder {str(out.parent)!r}", "command line: --out")
+    if out is not None:
+        checked(out)
     try:
         path = find(run)
         click.echo(str(report(path, out or Path(f"{path.resolve().name}-report.html"))))

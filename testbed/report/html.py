@@ -1,13 +1,16 @@
-"""`report`: the template filled, with scripts and styles inside it, so that the file needs no other."""
+"""The templates filled, with scripts and styles inside it, so that the file needs no other."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from results.compare.comparison import Comparison
 from results.store.load import Run
 from results.store.sweeps import sweep
 from testbed.report import document
+from testbed.tables.comparison import names, parts
 
 _HERE = Path(__file__).parent / "page"
 _PAGES = Path(__file__).parents[1] / "serve" / "pages"
@@ -21,6 +24,17 @@ def report(path: Path, out: Path) -> Path:
     about = document.of(Run(path), _parts()) if swept is None else document.of_sweep(swept, _parts())
     document.write("report.html", out, about, [_HERE])
     return out
+
+
+def compared(comparison: Comparison, met: Sequence[str], out: Path, *, every: bool) -> None:
+    """Writes a comparison; `met` are the limits that it meets, in words. Raises InputError."""
+    sides = [
+        {**side, "letter": letter}
+        for side, letter in zip(comparison.to_dict()["sides"], names(comparison), strict=True)
+    ]
+    about = {"title": " against ".join(side.path.name for side in comparison.sides), "met": met, "sides": sides}
+    tables = {"same": comparison.same, "parts": parts(comparison, every=every)}
+    document.write("compare.html", out, {**about, **tables, **_parts()}, [_HERE])
 
 
 def _parts() -> dict[str, str]:

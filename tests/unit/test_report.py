@@ -119,7 +119,7 @@ def test_an_experiment_that_this_version_cannot_read_has_a_report_without_a_netw
 
 @pytest.mark.parametrize(
     ("args", "what"),
-    [(["x.pdf"], "a report is .html"), (["no/x.html"], "there is no folder"), ([""], "a report is .html")],
+    [(["x.pdf"], "a page is .html"), (["no/x.html"], "there is no folder"), ([""], "a page is .html")],
 )
 def test_where_it_cannot_go(tmp_path: Path, args: list[str], what: str) -> None:
     with pytest.raises(InputError, match=what):
