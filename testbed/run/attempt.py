@@ -22,25 +22,17 @@ from results.figures.scaled import all_scaled
 from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
-from results.frames import series
 from results.frames.metrics import (
     Row,
-    counter_rows,
     counter_totals,
     metrics_sha256,
-    rank_rows,
-    result_rows,
-    timeline_rows,
-    with_slowdowns,
 )
 from results.frames.series import PLACES, SAMPLES
 from results.store.environment import environment
 from results.store.folder import RunFolder, imports_for_frames
-from results.store.load import event_row
 from testbed.base import yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
-from testbed.base.units import format_size
 from testbed.base.worker_output import OutputParser
 from testbed.inject.agent import GONE_S, Agent
 from testbed.live.verdict import judged
@@ -48,11 +40,12 @@ from testbed.machine.processes import wait_for
 from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
-from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
+from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
 from testbed.run.launcher import NAME as LAUNCHER
 from testbed.run.launcher import Launcher, later, without
+from testbed.run.notes import CONTROLLER_DIED, doing, done, noteworthy
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
 from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
@@ -65,7 +58,6 @@ if TYPE_CHECKING:
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 TOGETHER = (sys.executable, "-m", "workloads.together")
-CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
 
 
 @dataclass
@@ -83,11 +75,14 @@ class Attempt:
         default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
     )
     stopped: int = 0
+    settled: bool = False  # the fabric has run empty, and nothing of it is still being written
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
     _workers: Mapping[int, Worker] = field(default_factory=dict)
     _controller_messages: list[dict[str, Any]] = field(default_factory=list)
+    _measured: measured.Measured | None = None
+    _unwritten: Exception | None = None  # why its frames could not be written
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
@@ -254,23 +249,11 @@ class Attempt:
         self.folder.append("measurements.jsonl", line)
         if line["kind"] == "timeline":
             return
-        if line["kind"] == "tasks":
-            self.progress.advance(f"{self.steps[line['step']]['name']}, iteration {line['iteration'] + 1}")
-            self.progress.line(line)
-            return
-        what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
-        self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+        self.progress.advance(done(line, self.steps))
         self.progress.line(line)
 
     def _on_progress(self, line: dict[str, Any]) -> None:
-        if "collective" in line:
-            self.progress.doing(
-                f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
-            )
-        elif "flow" not in line and "iteration" in line:
-            self.progress.doing(f"tasks of rank {line['rank']}: {line['done']} of {line['of']}")
-        else:
-            self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
+        self.progress.doing(doing(line))
 
     def _on_text(self, rank: int, text: str) -> None:
         with (self.folder.logs / f"rank{rank}.log").open("a") as log:
@@ -287,20 +270,8 @@ class Attempt:
         event = self.tenant.event(event) if self.tenant else event
         self._events.append(event)
         self.folder.append("events.jsonl", event)
-        if note := self._noteworthy(event):
+        if note := noteworthy(event):
             self.progress.note(note)
-
-    def _noteworthy(self, event: Mapping[str, Any]) -> str:
-        """A note for the user on an event that matters at once, else empty."""
-        kind = event["event"]
-        if kind == "controller_died":
-            return f"{CONTROLLER_DIED}; see logs/controller.log"
-        if kind == "controller_timeout":
-            return f"the {event['who']} does not answer: {event['reason']}"
-        if kind.endswith("_stopped"):
-            name, pid = kind.removesuffix("_stopped"), event["pid"]
-            return f"{name} (process {pid}) is stopped; kill -CONT {pid} lets it go on"
-        return f"{kind.removesuffix('_died')} has ended" if kind.endswith("_died") else ""
 
     def _capture(self, lab: Lab) -> list[str]:
         """Starts the captures that the experiment asks for; returns their files."""
@@ -333,6 +304,7 @@ class Attempt:
             lab.fabricd.request("capture_stop", path=path)
         if self.experiment.measure.sample is not None:
             lab.fabricd.request("sample_stop")
+        self.settled = True
 
     def _keep_logs(self, lab: Lab) -> None:
         for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
@@ -353,23 +325,29 @@ class Attempt:
                 verdict.worsen("doubtful", said["note"], "let it answer events: docs/controller-apps.md")
         return verdict
 
-    # -- after it is down
+    # -- after it is measured
+
+    def write_frames(self) -> None:
+        """Writes what was measured as frames. What goes wrong, `store` raises: here the fabric is on its way down."""
+        try:
+            about = [step.get("about", {}) for step in self.plan["steps"]]
+            self._measured = measured.write(
+                self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events
+            )
+        except Exception as error:
+            self._unwritten = error
 
     def store(self, code: int) -> RunResult:
         """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
         if self.profile.on:
             self.folder.write_json(FILE, self.profile.to_dict())
-        ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), self.steps, Ideal(self.experiment).time_ns)
+        if self._measured is None and self._unwritten is None:
+            self.write_frames()
+        if self._measured is None:
+            assert self._unwritten is not None
+            raise self._unwritten
+        ranks, results, timeline = self._measured.ranks, self._measured.results, self._measured.timeline
         self.problem = self.problem or wrong_results(results)
-        tables = counter_rows(self.counters)
-        timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
-        if timeline:
-            tables["timeline"] = timeline
-        frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
-        for name, rows in frames.items():
-            self.folder.write_frame(name, rows)
-        series.store(self.folder.path)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
         found = step_times(timeline)
         whole = going_on(self.steps, found, self._events)
@@ -389,7 +367,7 @@ class Attempt:
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
-        self.folder.write_text("report.md", self._report(result, tables))
+        self.folder.write_text("report.md", self._report(result, self._measured.tables))
         if self.problem:
             failed = RunFailed if code == RUN_FAILED and not self.stopped else RunInterrupted
             code = self.stopped if code == RUN_FAILED and self.stopped else code

@@ -196,7 +196,7 @@ def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, cos
     if costs.wake_ns == 0:
         runs = [
             Run(
-                costs.post_ns + messages + reducing * reduced,
+                costs.post_ns + messages + adds * reduced,
                 np.maximum(busy, costs.post_ns + reduced),
                 len(list(same)),
             )
