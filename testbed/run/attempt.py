@@ -49,6 +49,7 @@ from testbed.run.notes import CONTROLLER_DIED, doing, done, noteworthy
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
 from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
+from workloads.base import numpy_core
 
 if TYPE_CHECKING:
     from testbed.containers.container import Worker
@@ -210,7 +211,8 @@ class Attempt:
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
         self.profile.stage(WORKLOAD)
-        Thread(target=imports_for_frames, name="imports").start()  # the workers are at work, we are not
+        numpy_core.import_core()  # the workers are at work, we are not
+        Thread(target=imports_for_frames, name="imports").start()
         return watch
 
     def _requests(self, lab: Lab) -> list[dict[str, Any]]:
