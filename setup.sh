@@ -21,8 +21,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
           prove kills (whatever is killed, nothing is left and nothing else is touched), prove hashes (the same figures
           before and after a change of the code), prove fastpath (the same with the fast path and without),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
-          drills), prove drill-leaks (nothing of a drill's truth can be reached); --help says
-          more
+          drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
+          reads, sleeps and load between it is the same); --help says more
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
@@ -273,8 +273,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | hashes | fastpath | drills | drill-kills | drill-leaks) ;;
-            *) usage >&2; say "prove what? load, kills, hashes, fastpath, drills, drill-kills or drill-leaks"; exit 2 ;;
+            load | kills | hashes | fastpath | drills | drill-kills | drill-leaks | drill-replay) ;;
+            *) usage >&2; say "prove what? load, kills, hashes, fastpath, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

@@ -217,7 +217,10 @@ class Controller(App):
         self._settle()
 
     def _act(self, message: Mapping[str, Any]) -> None:
-        """A forwarding fault goes on or off, or something that an operator asks for."""
+        """A forwarding fault goes on or off, or something that an operator asks for.
+
+        A controller knows nothing of faults, and so its log does not either: fabricd's has them.
+        """
         fault, on, before = message["fault"], message["on"], dict(self.wanted.faults)
         if OPERATE in message["spec"]:
             self._operate(fault, message["spec"], on)
@@ -229,7 +232,7 @@ class Controller(App):
         try:
             if refused := refusals(self.fabric, self.wanted.without_faults(), message["spec"]) if on else "":
                 self._note("error", refused)
-            self._follow(f"fault {fault} {'on' if on else 'off'}")
+            self._follow()
         except (FaultError, KeyError, IndexError, TypeError) as error:
             self.wanted.faults = before
             self.log.error("fault %s cannot be put in: %r", fault, error)
@@ -300,10 +303,10 @@ class Controller(App):
         if self.link is not None and self.announced:
             self.link.note(level, text)
 
-    def _follow(self, why: str) -> list[int]:
+    def _follow(self, why: str = "") -> list[int]:
         """Work out the switches' flows from routes and faults, and send the difference.  Raises FaultError.
 
-        Returns how many switches changed, and how many flows went in and out.
+        Without `why` it stands in no log. Returns how many switches changed, and how many flows went in and out.
         """
         began = time.perf_counter()
         sent = [0, 0, 0]
@@ -316,7 +319,8 @@ class Controller(App):
                 self._send(name, change)
                 sent = [sent[0] + 1, sent[1] + len(change.add), sent[2] + len(change.delete)]
         took_ms = (time.perf_counter() - began) * 1000
-        self.log.info("%s: %d switches changed, %d flows in, %d out, %.1f ms", why, *sent, took_ms)
+        if why:
+            self.log.info("%s: %d switches changed, %d flows in, %d out, %.1f ms", why, *sent, took_ms)
         return sent
 
     def _send(self, name: str, change: Change) -> None:

@@ -26,7 +26,7 @@ from testbed.base.text import printable
 INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
-    *("doctor", "checklist", "run", "bench", "show", "compare", "plot", "runs", "chakra"),
+    *("doctor", "checklist", "predict", "run", "bench", "show", "report", "compare", "plot", "runs", "chakra"),
     *("up", "advance", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal"),
     *("config", "ethtool", "probe", "capture", "list", "down", "drill", "clean", "completion"),
 )

@@ -23,10 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from hypothesis import settings
+# of tests and hypothesis, as pytest rewrites them: else each process of each call would do so
+sys.dont_write_bytecode = False
 
-from testbed.machine.bytecode import keep_compiled
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from testbed.machine.bytecode import keep_compiled  # noqa: E402
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -39,8 +42,6 @@ PROGRAMS = {  # in the order in which they run
     "fabricd": ("ovs-vswitchd", "ovs-vsctl"),
     "unit": (),
 }
-
-sys.dont_write_bytecode = False  # of tests, as pytest rewrites them: it would do so in each process of each call
 
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, print_blob=True)

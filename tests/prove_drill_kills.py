@@ -28,21 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.machine.processes import Process
+from tests.parts.drills import ALL_ASKED, star
 from tests.parts.machine import ROOT, TESTBED, fabrics_begun_by, traces, wait_until
 from tests.prove_kills import record_of
 
-DRILL = """
-title: Steps take longer
-level: easy
-fabric: {topology: {star: {hosts: 2}}, nic: {timeout: 50us}}
-job: {collective: all_reduce, algorithm: ring, size: 16KiB}
-draw: {bad: {any: cable, carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.2}]
-warmup: 50us
-begins: 100us
-question: [healthy, where, what, fix]
-budget: {emulated: 2ms}
-"""
+DRILL = star(2) + ALL_ASKED + "budget: {emulated: 2ms}\n"
 PLAYED = b"advance 20us\nconfig interface shutdown sw0:1\n"
 VICTIMS = ("command line", "server", "server", "fabricd", "everything", "nothing")
 MOMENTS = ("as it is started", "as it comes up", "while it is on", "at its end")

@@ -48,6 +48,8 @@ _OWN = (
 )  # fmt: skip
 """What differs from one start to the next (Open vSwitch writes down when it had to wait for the machine), or is what a
 controller sees of the world: only searched."""
+_PROCESSES = {"controller_dead", "controller_hung", "worker_killed", "worker_frozen", "cpu_quota"}
+"""Their cause is what a process is like: who looks at that has found the fault, and no trace of it."""
 
 Bytes = dict[str, bytes]
 
@@ -134,6 +136,10 @@ def leaks(drill: Drill) -> list[str]:
     with served(drill, healthy=False) as sick, served(drill, healthy=True) as well:
         one, other = _all_of(sick), _all_of(well)
         claims = [traces(twin) for twin in (sick, well)]
+    if _PROCESSES & {str(entry["fault"]) for entry in drill.faults}:
+        for twin in (*one.values(), *other.values()):
+            for name in [name for name in twin if name.startswith("process ")]:
+                del twin[name]
     found = [f"who looks for traces alone says {claims[0]}, of the healthy twin {claims[1]}"] * (claims[0] != claims[1])
     for what, there in one.items():
         for name, content in there.items():
@@ -153,7 +159,11 @@ def _all_of(session: Remote) -> dict[str, Bytes]:
     before = lying_about(fabric)
     found = {"said": told(session), "files before": before, "views": views(session), "files": lying_about(fabric)}
     assert not (seen := [*mounted(before)]), seen
-    return {what: {_plain_name(name, fabric): c for name, c in there.items()} for what, there in found.items()}
+    own = fabric.encode()  # which may look like a fault's: e123
+    return {
+        what: {_plain_name(name, fabric): content.replace(own, b"ID") for name, content in there.items()}
+        for what, there in found.items()
+    }
 
 
 def _plain_name(name: str, fabric: str) -> str:
@@ -162,8 +172,9 @@ def _plain_name(name: str, fabric: str) -> str:
 
 def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> Iterator[str]:
     every = [*re.finditer(_FOUND, content)]
-    for stem in (drill.id, drill.id.rpartition("/")[2]):
-        every += re.finditer(re.escape(stem.encode()), content)
+    stem = drill.id.rpartition("/")[2]
+    for called in (drill.id, *([stem] if "-" in stem else [])):  # `storm` is a word like any other
+        every += re.finditer(re.escape(called.encode()), content)
     if what == "said" and name in (*ALL_CLASSES, "error inject loss", "error report"):
         every = [match for match in every if match[0] not in (b"inject",)]
     for match in every[:3]:
@@ -171,9 +182,9 @@ def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> I
     if what == "said":
         return
     for kind in sorted({str(entry["fault"]) for entry in drill.faults}):
-        called = {CATALOGUE[kind].shows_as, *AN_OPERATORS_WORDS}
+        operators = {CATALOGUE[kind].shows_as, *AN_OPERATORS_WORDS}
         word = rb"\b" + kind.encode() + rb"\b"
-        if kind not in called and len(re.findall(word, content)) > len(re.findall(word, twin)):
+        if kind not in operators and len(re.findall(word, content)) > len(re.findall(word, twin)):
             yield f"says {kind}"
 
 

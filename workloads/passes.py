@@ -58,11 +58,7 @@ class _Repeated(Protocol):
 def run(plan: Plan, device: Device, emit: Emit) -> None:
     """Never returns.  Raises FabricError when the fabric fails."""
     rank = device.rank
-    if plan["rank"] != rank:
-        raise ValueError(f"the plan is for rank {plan['rank']}, the socket is rank {rank}'s")
-    steps = steps_of(plan)
-    everyone = len({r for step in steps for r in step.ranks})
-    ours = [step for step in steps if rank in step.ranks]
+    steps, ours, everyone = steps_of(plan, rank)
     if not ours:
         return
     context, kept_bytes = context_of(plan, device, ours), kept_of(ours, rank)

@@ -170,7 +170,7 @@ _ALL_GATHER_RING = _hosts(
     "the hops that gather", layout="ring", **_CHUNK,
 )  # fmt: skip
 _OPTIMIZER_BY_HOSTS = _others(
-    _OPTIMIZER_STEP, "host", "offloads.optimizer_step:Host", "times.direct_reduce:host_optimizer_step_ns",
+    _OPTIMIZER_STEP, "host", "offloads.optimizer_step:Host", "times.wide.direct_reduce:host_optimizer_step_ns",
     "ring reduce-scatter, each host updates its part, ring all-gather", **_OPTIMIZER,
 )  # fmt: skip
 
@@ -298,14 +298,15 @@ _ENTRIES = (
         extra=(*_SPARSE_INPUT, "spot", "aggregators"), defaults=_SPARSE_INPUT, on_complexes=True, **_SUMS, **_ALONE,
     ),
     _others(
-        _ALL_REDUCE, "direct_reduce", "offloads.direct_reduce:AllReduce", "times.direct_reduce:direct_all_reduce_ns",
+        _ALL_REDUCE, "direct_reduce", "offloads.direct_reduce:AllReduce",
+        "times.wide.direct_reduce:direct_all_reduce_ns",
         "a ring of NICs that add up what comes in and send it on; only results reach memory (DirectReduce, "
         "[direct-reduce.md](direct-reduce.md))",
         instead=_ALL_REDUCE_RING, ops=OPS, extra=("compression",), **_BY_NICS,
     ),
     _others(
         _REDUCE_SCATTER, "direct_reduce", "offloads.direct_reduce:ReduceScatter",
-        "times.direct_reduce:direct_reduce_scatter_ns", "the reducing half of the ring of NICs",
+        "times.wide.direct_reduce:direct_reduce_scatter_ns", "the reducing half of the ring of NICs",
         instead=_REDUCE_SCATTER_RING, ops=OPS, extra=("compression",), **_BY_NICS,
     ),
     _others(
@@ -320,12 +321,13 @@ _ENTRIES = (
         extra=("cutoff",), **_CUTOFF,
     ),
     _others(
-        _ALL_GATHER, "direct_reduce", "offloads.direct_reduce:AllGather", "times.direct_reduce:direct_all_gather_ns",
+        _ALL_GATHER, "direct_reduce", "offloads.direct_reduce:AllGather",
+        "times.wide.direct_reduce:direct_all_gather_ns",
         "the gathering half of the ring of NICs", instead=_ALL_GATHER_RING, **_BY_NICS,
     ),
     _OPTIMIZER_BY_HOSTS,
     _others(
-        _OPTIMIZER_STEP, "optimus_nic", "offloads.optimizer_step:OptimusNic", "times.direct_reduce:optimus_nic_ns",
+        _OPTIMIZER_STEP, "optimus_nic", "offloads.optimizer_step:OptimusNic", "times.wide.direct_reduce:optimus_nic_ns",
         "a ring of NICs, which keep the parameters and what the optimizer remembers (OptimusNIC)",
         instead=_OPTIMIZER_BY_HOSTS, engines=True, **_OPTIMIZER,
     ),

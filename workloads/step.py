@@ -52,9 +52,15 @@ class Step:
         return max(self.plan.get("sizes", ()), default=0)
 
 
-def steps_of(plan: Plan) -> list[Step]:
-    """All steps of a plan."""
-    return [Step(number, step, plan["ranks"]) for number, step in enumerate(plan["steps"])]
+def steps_of(plan: Plan, rank: int) -> tuple[list[Step], list[Step], int]:
+    """All steps, those in which the rank takes part, and how many ranks take part in any.
+
+    Raises ValueError for another rank's plan.
+    """
+    if plan["rank"] != rank:
+        raise ValueError(f"the plan is for rank {plan['rank']}, the socket is rank {rank}'s")
+    steps = [Step(number, step, plan["ranks"]) for number, step in enumerate(plan["steps"])]
+    return steps, [step for step in steps if rank in step.ranks], len({r for step in steps for r in step.ranks})
 
 
 def context_of(plan: Plan, device: Device, ours: Sequence[Step]) -> Context:

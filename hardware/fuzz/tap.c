@@ -31,7 +31,7 @@ int tap_open(const char *name, char *error, size_t room)
 	return fds[0];
 }
 
-bool tap_queue(const char *name, int frames, char *error, size_t room)
+bool tap_up(const char *name, int frames, char *error, size_t room)
 {
 	(void)name, (void)frames, (void)error, (void)room;
 	return true;

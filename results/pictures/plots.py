@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from results.figures.summary import jain
-from results.figures.values import amount, percentile
+from results.figures.values import percentile
 from results.pictures.drawing import COLOURS, PlotError, legend, log_axis, new_figure
+from results.pictures.rates import of_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
 MOST_LINES = 12
 MOST_QUEUES = 8
 MOST_PAUSED = 40
-WINDOWS = 200
 THRESHOLDS_WITHIN = 3.0
 """Times the longest queue: up to there its picture has thresholds as lines."""
-FRAMES = 20
-"""That fit into a window in which rates are taken, at the least: one more or less is then a twentieth."""
 SIZES = ((0, 10e3), (10e3, 100e3), (100e3, 1e6), (1e6, 10e6), (10e6, math.inf))
 
 
@@ -88,19 +86,10 @@ def rate(run: Run) -> Figure:
 
     Queue pairs inside a scale-up domain are left out if others use the network: they are many times as fast.
     """
-    import numpy as np
-
-    sent = run.series("qp_sent")
-    if sent.empty:
+    found = of_pairs(run)
+    if found is None:
         raise PlotError("no queue pair has sent anything")
-    window, why = _window_ns(run, float(sent["time_ns"].max()))
-    edges = np.arange(0, sent["time_ns"].max() + window, window)
-    pairs = list(sent.groupby(["rank", "qp", "peer"]))
-    inside = _scale_up(run)
-    network = [(who, one) for who, one in pairs if who[:2] not in inside]
-    left_out = len(pairs) - len(network) if network else 0
-    pairs = network or pairs
-    rates = {who: _rates(one, edges) * 8 / window for who, one in pairs}
+    edges, rates = found.edges, found.rates
     most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
     some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
     flows = not set(run.results["kind"]) <= {"collective", "tasks"} or run.results.empty
@@ -108,15 +97,15 @@ def rate(run: Run) -> Figure:
     figure, (axes, *fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2 if flows else 1, 2.8)
     for k, who in enumerate(sorted(most)):
         rank, qp, peer = who
-        path = ", scale-up" if who[:2] in inside else ""
-        axes.plot(edges / 1000, [*rates[who], rates[who][-1]], drawstyle="steps-post", linewidth=1.1,
+        path = ", scale-up" if who[:2] in found.inside else ""
+        axes.plot(edges / 1000, [*rates[who] / 1e9, rates[who][-1] / 1e9], drawstyle="steps-post", linewidth=1.1,
                   color=COLOURS[k % len(COLOURS)], linestyle="-" if k < len(COLOURS) else "--",
                   label=f"{rank} -> {peer} (QP {qp}{path})")  # fmt: skip
     axes.set_ylim(bottom=0)
     axes.set_ylabel("payload rate (Gb/s)")
-    axes.set_title(f"each step: the mean over {window / 1000:g} us, {why}", fontsize=8, loc="right")
-    if left_out:
-        axes.set_title(f"without {left_out} over the scale-up domains", fontsize=8, loc="left")
+    axes.set_title(found.about, fontsize=8, loc="right")
+    if found.left_out:
+        axes.set_title(f"without {found.left_out} over the scale-up domains", fontsize=8, loc="left")
     for below in fair:
         index = _fairness([rates[who] for who in rates])
         below.plot(edges / 1000, [*index, index[-1]], drawstyle="steps-post", color=COLOURS[7], linewidth=1.1)
@@ -125,36 +114,6 @@ def rate(run: Run) -> Figure:
     _emulated_time((axes, *fair)[-1], float(edges[-1]) / 1000)
     legend(figure)
     return figure
-
-
-def _scale_up(run: Run) -> set[tuple[int, int]]:
-    """Rank and number of the queue pairs that stay inside a server."""
-    inside = run.qps[run.qps["path"] == "scale_up"]
-    return set(zip(inside["rank"], inside["qp"], strict=True))
-
-
-def _window_ns(run: Run, end_ns: float) -> tuple[float, str]:
-    """A whole number of sample periods: enough for FRAMES frames at the fastest cable's rate, and few to draw.
-
-    Returns also why it is as long, for users who have asked for shorter samples.
-    """
-    if "measure" not in run.experiment:
-        raise PlotError("its experiment.yaml is missing: nobody knows how often it was sampled")
-    period, _ = amount(run.experiment["measure"]["sample"]) or (1.0, "ns")
-    frame_ns = run.experiment["fabric"]["nic"]["mtu"] * 8e9 / run.fastest_bps if run.fastest_bps else 0
-    for_frames, for_windows = math.ceil(FRAMES * frame_ns / period), math.ceil(end_ns / WINDOWS / period)
-    if max(for_frames, for_windows) <= 1:
-        return period, "as sampled"
-    why = f"in which a cable carries {FRAMES} frames" if for_frames >= for_windows else f"{WINDOWS} in all"
-    return period * max(for_frames, for_windows), why
-
-
-def _rates(sent: pd.DataFrame, edges: Any) -> Any:
-    """Bytes in each window: between two rows the count is that of the earlier one."""
-    import numpy as np
-
-    counts = np.concatenate(([0], sent["bytes"].to_numpy()))
-    return np.diff(counts[np.searchsorted(sent["time_ns"].to_numpy(), edges, side="right")])
 
 
 def _fairness(rates: list[Any]) -> list[float]:

@@ -13,6 +13,7 @@ from results.pictures.drawing import (
     MOST_PANELS,
     MOST_SERIES,
     Across,
+    PlotError,
     Series,
     bar_place,
     cross,
@@ -21,12 +22,14 @@ from results.pictures.drawing import (
     name_x,
     new_figure,
 )
-from results.store.sweeps import key_names
+from results.store.sweeps import Sweep, key_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST = 4
+"""Figures that are drawn unasked."""
 MOST_WHY = 24
 """Characters of an error that are shown."""
 
@@ -54,6 +57,21 @@ def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], f
             legend(figure)
             made.append(figure)
     return made
+
+
+def figures_of(swept: Sweep) -> list[str]:
+    """The names of the figures that its points have."""
+    numbers = (k for p in swept.points for k, v in p.items() if isinstance(v, int | float) and k not in swept.keys)
+    return list(dict.fromkeys(numbers))
+
+
+def usual(swept: Sweep) -> list[str]:
+    """What is drawn if nothing is asked for: goodput, or the bus bandwidth of each algorithm. Raises PlotError."""
+    known = figures_of(swept)
+    found = ["goodput_Gbps"] if "goodput_Gbps" in known else [k for k in known if k.startswith("busbw_GBps")][:MOST]
+    if not found and not known:
+        raise PlotError("all points of this sweep have failed")
+    return found or known[:1]
 
 
 def _series(labels: Sequence[str], shown: Sequence[tuple[Mapping[str, Any], int]], key: str, what: str) -> list[Series]:

@@ -40,13 +40,19 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
-@cache  # the code that this process has loaded does not change: once for all runs of a sweep
-def _asked() -> tuple[str | None, dict[str, str | None]]:
-    """The commit of the source, and the tools' versions."""
+@cache
+def begin() -> tuple[dict[str, _Command], dict[str, _Command]]:
+    """Begins to ask git and the tools, which answer while something else is done; `environment` waits for them."""
     source = Path(__file__).resolve().parents[2]
     repository = (source / ".git").exists()
     git = {"commit": _Command(_COMMIT, source), "changes": _Command(_CHANGES, source)} if repository else {}
-    tools = {name: _Command(command) for name, command in _TOOLS.items()}
+    return git, {name: _Command(command) for name, command in _TOOLS.items()}
+
+
+@cache  # the code that this process has loaded does not change: once for all runs of a sweep
+def _asked() -> tuple[str | None, dict[str, str | None]]:
+    """The commit of the source, and the tools' versions."""
+    git, tools = begin()
     return _commit(git), {name: command.first_line() for name, command in tools.items()}
 
 

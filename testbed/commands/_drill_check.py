@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.commands._complete import DRILL
+
+if TYPE_CHECKING:
+    from testbed.drill.check.check import Checked
 
 _FAMILY_FILE = "# Classes that no view separates: written by `testbed drill check DRILL --rivals PLACE -o FILE`\n"
 
@@ -29,10 +34,9 @@ def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, o
       testbed drill check lost/dirty-optics pfc/storm
       testbed drill check --all
       testbed drill check my-drill.yaml --seed 4KX
-      testbed drill check lost/dirty-optics --rivals cable:leaf0-spine0 -o families.yaml
+      testbed drill check corruption/bad-hop-somewhere --rivals cable:leaf0-spine0 -o families.yaml
     """
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.check.check import Checked
     from testbed.drill.check.check import check as checked
     from testbed.drill.sheet import file
     from testbed.drill.sheet.case import seed_of
@@ -62,8 +66,29 @@ def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, o
     passed = sum(one.passes for one in found)
     if not as_json:
         click.echo(f"{passed} of {len(found)} pass")
+        if len(found) > 1:
+            click.echo("\n".join(players(found)))
     if passed < len(found):
         sys.exit(1)
+
+
+def players(found: Sequence[Checked]) -> list[str]:
+    """A table of those who only look, and of the solver; and whether levels are what they say."""
+    from testbed.drill.agents.figures import estimate
+    from testbed.drill.check.players import correlation
+    from testbed.tables.results import counters, lines
+
+    ill, well = [one for one in found if one.ill], [one for one in found if one.well]
+    rows = []
+    for name in next((one.well for one in well), {}):
+        f1 = estimate([(one.drill, one.ill[name].f1) for one in ill])
+        points = estimate([(one.drill, its[name].score) for one in found for its in (one.ill, one.well) if name in its])
+        alarms = sum(one.well[name].score == 0 for one in well) / len(well)
+        rows.append({"player": name, "worlds": len(ill) + len(well), "rca_f1": str(f1 or "-"),
+                     "score": str(points or "-"), "false_alarms": f"{100 * alarms:.0f} %"})  # fmt: skip
+    by = correlation([one.level for one in ill], [one.ill["thresholds"].score for one in ill])
+    told = [] if by is None else [f"rank correlation of level and score of thresholds: {by:.2f}"]
+    return [*lines(counters("players", rows, whole=True)), *told] if rows else []
 
 
 def _compare(drill: object, seed: str, place: str, out: str | None, as_json: bool) -> None:

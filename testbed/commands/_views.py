@@ -38,7 +38,8 @@ def _own() -> list[click.Option]:
 def options(function: Callable[..., None]) -> Callable[..., None]:
     """The options of views of counters, for a command that shows one among other things."""
     counting = [p for p in _entries.parameters(VIEWS["interfaces counters"]) if isinstance(p, click.Option)]
-    made = [*getattr(function, "__click_params__", ()), *reversed([*_own(), *counting])]
+    own = [option for option in _own() if option.name not in {one.name for one in counting}]
+    made = [*getattr(function, "__click_params__", ()), *reversed([*own, *counting])]
     function.__click_params__ = made  # type: ignore[attr-defined]  # as click.option does
     return function
 
@@ -53,7 +54,8 @@ def _command(view: View) -> click.Command:
     def run(fabric: str | None, **given: Any) -> None:
         live(view, fabric, **given)
 
-    return _entries.command(view, "show", _own(), run)
+    own = [option for option in _own() if option.name not in {p.name for p in view.parameters}]
+    return _entries.command(view, "show", own, run)
 
 
 def live(

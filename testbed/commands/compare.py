@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from testbed.base.errors import RUN_FAILED
 from testbed.commands._complete import RUN
+from testbed.commands._page import checked
 
 if TYPE_CHECKING:
     from results.compare.comparison import Comparison
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
     help='Exit with 1 if it holds: a figure, <, <=, >, >=, == or !=, and a ratio to the first RUN, as "busbw < 0.98". '
     "May repeat.",
 )
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as a page: a file, .html."
+)
 @click.option("--all", "every", is_flag=True, help="Also figures that are equal, and all counters that moved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(runs: tuple[str, ...], limits: tuple[str, ...], every: bool, as_json: bool) -> None:
+def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, every: bool, as_json: bool) -> None:
     """Compare runs or sweeps with the first one: which keys differ, figures with their ratios, counters that moved. Of
     sweeps, points with the same swept values are compared; over five seeds or more with an interval that says whether a
     difference stands out.
@@ -38,17 +43,24 @@ def command(runs: tuple[str, ...], limits: tuple[str, ...], every: bool, as_json
       testbed run experiments/quickstart.yaml --set fabric.cable.rate=100Gbps --out results/runs/after
       testbed compare before after
       testbed compare before after --fail-if "busbw < 0.98" --json
+      testbed compare before after -o difference.html
     """
     from results.compare.comparison import compare
     from results.compare.limit import Limit, LimitError
     from results.store.folder import StoreError
     from testbed.base.errors import InputError
 
+    if out is not None:
+        checked(out)
     try:
         asked = [Limit.parse(limit) for limit in limits]
         comparison = compare(runs)
         met = [why for limit in asked for why in limit.met(comparison)]
         _print(comparison, asked, met, every, as_json)
+        if out is not None:
+            from testbed.report.html import compared
+
+            compared(comparison, met, out, every=every)
     except LimitError as error:
         raise InputError(error.what, "command line: --fail-if", error.hint) from None
     except StoreError as error:

@@ -19,8 +19,6 @@ KINDS = ("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep", "speedu
 _PICTURES = (".svg", ".png")
 MOST_NAMES = 3
 """Runs that a picture is named after."""
-MOST = 4
-"""Figures that are drawn unasked."""
 
 
 class Plots(click.Command):
@@ -206,7 +204,7 @@ def _write_trace(runs: tuple[str, ...], out: Path) -> None:
 
 def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:
     from results.pictures.drawing import PlotError
-    from results.pictures.sweep_plot import sweep
+    from results.pictures.sweep_plot import figures_of, sweep, usual
     from results.store import sweeps
     from testbed.base.errors import InputError
 
@@ -215,22 +213,8 @@ def _sweep(folder: str, figures: tuple[str, ...]) -> list[Figure]:
         raise InputError("this is no sweep's folder", folder, "a sweep is an experiment with `sweep:`")
     if not swept.points:
         raise PlotError("no point of this sweep is done")
-    known = list(
-        dict.fromkeys(
-            k for p in swept.points for k, v in p.items() if isinstance(v, int | float) and k not in swept.keys
-        )
-    )
+    known = figures_of(swept)
     if unknown := [n for n in figures if n not in known]:
         hint = f"there are {', '.join(known)}" if known else "all of its points have failed"
         raise InputError(f"no point has a figure called {unknown[0]!r}", "command line", hint)
-    return sweep(swept.name, swept.keys, swept.points, list(figures) or _usual(known))
-
-
-def _usual(known: list[str]) -> list[str]:
-    """What is drawn if nothing is asked for: goodput, or the bus bandwidth of each algorithm."""
-    from results.pictures.drawing import PlotError
-
-    usual = ["goodput_Gbps"] if "goodput_Gbps" in known else [k for k in known if k.startswith("busbw_GBps")][:MOST]
-    if not usual and not known:
-        raise PlotError("all points of this sweep have failed")
-    return usual or known[:1]
+    return sweep(swept.name, swept.keys, swept.points, list(figures) or usual(swept))

@@ -58,6 +58,9 @@ def command(
     Exit codes: 0 done, 1 the run or a point of the sweep failed, 2 bad input, 3 the machine cannot (see `testbed
     doctor`).
     """
+    from results.store import environment
+
+    environment.begin()
     from testbed.base.errors import InputError
     from testbed.experiment import load
     from testbed.experiment.overrides import override
@@ -75,7 +78,8 @@ def command(
     if experiment.sweep:
         _sweep(experiment, out, as_json)
         return
-    _run(lambda progress: run(experiment, out, progress, profile=profile), host, as_json)
+    shown = (lambda: None) if as_json else _imports_for_showing
+    _run(lambda progress: run(experiment, out, progress, profile=profile, meanwhile=shown), host, as_json)
 
 
 def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None:
@@ -97,6 +101,13 @@ def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None
         click.echo(json.dumps(result.to_dict()))
     else:
         _show(result.folder, host, result.experiment)
+
+
+def _imports_for_showing() -> None:
+    import results
+    import testbed.tables.results  # noqa: F401
+
+    assert results
 
 
 def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:

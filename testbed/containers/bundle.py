@@ -18,6 +18,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,7 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
-    own = [CHECKOUT / "workloads"] if rootfs else runtime_folders()
+    own: Sequence[Path] = [CHECKOUT / "workloads"] if rootfs else runtime_folders()
     # Later mounts cover earlier ones.
     mounts += [_mount(str(b.path), "bind", str(b.path.resolve()), *_bound(b)) for b in binds.more]
     return mounts + [_mount(str(p), "bind", str(p), *shown) for p in own]
@@ -212,6 +213,7 @@ def _mount(destination: str, kind: str, source: str, *options: str) -> dict[str,
     return {"destination": destination, "type": kind, "source": source, "options": list(options)}
 
 
+@cache
 def _init() -> str:
     """tini, statically linked so that it runs in any image."""
     for name in ("tini-static", "tini"):

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
-from testbed.drill import registry
+from testbed.drill import registry, session
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
 from testbed.drill.log import Entry, Log
 from testbed.drill.looking import Counted, Seen, look
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
-from testbed.drill.sheet.answer import Submission, parse
+from testbed.drill.sheet.answer import Submission, offered, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.daily import CHOSEN
 from testbed.drill.sheet.families import of as computed
@@ -185,49 +185,10 @@ class Game:
         return found.touches and bool(self._digest) and self._digest_now() != self._digest
 
     def ticket(self) -> dict[str, Any]:
-        drill = self.case.drill
-        return {
-            "drill": self.code,
-            "seed": None if self.exam else self.case.seed,
-            "title": drill.title,
-            "text": drill.ticket,
-            "level": drill.level,
-            "question": drill.question,
-            "views": drill.views.model_dump(mode="json"),
-            "budget": {
-                "emulated_ns": drill.budget.emulated,
-                "answers": drill.budget.answers,
-                "hints": len(drill.hints),
-            },
-            "slo": drill.slo.step,
-            "sealed": self.seal.commitment,
-        }
+        return session.ticket(self.case, self.seal.commitment, self.code, None if self.exam else self.case.seed)
 
     def ticket_text(self) -> str:
-        told = self.ticket()
-        fabric, job = self.case.experiment.fabric.topology, self.case.drill.job
-        from testbed.fabric.inventory import topology_text
-
-        seed = f", seed {told['seed']}" if told["seed"] else ""
-        jobs = "; ".join(", ".join(f"{k} {v}" for k, v in step.items() if k in _JOB) or "tasks" for step in job)
-        budget = told["budget"]
-        asked = {
-            "healthy": "Is anything wrong?",
-            "where": "Where?",
-            "what": "What?",
-            "fix": "Mend it before you answer.",
-        }
-        return "\n".join(
-            [
-                f"drill {told['drill']}{seed}: {topology_text(fabric.kind, fabric.params)}, "
-                f"{self.fabric.ranks} ranks, {jobs}. sealed {told['sealed'][:16]}",
-                f"TICKET  {told['title']}",
-                *([f"        {told['text']}"] if told["text"] else []),
-                f"ASKED   {' '.join(asked[one] for one in told['question'])}",
-                f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
-                f"The clock stands at {clock(self.time_ns)}, and goes on only by what you type (help).",
-            ]
-        )
+        return session.ticket_text(self.ticket(), self.case, self.fabric, self.time_ns)
 
     def state(self) -> dict[str, Any]:
         steps = self.stage.world.steps
@@ -253,22 +214,11 @@ class Game:
         words = line.split()
         begun = "" if not line or line[-1].isspace() else words.pop()
         if words[:1] == ["submit"]:
-            return self._answers(begun)
+            return offered(begun, self.fabric)
         if words[:1] == ["help"]:
             words = words[1:]
         known = [word for word, _ in offers([one.entry for one in self.lines.values()], words, self.fabric)]
         return sorted({word for word in known if word.startswith(begun)})
-
-    def _answers(self, begun: str) -> list[str]:
-        from testbed.drill.sheet.places import Ground
-        from testbed.faults import CATALOGUE
-
-        kind, at, _ = begun.partition("@")
-        if not at:
-            return [name for name in ("healthy", *(f"{name}@" for name in CATALOGUE)) if name.startswith(begun)]
-        ground = Ground(self.fabric, ())
-        every = [place for of in ("cable", "switch", "port", "nic") for place in ground.all_of(of)]
-        return [whole for place in (*every, "all", "controller") if (whole := f"{kind}@{place}").startswith(begun)]
 
     def close(self) -> None:
         if not self._closed:
@@ -454,9 +404,6 @@ class Game:
             "truth": self.seal.truth, "salt": self.seal.salt,
         }  # fmt: skip
         return Log(head, tuple(self.entries), {**self.ending.to_dict(), "report": self.report()})
-
-
-_JOB = ("collective", "algorithm", "size", "sizes")
 
 
 def _words(line: str) -> list[str]:

@@ -9,6 +9,7 @@ from testbed.base.errors import InputError
 from testbed.drill.lines import Brought, Line, Play, parameter
 from testbed.drill.session import clock
 from testbed.drill.sheet.answer import FORM
+from testbed.live.views.job import under_way
 from testbed.words import kinds
 from testbed.words.entry import Entry, Parameter, find
 from testbed.words.kinds import Wrong
@@ -60,6 +61,8 @@ def status(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     )
     recent = [f"{step['step_ns'] / 1000:.1f}" for step in state["steps"][-10:]]
     text += f"\nlast steps {' '.join(recent)} us, healthy {game.stage.healthy_step_ns / 1000:.1f}" if recent else ""
+    if stands := "" if state["over"] else under_way(game.stage.world.steps, state["time_ns"]):
+        text += f"\n{stands}"
     text += "".join(f"\nINSTRUCTOR  {one['text']}" for one in state["messages"])
     text += "\nthe instructor has paused the drill" if state["paused"] else ""
     return text, state

@@ -1,11 +1,20 @@
-"""What can be reached of a drill: prompts, programs, agents and pages play by a `Session` and by nothing else."""
+"""What can be reached of a drill: prompts, programs, agents and pages play by a `Session` and by nothing else.
+
+Its ticket is what a player is told before the first line.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.base.units import format_time
+
+if TYPE_CHECKING:
+    from testbed.drill.sheet.case import Case
+    from topologies.graph.fabric import Fabric
+
+_JOB = ("collective", "algorithm", "size", "sizes")
 
 
 def clock(ns: float) -> str:
@@ -50,3 +59,51 @@ class Session(Protocol):
     def close(self) -> None:
         """Ends the drill, and takes its fabric down."""
         ...
+
+
+def ticket(case: Case, sealed: str, code: str, seed: str | None) -> dict[str, Any]:
+    """What a player is told before his first line. `seed`: None where he is not told it."""
+    drill = case.drill
+    return {
+        "drill": code,
+        "seed": seed,
+        "title": drill.title,
+        "text": drill.ticket,
+        "level": drill.level,
+        "question": drill.question,
+        "views": drill.views.model_dump(mode="json"),
+        "budget": {
+            "emulated_ns": drill.budget.emulated,
+            "answers": drill.budget.answers,
+            "hints": len(drill.hints),
+        },
+        "slo": drill.slo.step,
+        "sealed": sealed,
+    }
+
+
+def ticket_text(told: dict[str, Any], case: Case, fabric: Fabric, time_ns: int) -> str:
+    """A ticket as a prompt prints it, when the clock stands at `time_ns`."""
+    topology, job = case.experiment.fabric.topology, case.drill.job
+    from testbed.fabric.inventory import topology_text
+
+    seed = f", seed {told['seed']}" if told["seed"] else ""
+    jobs = "; ".join(", ".join(f"{k} {v}" for k, v in step.items() if k in _JOB) or "tasks" for step in job)
+    budget = told["budget"]
+    asked = {
+        "healthy": "Is anything wrong?",
+        "where": "Where?",
+        "what": "What?",
+        "fix": "Mend it before you answer.",
+    }
+    return "\n".join(
+        [
+            f"drill {told['drill']}{seed}: {topology_text(topology.kind, topology.params)}, "
+            f"{fabric.ranks} ranks, {jobs}. sealed {told['sealed'][:16]}",
+            f"TICKET  {told['title']}",
+            *([f"        {told['text']}"] if told["text"] else []),
+            f"ASKED   {' '.join(asked[one] for one in told['question'])}",
+            f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
+            f"The clock stands at {clock(time_ns)}, and goes on only by what you type (help).",
+        ]
+    )

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
 STATE = "lab.json"
-TAP_MTU = 9216
 FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -202,15 +201,6 @@ class Bringup:
 
     # -- switches
 
-    def set_taps_up(self) -> None:
-        """Sets up the switches' TAP devices, for jumbo frames."""
-        taps = [self.names.tap(s, p) for s in self.fabric.switches for p in range(1, s.bridge_ports + 1)]
-        batch = "".join(f"link set dev {tap} mtu {TAP_MTU} up\n" for tap in (*taps, FENCE_TAP))
-        command = [*self.inside, "ip", "-batch", "-"]
-        done = subprocess.run(command, input=batch, text=True, capture_output=True, check=False)
-        if done.returncode:
-            raise MachineError(f"cannot configure links: {' '.join(done.stderr.split())[:300]}", hint="are you root?")
-
     def make_bridges(self) -> list[subprocess.Popen[str]]:
         """Starts making all bridges; OpenVSwitch.finish waits for them."""
         bridges = [
@@ -268,11 +258,12 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
     holder = work.start_holder()
+    database_file = work.ovs.make_database()
     (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
     (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
     work.enter(holder)
     controller = work.start_controller(experiment.control.model_dump())  # first: its imports take longest
-    work.ovs.make_database()
+    work.ovs.finish([database_file], work.check)
     database = work.start_database()
     _compile_what_ranks_run()
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
@@ -294,7 +285,6 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
         pids = work.take_hosts(holder)
         config = work.with_kernel_interfaces(config, pids)
     fabricd = work.start_fabricd(config, fifo=experiment.clock.fifo, workers_bytes=experiment.workers.memory)
-    work.set_taps_up()
     bridges = work.make_bridges()
     if not work.kernel:
         work.take_hosts(holder)

@@ -76,10 +76,10 @@ class OpenVSwitch:
 
     # -- its processes
 
-    def make_database(self) -> None:
-        """Makes the directory and an empty database. Raises MachineError."""
+    def make_database(self) -> subprocess.Popen[str]:
+        """Makes the directory, and starts making an empty database; `finish` waits. Raises MachineError."""
         self.dir.mkdir(mode=0o700)
-        self._check(["ovsdb-tool", "create", str(self.dir / "conf.db")])
+        return self._start(["ovsdb-tool", "create", str(self.dir / "conf.db")])
 
     def start_database(self, spawn: Spawn) -> subprocess.Popen[Any]:
         """Starts ovsdb-server; returns before it listens."""
@@ -144,17 +144,6 @@ class OpenVSwitch:
             return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
         except FileNotFoundError:
             raise _missing() from None
-
-    def _check(self, command: Sequence[str]) -> str:
-        env = {**os.environ, **self.env}
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=env)
-        except FileNotFoundError:
-            raise _missing() from None
-        except subprocess.TimeoutExpired:
-            raise MachineError(f"Open vSwitch does not answer ({command[0]})", str(self.log), _HINT) from None
-        _raise_if_failed(done.returncode, done.stderr, str(self.log))
-        return done.stdout
 
 
 def _create_args(bridge: Bridge) -> list[str]:

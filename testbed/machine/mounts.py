@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -93,16 +94,18 @@ def _refuse_what_is_there(path: Path) -> None:
             raise CannotBind(f"{str(path)!r} would cover {str(there)!r} of the ranks", "name a folder below it")
 
 
-def system_paths() -> list[str]:
+@cache
+def system_paths() -> tuple[str, ...]:
     """Folders and files of the operating system that workers need, as far as they are there."""
     etc = [f"/etc/{name}" for name in _ETC] + [str(p) for p in Path("/etc").glob("python3*")]
-    return [path for path in [*_FOLDERS, *sorted(etc)] if os.path.exists(path)]
+    return tuple(path for path in [*_FOLDERS, *sorted(etc)] if os.path.exists(path))
 
 
-def runtime_folders() -> list[Path]:
+@cache
+def runtime_folders() -> tuple[Path, ...]:
     """Our Python and the workers' code, as far as they do not lie in a folder that is mounted anyway."""
     wanted = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
-    return sorted(_outermost(p for p in wanted if not any(p.is_relative_to(folder) for folder in _FOLDERS)))
+    return tuple(sorted(_outermost(p for p in wanted if not any(p.is_relative_to(folder) for folder in _FOLDERS))))
 
 
 def _outermost(paths: Iterable[Path]) -> set[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.blocks.layout import group
@@ -17,7 +18,7 @@ from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.registry import choices
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
-from workloads.times.messages import Link
+from workloads.times.messages import Link, Path
 from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Chooser:
     def __init__(self, experiment: Experiment, fabric: Fabric) -> None:
         self._fabric = fabric
         self._hops = Hops(fabric)
-        self._costs = costs_of(experiment)
+        self.costs = costs_of(experiment)
         self._seed = experiment.seed
         spec, hardware = experiment.fabric, hardware_of(experiment)
         bare = self._hops.fabric
@@ -48,16 +49,25 @@ class Chooser:
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
 
-    def ways(self, ranks: Sequence[int]) -> Routed:
-        """How these ranks reach each other."""
-        return Routed(self._hops, ranks, self._links, self._latencies, self._scale_up)
+    def ways(self, ranks: Sequence[int], *, scale_up: bool = True) -> Routed:
+        """How these ranks reach each other; without `scale_up` over the network alone, as NICs do."""
+        return Routed(self._hops, ranks, self._links, self._latencies, self._scale_up if scale_up else None)
+
+    def link(self, a: str, b: str) -> Link:
+        """The cable between two nodes, in that direction."""
+        return self._links[a, b]
+
+    def along(self, nodes: Sequence[str]) -> Path:
+        """From NIC to NIC over these nodes."""
+        links = tuple(self._links[pair] for pair in pairwise(nodes))
+        return Path(links, tuple(self._latencies[name] for name in nodes[1:-1]))
 
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
         """The closed form's time for a step's size."""
         ranks = len(candidate.ways.ranks)
         options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.told
         case = Case.of(
-            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self._seed, self._costs, candidate.ways
+            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self._seed, self.costs, candidate.ways
         )
         return expected_ns(candidate.entry, case)
 

@@ -22,21 +22,14 @@ from results.figures.scaled import all_scaled
 from results.figures.serving import served
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
-from results.frames import series
 from results.frames.metrics import (
     Row,
-    counter_rows,
     counter_totals,
     metrics_sha256,
-    rank_rows,
-    result_rows,
-    timeline_rows,
-    with_slowdowns,
 )
 from results.frames.series import PLACES, SAMPLES
 from results.store.environment import environment
 from results.store.folder import RunFolder, imports_for_frames
-from results.store.load import event_row
 from testbed.base import yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
@@ -48,8 +41,8 @@ from testbed.machine.processes import wait_for
 from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import line_rate_bps
-from testbed.plan.ideal import Ideal
 from testbed.plan.thresholds import marking
+from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
 from testbed.run.launcher import NAME as LAUNCHER
 from testbed.run.launcher import Launcher, later, without
@@ -83,11 +76,14 @@ class Attempt:
         default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
     )
     stopped: int = 0
+    settled: bool = False  # the fabric has run empty, and nothing of it is still being written
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
     _workers: Mapping[int, Worker] = field(default_factory=dict)
     _controller_messages: list[dict[str, Any]] = field(default_factory=list)
+    _measured: measured.Measured | None = None
+    _unwritten: Exception | None = None  # why its frames could not be written
 
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.experiment)
@@ -333,6 +329,7 @@ class Attempt:
             lab.fabricd.request("capture_stop", path=path)
         if self.experiment.measure.sample is not None:
             lab.fabricd.request("sample_stop")
+        self.settled = True
 
     def _keep_logs(self, lab: Lab) -> None:
         for log in (*lab.dir.glob("*.log"), *lab.dir.glob("ovs/*.log")):
@@ -353,23 +350,29 @@ class Attempt:
                 verdict.worsen("doubtful", said["note"], "let it answer events: docs/controller-apps.md")
         return verdict
 
-    # -- after it is down
+    # -- after it is measured
+
+    def write_frames(self) -> None:
+        """Writes what was measured as frames. What goes wrong, `store` raises: here the fabric is on its way down."""
+        try:
+            about = [step.get("about", {}) for step in self.plan["steps"]]
+            self._measured = measured.write(
+                self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events
+            )
+        except Exception as error:
+            self._unwritten = error
 
     def store(self, code: int) -> RunResult:
         """Turns what there is into frames, a summary and a report. Raises RunFailed if the run failed."""
         if self.profile.on:
             self.folder.write_json(FILE, self.profile.to_dict())
-        ranks = rank_rows(self._lines)
-        results = with_slowdowns(result_rows(ranks, self.steps), self.steps, Ideal(self.experiment).time_ns)
+        if self._measured is None and self._unwritten is None:
+            self.write_frames()
+        if self._measured is None:
+            assert self._unwritten is not None
+            raise self._unwritten
+        ranks, results, timeline = self._measured.ranks, self._measured.results, self._measured.timeline
         self.problem = self.problem or wrong_results(results)
-        tables = counter_rows(self.counters)
-        timeline = timeline_rows(self._lines, [step.get("about", {}) for step in self.plan["steps"]])
-        if timeline:
-            tables["timeline"] = timeline
-        frames = {"results": results, "ranks": ranks, "events": [event_row(e) for e in self._events], **tables}
-        for name, rows in frames.items():
-            self.folder.write_frame(name, rows)
-        series.store(self.folder.path)
         self.folder.write_json("fidelity.json", self.fidelity.to_dict())
         found = step_times(timeline)
         whole = going_on(self.steps, found, self._events)
@@ -389,7 +392,7 @@ class Attempt:
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
-        self.folder.write_text("report.md", self._report(result, tables))
+        self.folder.write_text("report.md", self._report(result, self._measured.tables))
         if self.problem:
             failed = RunFailed if code == RUN_FAILED and not self.stopped else RunInterrupted
             code = self.stopped if code == RUN_FAILED and self.stopped else code

@@ -10,8 +10,8 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,13 +41,14 @@ def run(
     up: Callable[[Experiment], Lab] | None = None,
     on: Tenant | None = None,
     profile: bool = False,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
     `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. With `profile`
-    the run's folder says where its wall time went. Raises RunFailed;
-    InputError for an empty workload and for a folder that cannot be written; and what `up` raises. Only after RunFailed
-    there is a run folder.
+    the run's folder says where its wall time went. `meanwhile` is called in a thread while the fabric goes down.
+    Raises RunFailed; InputError for an empty workload and for a folder that cannot be written; and what `up` raises.
+    Only after RunFailed there is a run folder.
     """
     progress = progress or Progress()
     check_work(experiment)
@@ -76,7 +77,7 @@ def run(
     code = RUN_FAILED
     try:
         with ExitStack() as stack:
-            stack.callback(_down, lab, attempt)
+            stack.callback(_down, lab, attempt, meanwhile)
             attempt.measure(lab)
     except UserError as error:
         attempt.problem = attempt.problem or Problem(error.what, error.where, error.hint)
@@ -126,12 +127,32 @@ def _up(experiment: Experiment) -> Lab:
     return Lab.up(experiment)
 
 
-def _down(lab: Lab, attempt: Attempt) -> None:
-    """Takes the fabric down, or only leaves it. A Ctrl-C meanwhile must not stop that, and is noted for later."""
+def _down(lab: Lab, attempt: Attempt, meanwhile: Callable[[], object]) -> None:
+    """Takes the fabric down, or only leaves it; if all was measured, the frames are written beside that."""
     attempt.profile.stage(TEAR_DOWN)
     attempt.progress.stage("leaving the fabric" if attempt.tenant else "taking the fabric down")
+    with _undisturbed(attempt):
+        if attempt.tenant or not attempt.settled:
+            attempt.leave(lab)
+            return
+        beside = threading.Thread(target=_beside, args=(attempt, meanwhile), name="frames")
+        beside.start()
+        try:
+            attempt.leave(lab)
+        finally:
+            beside.join()
+
+
+def _beside(attempt: Attempt, meanwhile: Callable[[], object]) -> None:
+    attempt.write_frames()
+    meanwhile()
+
+
+@contextmanager
+def _undisturbed(attempt: Attempt) -> Iterator[None]:
+    """A Ctrl-C meanwhile must not stop it, and is noted for later."""
     if threading.current_thread() is not threading.main_thread():
-        attempt.leave(lab)
+        yield
         return
 
     def note(number: int, _frame: object) -> None:
@@ -139,7 +160,7 @@ def _down(lab: Lab, attempt: Attempt) -> None:
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        attempt.leave(lab)
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -21,7 +21,8 @@ from typing import Any, Protocol
 from hardware.client import FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
-from testbed.run.diagnosis import Symptoms, ended, ranks
+from testbed.run.diagnosis import Symptoms, ended
+from testbed.run.waits import in_words
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before
@@ -390,24 +391,6 @@ class Watch:
     def _forget_hardware(self) -> None:
         with suppress(KeyError, ValueError):
             self._selector.unregister(self._hardware.fileno())
-
-
-_STATES = {"R": "runnable", "S": "asleep", "D": "waits for a disk", "T": "stopped", "t": "in a debugger"}
-
-
-def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
-    """For whom fabricd waits, in words, from its answer to `waits`."""
-    absent = [w["rank"] for w in waits if w["who"] == "absent"]
-    found = [f"{ranks(absent)} to start"] if absent else []
-    for w in waits:
-        process = f"process {w.get('pid')}, {_STATES.get(w.get('state', ''), 'gone')}"
-        if w["who"] == "worker":
-            found.append(f"rank {w['rank']} ({process})")
-        elif w["who"] == "ovs":
-            found.append("Open vSwitch")
-        elif w["who"] != "absent":
-            found.append(f"{'the testbed' if w['who'] == 'agent' else 'the controller'} ({process})")
-    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
 def _is_missed(headers: str) -> bool:

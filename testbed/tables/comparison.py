@@ -1,8 +1,9 @@
-"""A comparison on the terminal: keys that differ, figures side by side, counters that moved."""
+"""A comparison as tables: keys that differ, figures side by side, counters that moved; on a terminal or on a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -22,74 +23,87 @@ MOST_LEFT_OUT = 10
 _UNTOLD = "-"
 
 
-def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableType:
-    """Everything that `testbed compare` shows; `every`: also figures that are equal, and all counters."""
-    names = _names(comparison)
-    parts: list[RenderableType] = []
-    for letter, side in zip(names, comparison.sides, strict=True):
-        failed = f", {len(side.states)} failed: {side.states[0]}" if side.states else ""
-        points = f"{len(side.points)} points, " if side.swept else ""
-        verdict = " and ".join(side.verdicts) or "no verdict"
-        parts.append(
-            Text(f"# {letter}: {side.path} ({points}{verdict}{failed})", style="bold red" if failed else "dim")
-        )
-    if comparison.same:
-        return Group(*parts, Text("#"), Text("nothing differs: what was measured is the same to the byte"))
-    parts += [Text("#"), _keys(comparison, names), Text("#"), *_figures(comparison, names, every)]
-    if comparison.counters:
-        parts += [Text("#"), *_counters(comparison, names, every)]
-    for n, at in comparison.left_out[:MOST_LEFT_OUT]:
-        parts.append(Text(f"# only in {names[n]}: {_at(at)}"))
-    if (more := len(comparison.left_out) - MOST_LEFT_OUT) > 0:
-        parts.append(Text(f"# and {more} points more that not every side has"))
-    return Group(*parts)
+@dataclass(frozen=True)
+class Part:
+    """A table; `texts`: how many of its first columns are words. `none` is said without rows, `notes` below it."""
+
+    title: str
+    heads: Sequence[str]
+    texts: int
+    rows: Sequence[Sequence[str]]
+    none: str = ""
+    notes: Sequence[str] = ()
 
 
-def _names(comparison: Comparison) -> list[str]:
+def names(comparison: Comparison) -> list[str]:
     """A, B, C.. before names that would be long or alike."""
     return [chr(ord("A") + n) if n < 26 else f"#{n + 1}" for n in range(len(comparison.sides))]
 
 
-def _table(*columns: str | Column) -> Table:
-    return Table(*columns, box=None, header_style="bold", pad_edge=False)
+def parts(comparison: Comparison, *, every: bool = False) -> list[Part]:
+    """Everything that differs; `every`: also figures that are equal, and all counters."""
+    if comparison.same:
+        return []
+    called = names(comparison)
+    found = [_keys(comparison, called), _figures(comparison, called, every)]
+    return [*found, _counters(comparison, called, every)] if comparison.counters else found
 
 
-def _right(header: str) -> Column:
-    return Column(header, justify="right", no_wrap=True)
+def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableType:
+    """Everything that `testbed compare` shows."""
+    shown: list[RenderableType] = []
+    for letter, side in zip(names(comparison), comparison.sides, strict=True):
+        failed = f", {len(side.states)} failed: {side.states[0]}" if side.states else ""
+        points = f"{len(side.points)} points, " if side.swept else ""
+        verdict = " and ".join(side.verdicts) or "no verdict"
+        told = f"# {letter}: {side.path} ({points}{verdict}{failed})"
+        shown.append(Text(told, style="bold red" if failed else "dim"))
+    if comparison.same:
+        return Group(*shown, Text("#"), Text("nothing differs: what was measured is the same to the byte"))
+    for part in parts(comparison, every=every):
+        shown.append(Text("#"))
+        shown.append(_table(part) if part.rows else Text(part.none))
+        shown += [Text(f"# {note}") for note in part.notes]
+    return Group(*shown)
 
 
-def _keys(comparison: Comparison, names: Sequence[str]) -> RenderableType:
-    if not comparison.differing:
-        return Text("no key differs")
-    table = _table("key", *names)
-    for key, values in comparison.differing.items():
-        table.add_row(escape(key), *(escape(value if value == ABSENT else cut(full(value))) for value in values))
+def _table(part: Part) -> Table:
+    heads = [
+        head if n < part.texts else Column(head, justify="right", no_wrap=True) for n, head in enumerate(part.heads)
+    ]
+    table = Table(*heads, box=None, header_style="bold", pad_edge=False)
+    for row in part.rows:
+        table.add_row(*map(escape, row))
     return table
 
 
-def _figures(comparison: Comparison, names: Sequence[str], every: bool) -> list[RenderableType]:
-    if not comparison.points:
-        return [Text("the sweeps share no point: their swept keys have no value in common", style="bold red")]
-    shown = [f for f in comparison.figures if every or any(f.ratio(n) != 1 for n in range(1, len(names)))]
+def _keys(comparison: Comparison, called: Sequence[str]) -> Part:
+    rows = [
+        [key, *(value if value == ABSENT else cut(full(value)) for value in values)]
+        for key, values in comparison.differing.items()
+    ]
+    return Part("Keys that differ", ["key", *called], 1 + len(called), rows, "no key differs")
+
+
+def _figures(comparison: Comparison, called: Sequence[str], every: bool) -> Part:
+    shown = [f for f in comparison.figures if every or any(f.ratio(n) != 1 for n in range(1, len(called)))]
     equal = len(comparison.figures) - len(shown)
-    parts: list[RenderableType] = []
-    if shown:
-        several = any(len(of) > 1 for f in shown for of in f.values)
-        ratios = [_right(f"{name}/{names[0]}") for name in names[1:]]
-        intervals = [_right(f"{LEVEL:.0%} of it") for _ in names[1:]] if several else []
-        heads = [head for pair in zip(ratios, intervals, strict=True) for head in pair] if several else ratios
-        table = _table(*key_names(comparison.keys).values(), "figure", *map(_right, names), *heads)
-        for figure in shown:
-            table.add_row(*_row(figure, len(names), several))
-        parts.append(table)
-        few = min((len(of) for f in shown for of in f.values), default=0)
-        if several and few < FEWEST:
-            parts.append(Text(f"# no interval for fewer than {FEWEST} seeds a side"))
-        if several:
-            parts.append(Text("# *: the difference stands out of the spread over seeds"))
+    several = any(len(of) > 1 for f in shown for of in f.values)
+    against = [[f"{name}/{called[0]}", f"{LEVEL:.0%} of it"][: 1 + several] for name in called[1:]]
+    heads = [*key_names(comparison.keys).values(), "figure", *called, *(head for pair in against for head in pair)]
+    notes = []
+    if several and min(len(of) for f in shown for of in f.values) < FEWEST:
+        notes.append(f"no interval for fewer than {FEWEST} seeds a side")
+    if several:
+        notes.append("*: the difference stands out of the spread over seeds")
     if equal:
-        parts.append(Text(f"# {equal} figure{'s are' if equal > 1 else ' is'} equal on all sides (--all shows them)"))
-    return parts
+        notes.append(f"{equal} figure{'s are' if equal > 1 else ' is'} equal on all sides (--all shows them)")
+    notes += [f"only in {called[n]}: {_at(at)}" for n, at in comparison.left_out[:MOST_LEFT_OUT]]
+    if (more := len(comparison.left_out) - MOST_LEFT_OUT) > 0:
+        notes.append(f"and {more} points more that not every side has")
+    none = "no figure differs" if comparison.points else "they share no point: no values of swept keys in common"
+    rows = [_row(figure, len(called), several) for figure in shown]
+    return Part("Figures", heads, len(comparison.keys) + 1, rows, none, notes)
 
 
 def _row(figure: Figure, sides: int, several: bool) -> list[str]:
@@ -102,16 +116,18 @@ def _row(figure: Figure, sides: int, several: bool) -> list[str]:
         if several:
             told = f"{_number(found.low)} .. {_number(found.high)}" if found else _UNTOLD
             cells.append(told if found is None or found.ratio else f"by {told}")
-    return [escape(cell) for cell in cells]
+    return cells
 
 
-def _counters(comparison: Comparison, names: Sequence[str], every: bool) -> list[RenderableType]:
-    table = _table("counter that moved", "unit", *map(_right, names), "most at", *(_right(f"{n} there") for n in names))
+def _counters(comparison: Comparison, called: Sequence[str], every: bool) -> Part:
     shown = comparison.counters if every else comparison.counters[:MOST_COUNTERS]
-    for one in shown:
-        table.add_row(f"{one.frame} {one.name}", one.unit, *map(str, one.values), one.place, *map(str, one.there))
+    rows = [
+        [f"{one.frame} {one.name}", one.unit, one.place, *map(str, one.values), *map(str, one.there)] for one in shown
+    ]
+    heads = ["counter that moved", "unit", "most at", *called, *(f"{n} there" for n in called)]
     more = len(comparison.counters) - len(shown)
-    return [table, *([Text(f"# and {more} counters more (--all shows them)")] if more else [])]
+    notes = [f"and {more} counters more (--all shows them)"] if more else []
+    return Part("Counters that moved", heads, 3, rows, "", notes)
 
 
 def _at(at: dict[str, Any]) -> str:

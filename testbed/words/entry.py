@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix  # of any sequences
 from typing import Any, TypeVar
 
 from testbed.base.errors import InputError
@@ -151,9 +152,11 @@ def find(entries: Iterable[E], words: Sequence[str], where: str = "command line"
     if found:
         entry = max(found, key=lambda e: len(e.words.split()))
         return entry, list(words[len(entry.words.split()) :])
-    begun = [e.words for e in every if words and e.words.split()[0] == words[0]]
+    alike = {e.words: len(commonprefix([e.words.split(), list(words)])) for e in every}
+    most = max(alike.values(), default=0)
+    begun = [known for known, count in alike.items() if count == most]
     said = " ".join(words)
-    if begun:
+    if most:
         raise InputError(f"{said!r} is not a whole command", where, f"there are: {', '.join(begun)}")
     raise InputError(f"there is no {said!r}", where, near(said, sorted(e.words for e in every), "there are", 60))
 

@@ -34,8 +34,8 @@ from tests.parts.ring_fabric import (
     same,
     together,
 )
-from workloads.times import direct_reduce
 from workloads.times import messages as closed_form
+from workloads.times.wide import direct_reduce
 from workloads.verbs import wire
 
 HOSTS = 8

@@ -1,4 +1,4 @@
-"""Ranks' containers: what is inside, what cannot be done from there, and how they end."""
+"""Ranks' containers: what they may do, what they see, and their limits."""
 
 from __future__ import annotations
 
@@ -11,85 +11,24 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from testbed.containers.container import Worker
 from testbed.containers.seccomp import profile
-from testbed.experiment import loads
 from testbed.fabric.bringup import FABRICD_BYTES
 from testbed.fabric.lab import Lab
-from testbed.faults import CannotInject, Injection
-from testbed.inject.live import put_in
-from tests.parts.machine import ROOT, TESTBED, traces, wait_until
+from tests.parts.machine import ROOT
+from tests.parts.rank_container import folder as folder
+from tests.parts.rank_container import inside, python, shell, worker
+from tests.parts.rank_container import lab as lab
 from workloads.verbs import wire
 
-RAIL = """
-name: rail
-fabric: {topology: {rail: {servers: 2, gpus: 2, spines: 1}}}
-workers: {cpus: 0.5, memory: 256MiB, bind: [FOLDER/data, "FOLDER/data/out:rw", FOLDER/notes]}
-"""
 # Makes a system call; prints its result and errno.
 SYSCALL = "import ctypes; c = ctypes.CDLL(None, use_errno=True); print(c.syscall({}), ctypes.get_errno())"
 x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of system calls are x86_64's")
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A user's folder, closed to others; in it what is bound and what is not."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        folder = Path(name)
-        for file in ("data/all", "data/mine", "data/out/old", "other/all", "notes"):
-            (folder / file).parent.mkdir(exist_ok=True, parents=True)
-            (folder / file).write_text(f"{file}\n")
-        (folder / "data" / "mine").chmod(0o600)
-        (folder / "data" / "out").chmod(0o777)
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def lab(folder: Path) -> Iterator[Lab]:
-    lab = Lab.up(loads(RAIL.replace("FOLDER", str(folder)), "rail.yaml"))
-    try:
-        yield lab
-    finally:
-        lab.down()
-    assert traces(lab.id) == []
-
-
-def inside(lab: Lab, *argv: str, rank: int = 1, code: int = 0, **more: object) -> str:
-    """Output of a command in a rank's container."""
-    command = [*TESTBED, "exec", "--fabric", lab.id, str(rank), "--", *argv]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **more)  # type: ignore[call-overload]
-    assert done.returncode == code, f"code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return str(done.stdout)
-
-
-def shell(lab: Lab, script: str, rank: int = 1, code: int = 0) -> str:
-    return inside(lab, "sh", "-c", script, rank=rank, code=code)
-
-
-def python(lab: Lab, source: str, rank: int = 1) -> str:
-    return inside(lab, sys.executable, "-c", source, rank=rank)
-
-
-@contextmanager
-def worker(lab: Lab, rank: int, *argv: str) -> Iterator[tuple[Worker, Path]]:
-    """A started worker and the file that has its output."""
-    out = lab.dir / f"test{rank}.out"
-    with out.open("wb") as stdout:
-        w = lab.start_worker(rank, argv, stdout=stdout, stderr=stdout)
-    try:
-        yield w, out
-    finally:
-        w.kill()
-        w.wait()
 
 
 # -- privileges
@@ -394,119 +333,3 @@ def test_cpu_time_is_limited(lab: Lab) -> None:
 
 def test_open_files(lab: Lab) -> None:
     assert shell(lab, "ulimit -n; ulimit -Hn").split() == ["20000", "20000"]
-
-
-# -- running and ending
-
-
-@pytest.mark.parametrize(
-    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)]
-)
-def test_workers_tell_how_they_ended(lab: Lab, script: str, code: int) -> None:
-    with worker(lab, 0, "sh", "-c", script) as (w, _):
-        assert w.wait() == code
-        assert w.poll() == code
-
-
-def test_a_worker_runs_until_it_is_killed(lab: Lab) -> None:
-    with worker(lab, 0, "sleep", "600") as (w, _):
-        assert w.poll() is None
-        assert w.pid
-        assert Path(f"/proc/{w.pid}").exists()
-        w.kill()
-        assert w.wait() == -signal.SIGKILL
-
-
-def test_killing_takes_the_children_along(lab: Lab) -> None:
-    with worker(lab, 0, "sh", "-c", "sleep 600 & sleep 600 & wait") as (w, _):
-        assert w.started()
-        group = next(Path("/sys/fs/cgroup").glob(f"*/railbed-{lab.id}/r0/cgroup.procs"))
-        wait_until(lambda: len(group.read_text().split()) == 4, "init, shell and two sleeps")
-        w.kill(signal.SIGTERM)
-        assert w.wait() == -signal.SIGTERM
-        wait_until(lambda: group.read_text() == "", "nobody is left")
-
-
-def test_a_program_that_is_not_there(lab: Lab) -> None:
-    with worker(lab, 0, "/no/such/program") as (w, out):
-        assert w.wait() == 127
-    assert "/no/such/program" in out.read_text()
-
-
-def test_many_workers_start_at_the_same_time(lab: Lab) -> None:
-    workers = [lab.start_worker(r, ["sh", "-c", f"exit {r}"], stdout=None, stderr=None) for r in range(4)]
-    assert [w.wait() for w in workers] == [0, 1, 2, 3]
-
-
-def test_commands_run_beside_a_worker(lab: Lab) -> None:
-    with worker(lab, 0, "sleep", "600") as (w, _):
-        assert w.started()
-        assert "sleep\n" in shell(lab, "cat /proc/[0-9]*/comm", rank=0)
-
-
-# -- testbed exec
-
-
-@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126), ("true", 0)])
-def test_a_command_that_is_not_there_ends_as_in_a_shell(lab: Lab, command: str, code: int) -> None:
-    done = subprocess.run(
-        [*TESTBED, "exec", "--fabric", lab.id, "1", "--", command], capture_output=True, text=True, cwd=ROOT
-    )
-    assert (done.returncode, bool(done.stderr)) == (code, code != 0)
-
-
-def test_exit_codes_and_streams_pass_through(lab: Lab) -> None:
-    assert inside(lab, "sh", "-c", "exit 42", code=42) == ""
-    assert inside(lab, "tr", "a-z", "A-Z", input="some text") == "SOME TEXT"
-    done = subprocess.run([*TESTBED, "exec", "--fabric", lab.id, "1", "--", "sh", "-c", "echo out; echo err >&2"],
-                          capture_output=True, text=True, cwd=ROOT, check=True)  # fmt: skip
-    assert (done.stdout, done.stderr) == ("out\n", "err\n")
-    assert inside(lab, "/no/such/program", code=127) == ""
-
-
-def test_a_terminal_is_passed_on(lab: Lab) -> None:
-    command = f"{' '.join(TESTBED)} exec --fabric {lab.id} 1 -- sh -c 'tty; exit 5'"
-    done = subprocess.run(
-        ["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 5
-    assert "/dev/pts/0" in done.stdout
-
-
-def test_the_idle_container_is_made_once(lab: Lab) -> None:
-    shell(lab, "echo kept > /tmp/file")
-    assert shell(lab, "cat /tmp/file") == "kept\n"
-
-
-def test_ranks_that_are_not_there(lab: Lab) -> None:
-    done = subprocess.run(
-        [*TESTBED, "exec", "--fabric", lab.id, "4", "--", "id"], capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 2
-    assert "no rank 4" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-# -- a container that ranks share
-
-
-def test_ranks_that_share_a_container_have_their_sockets_in_it_and_no_others(lab: Lab) -> None:
-    out = lab.dir / "shared.out"
-    script = "cd /run/railbed/workers; ls -d */sock; ls /run/railbed; echo $RAILBED_RANK"
-    with out.open("wb") as stdout:
-        w = lab.start_worker(2, ["sh", "-c", script], stdout=stdout, stderr=stdout, others=[3])
-    assert w.wait() == 0, out.read_text()
-    assert out.read_text().split() == ["2/sock", "3/sock", "init", "worker.sock", "workers", "2"]
-    config = json.loads((lab.dir / "containers" / "2" / "config.json").read_text())
-    resources = config["linux"]["resources"]
-    assert resources["memory"]["limit"] == 2 * (256 << 20) and resources["cpu"]["quota"] == 100_000
-
-
-def test_a_fault_that_would_strike_other_ranks_too_is_refused(lab: Lab) -> None:
-    w = lab.start_worker(0, ["true"], stdout=None, stderr=None, others=[1])
-    assert w.wait() == 0
-    with pytest.raises(CannotInject, match="rank 1 shares its worker process"):
-        put_in(lab, Injection.of({"fault": "worker_killed", "on": "nic:1"}))
-    for rank in (0, 1):
-        lab.containers.discard(rank)
-        assert not lab.containers.shared(rank)

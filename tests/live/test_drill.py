@@ -25,20 +25,9 @@ from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
 from tests import prove_drill_kills
+from tests.parts.drills import ALL_ASKED, clos
 
-TEXT = """
-title: Steps take longer
-level: easy
-fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}, nic: {timeout: 50us}}
-control: {reaction: 20us}
-job: {collective: all_reduce, algorithm: ring, size: 32KiB}
-draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.20317}]
-warmup: 50us
-begins: 100us
-question: [healthy, where, what, fix]
-budget: {emulated: 2ms}
-"""
+TEXT = clos(0.20317) + ALL_ASKED + "budget: {emulated: 2ms}\n"
 
 
 @pytest.fixture

@@ -18,19 +18,9 @@ from testbed.drill.sheet import file
 from testbed.drill.sheet.case import healthy_by_seed
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
+from tests.parts.drills import clos
 
-TEXT = """
-title: Steps take longer
-level: easy
-fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}, nic: {timeout: 50us}}
-control: {reaction: 20us}
-job: {collective: all_reduce, algorithm: ring, size: 32KiB}
-draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.2}]
-warmup: 50us
-begins: 100us
-budget: {emulated: 2ms, answers: 1}
-"""
+TEXT = clos(0.2) + "budget: {emulated: 2ms, answers: 1}\n"
 
 
 @pytest.fixture

@@ -26,6 +26,9 @@ def test_a_setting_that_can_be_seen_is_found_and_mended() -> None:
     found = check(file.loads(TEXT % fault, "good.yaml"), "7Q4")
     assert found.passes, found.wrong
     assert found.answer == found.truth and "qos config" in found.differs and found.healthy == "healthy"
+    assert found.ill["solver"].score == found.score and found.ill["solver"].f1 == 1.0
+    assert found.well["solver"].score == 100.0 and found.well["random"].score == 0.0
+    assert found.ill["random"].score < 30 and found.ill["loudest"].score < 30, "who only looks has mended nothing"
 
 
 def test_a_fault_that_nothing_shows_is_no_drill() -> None:

@@ -16,20 +16,9 @@ from testbed.drill.play import client
 from testbed.drill.replay import replayed
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from tests.parts.drills import ALL_ASKED, star
 
-DRILL = """
-title: Is anything wrong?
-level: easy
-fabric: {topology: {star: {hosts: 3}}, nic: {timeout: 50us}}
-job: {collective: all_reduce, algorithm: ring, size: 16KiB}
-draw: {bad: {any: cable, carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.2}]
-warmup: 50us
-begins: 100us
-question: [healthy, where, what, fix]
-hints: [Look at the counters.]
-budget: {emulated: 2ms}
-"""
+DRILL = star(3, "Is anything wrong?") + ALL_ASKED + "hints: [Look at the counters.]\nbudget: {emulated: 2ms}\n"
 INJECT = "inject reduced_rate@cable:h1-sw0 rate=100Gbps"
 
 

@@ -229,3 +229,21 @@ def test_an_accelerator_that_is_switched_on_answers() -> None:
         lab.fabricd.request("heal", fault="f1")
         config(site, ["accelerator", "off", "leaf0"])
         assert down()
+
+
+def test_a_tenant_is_policed_and_nobody_else(fabric: FaultyFabric) -> None:
+    free = fabric.measure(ACROSS)
+    assert not free.drops
+    do(fabric, "tenant limit 20Gbps 0,1")
+    outcome = fabric.measure(ACROSS)
+    polices = {(node, port) for node, port, _ in outcome.drops}
+    assert polices == {("leaf0", 1), ("leaf0", 2)}
+    slowed = {flow[0] for flow, before, now in zip(ACROSS, free.times, outcome.times, strict=True)
+              if now is None or (before and now > 2 * before)}  # fmt: skip
+    assert slowed >= {0, 1}
+    back(fabric)
+    assert not fabric.measure(ACROSS).drops
+    do(fabric, "tenant limit 20Gbps 0,1 -p 5")
+    assert not fabric.measure(ACROSS).drops, "another class"
+    back(fabric)
+    assert "there is no rank 99" in refused(fabric, "tenant limit 20Gbps 0,99")

@@ -330,14 +330,12 @@ def bare_fabric(
 
 
 def _bridges_up(fabric: Fabric, switch: OwnSwitch) -> None:
-    devices, taps = Devices(fabric), [FENCE_TAP]
+    devices = Devices(fabric)
     command = ["ovs-vsctl", *_add_bridge(FENCE_BRIDGE), *_add_port(FENCE_BRIDGE, FENCE_TAP, 1)]
     for s in fabric.switches:
         command += _add_bridge(devices.bridge(s))
         for port in range(1, s.ports + 1):
-            taps.append(devices.tap(s, port))
-            command += _add_port(devices.bridge(s), taps[-1], port)
-    switch.run("ip", "-batch", "-", input="".join(f"link set {tap} mtu 9216 up\n" for tap in taps))
+            command += _add_port(devices.bridge(s), devices.tap(s, port), port)
     switch.run(*command)
     _add_flows(switch, FENCE_BRIDGE, ["in_port=1,actions=in_port"])
     paths = dict(nx.all_pairs_shortest_path(fabric.graph))

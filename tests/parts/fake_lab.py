@@ -89,12 +89,14 @@ class FakeFabricd:
         return self._theirs.fileno()
 
 
-Script = str  # Python source; `say(kind, **more)` prints a line, `rank` is its rank, `plan` its plan
+Script = str  # Python source; `say(kind, **more)` prints a line, `rank` is its rank
 
 _PRELUDE = """
-import json, os, signal, sys, time
-plan = json.load(open({plan!r})); rank = plan['rank']
-def say(kind, **more): print(json.dumps({{'kind': kind, **more}}), flush=True)
+import os, signal, sys, time
+rank = {rank}
+def say(kind, **more):
+    import json  # takes longer than all else that most scripts do
+    print(json.dumps({{'kind': kind, **more}}), flush=True)
 """
 
 
@@ -121,8 +123,9 @@ class FakeLab:
         return folder
 
     def start_worker(self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any) -> subprocess.Popen[bytes]:
-        source = _PRELUDE.format(plan=str(self.worker_dir(rank) / "plan.json")) + self._script(rank)
-        command = [sys.executable, "-c", source]
+        plan = json.loads((self.worker_dir(rank) / "plan.json").read_text())
+        source = _PRELUDE.format(rank=plan["rank"]) + self._script(rank)
+        command = [sys.executable, "-SE", "-c", source]  # quicker: it needs no packages
         self.workers[rank] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         return self.workers[rank]
 
@@ -142,7 +145,7 @@ class FakeLab:
 def result_line(rank: int, size: int = 1024, iteration: int = 0, start: float = 0.0, end: float = 2000.5) -> str:
     """Source that prints a collective's line."""
     line: Mapping[str, Any] = {
-        "step": 0, "collective": "all_reduce", "algorithm": "ring", "size_bytes": size, "iteration": iteration,
-        "rank": rank, "start_ns": start, "end_ns": end, "wrong": 0,
+        "kind": "collective", "step": 0, "collective": "all_reduce", "algorithm": "ring", "size_bytes": size,
+        "iteration": iteration, "rank": rank, "start_ns": start, "end_ns": end, "wrong": 0,
     }  # fmt: skip
-    return f"say('collective', **json.loads({json.dumps(line)!r}))\n"
+    return f"print({json.dumps(line)!r}, flush=True)\n"

@@ -137,4 +137,4 @@ def page_in(browser: Browser, width: int = 1280, dark: bool = False) -> Iterator
 
 
 def _elsewhere(url: str) -> bool:
-    return urlsplit(url).hostname != "127.0.0.1"
+    return urlsplit(url).scheme not in ("file", "data") and urlsplit(url).hostname != "127.0.0.1"

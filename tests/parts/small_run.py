@@ -10,7 +10,7 @@ fabric: {topology: {ring: {nodes: 3}}}
 workload:
   - {collective: all_reduce, sizes: [1KiB], iterations: 2}
 """
-DONE = "say('done')\n"
+DONE = """print('{"kind": "done"}', flush=True)\n"""
 
 
 def whole(rank: int) -> Script:

@@ -60,6 +60,8 @@ def stored(
     made.write_json("summary.json", {"results": list(rows), "counters": counters, "metrics_sha256": "0", **summary})
     made.write_json("fidelity.json", {"verdict": "exact", "reasons": [], "advice": []})
     made.write_json("counters.json", {})
+    step = {"kind": "collective", "collective": "all_reduce", "algorithm": "ring", "dtype": "float32", "op": "sum"}
+    made.write_json("steps.json", {"ranks": 4, "steps": [{**step, "ranks": 4, "busbw_factor": 1.5}]})
     return made.complete()
 
 

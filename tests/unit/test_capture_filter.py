@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from testbed.base.errors import InputError
+from testbed.live.tools import TOOLS
 from testbed.live.tools import filter as filters
 from testbed.live.tools.packets import Packet, decode, read
 from testbed.words.kinds import Wrong
@@ -109,3 +112,11 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
 def test_a_filter_is_only_so_deep(deep: str) -> None:
     with pytest.raises(Wrong, match="more than 50"):
         filters.parse(deep, FABRIC)
+
+
+def test_a_capture_is_refused_that_would_not_end() -> None:
+    tool = TOOLS["capture"]
+    values = tool.read(["nic:1", "--for", "21ms"], FABRIC)
+    with pytest.raises(InputError, match="capture of 21ms of emulated time is too long") as error:
+        tool.run(SimpleNamespace(lab=SimpleNamespace(fabric=FABRIC)), **values)  # type: ignore[arg-type]
+    assert error.value.hint == "at most --for 20ms"

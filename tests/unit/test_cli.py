@@ -269,7 +269,7 @@ def completed(*words: str, cwd: Path = ROOT) -> list[str]:
 
 
 def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path):
-    assert set(completed("p")) == {"plot", "probe"}
+    assert set(completed("p")) == {"plot", "predict", "probe"}
     assert "experiments/quickstart.yaml" in completed("run", "")
     assert completed("inject", "burst") == ["burst_loss"]
     assert "--rate" in completed("inject", "loss", "--r")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,11 @@ def test_three_sides(tmp_path: Path) -> None:
     (time,) = (f for f in found.figures if f.name.startswith("time"))
     assert [time.ratio(n) for n in range(3)] == [1, 2, 0.5]
     assert "C/A" in ran(*(side.path for side in found.sides))[1]
+
+
+def test_a_page_has_the_same_tables(tmp_path: Path) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0, fabric__cable__rate="<100Gbps>")
+    code, _ = ran(a, b, "-o", tmp_path / "c.html", "--fail-if", "busbw < 1")
+    page = (tmp_path / "c.html").read_text()
+    assert code == 1 and "Limits that are met" in page and "fabric.cable.rate" in page and "&lt;100Gbps&gt;" in page
+    assert "time (us), 1 MiB" in page and "<script" not in page and not re.search(r'(src|href)="(?!data:)', page)

@@ -10,9 +10,15 @@ import math
 
 import pytest
 
-from testbed.drill.sheet.answer import Claim, Submission
+from testbed.base.errors import InputError
+from testbed.drill.sheet import file
+from testbed.drill.sheet.answer import Claim, Submission, parse
+from testbed.drill.sheet.carried import possible
+from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.places import Ground
 from testbed.drill.sheet.score import Course, right, score
 from testbed.drill.sheet.truth import Cause
+from testbed.faults import CATALOGUE
 
 CABLE = ("cable:leaf0-spine0", "port:leaf0:5", "port:spine0:1")
 LOSSY = (Cause("loss", CABLE),)
@@ -112,6 +118,25 @@ def test_an_answer_is_right_if_nothing_is_missing_and_nothing_too_much() -> None
 def test_naming_everything_is_worth_less_than_15() -> None:
     everything = " ".join(f"loss@nic:{rank}" for rank in range(60)) + " " + EVERY_CABLE
     assert score(claims(everything), LOSSY, NOW, FAMILIES).total < 15
+
+
+@pytest.mark.parametrize(
+    "name", ["together/tuesdays-maintenance", "congestion/two-slow-things", "corruption/bad-last-hop"]
+)
+def test_naming_every_place_of_a_fabric_is_worth_less_than_15(name: str) -> None:
+    """Of drills with three causes, with two, and of the smallest fabric; at once, before anything is mended."""
+    drill = file.load(name)
+    case = Case.of(drill, "7Q4", False)
+    fabric, truth = case.experiment.build_fabric(), case.draw(possible(case.experiment)).truth
+    places = [place for kind in ("cable", "switch", "port", "nic") for place in Ground(fabric, ()).all_of(kind)]
+    how = course(speed=10, speed_fault=10, speed_mended=26) if drill.asks_to_fix else NOW
+    worth = {}
+    for kind in {"loss", "loop", "straggler", "reduced_rate"} - {cause.kind for cause in truth}:
+        worth[kind] = score(parse(" ".join(f"{kind}@{place}" for place in places), fabric), truth, how).total
+    assert max(worth.values()) < 15
+    every = [f"{kind}@{place}" for kind in CATALOGUE for place in places]
+    with pytest.raises(InputError, match=f"{len(every)} causes"):
+        parse(" ".join(every), fabric)
 
 
 def test_two_faults_at_one_place_are_one_place() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testbed.drill.check.players import correlation
 from testbed.drill.check.rivals import families, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
@@ -179,3 +180,10 @@ def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path)
     assert load("counters", "true", file) == (frozenset("abc"),)
     assert set(load("asic", "golden", file)) == {frozenset("abc"), frozenset("de")}
     assert load("asic", "golden", tmp_path / "none.yaml") == ()
+
+
+def test_whether_harder_drills_are_worth_less() -> None:
+    levels = ["easy", "easy", "medium", "hard"]
+    assert correlation(levels, [90.0, 90.0, 50.0, 10.0]) == pytest.approx(-1.0)
+    assert correlation(levels, [10.0, 10.0, 50.0, 90.0]) == pytest.approx(1.0)
+    assert correlation(levels, [5.0, 5.0, 5.0, 5.0]) is None and correlation([], []) is None

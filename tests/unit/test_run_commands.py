@@ -19,7 +19,7 @@ from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
 from tests.parts.doc_examples import ROOT
 from tests.parts.fake_lab import FakeLab
-from tests.parts.small_run import EXPERIMENT, whole
+from tests.parts.small_run import DONE, EXPERIMENT, whole
 
 
 def test_run_shows_the_table_and_where_the_run_is(testbed: Cli) -> None:
@@ -53,7 +53,7 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
     one_of_two = "from_whole = True\n"
 
     def script(rank: int) -> str:
-        return one_of_two + whole(rank).split("say('done')")[0] + "sys.exit('out of luck')"
+        return one_of_two + whole(rank).removesuffix(DONE) + "sys.exit('out of luck')"
 
     done = testbed("run", "small.yaml", "--out", "here", script=script)
     assert done.code == 1

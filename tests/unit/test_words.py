@@ -62,6 +62,7 @@ def test_a_line_is_read_by_the_entry_with_the_most_words() -> None:
         ("interface shutdown leaf0:1 --for-ns", "needs a value", "--for-ns TIME"),
         ("interface shutdown leaf0:1 --for-ns 3", "no unit", "us"),
         ("flow", "'flow' is not a whole command", "flow add"),
+        ("flow up", "'flow up' is not a whole command", "flow add"),
         ("interfaces", "there is no 'interfaces'", "did you mean interface"),
     ],
 )
@@ -70,6 +71,14 @@ def test_what_is_wrong_is_said_with_what_is_allowed(line: str, what: str, hint: 
         read(line)
     assert what in wrong.value.what and hint in wrong.value.hint, (wrong.value.what, wrong.value.hint)
     assert wrong.value.where and wrong.value.exit_code == 2
+
+
+def test_what_begins_alike_is_offered_and_nothing_else() -> None:
+    entries = [Entry(words=words, about="") for words in ("config nic cc", "config nic replace", "config ecn", "show")]
+    for line in ("config nic", "config nic 4 replace"):
+        with pytest.raises(InputError) as wrong:
+            find(entries, line.split())
+        assert wrong.value.hint == "there are: config nic cc, config nic replace"
 
 
 def test_every_kind_reads_what_it_offers() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.live.look.steps import RankStep, Step
-from testbed.live.views.job import folded, slowest
+from testbed.live.views.job import folded, slowest, under_way
 from testbed.world.condition import parse
 from testbed.world.history import History
 from testbed.world.steps import Collected
@@ -143,3 +143,10 @@ def test_history_is_found_by_time() -> None:
 def test_time_that_several_spans_cover_counts_once() -> None:
     assert covered([]) == 0
     assert covered([(5, 7), (0, 3), (2, 4), (2, 3), (7, 8)]) == 7
+
+
+def test_a_job_that_stands_says_so_though_its_steps_were_quick() -> None:
+    steps = [step(k, ns) for k, ns in enumerate((900.0, *[100.0] * 4, 120.0))]
+    assert steps[-1].end_ns == 120.0
+    assert under_way([], 5000.0) == under_way(steps[1:], 120.0 + 180.0) == ""
+    assert under_way(steps[1:], 5120.0) == "step 6 has been under way for 5 us (show job --now)"

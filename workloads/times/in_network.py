@@ -33,12 +33,13 @@ def in_network_all_reduce_ns(
     fixed_point: bool = True,
     convert_bps: float | None = None,
     accelerators: Sequence[tuple[float, int]] = (),
+    accelerator_ns: float = 0.0,
 ) -> float:
     """`path` leads from rank to rank over the root of the tree; `accelerators` on its way up have a rate and children.
 
-    `width` is bytes of an element in memory.
+    `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.
     """
-    way = _Way(path, costs, tuple(accelerators))
+    way = _Way(path, costs, tuple(accelerators), accelerator_ns)
     count = max(1, size_bytes // width)
     blocks = -(-count // elements)
     full, last = min(elements, count), count - (blocks - 1) * elements
@@ -63,6 +64,7 @@ class _Way:
     path: Path
     costs: Costs
     accelerators: tuple[tuple[float, int], ...]
+    accelerator_ns: float
 
     def slowest_ns(self, elements: int) -> float:
         """How long a block keeps the slowest stage busy."""
@@ -73,8 +75,9 @@ class _Way:
         """From a slot's having a block until its result is there."""
         wire = block_bytes(elements)
         up = (len(self.path.switch_latency_ns) + 1) // 2  # switches, the root with them
-        again = sum(self.path.switch_latency_ns[:up]) + sum(
-            (children + 1) * wire * 8e9 / bps for bps, children in self.accelerators
+        adding = len(self.accelerators) or up  # a switch where no branches meet has none, and no second pass
+        again = sum(self.path.switch_latency_ns[:up][-adding:]) + sum(
+            (children + 1) * wire * 8e9 / bps + self.accelerator_ns for bps, children in self.accelerators
         )
         cables = sum(link.time_ns(wire) for link in self.path.links) + self.path.constant_ns
         fetch = self.costs.pcie_latency_ns + 4 * elements * 8e9 / self.costs.pcie_rate_bps

@@ -24,21 +24,28 @@ def all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> floa
     return all_gather_over_ns(ranks, size_bytes, lambda a, b: path, costs)
 
 
-def broadcast_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) -> float:
-    """The root's datagrams one behind the other, as one message's packets."""
+def broadcast_over_ns(
+    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None
+) -> float:
+    """The root's datagrams one behind the other, as one message's packets.
+
+    `messages`: the paths of what the hosts send each other, where those differ (scale-up domains).
+    """
     count = costs.packets(size_bytes)
     full = _datagram(min(costs.mtu, size_bytes))
     packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
-    start = _started(ranks, paths, costs)
+    start = _started(ranks, messages or paths, costs)
     here = [start[0]]
     for rank in range(1, ranks):
         path = paths(0, rank)
         through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
         here.append(start[0] + pcie_ns(path, costs, to_memory=True) + through)
-    return _all_have_ns(here, paths, costs)
+    return _all_have_ns(here, messages or paths, costs)
 
 
-def all_gather_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) -> float:
+def all_gather_over_ns(
+    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None
+) -> float:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
     The last one of each goes its way alone to the receiver's link, where they stand one behind the other.
@@ -46,7 +53,7 @@ def all_gather_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) 
     part = -(-size_bytes // ranks)
     count = costs.packets(part)
     full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
-    start = _started(ranks, paths, costs)
+    start = _started(ranks, messages or paths, costs)
     here = []
     for rank in range(ranks):
         done = 0.0
@@ -59,7 +66,7 @@ def all_gather_over_ns(ranks: int, size_bytes: int, paths: Paths, costs: Costs) 
             done = max(done, arrival) + link.time_ns(last[1])
         write = stages_of(paths(others[0], rank), costs, to_memory=True)[-1].time_ns(*last) + costs.pcie_latency_ns
         here.append(done + link.delay_ns + write)
-    return _all_have_ns(here, paths, costs)
+    return _all_have_ns(here, messages or paths, costs)
 
 
 def _datagram(payload_bytes: int) -> tuple[float, float]:

@@ -49,20 +49,28 @@ int tap_open(const char *name, char *error, size_t room)
 	return fd;
 }
 
-/* tap_queue() - Let the kernel hold so many frames for us to read, before it drops any
+/* tap_up() - Set up a device that is a port of a bridge, for jumbo frames
  * @name:	Interface name, not up yet: its queueing discipline takes the length from the interface
+ * @frames:	How many for us to read the kernel holds before it drops any (0: its own default)
  *
  * Return: false and @error filled
  */
-bool tap_queue(const char *name, int frames, char *error, size_t room)
+bool tap_up(const char *name, int frames, char *error, size_t room)
 {
-	struct ifreq ifr = {.ifr_qlen = frames};
+	struct ifreq length = {.ifr_qlen = frames}, mtu = {.ifr_mtu = TAP_MTU}, flags = {0};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	snprintf(ifr.ifr_name, sizeof ifr.ifr_name, "%s", name);
-	bool done = fd >= 0 && ioctl(fd, SIOCSIFTXQLEN, &ifr) == 0;
+	snprintf(length.ifr_name, sizeof length.ifr_name, "%s", name);
+	snprintf(mtu.ifr_name, sizeof mtu.ifr_name, "%s", name);
+	snprintf(flags.ifr_name, sizeof flags.ifr_name, "%s", name);
+	bool done = fd >= 0 && (!frames || !ioctl(fd, SIOCSIFTXQLEN, &length)) && !ioctl(fd, SIOCSIFMTU, &mtu) &&
+		    !ioctl(fd, SIOCGIFFLAGS, &flags);
+	if (done) {
+		flags.ifr_flags |= IFF_UP;
+		done = !ioctl(fd, SIOCSIFFLAGS, &flags);
+	}
 	if (!done)
-		snprintf(error, room, "TAP device %s: queue of %d frames: %s", name, frames, strerror(errno));
+		snprintf(error, room, "TAP device %s: queue of %d frames, MTU %d, up: %s", name, frames, TAP_MTU, strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	return done;

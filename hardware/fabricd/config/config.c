@@ -151,7 +151,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 			return config_fail(f, "%s: taps: a list of interface names is needed", s->n.name);
 		p->tap = tap_open(tap, error, sizeof error);
 		/* All that Open vSwitch has may come out of one port at once (an incast of small frames) */
-		if (p->tap < 0 || !tap_queue(tap, 2 * PENDING_MAX, error, sizeof error))
+		if (p->tap < 0 || !tap_up(tap, 2 * PENDING_MAX, error, sizeof error))
 			return config_fail(f, "%s", error);
 		if (!watch_add(f, p->tap, WATCH_TAP, p))
 			return false;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "config/params.h"
 #include "engine/fabric.h"
@@ -98,8 +99,11 @@ json_t *params_json(struct fabric *f, bool meant)
 			fold_some(f, OF_CABLE, c, &params, true);
 		json_object_set_new(cables, c->name, cable_params_json(&params));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o}", "switches", switches, "ports", ports_params_json(f, meant), "nics", nics,
-			 "cables", cables);
+	ps_t reaction = meant ? f->reaction_base : f->reaction;
+	if (meant)
+		fold_some(f, OF_CONTROL, f, &reaction, true);
+	return json_pack("{s:o, s:o, s:o, s:o, s:{s:o}}", "switches", switches, "ports", ports_params_json(f, meant), "nics",
+			 nics, "cables", cables, "control", "reaction_ns", ns_json(reaction));
 }
 
 /* params_of_cable() - What is in force of a cable, over its base */

@@ -90,7 +90,7 @@ bool ovs_open(struct fabric *f, const char *fence_tap)
 	if (!fence_tap)
 		return true;
 	o->fence_tap = tap_open(fence_tap, error, sizeof error);
-	if (o->fence_tap < 0)
+	if (o->fence_tap < 0 || !tap_up(fence_tap, 0, error, sizeof error))
 		return config_fail(f, "%s", error);
 	return watch_add(f, o->fence_tap, WATCH_FENCE, o);
 }

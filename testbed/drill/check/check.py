@@ -13,9 +13,12 @@ from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
+from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.game import Game
+from testbed.drill.sheet.answer import parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.drill import Drill
+from testbed.drill.sheet.score import kinds
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
 
@@ -39,6 +42,9 @@ class Checked:
     healthy: str = ""  # the solver's answer of the healthy twin
     answer: str = ""
     score: float | None = None
+    level: str = ""
+    ill: dict[str, Worth] = field(default_factory=dict)  # what each player would have got, and for the healthy twin
+    well: dict[str, Worth] = field(default_factory=dict)
     took_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
 
@@ -47,24 +53,32 @@ class Checked:
         return not self.wrong
 
     def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "passes": self.passes}
+        worths = {key: {name: one.to_dict() for name, one in getattr(self, key).items()} for key in ("ill", "well")}
+        return {**vars(self), **worths, "passes": self.passes}
 
 
 def check(drill: Drill, seed: str) -> Checked:
     """All of it. Raises nothing for what is wrong with the drill."""
-    found = Checked(drill.id, seed)
+    found = Checked(drill.id, seed, level=drill.level)
     began = time.monotonic()
     try:
         found.wrong += undrawable(drill)
         with playing(drill, seed, healthy=True) as well:
+            said = answers(well)
             if drill.faults:
                 with playing(drill, seed, healthy=False) as ill:
+                    looked = answers(ill)
                     found.truth = " ".join(map(str, ill.stage.drawn.truth))
                     found.differs = _activated(well, ill)
                     if not found.differs:
                         found.wrong.append("no view differs from the healthy twin's: the fault does nothing here")
                     solved(ill, found)
+                    if ill.ending is not None:
+                        found.ill = {name: worth(ill, one, ill.ending.course) for name, one in looked.items()}
+                        f1 = kinds(parse(found.answer, ill.fabric).claims, ill.stage.drawn.truth)
+                        found.ill["solver"] = Worth(found.answer, ill.ending.score.total, f1)
             found.healthy = solve(well)
+            found.well = {name: worth(well, one) for name, one in {**said, "solver": found.healthy}.items()}
             if found.healthy != HEALTHY:
                 found.wrong.append(f"the solver takes the healthy twin for {found.healthy}")
     except FabricdError as error:

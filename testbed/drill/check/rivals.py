@@ -1,7 +1,7 @@
 """Which classes cannot be told apart: one place, struck by each class that can, and what the views show.
 
 A signature is the set of columns in which a world differs from its healthy twin. How much they differ depends on a
-fault's parameters, so it does not count. Classes whose signatures are nearly the same are a family.
+fault's parameters, so it does not count. Classes whose signatures are the same are a family.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.file import loads
 from testbed.faults import CATALOGUE
 
-LIKE = 0.8
-"""Signatures that have so much in common (of all that is in either) are one."""
 RESTLESS = ("interfaces counters", "queues", "queue counters", "queue watermark", "priority-group watermark", "qps",
             "traffic", "flows", "job", "interfaces errors.TX_OK")  # fmt: skip
 _VOLUME = re.compile(r"[rt]x_(packets_phy|prio[36]_packets|vport_rdma_unicast_packets)")
@@ -58,18 +56,11 @@ def _columns(ones: Any, others: Any) -> set[str]:
 
 
 def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
-    """Classes that are alike, and those that are like them, too."""
-    groups: list[set[str]] = []
+    """Classes that show the same. One that shows nothing is like no other."""
+    groups: dict[Signature, set[str]] = {}
     for kind, its in signatures.items():
-        near = [g for g in groups if any(like(its, signatures[other]) >= LIKE for other in g)]
-        merged = {kind}.union(*near)
-        groups = [g for g in groups if g not in near] + [merged]
-    return sorted((frozenset(g) for g in groups if len(g) > 1), key=sorted)
-
-
-def like(one: Signature, other: Signature) -> float:
-    """1 if they are the same. A fault that shows nothing is like no other."""
-    return len(one & other) / len(one | other) if one and other else 0.0
+        groups.setdefault(its, set()).add(kind)
+    return sorted((frozenset(g) for its, g in groups.items() if its and len(g) > 1), key=sorted)
 
 
 def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) -> tuple[dict[str, Signature], list[str]]:
@@ -86,9 +77,14 @@ def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) ->
         except UserError as error:
             left.append(f"{kind}: {error.what}")
             continue
-        job = symptom(ill[1], well[1], drill.warmup)
-        signatures[kind] = signature(ill[0], well[0]) | ({f"job.job.{job}"} if job != "same" else frozenset())
+        signatures[kind] = signature(ill[0], well[0]) | _job(symptom(ill[1], well[1], drill.warmup))
     return signatures, left
+
+
+def _job(symptom_: str) -> Signature:
+    """Whether some steps are longer, or all, is a matter of how much."""
+    same = {"same": "", "unsteady": "slower"}.get(symptom_, symptom_)
+    return frozenset([f"job.job.{same}"] if same else [])
 
 
 def _looked(game: Game) -> tuple[Seen, list[tuple[float, float, int]]]:

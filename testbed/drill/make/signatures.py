@@ -1,14 +1,14 @@
 """The table of signatures: each setting struck by each recipe that can be drawn there, and what shows of it.
 
-`python -m testbed.drill.make.signatures [SETTING ..]` measures it (a world for each) and writes it; without it nothing
-says which faults look alike.
+`python -m testbed.drill.make.signatures [SETTING [RECIPE ..]]` measures it (a world for each) and writes it; without it
+nothing says which faults look alike.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -73,13 +73,19 @@ def table(setting: str, path: Path = FILE) -> Table:
     }
 
 
-def measured(name: str, report: Any = lambda text: None) -> dict[str, dict[str, Signature]]:
-    """Of a setting: strikes it with each recipe that can be drawn there."""
+def struck(name: str) -> list[str]:
+    """The recipes that strike a setting, if they can be drawn there."""
+    near = {name, *SETTINGS[name].rivals}
+    return [key for key, recipe in RECIPES.items() if near & set(recipe.settings)]
+
+
+def measured(name: str, keys: Iterable[str], report: Any = lambda text: None) -> dict[str, dict[str, Signature]]:
+    """Of a setting: strikes it with each of these recipes that can be drawn there."""
     setting = SETTINGS[name]
     healthy: dict[str, Look] = {}
     found: dict[str, dict[str, Signature]] = {signs.sight_name(sight): {} for sight in signs.SIGHTS}
-    for key, recipe in RECIPES.items():
-        its = plain(setting, recipe)
+    for key in keys:
+        its = plain(setting, RECIPES[key])
         drill = drill_of(its)
         try:
             Case.of(drill, CHECKED, False)
@@ -100,12 +106,14 @@ def measured(name: str, report: Any = lambda text: None) -> dict[str, dict[str, 
 
 
 def write(new: Mapping[str, Mapping[str, Mapping[str, Signature]]], path: Path = FILE) -> None:
-    """Beside the settings that are there."""
+    """Beside what is there."""
     every: dict[str, Mapping[str, Mapping[str, Signature]]] = {}
     if path.exists():
         for name in json.loads(path.read_text(encoding="utf-8"))["settings"]:
             every[name] = table(name, path)
-    every |= new
+    for name, its in new.items():
+        old = every.get(name, {})
+        every[name] = {sight: {**old.get(sight, {}), **rows} for sight, rows in its.items()}
     columns = sorted({c for its in every.values() for rows in its.values() for one in rows.values() for c in one})
     number = {column: k for k, column in enumerate(columns)}
     settings = {
@@ -115,11 +123,11 @@ def write(new: Mapping[str, Mapping[str, Mapping[str, Signature]]], path: Path =
     }  # fmt: skip
     lines = ['{"columns": [', ",\n".join(json.dumps(c) for c in columns), '], "settings": {']
     parts = []
-    for name, its in settings.items():
+    for name, numbered in settings.items():
         sights = []
-        for sight, rows in its.items():
+        for sight, found in numbered.items():
             each = ",\n".join(
-                f"{json.dumps(key)}: {json.dumps(one, separators=(',', ':'))}" for key, one in rows.items()
+                f"{json.dumps(key)}: {json.dumps(one, separators=(',', ':'))}" for key, one in found.items()
             )
             sights.append(f"{json.dumps(sight)}: {{\n{each}}}")
         parts.append(f"{json.dumps(name)}: {{\n" + ",\n".join(sights) + "}")
@@ -129,8 +137,9 @@ def write(new: Mapping[str, Mapping[str, Mapping[str, Signature]]], path: Path =
 
 
 def main() -> None:
-    for name in sys.argv[1:] or SETTINGS:
-        write({name: measured(name, lambda text: print(text, flush=True))})
+    named, *keys = sys.argv[1:] or [""]
+    for name in [named] if named else SETTINGS:
+        write({name: measured(name, keys or struck(name), lambda text: print(text, flush=True))})
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from testbed.base.errors import UserError
 from testbed.drill.check.check import Seen
-from testbed.drill.check.rivals import LIKE, Signature, signature
+from testbed.drill.check.rivals import Signature, signature
 from testbed.drill.game import Game
 from testbed.drill.looking import Seen as Source
 from testbed.drill.looking import look
 from testbed.drill.sheet.drill import Views
 from testbed.live.views import VIEWS
 
+LIKE = 0.8
+"""Signatures that have so much in common (of all that is in either) are one."""
 JOB, PROBE = "job", "probe mesh"
 FIRST_LOOKS = (JOB, "interfaces errors", "nics")
 SIGHTS = tuple(

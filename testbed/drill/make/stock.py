@@ -28,6 +28,7 @@ class Setting:
     control: Told = field(default_factory=dict)
     cc: str = "dcqcn"
     warmup: str = "300us"
+    rivals: Sequence[str] = ()  # settings whose recipes strike here, too, when signatures are measured
 
 
 @dataclass(frozen=True)
@@ -57,26 +58,28 @@ SETTINGS = {
     for s in (
         Setting("ring", [{"clos": CLOS}, {"clos": {**CLOS, "hosts_per_leaf": 3}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), ("20us", None),
-                {"nic": {"timeout": "100us"}}, {"reaction": "50us"}),
+                {"nic": {"timeout": "100us"}}, {"reaction": "50us"}, rivals=("exchange",)),
         Setting("exchange", [{"clos": CLOS}, {"clos": {**CLOS, "hosts_per_leaf": 3}}], {"collective": "all_to_all"},
-                ("256KiB", "128KiB"), (None,), {"switch": {"buffer": "1MB"}, "nic": {"timeout": "100us"}}),
+                ("256KiB", "128KiB"), (None,), {"switch": {"buffer": "1MB"}, "nic": {"timeout": "100us"}},
+                rivals=("ring", "wide")),
         Setting("lossless", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("256KiB", "512KiB"), (None,),
-                {"switch": {"buffer": "1MB"}, "nic": {"timeout": "100us"}}, cc="none"),
+                {"switch": {"buffer": "1MB"}, "nic": {"timeout": "100us"}}, cc="none", rivals=("marking",)),
         Setting("marking", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("512KiB", "256KiB"), (None,),
-                {"switch": {"buffer": "2MB", "ecn": MARKS}, "nic": {"timeout": "500us"}}),
+                {"switch": {"buffer": "2MB", "ecn": MARKS}, "nic": {"timeout": "500us"}}, rivals=("lossless",)),
         Setting("star", [{"star": {"hosts": 8}}, {"star": {"hosts": 6}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), (None, "20us"),
-                {"nic": {"timeout": "100us"}}, {"reaction": "50us"}),
+                {"nic": {"timeout": "100us"}}, {"reaction": "50us"}, rivals=("lossless", "rail")),
         Setting("rail", [{"rail": {"servers": 4, "gpus": 2, "spines": 1}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), ("20us",),
-                {"nic": {"timeout": "100us"}}, {"reaction": "50us"}),
+                {"nic": {"timeout": "100us"}}, {"reaction": "50us"}, rivals=("star", "ring")),
         Setting("wide", [{"clos": {"leaves": 4, "spines": 2, "hosts_per_leaf": 2}}], {"collective": "all_to_all"},
-                ("128KiB", "64KiB"), (None,), {"nic": {"timeout": "100us"}}),
+                ("128KiB", "64KiB"), (None,), {"nic": {"timeout": "100us"}}, rivals=("exchange",)),
         Setting("torus", [{"torus": {"dims": [4, 4]}}, {"torus": {"dims": [4, 3]}}],
                 {"collective": "all_reduce", "algorithm": "torus"}, ("64KiB", "128KiB"), (None,),
-                {"nic": {"timeout": "100us"}}),
+                {"nic": {"timeout": "100us"}}, rivals=("ring", "star")),
         Setting("offloaded", [{"clos": ONE_SPINE}], {"collective": "all_reduce", "algorithm": "in_network"},
-                ("256KiB", "128KiB"), (None,), {"nic": {"timeout": "100us"}}, cc="none", warmup="1500us"),
+                ("256KiB", "128KiB"), (None,), {"nic": {"timeout": "100us"}}, cc="none", warmup="1500us",
+                rivals=("lossless",)),
     )
 }  # fmt: skip
 

@@ -80,3 +80,15 @@ def _claim(word: str, fabric: Fabric) -> Claim:
         return Claim(kind, str(resolve(fabric, place)))
     except TopologyError as error:
         raise InputError(f"{place[:60]}: {error.what}", where, error.hint or FORMS) from None
+
+
+def offered(begun: str, fabric: Fabric) -> list[str]:
+    """Whole answers that begin so; they tell nothing of what is wrong."""
+    from testbed.drill.sheet.places import Ground
+
+    kind, at, _ = begun.partition("@")
+    if not at:
+        return [name for name in (HEALTHY, *(f"{name}@" for name in CATALOGUE)) if name.startswith(begun)]
+    ground = Ground(fabric, ())
+    every = [place for of in ("cable", "switch", "port", "nic") for place in ground.all_of(of)]
+    return [whole for place in (*every, "all", "controller") if (whole := f"{kind}@{place}").startswith(begun)]

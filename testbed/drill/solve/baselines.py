@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from testbed.drill.session import Session
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.desk import Desk, number
+from testbed.drill.solve.host import rate
 from testbed.drill.solve.solver import solve
 from testbed.drill.solve.traces import traces
 from testbed.faults import CATALOGUE
@@ -42,37 +43,69 @@ def loudest(session: Session) -> str:
 REASONS = {"crc": "loss", "cable": "cable_down", "mtu": "small_mtu", "forwarding": "missing_entry", "ttl": "loop",
            "headroom": "pfc_off", "tail": "small_buffer", "lossy": "wrong_dscp_map", "watchdog": "short_watchdog",
            "icrc": "corruption", "meter": "meter", "no_qp": "wrong_port"}  # fmt: skip
-MARKED, PAUSED = 50, 50
+DEEP, OTHERS, OWN_TIME = 1_000_000, 0.1, 1.5
+"""Bytes in a queue; share of traffic that is not the job's; a rank's own time, of the usual one."""
 
 
 def thresholds(session: Session) -> str:
-    """Fixed limits on what has grown of late, as alerts have them; the loudest alert is the answer."""
+    """Fixed limits, as alerts have them; the first that is over is the answer, frames that are lost before all."""
     desk = Desk(session)
-    drops = sorted(desk.recent("show drops"), key=lambda row: -number(row, "count"))
-    for row in drops:
+    return next((f"{kind}@{place}" for kind, place in _alerts(desk)), HEALTHY)
+
+
+def _alerts(desk: Desk) -> Iterator[tuple[str, str]]:
+    yield from _drops(desk)
+    ports = [
+        (row, cable) for row in desk.rows("show interfaces status") if (cable := desk.cable(str(row["Interface"])))
+    ]
+    fastest = max((rate(str(row["Speed"])) for row, _ in ports), default=0.0)
+    for row, cable in ports:
+        if row["Oper"] == "down":
+            yield "cable_down", f"cable:{cable.name}"
+        elif rate(str(row["Speed"])) < fastest:
+            yield "reduced_rate", f"cable:{cable.name}"
+    for row in desk.rows("show accelerators"):
+        if row.get("status") == "down":
+            yield "accelerator_down", f"switch:{row['switch']}"
+    yield from _ranks(desk)
+    for row in desk.rows("show queue watermark"):
+        rank = desk.rank(desk.peer(str(row["Port"])).partition(":")[0])
+        if rank is not None and number(row, "UC3") > DEEP:
+            yield "incast", f"nic:{rank}"
+    for row in desk.recent("show nics"):
+        if number(row, "rnr_nak_retry_err") > 0:
+            yield "slow_receiver", f"nic:{row['rank']}"
+        if number(row, "tx_prio3_pause") > 0:
+            yield "pause_storm" if desk.stands else "slow_pcie", f"nic:{row['rank']}"
+    sent = {False: 0.0, True: 0.0}
+    for row in desk.recent("show traffic"):
+        sent[row["tenant"] == "job"] += number(row, "tx_bytes")
+    if sent[False] > OTHERS * sum(sent.values()):
+        yield "noisy_neighbour", "all"
+
+
+def _drops(desk: Desk) -> Iterator[tuple[str, str]]:
+    """The loudest first."""
+    for row in sorted(desk.recent("show drops"), key=lambda row: -number(row, "count")):
         kind = REASONS.get(str(row["reason"]))
         cable = desk.cable(f"{row['node']}:{row['port']}")
         if kind and cable is not None:
             node = str(row["node"])
             switch = "switch" in CATALOGUE[kind].on and "cable" not in CATALOGUE[kind].on
-            if switch and node not in desk.plan.nic_by_name:
-                return f"{kind}@switch:{node}"
-            return f"{kind}@cable:{cable.name}"
-    for row in desk.rows("show interfaces status"):
-        cable = desk.cable(str(row["Interface"]))
-        if row["Oper"] == "down" and cable is not None:
-            return f"cable_down@cable:{cable.name}"
-    nics = desk.recent("show nics")
-    for key, limit, kind in (
-        ("tx_prio3_pause", 1, "slow_pcie"),
-        ("rnr_nak_retry_err", 1, "slow_receiver"),
-        ("np_ecn_marked_roce_packets", MARKED, "incast"),
-        ("rx_prio3_pause", PAUSED, "pause_storm"),
-    ):
-        worst = max(nics, key=lambda row, key=key: number(row, key), default=None)  # type: ignore[misc]
-        if worst is not None and number(worst, key) >= limit:
-            return f"{kind}@nic:{worst['rank']}"
-    return HEALTHY
+            yield kind, f"switch:{node}" if switch and node not in desk.plan.nic_by_name else f"cable:{cable.name}"
+
+
+def _ranks(desk: Desk) -> Iterator[tuple[str, str]]:
+    for row in desk.rows("show logging"):
+        if str(row["who"]).startswith("rank") and "ended" in str(row["message"]):
+            yield "worker_killed", f"nic:{str(row['who'])[4:]}"
+    own = {
+        int(r["rank"]): number(r, "host_us") + number(r, "compute_us") for r in desk.rows("show job --ranks --last 1")
+    }
+    usual = sorted(own.values())[len(own) // 2] if own else 0.0
+    for rank, took in own.items():
+        if took > OWN_TIME * usual:
+            yield "straggler", f"nic:{rank}"
 
 
 PLAYERS: dict[str, Player] = {

@@ -15,7 +15,7 @@ def speeds(desk: Desk) -> list[Finding]:
     kinds = [{**row, "of": _ends(str(row["Interface"]), str(row["Peer"]))} for row in rows]
     for row, usual in odd(kinds, "of", ("Speed",)):
         cable = desk.cable(str(row["Interface"]))
-        if cable is not None and _rate(str(row["Speed"])) < _rate(str(usual["Speed"])):
+        if cable is not None and rate(str(row["Speed"])) < rate(str(usual["Speed"])):
             set_ = (f"interface speed {desk.switch_end(cable)} {usual['Speed']}bps",)
             led = (*around(desk, cable), *set_, f"route undrain {desk.switch_end(cable)}")  # its link goes down for it
             why = f"{row['Interface']} came up with {row['Speed']}, its like with {usual['Speed']}"
@@ -54,7 +54,7 @@ def _ends(one: str, other: str) -> str:
     return "-".join(roles)
 
 
-def _rate(speed: str) -> float:
+def rate(speed: str) -> float:
     found = re.match(r"([\d.]+)([GMT])", speed)
     return float(found[1]) * {"M": 1e6, "G": 1e9, "T": 1e12}[found[2]] if found else 0.0
 

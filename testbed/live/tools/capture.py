@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hardware.client import FabricdError
+from testbed.base.units import format_time
 from testbed.live.look.table import Table
 from testbed.live.tools import filter as filters
 from testbed.live.tools.packets import ECN, Packet, read
@@ -19,12 +20,17 @@ from topologies.graph.fabric import End
 
 FOR_NS = 20_000.0
 MOST = 1000
+LONGEST_NS = 20e6
+"""What a port of 400 Gb/s carries in it is 1 GB, which is kept in memory."""
 
 
 def capture(
     site: Site, place: End, lasts: float = FOR_NS, expression: str = "", output: str | None = None, most: int = MOST
 ) -> list[Table]:
     """Frames that the port sends and receives from now on."""
+    if lasts > LONGEST_NS:
+        what = f"a capture of {format_time(lasts)} of emulated time is too long"
+        raise Wrong(what, f"at most --for {format_time(LONGEST_NS)}")
     test = filters.parse(expression, site.fabric)
     target = None if output is None else Path(output)
     if target is not None and not target.parent.is_dir():
@@ -68,7 +74,7 @@ TOOLS = (
         words="capture", about="Capture what goes by at a port or NIC for some emulated time.", use=capture,
         parameters=(
             Parameter("place", kinds.PLACE, "A port (leaf0:1) or a NIC (nic:3, h3).", required=True),
-            Parameter("lasts", kinds.TIME, "How long, in emulated time (default: 20us).", option=True, word="for"),
+            Parameter("lasts", kinds.TIME, "How long, in emulated time (20us; at most 20ms).", option=True, word="for"),
             Parameter("expression", kinds.TEXT, f"Only frames that pass it: {filters.HELP}.", True, word="filter"),
             Parameter("output", kinds.FILE, "A pcapng file for all that the port sees.", option=True, short="-o"),
             Parameter("most", kinds.Number("most", "N", 1, 1_000_000), f"Lines (default: {MOST}).", option=True),

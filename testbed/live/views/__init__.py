@@ -5,8 +5,21 @@ One file a family of views, one entry a view. `testbed show`, prompts, programs 
 
 from __future__ import annotations
 
-from testbed.live.views import config, drops, ecn, interfaces, job, lldp, logging, nics, pfc, queues, record, switches
+from testbed.live.views import (
+    config,
+    control,
+    drops,
+    ecn,
+    interfaces,
+    job,
+    lldp,
+    logging,
+    nics,
+    pfc,
+    queues,
+    switches,
+)
 from testbed.live.views.view import View
 
-FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, record)
+FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
 VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}

@@ -19,6 +19,8 @@ EQUAL = 0.01
 """Steps whose times differ by less are shown as one."""
 STANDS_OUT = 1.05
 """A rank is said to be slow if it is at work for so much longer than the middle one."""
+STANDS = 1.5
+"""A step under way is said to take long from so many times the longest of those before on."""
 RANKS = Parameter("ranks", kinds.FLAG, "A row for each rank, of the last steps.", True)
 LAST = Parameter("last", kinds.Number("steps", "N", 1, 1e6), "The last N steps alone.", True)
 NOW = Parameter("now", kinds.FLAG, "A row for each rank: what it does in the step that is under way.", True)
@@ -37,7 +39,17 @@ def job(look: Look, ranks: str | bool = False, last: int | None = None, now: str
     if ranks:
         shown = steps[-int(last or _SHOWN) :]
         return [Table("job", "", [row for step in shown for row in _ranks(step)], ("step", "rank"))]
-    return [Table("job", "", [_row(group, best) for group in folded(steps[-int(last or len(steps)) :])], COLUMNS)]
+    rows = [_row(group, best) for group in folded(steps[-int(last or len(steps)) :])]
+    return [Table("job", under_way(steps, look.time_ns), rows, COLUMNS)]
+
+
+def under_way(steps: Sequence[Step], time_ns: float) -> str:
+    """That the job stands, if the step under way takes longer than those before: a table of steps cannot show it."""
+    since = max((step.end_ns for step in steps), default=0.0)
+    longest = max((step.end_ns - step.start_ns for step in steps[-_SHOWN:]), default=0.0)
+    if not steps or time_ns - since <= STANDS * longest:
+        return ""
+    return f"step {steps[-1].number + 1} has been under way for {_us(time_ns - since):g} us (show job --now)"
 
 
 NOW_COLUMNS = ("rank", "state", "since_us", "waits_for")

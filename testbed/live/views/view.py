@@ -21,6 +21,7 @@ CHANGED = Parameter(
     True,
 )
 RATES = Parameter("rates", kinds.FLAG, "Per second of emulated time, not counts.", True)
+NONZERO = Parameter("nonzero", kinds.FLAG, "Leave out what has counted nothing.", True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,9 @@ class View(Entry):
     rated: bool = False
     """It shows rates of its own, so a `Look` at it needs a `before`."""
 
-    def show(self, look: Look, *, changed: Since | None = None, rates: bool = False, **values: Any) -> list[Table]:
+    def show(
+        self, look: Look, *, changed: Since | None = None, rates: bool = False, nonzero: bool = False, **values: Any
+    ) -> list[Table]:
         """Raises InputError."""
         if rates and changed is None:
             if look.before is None:
@@ -40,14 +43,14 @@ class View(Entry):
         elif changed is not None:
             look = look.changed(changed)
         tables = self.make(look, **values)
-        if changed is not None:
+        if changed is not None or nonzero:
             tables = [without_zeros(table) for table in tables]
         return [_per_second(table, look.passed_ns) for table in tables] if rates else tables
 
 
 def counting(*, parameters: tuple[Parameter, ...] = (), **about: Any) -> View:
     """A view of counters."""
-    return View(parameters=(*parameters, CHANGED, RATES), **about)
+    return View(parameters=(*parameters, CHANGED, RATES, NONZERO), **about)
 
 
 def without_zeros(table: Table) -> Table:

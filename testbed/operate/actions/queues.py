@@ -29,17 +29,11 @@ def ecn(
 ) -> Iterator[Step]:  # fmt: skip
     key = str(3 if priority is None else priority)
     given = {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax}
-    values = {name: value for name, value in given.items() if value is not None}
-    if state == "off":
-        if values:
-            raise InputError("thresholds do not go with off", "ecn", "leave them out, or off")
+    before = site.switch(switch).get("ecn", {}).get(key)
+    whole = _whole("ecn", state, given, before, "thresholds", f"class {key} has no thresholds yet")
+    if whole is None:
         yield Put(overlay("switch", switch, {"ecn": {key: None}}))
         return
-    before: dict[str, Any] = site.switch(switch).get("ecn", {}).get(key) or {}
-    whole: dict[str, Any] = {name: values.get(name, before.get(name)) for name in given}
-    missing = [f"--{name.removesuffix('_bytes')}" for name, value in whole.items() if value is None]
-    if missing:
-        raise InputError(f"class {key} has no thresholds yet", "ecn", f"give {', '.join(missing)}")
     if whole["kmin_bytes"] > whole["kmax_bytes"]:
         sizes = [format_size(int(whole[name])) for name in ("kmin_bytes", "kmax_bytes")]
         raise InputError(
@@ -74,17 +68,12 @@ def pfcwd(
     site: Site, switch: str, state: str | None, detect: float | None, restore: float | None, action: str | None
 ) -> Iterator[Step]:
     given = {"detect_ns": detect, "restore_ns": restore, "action": action}
-    values = {name: value for name, value in given.items() if value is not None}
-    if state == "off":
-        if values:
-            raise InputError("times and action do not go with off", "pfcwd", "leave them out, or off")
+    before = site.switch(switch).get("watchdog")
+    off = f"the watchdog of {switch} is off, and has no times"
+    whole = _whole("pfcwd", state, given, before, "times and action", off)
+    if whole is None:
         yield Put(overlay("switch", switch, {"watchdog": None}))
         return
-    before: dict[str, Any] = site.switch(switch).get("watchdog") or {}
-    whole = {name: values.get(name, before.get(name)) for name in given}
-    missing = [f"--{name.removesuffix('_ns')}" for name, value in whole.items() if value is None]
-    if missing:
-        raise InputError(f"the watchdog of {switch} is off, and has no times", "pfcwd", f"give {', '.join(missing)}")
     if not whole["detect_ns"] or not whole["restore_ns"]:
         raise InputError("a storm takes some time", "pfcwd", "--detect and --restore of more than 0ns")
     yield Put(overlay("switch", switch, {"watchdog": whole}))
@@ -96,6 +85,22 @@ def dscp(site: Site, switch: str, dscp: int, to: int) -> Iterator[Step]:
 
 def weight(site: Site, switch: str, priority: int, weight: int) -> Iterator[Step]:
     yield Put(overlay("switch", switch, {"weights": {str(priority): weight}}))
+
+
+def _whole(
+    words: str, state: str | None, given: dict[str, Any], before: dict[str, Any] | None, what: str, none_yet: str
+) -> dict[str, Any] | None:
+    """What is to be set: what was given, and the rest as it was before. None: it is switched off."""
+    values = {name: value for name, value in given.items() if value is not None}
+    if state == "off":
+        if values:
+            raise InputError(f"{what} do not go with off", words, "leave them out, or off")
+        return None
+    whole = {**dict.fromkeys(given), **(before or {}), **values}
+    missing = [f"--{name.removesuffix('_bytes').removesuffix('_ns')}" for name in given if whole[name] is None]
+    if missing:
+        raise InputError(none_yet, words, f"give {', '.join(missing)}")
+    return {name: whole[name] for name in given}
 
 
 def _switch_of(site: Site, words: str, port: End) -> str:

@@ -1,0 +1,15 @@
+"""Where a page may be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.base.errors import InputError
+
+
+def checked(out: Path) -> None:
+    """Raises InputError for a file that is no page, or whose folder is not there."""
+    if out.suffix.lower() != ".html":
+        raise InputError(f"{str(out)!r}: a page is .html", "command line: --out")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {str(out.parent)!r}", "command line: --out")

@@ -1,0 +1,77 @@
+"""`testbed predict`: what an experiment should take, without a fabric."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.base.errors import InputError
+from testbed.commands._complete import FILE
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.predict import Prediction
+    from testbed.run.sweep import Point
+
+
+@click.command(short_help="Say what an experiment should take, without a fabric.")
+@click.argument("file", shell_complete=FILE)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Work out how long the steps of the experiment in FILE take: the same schedules, on a model of the fabric.
+
+    It starts nothing, and needs no root. Of a sweep every point is predicted. What the model leaves out it says below
+    the figures; what it has no model of (faults, sparse vectors, drawn flows, ..) it refuses, with the reason.
+
+    \b
+    Examples:
+      testbed predict experiments/quickstart.yaml
+      testbed predict experiments/quickstart.yaml --set fabric.topology.rail.servers=64
+      testbed predict experiments/offload/direct-reduce.yaml --json
+    """
+    from testbed.experiment import load
+    from testbed.experiment.overrides import override
+    from testbed.predict.predict import predict
+    from testbed.run.sweep import check, points
+
+    experiment = override(load(file), settings)
+    if experiment.sweep:
+        check(experiment)
+        found = [({"point": p.values}, p.experiment, _of_point(file, p)) for p in points(experiment)]
+    else:
+        found = [({}, experiment, predict(experiment))]
+    if as_json:
+        told = [
+            {**of, "results": [f.to_dict() for f in its.figures], "left_out": list(its.left_out)}
+            for of, _, its in found
+        ]
+        click.echo(json.dumps({"file": file, **(told[0] if not experiment.sweep else {"points": told})}))
+        return
+    from testbed.predict.table import of_prediction
+    from testbed.tables.results import show
+
+    for of, one, its in found:
+        at = ", ".join(f"{key} {value}" for key, value in of.get("point", {}).items())
+        show(of_prediction(its, _title(one) + (f", {at}" if at else "")))
+
+
+def _of_point(file: str, point: Point) -> Prediction:
+    """Its place in the file is that of no point: an error names the values."""
+    from testbed.predict.predict import predict
+
+    try:
+        return predict(point.experiment)
+    except InputError as error:
+        values = ", ".join(f"{key}: {value}" for key, value in point.values.items())
+        raise InputError(error.what, f"{file}: point {values}", error.hint) from None
+
+
+def _title(experiment: Experiment) -> str:
+    from topologies import in_words
+
+    topology = experiment.fabric.topology
+    of = ", ".join(k if v is True else f"{k} {v}" for k, v in in_words(topology.kind, topology.params).items())
+    return f"{experiment.name}: {topology.kind} ({of})"

@@ -1,0 +1,64 @@
+"""What is predicted: a time for each size of a step, and how it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+MESSAGES, FORMULA, LONGEST_PATH = "messages", "formula", "longest path"
+HOW = {
+    MESSAGES: "every message of the schedule followed",
+    FORMULA: "the closed form of what NICs and switches do",
+    LONGEST_PATH: "the longest path through the tasks, each as long as alone",
+}
+"""How a time can be found."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the prediction.  `group`: which of several that work side by side."""
+
+    step: int
+    name: str  # collective, or what the step's tasks are called
+    algorithm: str
+    ranks: int
+    size_bytes: int | None
+    time_ns: float
+    how: str
+    busbw_factor: float | None = None
+    group: int | None = None
+
+    @property
+    def algbw_bps(self) -> float | None:
+        """Bytes per second."""
+        return self.size_bytes / self.time_ns * 1e9 if self.size_bytes and self.time_ns else None
+
+    @property
+    def busbw_bps(self) -> float | None:
+        """Likewise."""
+        if self.algbw_bps is None or self.busbw_factor is None:
+            return None
+        return self.algbw_bps * self.busbw_factor
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the results of `testbed run --json`."""
+        return {
+            "step": self.step,
+            "collective": self.name,
+            "algorithm": self.algorithm,
+            "ranks": self.ranks,
+            **({} if self.group is None else {"group": self.group}),
+            "size_bytes": self.size_bytes,
+            "time_ns": round(self.time_ns, 3),
+            "algbw_Bps": self.algbw_bps,
+            "busbw_Bps": self.busbw_bps,
+            "how": self.how,
+        }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All lines, and what the model has left out of this experiment."""
+
+    figures: tuple[Figure, ...]
+    left_out: tuple[str, ...]

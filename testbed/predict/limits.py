@@ -1,0 +1,72 @@
+"""What is not predicted: refused with the reason, or, where it only may change the figures, said beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from testbed.base.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+REFUSED = {
+    "omnireduce": "what it sends depends on where the vectors have zeros",
+    "omniccl": "what it sends depends on where the vectors have zeros",
+    "in_network_best_effort": "which of its blocks meet in shared slots depends on when each packet comes",
+    "rpc": "its calls share host cores and compute complexes, which are no flows",
+    "block_write": "its blocks share host cores and compute complexes, which are no flows",
+    "feed": "who gets a batch depends on who is ready first",
+}
+"""Collectives and algorithms by name -> why there is no model of them."""
+STEPS = {
+    "load": "its flows come at drawn times and share cables and buffers: how they do is what a run shows",
+    "flows": "flows that share cables share them by their congestion control: how they do is what a run shows",
+    "torch": "what the script does is known when it has been run",
+}
+"""Likewise steps."""
+_RUN = "`testbed run` emulates it"
+
+
+def refuse(experiment: Experiment) -> None:
+    """Raises InputError for what there is no model of, all of it at once."""
+    found = list(_refused(experiment))
+    if found:
+        raise InputError(found[0].what, found[0].where, found[0].hint, found[1:])
+
+
+def _refused(experiment: Experiment) -> Iterator[Problem]:
+    if not experiment.workload:
+        yield Problem("there is nothing to predict", experiment.place("workload"), "give it a step")
+    for k, fault in enumerate(experiment.inject):
+        what = f"a prediction is of a healthy fabric, and {fault.fault.name} is injected"
+        yield Problem(what, experiment.place("inject", k), f"{_RUN}; --set 'inject=[]' leaves it out")
+    if experiment.fabric.nic.complex is not None:
+        what = "there is no model of off-path SmartNICs"
+        yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
+    for k, step in enumerate(experiment.workload):
+        if step.kind in STEPS:
+            yield Problem(STEPS[step.kind], experiment.place("workload", k), _RUN)
+        elif step.kind == "collective":
+            for key in ("collective", "algorithm"):
+                if (why := REFUSED.get(getattr(step, key))) is not None:
+                    yield Problem(why, experiment.place("workload", k, key), _RUN)
+            if step.compression is not None:
+                what = "there is no model of compression in NICs"
+                yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
+
+
+def left_out(experiment: Experiment) -> tuple[str, ...]:
+    """What may make this experiment's run differ, most of all first."""
+    return tuple(_left_out(experiment))
+
+
+def _left_out(experiment: Experiment) -> Iterator[str]:
+    yield "losses, full buffers and the pauses that they make"
+    control = experiment.transport.cc.name
+    if control != "none":
+        yield f"what {control} does to rates"
+    if not experiment.fabric.switch.pfc:
+        yield "what is lost without PFC"
+    if experiment.fabric.topology.kind in ("clos", "rail") and experiment.fabric.topology.params.get("spines", 0) > 1:
+        yield "ECMP's hash: which spine a message takes is drawn, as unevenly as the hash does, but not the same"

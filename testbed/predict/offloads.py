@@ -1,0 +1,143 @@
+"""The times of what NICs and switches do, from the closed forms over the actual fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from controllers.offload.trees import Tree, Trees
+from workloads.base.entry import named
+from workloads.base.vocabulary import DTYPES
+from workloads.times.in_network import in_network_all_reduce_ns
+from workloads.times.messages import Path
+from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
+from workloads.times.wide.around import Edge
+from workloads.times.wide.direct_reduce import ring_ns
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.plan.choose import Chooser
+    from topologies import Fabric
+    from workloads.base.entry import Algorithm
+
+
+def offload_ns(
+    experiment: Experiment,
+    chooser: Chooser,
+    entry: Algorithm,
+    ranks: Sequence[int],
+    size_bytes: int,
+    way: Mapping[str, Any],
+    job: int,
+) -> float:
+    """Time in ns of the fabric's `job`th offloaded collective: that number says which of equal roots its tree has."""
+    if entry.accelerators:
+        return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
+    network = chooser.ways(ranks, scale_up=False)
+    if entry.name == "multicast":
+        over = {"broadcast": broadcast_over_ns, "all_gather": all_gather_over_ns}[entry.collective.name]
+        hosts = chooser.ways(ranks)
+        tree = _Branches(chooser, experiment.build_fabric(), ranks, job)
+        return over(
+            len(ranks),
+            size_bytes,
+            tree.path,
+            chooser.costs,
+            messages=lambda a, b: hosts.path([(a, b)]),
+        )
+    costs, engine = chooser.costs, experiment.fabric.nic.engine
+    if engine is not None:
+        costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
+    if entry.layout == "ring":
+        its = network if entry.engines else chooser.ways(ranks)
+        pairs = [(k, (k + 1) % len(ranks)) for k in range(len(ranks))]
+        edges = [Edge(its.path([pair]), shared) for pair, shared in zip(pairs, its.paths(pairs), strict=True)]
+        return ring_ns(entry, size_bytes, edges, costs, touched=_TOUCHED.get(way.get("optimizer", "sgd"), 2))
+    return cast(float, named(entry.time)(len(ranks), size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
+
+
+_TOUCHED = {"sgd": 2, "adam": 3}
+"""Arrays that an optimizer goes over: parameters and what it remembers."""
+
+
+def _by_switches(
+    experiment: Experiment,
+    chooser: Chooser,
+    ranks: Sequence[int],
+    size_bytes: int,
+    way: Mapping[str, Any],
+    job: int,
+) -> float:
+    """Over the tree that the controller makes of the ranks' shortest ways to a root."""
+    aggregation, accelerator = way["aggregation"], experiment.fabric.switch.accelerator
+    assert accelerator is not None
+    fabric = experiment.build_fabric()
+    among = {s.name for s in fabric.switches if s.accelerator}
+    trees = Trees(fabric)
+    tree = trees.tree(ranks, job, among)
+    found = {_way(experiment, chooser, trees, tree, rank) for rank in ranks}
+    return max(
+        in_network_all_reduce_ns(
+            len(ranks),
+            size_bytes,
+            path,
+            chooser.costs,
+            width=DTYPES[way["dtype"]],
+            elements=aggregation["elements"],
+            slots=min(aggregation["slots"], accelerator.slots),
+            fixed_point=not way["dtype"].startswith(("int", "uint")),
+            convert_bps=experiment.costs.convert,
+            accelerators=adders,
+            accelerator_ns=accelerator.latency,
+        )
+        for path, adders in found
+    )
+
+
+Adders = tuple[tuple[float, int], ...]
+
+
+def _way(experiment: Experiment, chooser: Chooser, trees: Trees, tree: Tree, rank: int) -> tuple[Path, Adders]:
+    """From a rank up to the root, and down again; the accelerators that add up."""
+    fabric, spec = experiment.build_fabric(), experiment.fabric.switch.accelerator
+    assert spec is not None
+    nic = fabric.nics[rank].name
+    at = fabric.cable_at[nic, 1].other(nic).node
+    up = [at, *_above(trees, at, tree.root)]
+    nodes = [nic, *up, *reversed(up[:-1]), nic]
+    adders = tuple(
+        (spec.rate or _ports_bps(chooser, trees, name), tree.inputs(name)) for name in up if name in tree.adding
+    )
+    return chooser.along(nodes), adders
+
+
+def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
+    for name, port in trees.way(switch, root):
+        yield trees.fabric.cable_at[name, port].other(name).node
+
+
+def _ports_bps(chooser: Chooser, trees: Trees, switch: str) -> float:
+    """Of all ports together, as an accelerator's when the file does not say."""
+    ports = range(1, trees.fabric.switch_by_name[switch].ports + 1)
+    ends = (trees.fabric.cable_at[switch, port].other(switch).node for port in ports)
+    return sum(chooser.link(switch, end).rate_bps for end in ends)
+
+
+class _Branches:
+    """Ways over the tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
+
+    def __init__(self, chooser: Chooser, fabric: Fabric, ranks: Sequence[int], job: int) -> None:
+        self._chooser = chooser
+        trees = Trees(fabric)
+        root = trees.tree(ranks, job).root
+        nics = [fabric.nics[rank].name for rank in ranks]
+        at = [fabric.cable_at[nic, 1].other(nic).node for nic in nics]
+        self._up = [[nic, switch, *_above(trees, switch, root)] for nic, switch in zip(nics, at, strict=True)]
+        self.path = cache(self._path)
+
+    def _path(self, a: int, b: int) -> Path:
+        up, down = self._up[a], self._up[b]
+        met = next(node for node in up if node in down)
+        return self._chooser.along([*up[: up.index(met) + 1], *reversed(down[: down.index(met)])])

@@ -1,0 +1,39 @@
+"""From an experiment to the times of its steps: nothing is started, and no frame is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from testbed.plan.choose import Chooser
+from testbed.predict.collectives import collective_figures, jobs
+from testbed.predict.figure import Figure, Prediction
+from testbed.predict.limits import left_out, refuse
+from testbed.predict.tasks import task_figures
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+
+def predict(experiment: Experiment) -> Prediction:
+    """The times of all steps.  Raises InputError for what there is no model of."""
+    refuse(experiment)
+    return Prediction(tuple(_figures(experiment)), left_out(experiment))
+
+
+def _figures(experiment: Experiment) -> Iterator[Figure]:
+    from testbed.plan.plan import plan  # the same steps as a run's
+
+    fabric = experiment.build_fabric()
+    chooser = Chooser(experiment, fabric)
+    number, job = 0, 1
+    for k, step in enumerate(experiment.workload):
+        one = experiment.model_copy(update={"workload": [step]})
+        planned = plan(one)["steps"]
+        place = experiment.place("workload", k)
+        if step.kind == "collective":
+            yield from collective_figures(experiment, chooser, planned[0], number, job, place)
+            job += jobs(planned[0])
+        else:
+            yield from task_figures(experiment, step, planned, number, place)
+        number += len(planned)

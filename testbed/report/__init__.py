@@ -1,0 +1,1 @@
+"""A run or a sweep as one HTML file that needs nothing else."""

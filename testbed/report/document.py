@@ -1,0 +1,230 @@
+"""What a report says, from a stored run or sweep: plain data for the template."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.figures.timeline import steps
+from results.figures.values import cut
+from results.store.load import Run
+from results.store.sweeps import Sweep
+from testbed.base import yaml_writer
+from testbed.base.errors import InputError, UserError
+from testbed.report.asked import own_keys
+from testbed.report.series import charts, not_sampled
+from testbed.tables.results import lines, of_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from testbed.experiment import Experiment
+
+MOST_ROWS = 200
+MOST_EVENTS = 100
+MOST_TIMELINES = 4
+_NO_MARK = {"worker_done", "algorithm_chosen", "ready", "held"}
+"""Events that are no trouble: not marked on the time axis."""
+
+
+def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that the template needs for a run; `parts` are the page's scripts and styles."""
+    experiment = _experiment(run)
+    state, table = run.state, lines(of_run(run))
+    counters = _counters(run)
+    told: dict[str, Any] = {
+        "kind": "run",
+        "title": run.name,
+        "subtitle": next((line.removeprefix("# ").strip() for line in table if line.startswith("# ")), run.name),
+        "failed": None
+        if state["state"] == "complete"
+        else (state.get("error") or {"what": "it was killed, or goes on"}),
+        "fidelity": run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []},
+        "table": "\n".join(line.rstrip() for line in table if "Run folder" not in line),
+        "drops": sorted(run.rows("drops"), key=lambda row: -row["count"])[:MOST_ROWS],
+        "not_sampled": not_sampled(run),
+        "timelines": _timelines(run),
+        "again": _again(run),
+        **_asked(experiment, run.experiment),
+        "environment": _environment(run.environment),
+        "hash": run.summary.get("metrics_sha256"),
+    }
+    data: dict[str, Any] = {"charts": [chart.to_dict() for chart in charts(run)], "events": _events(run)}
+    if experiment is not None and counters:
+        data["network"] = _network(experiment, counters, run)
+    return {**told, **parts, "data": _as_json(data), "charts": data["charts"], "network": "network" in data}
+
+
+def of_sweep(swept: Sweep, parts: Mapping[str, str]) -> dict[str, Any]:
+    """Likewise for a sweep: its table, and its usual figures as pictures."""
+    from results.pictures.drawing import PlotError
+    from results.pictures.sweep_plot import sweep, usual
+    from results.store.sweeps import key_names
+
+    run = Run(swept.path)
+    names = key_names(swept.keys)
+    hidden = ("metrics_sha256", "run")
+    columns = list(dict.fromkeys(k for point in swept.points for k in point if k not in hidden))
+    told = swept.to_dict()
+    failed = told.get("error")
+    try:
+        pictures = [_svg(f) for f in sweep(swept.name, swept.keys, swept.points, usual(swept))] if swept.points else []
+    except PlotError:
+        pictures = []
+    return {
+        "kind": "sweep",
+        "title": swept.name,
+        "subtitle": f"sweep, {len(swept.points)} of {swept.total} points",
+        "failed": failed if failed and failed.get("what") else None,
+        "fidelity": _worst(swept),
+        "columns": [names.get(column, column) for column in columns],
+        "points": [[_cell(point.get(column)) for column in columns] for point in swept.points],
+        "pictures": pictures,
+        "again": _again(run),
+        **_asked(_experiment(run), run.experiment),
+        "environment": _environment(run.environment),
+        "hash": None,
+        **parts,
+        "data": "{}",
+    }
+
+
+def _worst(swept: Sweep) -> dict[str, Any]:
+    order = ("exact", "good", "doubtful", "invalid")
+    verdicts = [point["fidelity"] for point in swept.points if point.get("fidelity") in order]
+    worst = max(verdicts, key=order.index, default="invalid")
+    reasons = [] if verdicts else ["no point has ended"]
+    if len(set(verdicts)) > 1:
+        reasons = [f"{verdicts.count(one)} points are {one}" for one in order if one in verdicts]
+    return {"verdict": worst, "reasons": reasons, "advice": []}
+
+
+def _experiment(run: Run) -> Experiment | None:
+    """The run's experiment as a model; None if this version cannot read it, and the report goes without."""
+    from testbed.experiment import load
+
+    try:
+        return load(run.path / "experiment.yaml")
+    except UserError:
+        return None
+
+
+def _counters(run: Run) -> dict[str, Any]:
+    path = run.path / "counters.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _network(experiment: Experiment, counters: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """The drawing, each port's counters at the end, and what was wrong where."""
+    from testbed.serve.network import COLUMNS, Network, ports
+
+    network = Network(experiment.build_fabric())
+    faults = [
+        {"name": f"f{n + 1}", "fault": one["fault"], "state": "on", **network.places(str(one.get("on", "")))}
+        for n, one in enumerate(run.experiment.get("inject") or [])
+    ]
+    end_ns = max((row["end_ns"] for row in run.rows("results")), default=0.0)
+    return {**network.about(), "columns": COLUMNS, "ports": ports(counters), "faults": faults, "end_ns": end_ns}
+
+
+def _events(run: Run) -> list[dict[str, Any]]:
+    """What happened at which moment of emulated time: for the marks on the charts."""
+    found = [
+        {"us": row["time_ns"] / 1000, "text": _said(row)}
+        for row in run.rows("events")
+        if row.get("time_ns") is not None and row["event"] not in _NO_MARK
+    ]
+    return found[:MOST_EVENTS]
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """`link node=rail0 port=1 up=False`."""
+    more = {"node": row.get("node"), "port": row.get("port"), **json.loads(row.get("detail") or "{}")}
+    plain = [f"{k}={v}" for k, v in more.items() if isinstance(v, str | int | float) and k != "id"]
+    return cut(" ".join([row["event"], *plain]))
+
+
+def _timelines(run: Run) -> list[str]:
+    from results.pictures.drawing import PlotError
+    from results.pictures.timeline_plot import chosen, timeline
+
+    rows = run.rows("timeline")
+    if not rows:
+        return []
+    try:
+        return [_svg(timeline(step, run.name)) for step in chosen(steps(rows), None)[:MOST_TIMELINES]]
+    except PlotError:
+        return []
+
+
+def _svg(figure: Figure) -> str:
+    """As an element of a page."""
+    import matplotlib
+
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "railbed"}):
+        figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _asked(experiment: Experiment | None, resolved: Mapping[str, Any]) -> dict[str, str]:
+    """The experiment without what is default anyway, and with everything."""
+    whole = _yaml(resolved)
+    if experiment is None:
+        return {"asked": whole, "whole": whole}
+    return {"asked": _yaml(own_keys(experiment)), "whole": whole}
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    out = io.StringIO()
+    yaml_writer.dump(dict(value), out)
+    return out.getvalue()
+
+
+def _again(run: Run) -> str:
+    return f"testbed run {run.path / 'experiment.yaml'}"
+
+
+def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in environment.items():
+        if isinstance(value, list):
+            found.append((key, shlex.join(map(str, value))))
+        elif isinstance(value, dict):
+            found += [(f"{key}: {name}", str(one)) for name, one in value.items() if one]
+        elif value is not None:
+            found.append((key, str(value)))
+    return found
+
+
+def _cell(value: Any) -> str:
+    from results.figures.values import full
+
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return "" if value is None else full(value)
+
+
+def _as_json(value: Any) -> str:
+    """For a script element: nothing in it can end the element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def write(name: str, out: Path, about: Mapping[str, Any], pages: Sequence[Path]) -> None:
+    """Renders the template `name` of `pages` into the file `out`. Raises InputError if it cannot be written."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    files = FileSystemLoader(list(map(str, pages)))
+    environment = Environment(
+        loader=files, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    text = environment.get_template(name).render(about)
+    try:
+        out.write_text(text)
+    except OSError as error:
+        raise InputError(f"the report cannot be written: {error.strerror}", str(out)) from None

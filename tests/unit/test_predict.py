@@ -1,0 +1,199 @@
+"""`testbed predict`: times worked from formulas by hand, rules that make long rings short, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from testbed.base.errors import InputError
+from testbed.cli import cli
+from testbed.experiment import Experiment, loads
+from testbed.predict import Figure, predict
+from workloads.times.messages import Costs, Link, Path
+from workloads.times.rings import ring_over_ns
+from workloads.times.wide.around import Edge, direct_over_ns, hops, host_ring_over_ns, turn
+
+# With all defaults: 4,096 B of payload take 4,178 B of a cable at 400 Gb/s, 4,198 with RETH and immediate
+PCIE, DELAY, LATENCY, POST = 500.0, 500.0, 500.0, 100.0
+
+
+def wire_ns(nbytes: float) -> float:
+    return nbytes * 8 / 400
+
+
+def pcie_ns(nbytes: float) -> float:
+    return nbytes * 8 / 512
+
+
+def experiment(topology: str, *steps: dict[str, Any] | str, more: str = "") -> Experiment:
+    text = "".join(f"  - {step if isinstance(step, str) else json.dumps(step)}\n" for step in steps)
+    return loads(f"name: t\nfabric:\n  topology: {topology}\n{more}workload:\n{text}", "t.yaml")
+
+
+def figures(topology: str, *steps: dict[str, Any] | str, more: str = "") -> tuple[Figure, ...]:
+    return predict(experiment(topology, *steps, more=more)).figures
+
+
+def collective(name: str, algorithm: str, *sizes: str, **more: Any) -> dict[str, Any]:
+    return {"collective": name, "algorithm": algorithm, "sizes": list(sizes), **more}
+
+
+def test_a_message_is_what_arithmetic_says() -> None:
+    """4 KiB over one switch: docs/closed-form.md has this number, 4835.36 ns."""
+    (one,) = figures("{star: {hosts: 2}}", collective("send_recv", "pair", "4096B"))
+    there = POST + 2 * PCIE + pcie_ns(4096) + 2 * (wire_ns(4198) + DELAY) + LATENCY
+    assert one.time_ns == pytest.approx(there + 2 * (wire_ns(86) + DELAY) + LATENCY + PCIE)
+    assert one.time_ns == pytest.approx(4835.36)
+
+
+def test_a_ring_is_2_n_minus_1_messages() -> None:
+    """16 KiB on 4 ranks: 6 messages of one packet, 3 sums; the last acknowledgement comes after the last message."""
+    (one,) = figures("{star: {hosts: 4}}", collective("all_reduce", "ring", "16KiB"))
+    received = 2 * PCIE + 2 * pcie_ns(4096) + 2 * (wire_ns(4198) + DELAY) + LATENCY + PCIE
+    acknowledged = 2 * PCIE + pcie_ns(4096) + 2 * (wire_ns(4198) + DELAY) + LATENCY
+    acknowledged += 2 * (wire_ns(86) + DELAY) + LATENCY + PCIE
+    added = 4096 * 8 / 800
+    assert one.time_ns == pytest.approx(6 * (POST + received) + 3 * added + acknowledged - received)
+    assert one.busbw_bps == pytest.approx(2 * 3 / 4 * 16384 / one.time_ns * 1e9)
+
+
+def test_nics_pay_the_doorbell_once() -> None:
+    """DirectReduce, a packet a chunk: 2(n-1) ways through cables, switch and engine; 5 of them follow each other."""
+    (one,) = figures("{star: {hosts: 4}}", collective("all_reduce", "direct_reduce", "16KiB"))
+    way = 2 * (wire_ns(4178) + DELAY) + LATENCY
+    adds, passes = 4096 * 8 / 400, 1e3 / 595.2
+    begin, end = POST + 2 * PCIE + pcie_ns(4096), passes + pcie_ns(4096) + PCIE
+    assert one.time_ns == pytest.approx(begin + 3 * (way + adds) + 3 * way + 2 * passes + end, rel=1e-6)
+
+
+def test_groups_side_by_side_are_as_each_alone() -> None:
+    step = collective("all_reduce", "ring", "64KiB")
+    alone = figures("{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}", {**step, "ranks": [0, 1, 2]})
+    both = figures("{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}", {**step, "groups": [[0, 1, 2], [4, 5, 6]]})
+    assert [f.time_ns for f in both] == [alone[0].time_ns] * 2 and [f.group for f in both] == [0, 1]
+
+
+def test_auto_takes_what_is_predicted_to_be_fastest() -> None:
+    sizes = ("1KiB", "16MiB")
+    names = ("ring", "bidirectional_ring", "halving_doubling", "double_binary_tree")
+    each = figures("{star: {hosts: 8}}", *(collective("all_reduce", name, *sizes) for name in names))
+    auto = figures("{star: {hosts: 8}}", collective("all_reduce", "auto", *sizes))
+    for k, found in enumerate(auto):
+        best = min(each[k::2], key=lambda f: f.time_ns)
+        assert (found.algorithm, found.time_ns) == (f"{best.algorithm} (auto)", pytest.approx(best.time_ns))
+
+
+def test_tasks_take_their_longest_path() -> None:
+    tasks = """tasks: {groups: {g: [[0, 1, 2, 3]]}, list: [{id: a, compute: 50us},
+      {id: c, compute: 20us, stream: other},
+      {id: b, collective: all_reduce, group: g, size: 16KiB, algorithm: ring, after: [a]}]}"""
+    ring = figures("{star: {hosts: 4}}", collective("all_reduce", "ring", "16KiB"))[0].time_ns
+    (one,) = figures("{star: {hosts: 4}}", f"{{{tasks}}}".replace("\n", " "))
+    assert one.time_ns == pytest.approx(50_000 + ring)
+
+
+@pytest.mark.parametrize(
+    ("step", "what", "where"),
+    [
+        (collective("all_reduce", "omnireduce", "64KiB"), "zeros", "t.yaml:5: workload[0].algorithm"),
+        (collective("all_reduce", "in_network_best_effort", "64KiB"), "slots", "t.yaml:5: workload[0].algorithm"),
+        (
+            collective("all_reduce", "direct_reduce", "64KiB", compression="bfp"), "compression",
+            "t.yaml:5: workload[0].compression",
+        ),
+        ({"flows": [{"from": 0, "to": 1, "size": "1MB"}]}, "share cables", "t.yaml:5: workload[0]"),
+        ({"load": {"pattern": "random"}}, "drawn times", "t.yaml:5: workload[0]"),
+        (collective("all_reduce", "ring", "1MiB", groups=[[0, 2], [1, 3]]), "share", "t.yaml:5: workload[0]"),
+    ],
+)  # fmt: skip
+def test_what_there_is_no_model_of_is_refused_at_its_place(step: dict[str, Any], what: str, where: str) -> None:
+    one = experiment("{clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}", step)
+    with pytest.raises(InputError) as caught:
+        predict(one)
+    assert what in caught.value.what and where in caught.value.where and caught.value.hint
+
+
+def test_faults_are_refused_all_at_once() -> None:
+    more = "inject:\n  - {fault: loss, on: all, rate: 0.01}\n  - {fault: cable_down, on: 'cable:h0-sw0'}\n"
+    with pytest.raises(InputError) as caught:
+        predict(experiment("{star: {hosts: 4}}", collective("all_reduce", "ring", "1MiB"), more=more))
+    assert "loss" in caught.value.what and caught.value.where == "t.yaml:5: inject[0]"
+    assert [p.where for p in caught.value.also] == ["t.yaml:6: inject[1]"]
+
+
+def test_it_says_what_it_leaves_out() -> None:
+    told = experiment(
+        "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}", collective("all_reduce", "ring", "1MiB"),
+        more="transport: {cc: dcqcn}\n",
+    )  # fmt: skip
+    text = " ".join(predict(told).left_out)
+    assert "dcqcn" in text and "losses" in text and "hash" in text
+
+
+def test_the_command_says_it_as_json(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text(
+        "name: e\nfabric: {topology: {star: {hosts: 4}}}\nsweep: {fabric.topology.star.hosts: [2, 4]}\n"
+        "workload: [{collective: all_reduce, sizes: [16KiB]}]\n"
+    )
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["predict", str(file), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0 and [p["point"] for p in told["points"]] == [
+        {"fabric.topology.star.hosts": n} for n in (2, 4)
+    ]
+    (row,) = told["points"][1]["results"]
+    assert row["time_ns"] == pytest.approx(
+        figures("{star: {hosts: 4}}", collective("all_reduce", "ring", "16KiB"))[0].time_ns
+    )
+
+
+# Long rings
+
+
+def test_a_turn_is_the_fewest_edges_that_repeat() -> None:
+    assert turn([1, 2, 1, 2]) == [1, 2] and turn([1, 1, 1]) == [1] and turn([1, 2, 1]) == [1, 2, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=9), st.integers(0, 200)
+)  # fmt: skip
+def test_hops_that_repeat_are_as_if_each_was_done(edges: list[tuple[int, int]], times: int) -> None:
+    busy, cross = (np.array(column, float) for column in zip(*edges, strict=True))
+
+    def step(now: NDArray[Any]) -> NDArray[Any]:
+        return np.maximum(now + busy, np.roll(now + cross, 1))
+
+    state = np.zeros(len(edges))
+    for _ in range(times):
+        state = step(state)
+    assert hops(step, np.zeros(len(edges)), times) == pytest.approx(state)
+
+
+PATHS = [Path.uniform(s, rate_bps=400e9, delay_ns=500, latency_ns=500) for s in (1, 3, 5)]
+PATHS.append(Path((Link(3600e9, 300),), scale_up=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(PATHS), min_size=2, max_size=24), st.integers(0, 1 << 20))
+def test_a_ring_over_any_edges_is_as_hop_by_hop(paths: list[Path], chunk: int) -> None:
+    n = len(paths)
+    costs = Costs(reduce_bps=800e9)
+    for reduces in ([True] * (n - 1) + [False] * (n - 1), [True] * (n - 1), [False] * (n - 1)):
+        found = host_ring_over_ns(reduces, chunk, [Edge(path, path) for path in paths], costs)
+        assert found == pytest.approx(ring_over_ns(reduces, chunk, paths, costs))
+
+
+def test_a_ring_of_a_quarter_of_a_million_nics_is_as_long_as_its_hops() -> None:
+    n, path = 262_144, PATHS[0]
+    adds = [1] * (n - 1) + [0] * (n - 1)
+    one = direct_over_ns(adds, 4096, [Edge(path, path)] * n, Costs())
+    few = [direct_over_ns([1] * (k - 1) + [0] * (k - 1), 4096, [Edge(path, path)] * k, Costs()) for k in (4, 5)]
+    assert one == pytest.approx(few[0] + (n - 4) * (few[1] - few[0]))

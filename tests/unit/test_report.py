@@ -1,0 +1,131 @@
+"""Reports: what is asked, data over time, pages that need nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from results.store.folder import RunFolder
+from testbed.base.errors import InputError
+from testbed.base.yaml_writer import dump
+from testbed.commands.report import command
+from testbed.experiment import loads
+from testbed.report.asked import own_keys
+from testbed.report.series import MOST_POINTS, Chart, Line
+from tests.parts.stored_runs import operation, stored, stored_sweep
+
+TEXT = """
+name: small
+fabric: {topology: {star: {hosts: 4}}, cable: {rate: 400Gbps, delay: 2us}}
+transport: {cc: none, recovery: selective_repeat}
+inject: [{fault: loss, on: "cable:h0-sw0", rate: 0.01}]
+workload: [{collective: all_reduce, algorithm: ring, sizes: [1KiB]}]
+"""
+
+
+def written(*args: str | Path) -> str:
+    done = CliRunner().invoke(command, list(map(str, args)))
+    if done.exception is not None:
+        raise done.exception
+    return Path(done.stdout.strip()).read_text()
+
+
+def data(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert found
+    return dict(json.loads(found[1]))
+
+
+def test_what_was_asked_is_what_cannot_be_left_out() -> None:
+    experiment = loads(TEXT)
+    own = own_keys(experiment)
+    assert own == {
+        "name": "small",
+        "fabric": {"topology": {"star": {"hosts": 4}}, "cable": {"delay": "2us"}},  # 400 Gb/s is the default
+        "transport": {"recovery": "selective_repeat"},
+        "inject": [{"fault": "loss", "on": "cable:h0-sw0", "rate": 0.01}],
+        "workload": [{"collective": "all_reduce", "sizes": ["1KiB"]}],
+    }
+    assert type(experiment).model_validate(own) == experiment
+
+
+def test_lines_of_a_chart_meet_on_one_time_axis() -> None:
+    a = Line("a", np.array([0.0, 2.0, 5.0]), np.array([1.0, 3.0, 3.0]))
+    b = Line("b", np.array([0.0, 1.0]), np.array([7.0, 8.0]))
+    told = Chart("some", "KB", [a, b]).to_dict()
+    times = np.frombuffer(base64.b64decode(told["x"]), "<f8")
+    values = [np.frombuffer(base64.b64decode(y), "<f4") for y in told["y"]]
+    assert times.tolist() == [0, 1, 2, 5]
+    assert [v.tolist() for v in values] == [[1, 1, 3, 3], [7, 8, 8, 8]]  # each keeps its value until the next
+
+
+def test_a_long_line_keeps_every_peak() -> None:
+    x = np.arange(2 * MOST_POINTS, dtype=float)
+    y = np.zeros(len(x))
+    peaks = np.random.default_rng(1).choice(len(x), 50, replace=False)
+    y[peaks] = np.arange(1, 51)
+    told = Chart("some", "KB", [Line("a", x, y)]).to_dict()
+    kept = np.frombuffer(base64.b64decode(told["y"][0]), "<f4")
+    assert len(kept) <= MOST_POINTS + 2 and "thinned" in told["about"]
+    stretches = np.unique(peaks // 4)  # of two that share a stretch, the lower one may go
+    assert kept.max() == 50 and np.count_nonzero(kept) >= len(stretches) - 1
+
+
+def a_run(folder: Path, **frames: Any) -> Path:
+    return stored(folder / "run", [operation(1000.0)], loads(TEXT).resolved(), frames)
+
+
+def test_a_page_needs_nothing_else_and_breaks_at_nothing(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script><b>&"
+    run = a_run(tmp_path, drops=[{"node": "sw0", "port": 1, "reason": "fault", "count": 3, "headers": evil}])
+    page = written(run, "-o", tmp_path / "a.html")
+    assert evil not in page and "&lt;/script&gt;&lt;script&gt;alert(1)" in page
+    assert not re.search(r'(src|href)="(?!data:)', page) and "@import" not in page
+    assert "Fidelity: exact" in page and "rate: 0.01" in page
+    assert "this run was not sampled" in page and data(page)["charts"] == []
+
+
+def test_a_failed_run_says_so_first(tmp_path: Path) -> None:
+    made = RunFolder.create("x", tmp_path / "x")
+    with (made.path / "experiment.yaml").open("w") as file:
+        dump(loads(TEXT).resolved(), file)
+    run = made.fail({"what": "rank 2 waits for rank 1", "where": "step 0", "hint": "look at <h1>"})
+    page = written(run, "-o", tmp_path / "b.html")
+    body = page[page.index("<main>") :]
+    assert body.index("rank 2 waits for rank 1") < body.index("Fidelity: invalid") < body.index("Results")
+    assert "look at &lt;h1&gt;" in page
+
+
+def test_a_sweep_has_its_points_and_a_picture(tmp_path: Path) -> None:
+    points = [({"fabric__topology__star__hosts": h}, 100.0 * h) for h in (2, 4)] + [
+        ({"fabric__topology__star__hosts": 8}, "deadlock")
+    ]
+    page = written(stored_sweep(tmp_path / "s", points), "-o", tmp_path / "s.html")
+    assert "<th>hosts</th>" in page and "<td>deadlock</td>" in page and "1 of 3 points failed" in page
+
+
+def test_an_experiment_that_this_version_cannot_read_has_a_report_without_a_network(tmp_path: Path) -> None:
+    run = stored(tmp_path / "old", [operation(1.0)], {**loads(TEXT).resolved(), "no_longer_there": 1})
+    page = written(run, "-o", tmp_path / "c.html")
+    assert "network" not in data(page) and "no_longer_there: 1" in page
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [(["x.pdf"], "a page is .html"), (["no/x.html"], "there is no folder"), ([""], "a page is .html")],
+)
+def test_where_it_cannot_go(tmp_path: Path, args: list[str], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        written(a_run(tmp_path), "-o", *args)
+
+
+def test_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run folder"):
+        written(tmp_path)

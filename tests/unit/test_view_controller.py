@@ -1,0 +1,88 @@
+"""show controller: gone, standing still, refused; what does not move is left out with --nonzero."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.live.look.look import Look
+from testbed.live.views import VIEWS
+from tests.parts.machine import wait_until
+from topologies import build
+
+FABRIC = build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 1})
+REFUSED = "spine0 refused 2 flow mods: OFPET_FLOW_MOD_FAILED(5)"
+
+
+class Stub:
+    """A `Source` of what the view asks for."""
+
+    fabric = FABRIC
+
+    def __init__(self, pids: list[int]) -> None:
+        self.pids = pids
+
+    def request(self, op: str, **_: Any) -> dict[str, Any]:
+        note = {"event": "note", "who": "controller", "level": "error", "time_ns": 300_000, "text": REFUSED}
+        return {
+            "status": {"controllers": [{"pid": pid} for pid in self.pids]},
+            "parameters": {"control": {"reaction_ns": 50_000.0}},
+            "log": {"events": [note]},
+        }[op]
+
+    def flows(self) -> list[dict[str, Any]]:
+        return [{"switch": "leaf0"}, {"switch": "leaf0"}, {"switch": "spine0"}]
+
+
+def shown(*pids: int) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    now = {"time_ns": 700_000, "fidelity": {"clock": "virtual", "controller_timeouts": 2}}
+    switches, own = VIEWS["controller"].show(Look(Stub([*pids]), now))  # type: ignore[arg-type]
+    return {row["Switch"]: row for row in switches.rows}, own.rows[0]
+
+
+@pytest.fixture
+def stopped() -> Iterator[int]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stands still")
+        yield process.pid
+        process.kill()
+
+
+def test_one_that_runs_has_answered() -> None:
+    switches, own = shown(os.getpid())
+    assert {row["Connected"] for row in switches.values()} == {"yes"} and own["Controller"] == "running"
+    assert own["Reaction (us)"] == 50.0 and {row["Echo"] for row in switches.values()} == {"answered"}
+    assert (switches["leaf0"]["Flows"], switches["leaf1"]["Flows"]) == (2, 0)
+
+
+def test_what_a_switch_has_refused_is_its_own() -> None:
+    switches, own = shown(os.getpid())
+    assert switches["spine0"]["Errors"] == 1 and REFUSED in switches["spine0"]["Last error"]
+    assert switches["leaf0"]["Errors"] == 0 and own["Last said"] == f"300.000 us: {REFUSED}"
+
+
+def test_one_that_stands_still_is_connected_and_answers_nothing(stopped: int) -> None:
+    switches, own = shown(stopped)
+    assert {(row["Connected"], row["Echo"]) for row in switches.values()} == {("yes", "no answer")}
+    assert (own["Controller"], own["Unanswered"], own["Reaction (us)"]) == ("no answer", 2, None)
+
+
+def test_one_that_is_gone_is_not_connected() -> None:
+    switches, own = shown()
+    assert {row["Connected"] for row in switches.values()} == {"no"} and own["Controller"] == "gone"
+
+
+def test_views_of_counters_leave_out_what_has_counted_nothing() -> None:
+    ports = [{"node": "leaf0", "port": n, "priorities": {"ecn_marked_prio3": n - 1}} for n in (1, 2)]
+    look = Look(Stub([]), {"time_ns": 1, "switches": [{"switch": "leaf0"}], "ports": ports, "nics": []})  # type: ignore[arg-type]
+    (queues, _), (all_of_them, _) = VIEWS["ecn"].show(look, nonzero=True), VIEWS["ecn"].show(look)
+    assert [(row["Port"], row["EcnMarked/pkts"]) for row in queues.rows] == [("leaf0:2", 1)]
+    assert len(all_of_them.rows) > len(queues.rows)

@@ -1,0 +1,1 @@
+"""Times of all ranks at once, as arrays."""
