@@ -33,6 +33,7 @@
 #include "fault/fault.h"
 #include "link/cable.h"
 #include "link/frame.h"
+#include "link/near.h"
 #include "link/pfc.h"
 #include "link/port.h"
 #include "loop.h"
@@ -240,6 +241,7 @@ bool fabric_step(struct fabric *f)
 		event_pop(&f->heap, &e);
 		if (real)
 			clock_late(f, (int64_t)((__int128)(real_limit - 1 - e.t) * f->clock.dilation / PS_PER_NS));
+		near_what_is_next(f);
 		event_run(f, &e);
 	}
 	return n > 0;

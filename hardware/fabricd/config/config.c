@@ -12,6 +12,7 @@
 
 #include "accelerator/accelerator.h"
 #include "base/tap.h"
+#include "base/lines.h"
 #include "base/units.h"
 #include "config/config.h"
 #include "config/params.h"
@@ -137,7 +138,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	s->p = s->base;
 	if (ports > PORTS_MAX)
 		return config_fail(f, "%s: more than %d ports", s->n.name, PORTS_MAX);
-	s->n.ports = calloc(ports + 1, sizeof *s->n.ports);
+	s->n.ports = lines_new(ports + 1, sizeof *s->n.ports);
 	if (!s->n.ports)
 		return config_fail(f, "out of memory");
 	for (size_t i = 0; i < ports; i++) {
@@ -278,7 +279,7 @@ static void *array_of(struct fabric *f, const json_t *config, const char *key, s
 {
 	const json_t *list = json_object_get(config, key);
 	size_t n = json_array_size(list);
-	void *room = calloc(n + 1, each);
+	void *room = lines_new(n + 1, each);
 
 	if ((list && !json_is_array(list)) || n > most)
 		config_fail(f, "%s: a list of up to %u is needed", key, most);
@@ -376,7 +377,7 @@ bool config_load(struct fabric *f, json_t *config)
 	f->scale_ups = array_of(f, config, "scale_up", sizeof *f->scale_ups, NICS_MAX, &f->scale_up_count);
 	f->workers = calloc(f->nic_count + 1, sizeof *f->workers);
 	f->nodes = calloc(2 * f->switch_count + f->nic_count + 1, sizeof(struct node *));
-	f->accelerators = calloc(f->switch_count + 1, sizeof *f->accelerators);
+	f->accelerators = lines_new(f->switch_count + 1, sizeof *f->accelerators);
 	if (f->error[0] || !f->workers || !f->nodes || !f->accelerators)
 		return config_fail(f, "out of memory");
 	for (uint32_t k = 0; k < f->nic_count; k++)

@@ -14,10 +14,11 @@
 
 #include <stdint.h>
 
+#include "base/lines.h"
+
 #define AHEAD_RANGES 24
 #define AHEAD_LINES 11 /* with each event; a packet of 4 KiB takes six on its way through a switch */
 #define AHEAD_ROOM 1024
-#define LINE_BYTES 64
 
 struct ahead {
 	struct ahead_range {

@@ -15,9 +15,14 @@
  * An event that runs nearly always enters another.  So the place of one that was taken out
  * stays empty until the next is entered, or looked for: that is one way through the heap
  * and not two.
+ *
+ * In a large fabric events lie further apart than a cache is large.  So the heap has what
+ * orders them beside each other, and does not look at the events themselves.
  */
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/lines.h"
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
@@ -27,7 +32,7 @@
 #define IN_NO_LANE UINT32_MAX
 
 struct queued {
-	struct event e;
+	_Alignas(LINE_BYTES) struct event e;
 	struct queued *next; /* in its lane, or free */
 	uint32_t lane;
 };
@@ -37,18 +42,18 @@ struct lane {
 	struct queued *last; /* NULL: it is empty */
 };
 
-static inline unsigned __int128 when(const struct queued *q)
+static inline unsigned __int128 when(const struct heap_entry *x)
 {
-	return (unsigned __int128)(uint64_t)q->e.t << 64 | q->e.key;
+	return (unsigned __int128)(uint64_t)x->t << 64 | x->key;
 }
 
 /* Which of two is first nobody can predict: no branch depends on it, unless they differ in nothing but their number */
-static inline bool before(const struct queued *x, const struct queued *y)
+static inline bool before(const struct heap_entry *x, const struct heap_entry *y)
 {
 	unsigned __int128 a = when(x), b = when(y);
 
 	if (__builtin_expect(a == b, 0))
-		return x->e.seq < y->e.seq;
+		return x->q->e.seq < y->q->e.seq;
 	return a < b;
 }
 
@@ -59,20 +64,30 @@ static inline bool background(enum event_kind kind)
 	return (1u << EV_PAUSE_REFRESH | 1u << EV_PAUSE_END | 1u << EV_WATCHDOG | 1u << EV_FAULT) >> kind & 1;
 }
 
+static void heap_free(struct heap *h)
+{
+	if (h->at)
+		free(h->at - (LINE_BYTES / sizeof *h->at - 1));
+}
+
 static void grow(struct heap *h)
 {
 	size_t room = h->room ? 2 * h->room : SLAB_EVENTS;
-	struct queued **at = realloc(h->at, room * sizeof *at);
+	struct heap_entry *at = aligned_alloc(LINE_BYTES, (room + LINE_BYTES / sizeof *at) * sizeof *at);
 
 	if (!at)
 		abort();
+	at += LINE_BYTES / sizeof *at - 1; /* the first has no sibling */
+	if (h->at)
+		memcpy(at, h->at, h->entries * sizeof *at);
+	heap_free(h);
 	h->at = at;
 	h->room = room;
 }
 
 static void more(struct heap *h)
 {
-	struct queued *slab = malloc(SLAB_EVENTS * sizeof *slab);
+	struct queued *slab = aligned_alloc(LINE_BYTES, SLAB_EVENTS * sizeof *slab);
 	void **slabs = realloc(h->slabs, (h->slab_count + 1) * sizeof *slabs);
 
 	if (!slab || !slabs)
@@ -135,24 +150,29 @@ static inline bool line_up(struct heap *h, struct queued *q, ps_t now)
 	return joined == BEHIND_OTHERS;
 }
 
-/* Put an event where the first one was */
-static void sift_down(struct heap *h, struct queued *q)
+static inline struct heap_entry entry_of(struct queued *q)
 {
-	struct queued **at = h->at;
+	return (struct heap_entry){.t = q->e.t, .key = q->e.key, .q = q, .a = q->e.a};
+}
+
+/* Put an event where the first one was */
+static void sift_down(struct heap *h, struct heap_entry x)
+{
+	struct heap_entry *at = h->at;
 	size_t i = 0;
 
 	for (;;) {
 		size_t child = 2 * i + 1;
 		if (child + 1 < h->entries)
-			child += before(at[child + 1], at[child]);
+			child += before(&at[child + 1], &at[child]);
 		else if (child >= h->entries)
 			break;
-		if (!before(at[child], q))
+		if (!before(&at[child], &x))
 			break;
 		at[i] = at[child];
 		i = child;
 	}
-	at[i] = q;
+	at[i] = x;
 }
 
 /* The first place is empty, and nothing was entered since: the last event goes there */
@@ -161,7 +181,7 @@ static void close_gap(struct heap *h)
 	if (!h->gap)
 		return;
 	h->gap = false;
-	struct queued *last = h->at[--h->entries];
+	struct heap_entry last = h->at[--h->entries];
 	if (h->entries)
 		sift_down(h, last);
 }
@@ -181,9 +201,10 @@ static void push(struct heap *h, struct queued *q, ps_t now)
 	h->background += background(event_kind(&q->e));
 	if (line_up(h, q, now))
 		return;
+	struct heap_entry x = entry_of(q);
 	if (h->gap) {
 		h->gap = false;
-		sift_down(h, q);
+		sift_down(h, x);
 		return;
 	}
 	if (h->entries == h->room)
@@ -191,12 +212,12 @@ static void push(struct heap *h, struct queued *q, ps_t now)
 	size_t i = h->entries++;
 	while (i) {
 		size_t up = (i - 1) / 2;
-		if (!before(q, h->at[up]))
+		if (!before(&x, &h->at[up]))
 			break;
 		h->at[i] = h->at[up];
 		i = up;
 	}
-	h->at[i] = q;
+	h->at[i] = x;
 }
 
 /* event_add() - Enter an event
@@ -225,7 +246,7 @@ void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, ui
 const struct event *event_first(struct heap *h)
 {
 	close_gap(h);
-	return &h->at[0]->e;
+	return &h->at[0].q->e;
 }
 
 /* event_forget() - Take events out that are not to happen
@@ -238,7 +259,7 @@ void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context)
 
 	f->heap = (struct heap){0};
 	for (size_t i = 0; i < old.entries; i++)
-		for (const struct queued *q = old.at[i]; q; q = q->next) {
+		for (const struct queued *q = old.at[i].q; q; q = q->next) {
 			struct event e = q->e;
 			if (!over(&e, context))
 				event_add(f, e.t, event_kind(&e), event_node(&e), event_port(&e), event_other(&e), e.seq, e.a, e.b);
@@ -254,7 +275,7 @@ bool event_pop(struct heap *h, struct event *first)
 	if (!h->n)
 		return false;
 	close_gap(h);
-	struct queued *q = h->at[0], *next = q->next;
+	struct queued *q = h->at[0].q, *next = q->next;
 	first->t = q->e.t; /* one by one: what was just written in pieces cannot be read at once */
 	first->key = q->e.key;
 	first->seq = q->e.seq;
@@ -263,7 +284,9 @@ bool event_pop(struct heap *h, struct event *first)
 	h->n--;
 	h->background -= background(event_kind(first));
 	if (next) {
-		sift_down(h, next);
+		if (next->next)
+			__builtin_prefetch(next->next); /* its turn comes with the next one of this lane */
+		sift_down(h, entry_of(next));
 	} else {
 		if (q->lane != IN_NO_LANE)
 			h->lanes[q->lane].last = NULL;
@@ -281,6 +304,6 @@ void events_free(struct heap *h)
 		free(h->slabs[--h->slab_count]);
 	free(h->slabs);
 	free(h->lanes);
-	free(h->at);
+	heap_free(h);
 	*h = (struct heap){0};
 }

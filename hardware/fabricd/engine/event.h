@@ -55,8 +55,16 @@ struct event {
 struct lane;
 struct queued;
 
+/* The first event of a lane, or one by itself, as the heap has it */
+struct heap_entry {
+	ps_t t;
+	uint64_t key;
+	struct queued *q;
+	void *a;
+};
+
 struct heap {
-	struct queued **at;
+	struct heap_entry *at; /* two that have the same parent share a cache line */
 	size_t entries, room; /* the one that is missing counted */
 	bool gap; /* the first entry is taken out, and its place not filled yet */
 	struct lane *lanes;
@@ -73,6 +81,14 @@ void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context)
 const struct event *event_first(struct heap *h);
 bool event_pop(struct heap *h, struct event *e);
 void events_free(struct heap *h);
+
+/* event_soon() - What will run soon: the first of what is in the heap is for @i = 0, what may follow it for 1 and 2
+ * Return: NULL if there is no such event
+ */
+static inline const struct heap_entry *event_soon(const struct heap *h, size_t i)
+{
+	return i < h->entries && !(h->gap && !i) ? &h->at[i] : NULL;
+}
 
 static inline enum event_kind event_kind(const struct event *e)
 {

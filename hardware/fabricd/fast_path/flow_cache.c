@@ -169,6 +169,10 @@ bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_
 	flow->bytes += fr->len;
 	if (t < f->clock.now)
 		t = f->clock.now;
+	if (flow->alone) {
+		event_add(f, t, EV_FORWARD, in->node->index, in->number, flow->alone, fr->id, fr, 0);
+		return true;
+	}
 	for (uint16_t i = 0; i < flow->copies; i++) {
 		const struct flow_copy *copy = &flow->copy[i];
 		struct frame *out = fr;
@@ -203,7 +207,7 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 			flow_cache_forget(f, NULL);
 			at = find(c, &key);
 		}
-		flow = *at = calloc(1, sizeof *flow);
+		flow = *at = lines_new(1, sizeof *flow);
 		if (!flow)
 			abort();
 		*flow = (struct flow){.key = key, .sw = in->node, .number = ++c->last_number,
@@ -314,6 +318,7 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 	if (!flow || flow->number != number || flow->state != FLOW_ASKED)
 		return NULL;
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
+	flow->alone = flow->copies == 1 && !flow->copy->rewritten ? flow->copy->port : 0;
 	flow->left = c->sample;
 	return flow->state == FLOW_CACHED ? flow : NULL;
 }

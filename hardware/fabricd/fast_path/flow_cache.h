@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lines.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_key.h"
@@ -42,19 +43,20 @@ enum flow_state {
 };
 
 struct flow {
-	struct flow *next; /* with the same hash */
+	_Alignas(LINE_BYTES) struct flow *next; /* with the same hash */
 	struct flow_key key;
-	enum flow_state state;
-	uint32_t number;
-	struct node *sw;
-	uint16_t in_port;
-	uint32_t left;	/* frames until one goes through Open vSwitch again */
-	bool due;	/* that is the next one */
-	uint16_t copies;
 	struct flow_copy *copy;
+	uint32_t left;	/* frames until one goes through Open vSwitch again */
+	uint16_t copies;
+	uint16_t alone; /* port of the only copy, if its headers stay; or 0 */
+	bool due;	/* the next one goes through Open vSwitch */
+	uint8_t state;	/* enum flow_state */
+	uint16_t in_port;
 	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
+	struct node *sw;
 	struct rule **rules;	 /* that it meets, in order */
 	uint32_t rule_count;
+	uint32_t number;
 };
 
 /* An OpenFlow rule that is in a switch: what went by the cache counts for it */

@@ -127,7 +127,7 @@ void frame_release(struct fabric *f, struct frame *fr)
 struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes)
 {
 	if (!f->free_passages) {
-		struct passage *slab = malloc(sizeof *slab * SLAB_FRAMES);
+		struct passage *slab = aligned_alloc(LINE_BYTES, sizeof *slab * SLAB_FRAMES);
 		struct passage **slabs = realloc(f->passage_slabs, (f->passage_slab_count + 1) * sizeof(struct passage *));
 		if (!slab || !slabs)
 			abort();

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lines.h"
 #include "base/units.h"
 #include "wire/ethernet.h"
 #include "wire/roce.h"
@@ -72,7 +73,7 @@ static inline uint32_t frame_near(const struct frame *fr)
 
 /* A frame's way through one switch: shared by the frame that comes in and the copies that leave */
 struct passage {
-	struct passage *next;
+	_Alignas(LINE_BYTES) struct passage *next;
 	struct port *in;
 	ps_t t_in;	/* when its last bit comes in */
 	uint32_t bytes, refs;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lines.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
@@ -97,56 +98,58 @@ struct priority_group {
 	bool xoff;
 };
 
-/* PFC and the counts of one traffic class at one port */
+/* PFC and the counts of one traffic class at one port; what every frame meets comes first, likewise below */
 struct traffic_class {
-	struct priority_group in; /* switches */
+	_Alignas(LINE_BYTES) struct priority_group in; /* switches */
+	uint64_t rx_frames, rx_bytes;
+	uint64_t tx_frames, tx_bytes; /* from here on: of the port as a way out */
+	uint64_t queue_max;
+	int64_t deficit;	/* of the scheduler */
+	uint64_t marked;
 	ps_t paused_since, paused_until, paused_total;
 	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
 	ps_t pause_seen;	/* the last XOFF */
-	int64_t deficit;	/* of the scheduler */
-	uint64_t queue_max;
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
 	uint64_t storms; /* times that the watchdog stepped in */
-	uint64_t marked, drops, drop_bytes;
+	uint64_t drops, drop_bytes;
 	uint64_t injected, injected_bytes; /* of the drops: DROP_FAULT, which an operator's counters of queues do not have */
 };
 
 struct port {
-	struct node *node;
-	uint16_t number; /* from 1; a NIC's scale-up port is 2 */
-	uint32_t index;	 /* over all ports of the fabric */
-	uint32_t frame_faults; /* that look at what leaves here */
+	_Alignas(LINE_BYTES) struct node *node;
 	struct cable *cable;
 	struct port *peer;
-	struct port_params base, p;
-	struct fifo queue[CLASSES];
-	struct fifo control;  /* pause frames: go first */
-	struct traffic_class tc[CLASSES]; /* by class */
-	uint64_t queued_bytes, queued_max;
+	struct capture *capture;
+	ps_t busy_until;
+	uint16_t number;      /* from 1; a NIC's scale-up port is 2 */
 	uint8_t classes_used; /* bit per class with frames */
 	uint8_t paused;	      /* by the other end */
-	uint8_t xoff;	      /* we pause the other end */
+	bool free_event;      /* EV_PORT_FREE is due */
 	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
 	uint8_t scheduled;    /* class whose turn it is */
+	uint32_t frame_faults; /* that look at what leaves here */
+	uint32_t ser_len; /* serialization of the last length asked for */
+	ps_t ser_ps;
+	ps_t arrives; /* the last frame sent, at the far end */
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint64_t queued_bytes, queued_max;
+	uint32_t index;	 /* over all ports of the fabric */
+	uint8_t xoff;	      /* we pause the other end */
+	struct fifo control;  /* pause frames: go first */
+	struct fifo queue[CLASSES];
+	struct traffic_class tc[CLASSES]; /* by class */
+	struct port_params base, p;
 	ps_t pause_end_event; /* the earliest EV_PAUSE_END that is due, or PS_NEVER */
 	ps_t refresh_at;	      /* when XOFF is to be sent again */
 	bool refresh_event;     /* EV_PAUSE_REFRESH is due, then or before */
-	bool free_event;      /* EV_PORT_FREE is due */
-	ps_t busy_until;
-	ps_t arrives; /* the last frame sent, at the far end */
-	uint32_t ser_len; /* serialization of the last length asked for */
-	ps_t ser_ps;
 	int tap; /* switch: its TAP; -1 otherwise */
 	uint32_t tap_pending;
 	uint32_t tap_pending_bytes;
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t drops[DROPS];
 	uint64_t shown[SHOWNS]; /* of DROP_FAULT */
 	uint64_t cut_off;	/* of DROP_CABLE: on their way here when the cable was cut */
 	uint64_t rx_full;	/* of DROP_NO_RECEIVE_BUFFER: the NIC's receive buffer was full */
 	struct dropped *last_drop[DROPS];
-	struct capture *capture;
 	int capture_if;
 };
 

@@ -32,7 +32,7 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 		n->qps = qps;
 		n->qp_room = room;
 	}
-	struct qp *q = calloc(1, sizeof *q);
+	struct qp *q = lines_new(1, sizeof *q);
 	if (!q)
 		return NULL;
 	q->source.ops = &qp_tx_ops;

@@ -75,24 +75,18 @@ struct qp_owner_ops {
 };
 
 struct qp {
-	struct tx_source source;
+	_Alignas(LINE_BYTES) struct tx_source source;
 	struct qp_owner *owner;
-	struct nic *nic;
-	uint32_t number, peer_number;
-	struct nic *peer;
-	struct qp *peer_qp;
-	enum qp_state state;
-	enum wc_status error;
+	struct nic *nic, *peer;
 	struct tx *tx;
+	const struct cc_algorithm *cc;
+	uint32_t number, peer_number;
+	enum qp_state state;
 	uint32_t mtu;
 	uint16_t src_port;
-	uint32_t connect_tag, connect_peer, connect_cookie;
-	bool no_scale_up;
 	bool own_class; /* not the NIC's */
 	uint8_t dscp, class;
-	uint8_t private_data[256];
-	uint16_t private_bytes;
-	ps_t connect_time;
+	uint32_t send_wr_index; /* request that `send` belongs to */
 	/* sender: packets are counted from 0, the PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
@@ -100,28 +94,10 @@ struct qp {
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
-	uint32_t send_wr_index; /* request that `send` belongs to */
 	ps_t timer, rnr_until;
 	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */
 	uint32_t retries, rnr_retries;
-	/* receiver */
-	struct ring rq;
-	uint64_t expected;
-	bool nak_sent;
-	uint32_t msn;
-	bool in_message;
-	uint8_t message_kind;
-	uint32_t message_rkey;
-	uint64_t message_at, message_left, message_bytes;
-	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
-	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
-	ps_t cnp_sent;	      /* when the last congestion notification went out */
-	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
-	struct telemetry last; /* of the packet that is acknowledged next */
-	struct reorder *reorder; /* selective repeat: what came ahead */
-	/* congestion control */
-	const struct cc_algorithm *cc;
-	struct cc_state cc_state;
+	struct repeat *repeat; /* selective repeat: what is to be sent again */
 	/* pacer.c */
 	ps_t next_send;	      /* not before, if it is paced */
 	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
@@ -129,14 +105,33 @@ struct qp {
 	struct frame *due;    /* one that was deferred and has joined the port's queue again, or NULL */
 	uint64_t fetched_bytes; /* in the NIC: being fetched, deferred or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
+	uint64_t tx_packets, tx_bytes, retransmitted, cnps; /* counters */
+	struct cc_state cc_state; /* congestion control */
+	/* receiver */
+	struct ring rq;
+	uint64_t expected;
+	uint64_t message_at, message_left, message_bytes;
+	uint32_t message_rkey, msn;
+	bool nak_sent, in_message;
+	uint8_t message_kind;
+	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
+	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
+	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
+	struct reorder *reorder; /* selective repeat: what came ahead */
+	ps_t cnp_sent;	      /* when the last congestion notification went out */
+	struct telemetry last; /* of the packet that is acknowledged next */
 	uint64_t sent_bytes_acked;
-	struct repeat *repeat; /* selective repeat: what is to be sent again */
-	/* counters */
-	uint64_t tx_packets, tx_bytes, retransmitted, cnps;
 	struct qp_sample {
 		uint32_t number;
 		uint64_t rate, sent, flying;
 	} sample; /* what was written of it last */
+	struct qp *peer_qp;
+	enum wc_status error;
+	uint32_t connect_tag, connect_peer, connect_cookie;
+	bool no_scale_up;
+	uint16_t private_bytes;
+	uint8_t private_data[256];
+	ps_t connect_time;
 };
 
 extern const struct tx_ops qp_tx_ops;

@@ -1,0 +1,27 @@
+/* Memory that begins with a cache line: what is used together, and stands within one, is brought near at once */
+#ifndef BASE_LINES_H
+#define BASE_LINES_H
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_BYTES 64
+
+/* lines_new() - As calloc(), for a type whose alignment is a line; free() takes it */
+static inline void *lines_new(size_t n, size_t each)
+{
+	size_t bytes = (n * each + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+	void *new = aligned_alloc(LINE_BYTES, bytes);
+
+	return new ? memset(new, 0, bytes) : NULL;
+}
+
+/* lines_near() - Ask for so many lines; whoever looks at them soon need not wait */
+static inline void lines_near(const void *at, int lines)
+{
+	for (int i = 0; i < lines; i++)
+		__builtin_prefetch((const char *)at + i * LINE_BYTES, 1);
+}
+
+#endif
