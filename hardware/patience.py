@@ -24,13 +24,13 @@ class Patience:
     """Patience with the process `pid` (0: not known; then only time counts), and with its descendants if `family`."""
 
     def __init__(
-        self, pid: int, limit_s: float = DEFAULT_S, *, family: bool = False, stopped_s: float = STOPPED_S
+        self, pid: int, limit_s: float = DEFAULT_S, *, family: bool = False, stopped_s: float | None = None
     ) -> None:
         self.pid = pid
         self._family = family
         self.limit_s = limit_s
         self.state = "?"
-        self._stopped_limit_s = stopped_s
+        self._stopped_limit_s = STOPPED_S if stopped_s is None else stopped_s
         self._cpu_s = self._queued_s = 0.0
         self.begin()
 

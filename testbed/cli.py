@@ -6,6 +6,7 @@ A verb's module exports a click command called `command` and imports nothing hea
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -14,6 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -148,17 +150,39 @@ def cli() -> None:
     """
 
 
+class _End:
+    """The end of the process, after threads have ended and others have tidied up: at once.
+
+    To take all modules apart, one by one, would take as long as to import a good part of them.
+    """
+
+    code: Any = None
+
+    def __call__(self) -> None:
+        if isinstance(self.code, int):
+            with suppress(OSError, ValueError):  # Python says so as ever
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(self.code)
+
+
 def main() -> NoReturn:
     """Entry point of the console script.  SIGTERM and SIGHUP unwind like Ctrl-C, so that nothing is left behind."""
 
     def stop(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
+    ended = _End()
+    atexit.register(ended)
     gc.set_threshold(100_000)  # most of what is made is imported, and stays
     signal.signal(signal.SIGTERM, stop)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it stays ignored
         signal.signal(signal.SIGHUP, stop)
-    cli.main()
+    try:
+        cli.main()
+    except SystemExit as end:
+        ended.code = end.code
+        raise
 
 
 if __name__ == "__main__":

@@ -109,8 +109,6 @@ def differences(drill: Drill, reads: int, draw: random.Random, folder: Path) -> 
         found.append("the logs have other digests")
     if one.end["score"] != other.end["score"]:
         found.append(f"score {other.end['score']}, not {one.end['score']}")
-    for name in ("one.log", "other.log"):
-        (folder / name).unlink()
     return found
 
 
@@ -134,7 +132,9 @@ def prove(names: list[str], reads: int, seed: int, say: Callable[[str], None] = 
     with tempfile.TemporaryDirectory(prefix="rbreplay-") as folder:
         for number, name in enumerate(names, 1):
             try:
-                found[name] = differences(file.load(name), reads, draw, Path(folder))
+                own = Path(folder, str(number))
+                own.mkdir()
+                found[name] = differences(file.load(name), reads, draw, own)
             except UserError as error:
                 found[name] = [str(error)]
             wrong = found[name]

@@ -12,6 +12,7 @@ from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
+from testbed.commands._drill_new import new
 from testbed.commands._drill_seed import DAILY, choose
 from testbed.commands._drill_serve import serve
 
@@ -349,5 +350,5 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         click.echo(_printable(f"{name} does not count: {why}"), err=True)
 
 
-for _more in (bench, check, compare, instruct, join, serve):
+for _more in (bench, check, compare, instruct, join, new, serve):
     command.add_command(_more)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.drill.ending import Ending
-from testbed.drill.log import Entry
+from testbed.drill.log import INSTRUCTOR, Entry
 from testbed.drill.session import clock
 from testbed.drill.stage import Stage
 
@@ -33,7 +33,7 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
         "acted": [
             {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts and not e.by
         ],
-        "instructed": [{"time_ns": e.time_ns, "line": e.line} for e in entries if e.by],
+        "instructed": [{"time_ns": e.time_ns, "line": e.line} for e in entries if e.by == INSTRUCTOR],
         "began_ns": stage.began_ns,
         "warmup_ns": drill.warmup,
         "healthy_step_ns": stage.healthy_step_ns,

@@ -33,7 +33,6 @@ from results.store.folder import RunFolder, imports_for_frames
 from testbed.base import yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
-from testbed.base.units import format_size
 from testbed.base.worker_output import OutputParser
 from testbed.inject.agent import GONE_S, Agent
 from testbed.live.verdict import judged
@@ -46,9 +45,11 @@ from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
 from testbed.run.launcher import NAME as LAUNCHER
 from testbed.run.launcher import Launcher, later, without
+from testbed.run.notes import CONTROLLER_DIED, doing, done, noteworthy
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
 from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
+from workloads.base import numpy_core
 
 if TYPE_CHECKING:
     from testbed.containers.container import Worker
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 WORKER = (sys.executable, "-m", "workloads.worker")
 TOGETHER = (sys.executable, "-m", "workloads.together")
-CONTROLLER_DIED = "the controller died during the run; forwarding went on with the rules that were in"
 
 
 @dataclass
@@ -211,7 +211,8 @@ class Attempt:
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
         self.profile.stage(WORKLOAD)
-        Thread(target=imports_for_frames, name="imports").start()  # the workers are at work, we are not
+        numpy_core.import_core()  # the workers are at work, we are not
+        Thread(target=imports_for_frames, name="imports").start()
         return watch
 
     def _requests(self, lab: Lab) -> list[dict[str, Any]]:
@@ -250,23 +251,11 @@ class Attempt:
         self.folder.append("measurements.jsonl", line)
         if line["kind"] == "timeline":
             return
-        if line["kind"] == "tasks":
-            self.progress.advance(f"{self.steps[line['step']]['name']}, iteration {line['iteration'] + 1}")
-            self.progress.line(line)
-            return
-        what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
-        self.progress.advance(f"{what} {format_size(line['size_bytes'])}")
+        self.progress.advance(done(line, self.steps))
         self.progress.line(line)
 
     def _on_progress(self, line: dict[str, Any]) -> None:
-        if "collective" in line:
-            self.progress.doing(
-                f"{line['collective']} {format_size(line['size_bytes'])}: {line['done']} of {line['of']}"
-            )
-        elif "flow" not in line and "iteration" in line:
-            self.progress.doing(f"tasks of rank {line['rank']}: {line['done']} of {line['of']}")
-        else:
-            self.progress.doing(f"flows from and to rank {line['rank']}: {line['done']} of {line['of']} messages")
+        self.progress.doing(doing(line))
 
     def _on_text(self, rank: int, text: str) -> None:
         with (self.folder.logs / f"rank{rank}.log").open("a") as log:
@@ -283,20 +272,8 @@ class Attempt:
         event = self.tenant.event(event) if self.tenant else event
         self._events.append(event)
         self.folder.append("events.jsonl", event)
-        if note := self._noteworthy(event):
+        if note := noteworthy(event):
             self.progress.note(note)
-
-    def _noteworthy(self, event: Mapping[str, Any]) -> str:
-        """A note for the user on an event that matters at once, else empty."""
-        kind = event["event"]
-        if kind == "controller_died":
-            return f"{CONTROLLER_DIED}; see logs/controller.log"
-        if kind == "controller_timeout":
-            return f"the {event['who']} does not answer: {event['reason']}"
-        if kind.endswith("_stopped"):
-            name, pid = kind.removesuffix("_stopped"), event["pid"]
-            return f"{name} (process {pid}) is stopped; kill -CONT {pid} lets it go on"
-        return f"{kind.removesuffix('_died')} has ended" if kind.endswith("_died") else ""
 
     def _capture(self, lab: Lab) -> list[str]:
         """Starts the captures that the experiment asks for; returns their files."""

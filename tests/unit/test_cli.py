@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 
 import click
 import pytest
@@ -345,3 +345,24 @@ def test_a_reader_that_leaves_early_gives_no_traceback():
     )
     os.close(write)
     assert "Traceback" not in done.stderr
+
+
+def test_the_process_ends_with_its_code_and_all_output_once_others_have_tidied_up(tmp_path: Path):
+    verb = """
+        import atexit, os, sys, threading, time, click
+        class Left:
+            def __del__(self, write=os.write):
+                write(1, b"taken apart")
+        left = Left()
+        def later():
+            time.sleep(0.05)
+            print("a thread has ended")
+        @click.command()
+        def command():
+            atexit.register(print, "tidied up")
+            threading.Thread(target=later).start()
+            sys.exit(7)
+    """
+    (tmp_path / "trial.py").write_text(dedent(verb))
+    done = subprocess.run([*main_with(tmp_path), "trial"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (7, "a thread has ended\ntidied up\n")

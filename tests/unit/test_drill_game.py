@@ -385,6 +385,7 @@ def test_lines_of_a_page_are_not_the_players() -> None:
     game.command("give-up", True)
     assert [e.by for e in game.entries] == ["page", "", ""]
     assert list(game.report()["looked"]) == ["show interfaces counters"]
+    assert game.report()["instructed"] == []
 
 
 def test_old_counters_are_where_views_read_them() -> None:

@@ -79,7 +79,7 @@ def copied(name: str, folder: Path) -> None:
 
 
 def test_an_import_that_runs_up_is_found_wherever_it_stands(tmp_path: Path) -> None:
-    for name in ("base/units.py", "run/attempt.py", "run/run.py", "run/sweep.py", "cli.py"):
+    for name in ("base/units.py", "run/notes.py", "run/run.py", "run/sweep.py", "cli.py"):
         copied(f"testbed/{name}", tmp_path)
     for name in ("topologies/graph/fabric.py", "results/store/load.py"):
         copied(name, tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hardware import patience
 from results import load
 from testbed.base.progress import Progress
 from testbed.experiment import loads
@@ -140,8 +141,9 @@ def stopped_process() -> subprocess.Popen[bytes]:
     ],
 )
 def test_a_process_of_the_fabric_that_is_stopped_makes_the_run_doubtful(
-    play: Play, name: str, reason: str, capsys: pytest.CaptureFixture[str]
+    play: Play, name: str, reason: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(patience, "STOPPED_S", 0.3)  # how long it is, a worker that never reaches fabricd shows
     process = stopped_process()
 
     def prepare(lab: FakeLab) -> None:

@@ -63,8 +63,13 @@ def sketch(seed: str, level: str | None = None, family: str | None = None) -> Sk
     dice = random.Random(f"drill {VERSION} {seed} {level} {family}")
     aim: Level = next(one for one in LEVELS if one == level) if level else dice.choice(LEVELS)
     harder = 0 if aim == "easy" else dice.randint(1, 2)
-    several = aim == "hard" and harder == 2
-    first = dice.choice(_possible(family, steady=aim == "easy", beside=several))
+    possible = [r for r in RECIPES.values() if family in (None, r.family) and not (aim == "easy" and r.pulses)]
+    if not possible:
+        hint = "another level, or another family"
+        raise InputError(f"all that can go wrong of {family} comes and goes, which is not easy", "--level", hint)
+    with_others = [r for r in possible if any(_others(r, name) for name in r.settings)]
+    several = aim == "hard" and harder == 2 and bool(with_others)
+    first = dice.choice(with_others if several else possible)
     setting = SETTINGS[dice.choice([name for name in first.settings if not several or _others(first, name)])]
     recipes = (first, dice.choice(_others(first, setting.name))) if several else (first,)
     twists = ["another fault"] * several + ["comes and goes"] * sum(r.pulses for r in recipes)
@@ -98,16 +103,6 @@ class _First(random.Random):
 
     def choice(self, seq: Any) -> Any:
         return seq[0]
-
-
-def _possible(family: str | None, *, steady: bool, beside: bool) -> list[Recipe]:
-    found = [r for r in RECIPES.values() if family in (None, r.family) and not (steady and r.pulses)]
-    if beside:
-        with_others = [r for r in found if any(_others(r, name) for name in r.settings)]
-        if not with_others:
-            raise InputError(f"nothing else can be seen beside a fault of {family}", "this seed", "another seed")
-        return with_others
-    return found
 
 
 def _others(first: Recipe, setting: str) -> list[Recipe]:

@@ -50,7 +50,9 @@ def _icrc(desk: Desk, ns: float) -> bool:
 
 
 def twice(desk: Desk) -> list[Finding]:
-    """More comes in than was sent."""
+    """More comes in than was sent, and NICs have seen it before: else it was under way."""
+    if not any(number(row, "duplicate_request") > 0 for row in desk.recent("show nics")):
+        return []
     grown: dict[str, float] = {}
     for port, n in missing(desk).items():
         cable = desk.cable(port)

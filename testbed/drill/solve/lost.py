@@ -7,6 +7,7 @@ from itertools import pairwise
 from testbed.drill.solve.desk import Desk, Row, number
 from testbed.drill.solve.finding import Finding
 from testbed.drill.solve.mending import new_cable
+from topologies.graph.fabric import End
 
 UNDER_WAY = 12
 """Frames that may be on a cable, or in a port, when counters of both ends are read."""
@@ -58,32 +59,31 @@ def _of(desk: Desk, view: str, port: str, column: str, bins: int) -> float:
 
 
 def missing(desk: Desk) -> dict[str, float]:
-    """By port: frames that it has sent and its peer has neither received nor counted. Below zero: too many."""
+    """By port: frames that it has sent and its peer has neither received nor counted. Below zero: too many.
+
+    A port that has counted nothing of late has no row.
+    """
     rows = {str(r["IFACE"]): r for r in desk.recent("show interfaces counters")}
     nics = {desk.plan.nics[int(r["rank"])].name: r for r in desk.recent("show nics")}
     found = {}
-    for cable in desk.plan.cables:
+    for cable in desk.plan.cables if rows else ():
         for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
-            sent, came = _sent(end.node, end.port, rows, nics), _came(other.node, other.port, rows, nics)
-            if sent is not None and came is not None:
-                found[f"{end.node}:{end.port}"] = sent - came
+            found[f"{end.node}:{end.port}"] = _sent(end, desk, rows, nics) - _came(other, desk, rows, nics)
     return found
 
 
-def _sent(node: str, port: int, rows: dict[str, Row], nics: dict[str, Row]) -> float | None:
-    row = rows.get(f"{node}:{port}")
-    if row is not None:
-        return number(row, "TX_OK")
-    return number(nics[node], "tx_packets_phy") if node in nics else None
+def _sent(end: End, desk: Desk, rows: dict[str, Row], nics: dict[str, Row]) -> float:
+    if end.node in desk.plan.nic_by_name:
+        return number(nics.get(end.node, {}), "tx_packets_phy")
+    return number(rows.get(f"{end.node}:{end.port}", {}), "TX_OK")
 
 
-def _came(node: str, port: int, rows: dict[str, Row], nics: dict[str, Row]) -> float | None:
-    row = rows.get(f"{node}:{port}")
-    if row is not None:
-        return number(row, "RX_OK") + number(row, "RX_ERR") + number(row, "RX_DRP")
-    if node not in nics:
-        return None
-    return number(nics[node], "rx_packets_phy") + number(nics[node], "rx_crc_errors_phy")
+def _came(end: End, desk: Desk, rows: dict[str, Row], nics: dict[str, Row]) -> float:
+    if end.node in desk.plan.nic_by_name:
+        row = nics.get(end.node, {})
+        return number(row, "rx_packets_phy") + number(row, "rx_crc_errors_phy")
+    row = rows.get(f"{end.node}:{end.port}", {})
+    return number(row, "RX_OK") + number(row, "RX_ERR") + number(row, "RX_DRP")
 
 
 def vanished(desk: Desk) -> list[Finding]:

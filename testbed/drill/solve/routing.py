@@ -34,9 +34,10 @@ def above(desk: Desk) -> list[Finding]:
             kind = "meter"
         else:
             kind = "shadow_rule"
-        if kind == "loop":
-            switch = sorted(back)[0]
-        found[kind + switch] = Finding(kind, f"switch:{switch}", why, resync(switch))
+        mend = resync(switch)
+        if kind == "loop":  # each of the two sends it back to the other
+            switch, mend = sorted(back)[0], tuple(line for one in sorted(back) for line in resync(one))
+        found[kind + switch] = Finding(kind, f"switch:{switch}", why, mend)
     return list(found.values())
 
 

@@ -14,8 +14,10 @@ export class StepChart {
   }
 
   /** `steps`: {start_ns, step_ns}; `healthy` in ns or null; `actions`: {time_ns, line}. */
-  show(steps, healthy, actions = []) {
+  /** `now`: the picture goes on until then, so that it shows if no step ends any more. */
+  show(steps, healthy, actions = [], now = 0) {
     this.steps = steps;
+    this.now = now;
     this.healthy = healthy;
     this.actions = actions;
     if (this.plot) this.plot.setData(this.#data());
@@ -25,7 +27,12 @@ export class StepChart {
   #data() {
     const times = this.steps.map((step) => (step.start_ns + step.step_ns) / 1000);
     const line = this.healthy ? this.healthy / 1000 : null;
-    return [times, this.steps.map((step) => step.step_ns / 1000), times.map(() => line)];
+    const took = this.steps.map((step) => step.step_ns / 1000);
+    if (times.length && this.now / 1000 > times.at(-1)) {
+      times.push(this.now / 1000);
+      took.push(null);
+    }
+    return [times, took, times.map(() => line)];
   }
 
   #make() {

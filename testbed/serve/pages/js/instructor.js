@@ -38,7 +38,7 @@ async function look() {
   state = told.state;
   drawTruth(told.truth);
   drawState(told.truth);
-  chart.show(state.steps, state.healthy_step_ns, told.did.map((one) => ({ time_ns: one.time_ns, line: one.line.replace(/^config /, "") })));
+  chart.show(state.steps, state.healthy_step_ns, told.did.map((one) => ({ time_ns: one.time_ns, line: one.line.replace(/^config /, "") })), state.time_ns);
   write(told.transcript);
 }
 

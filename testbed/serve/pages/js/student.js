@@ -86,6 +86,7 @@ async function draw() {
     chip(`${state.answers_left} ${state.answers_left === 1 ? "answer" : "answers"} left`, state.answers_left < 2 && !state.over),
     chip(`${state.hints_taken} hints taken, ${state.hints_left} left`),
     ...(state.steps.length ? [chip(`last step ${span(state.steps.at(-1).step_ns)}, healthy ${span(state.healthy_step_ns)}`, state.steps.at(-1).step_ns > about.ticket.slo * state.healthy_step_ns)] : []),
+    ...(stands() ? [chip(`no step has ended for ${span(stands())}`, true)] : []),
   );
   at("prompt").textContent = `${microseconds(state.time_ns)}>`;
   fill(at("messages"), ...state.messages.map((one) => make("li", { class: "message" }, one.text)));
@@ -95,6 +96,13 @@ async function draw() {
   drawMap();
   drawChart();
   if (state.over) await drawEnd();
+}
+
+/** For how long no step has ended, if that is longer than a step takes; 0 else. */
+function stands() {
+  const last = state.steps.at(-1);
+  const since = last && !state.over ? state.time_ns - last.start_ns - last.step_ns : 0;
+  return since > 1.5 * Math.max(...state.steps.slice(-5).map((step) => step.step_ns)) ? since : 0;
 }
 
 function drawMap() {
@@ -115,7 +123,7 @@ function drawLegend() {
 }
 
 function drawChart() {
-  chart.show(state.steps, state.healthy_step_ns, acted);
+  chart.show(state.steps, state.healthy_step_ns, acted, state.time_ns);
   at("chart-about").textContent = `each point is a step at its end; dashed: healthy, ${span(state.healthy_step_ns)}${acted.length ? "; red: what you have configured" : ""}`;
 }
 

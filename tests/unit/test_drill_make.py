@@ -1,0 +1,169 @@
+"""Drills that a seed makes: what it draws is the same each time and can be drawn; what is measured of signatures."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.base.errors import InputError
+from testbed.commands.drill import command
+from testbed.drill.check.symptom import symptom
+from testbed.drill.make import measure, new, signs
+from testbed.drill.make.new import Refused
+from testbed.drill.make.signatures import drill_of, struck, table
+from testbed.drill.make.sketch import CHECKED, plain, sketch
+from testbed.drill.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
+from testbed.drill.sheet import file
+from testbed.drill.sheet.carried import possible
+from testbed.drill.sheet.case import ALPHABET, Case
+from testbed.drill.sheet.drill import LEVELS
+
+seeds = st.text(alphabet=ALPHABET, min_size=1, max_size=12)
+PLAIN = "wjh true"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.sampled_from([None, *LEVELS]), st.sampled_from([None, *FAMILIES]))
+def test_a_seed_draws_a_drill_that_can_be_drawn_and_always_the_same(seed: str, level: str, family: str) -> None:
+    if (level, family) == ("easy", "controller"):
+        with pytest.raises(InputError, match="comes and goes"):
+            sketch(seed, level, family)
+        return
+    its = sketch(seed, level or ("medium" if family == "controller" else None), family)
+    level = its.aim if family == "controller" else level
+    text = its.text("Steps take longer", "", its.aim, ["`show job`"])
+    assert sketch(seed, level, family).text("Steps take longer", "", its.aim, ["`show job`"]) == text
+    assert level in (None, its.aim) and family in (None, its.recipes[0].family)
+    drill = file.loads(text, "made.yaml")
+    case = Case.of(drill, seed, healthy=False)
+    drawn = case.draw(possible(case.experiment))
+    assert [cause.kind for cause in drawn.truth] == [recipe.fault for recipe in its.recipes]
+    assert len({cause.place for cause in drawn.truth}) == len(drawn.truth)
+    assert drill.asks_to_fix == all(recipe.mends for recipe in its.recipes)
+    assert (its.aim == "easy") <= (not its.twists and len(its.recipes) == 1)
+    assert any(recipe.pulses for recipe in its.recipes) == ("comes and goes" in its.twists)
+
+
+def test_other_seeds_draw_other_drills() -> None:
+    drawn = [sketch(f"{k}C") for k in range(200)]
+    assert len({one.text("A job hangs", "", one.aim, []) for one in drawn}) > 190
+    assert {one.setting.name for one in drawn} == {*SETTINGS} and {one.aim for one in drawn} == {*LEVELS}
+    assert {recipe.family for one in drawn for recipe in one.recipes} == {*FAMILIES} == {*HINTS}
+    assert any(len(one.recipes) == 2 for one in drawn)
+
+
+def test_places_of_a_file_do_not_depend_on_its_name() -> None:
+    text = sketch("7Q4").text("A job hangs", "", "easy", [])
+    cases = [Case.of(file.loads(text, "d.yaml", id=name), "7Q4", healthy=False) for name in ("a", "b")]
+    one, other = (case.draw(possible(case.experiment)).places for case in cases)
+    assert one == other
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_table_has_what_can_strike_a_setting(name: str) -> None:
+    there = []
+    for key in struck(name):
+        try:
+            Case.of(drill_of(plain(SETTINGS[name], RECIPES[key])), CHECKED, healthy=False)
+        except InputError:
+            continue
+        there.append(key)
+    assert {sight: sorted(rows) for sight, rows in table(name).items()} == {
+        signs.sight_name(sight): sorted(there) for sight in signs.SIGHTS
+    }, f"python -m testbed.drill.make.signatures {name}"
+
+
+def test_a_golden_configuration_shows_less() -> None:
+    true, golden = table("lossless")[PLAIN]["pfc_off"], table("lossless")["wjh golden"]["pfc_off"]
+    assert golden < true and any(column.startswith("pfc config") for column in true - golden)
+
+
+def columns(*names: str) -> frozenset[str]:
+    return frozenset(f"{name}.t.c" for name in names)
+
+
+ROWS = {
+    "loss": columns("job", "interfaces errors", "nics", "drops"),
+    "corrupt_uplink": columns("job", "interfaces errors", "nics"),
+    "reduced_rate": columns("job", "interfaces status"),
+    "jitter": columns("job", "probe mesh"),
+    "long_cable": columns("job", "probe mesh"),
+}
+
+
+def test_difficulty_counts_what_the_first_looks_leave_and_the_views_that_are_needed() -> None:
+    loss = measure.measured(ROWS["loss"], "loss", ROWS, 1)
+    assert (loss.classes, loss.rivals) == (2, ()) and loss.views == ("drops",)
+    rate = measure.measured(ROWS["reduced_rate"], "reduced_rate", ROWS, 4)
+    assert (rate.classes, rate.views, rate.rivals) == (3, ("interfaces status",), ())
+    assert measure.difficulty([rate], 0) == round(math.log2(3 * 4), 3)
+    assert measure.difficulty([rate, loss], 2) == round(math.log2(3 * 4) + math.log2(2) + 1 + 2, 3)
+    jitter = measure.measured(ROWS["jitter"], "jitter", ROWS, 1)
+    assert jitter.rivals == ("long_cable",)
+    assert [measure.level_of(x) for x in (0, 1.9, 2, 3.9, 4)] == ["easy", "easy", "medium", "medium", "hard"]
+
+
+def test_rivals_of_the_family_do_not_count() -> None:
+    assert measure.beyond(["long_cable"], "jitter", (), ROWS) == [], "at whole sight they are alike"
+    less = {**ROWS, "long_cable": columns("job", "lldp neighbors")}
+    assert measure.beyond(["long_cable"], "jitter", (), less) == ["long_cable"]
+    assert measure.beyond(["long_cable"], "jitter", (frozenset({"jitter", "long_cable"}),), less) == []
+
+
+def test_a_place_that_the_first_looks_name_is_the_only_one_left() -> None:
+    case = Case.of(drill_of(plain(SETTINGS["ring"], RECIPES["loss"])), CHECKED, healthy=False)
+    ground = measure.Ground(case.experiment.build_fabric(), ())
+    cables = ["cable:leaf0-spine0", "cable:leaf0-spine1", "cable:leaf1-spine0"]
+    fabric = ground.fabric
+    end = fabric.cable_by_name["leaf0-spine1"].a
+    assert measure.places_left(cables, ground, {f"port:{end.node}:{end.port}", "nic:3"}) == 1
+    assert measure.places_left(cables, ground, {"nic:3"}) == 3
+    assert measure.places_left(["switch:leaf0", "switch:leaf1"], ground, {"port:leaf1:2"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("ill", "job"),
+    [
+        ([(0, 100, 0), (100, 100, 0), (200, 100, 0), (300, 100, 0)], "same"),
+        ([(0, 100, 0), (100, 150, 0), (250, 150, 0)], "slower"),
+        ([(0, 100, 0), (100, 100, 0), (200, 170, 0)], "unsteady"),
+        ([(0, 100, 0)], "stopped"),
+        ([(0, 100, 0), (100, 100, 3), (200, 100, 0)], "wrong"),
+    ],
+)
+def test_what_has_become_of_the_job(ill: list[tuple[float, float, int]], job: str) -> None:
+    well = [(100.0 * k, 100.0, 0) for k in range(4)]
+    assert symptom(ill, well, 100.0) == job
+
+
+def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    its = sketch("7Q4", "easy", "stragglers")
+    key = its.recipes[0].key
+    other = next(k for k, r in RECIPES.items() if r.fault != its.recipes[0].fault)
+    same = {PLAIN: {key: columns("job"), other: columns("job")}}
+    monkeypatch.setattr(new, "table", lambda name: same)
+    new._must_be_unique(its, drill_of(its))  # alike at whole sight: a family
+    monkeypatch.setattr(measure, "families", lambda rows: [])
+    with pytest.raises(Refused, match=f"not unique: no permitted view tells {RECIPES[key].fault} from"):
+        new._must_be_unique(its, drill_of(its))
+    monkeypatch.setattr(new, "table", lambda name: {PLAIN: {key: frozenset()}})
+    with pytest.raises(Refused, match="not activated"):
+        new._must_be_unique(its, drill_of(its))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seed", "7Q4", "--family", "pcf"], "unknown family 'pcf'"),
+        (["--seed", "U"], "is no seed"),
+        (["--seeds", "3", "-o", "x.yaml"], "--seeds writes no file"),
+        (["--seed", "7Q4", "-o", "/nowhere/x.yaml"], "there is no such folder"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_made(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(command, ["new", *words])
+    assert result.exit_code and said in str(result.exception)
