@@ -20,6 +20,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
   prove   set up, then prove on this machine: prove load (the same figures beside other fabrics and CPU hogs),
           prove kills (whatever is killed, nothing is left and nothing else is touched), prove hashes (the same figures
           before and after a change of the code), prove fastpath (the same with the fast path and without),
+          prove predict (predictions of drawn cases against their runs),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same); --help says more
@@ -273,8 +274,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | hashes | fastpath | drills | drill-kills | drill-leaks | drill-replay) ;;
-            *) usage >&2; say "prove what? load, kills, hashes, fastpath, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
+            load | kills | hashes | fastpath | predict | drills | drill-kills | drill-leaks | drill-replay) ;;
+            *) usage >&2; say "prove what? load, kills, hashes, fastpath, predict, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

@@ -34,15 +34,17 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
     """
     from testbed.experiment import load
     from testbed.experiment.overrides import override
+    from testbed.predict.large import of_any_size
     from testbed.predict.predict import predict
     from testbed.run.sweep import check, points
 
-    experiment = override(load(file), settings)
-    if experiment.sweep:
-        check(experiment)
-        found = [({"point": p.values}, p.experiment, _of_point(file, p)) for p in points(experiment)]
-    else:
-        found = [({}, experiment, predict(experiment))]
+    with of_any_size():
+        experiment = override(load(file), settings)
+        if experiment.sweep:
+            check(experiment)
+            found = [({"point": p.values}, p.experiment, _of_point(file, p)) for p in points(experiment)]
+        else:
+            found = [({}, experiment, predict(experiment))]
     if as_json:
         told = [
             {**of, "results": [f.to_dict() for f in its.figures], "left_out": list(its.left_out)}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-MESSAGES, FORMULA, LONGEST_PATH = "messages", "formula", "longest path"
+MESSAGES, FLOWS, FORMULA, LONGEST_PATH = "messages", "flows", "formula", "longest path"
 HOW = {
     MESSAGES: "every message of the schedule followed",
+    FLOWS: "all ranks' messages at once, round by round; what shares a cable has equal shares",
     FORMULA: "the closed form of what NICs and switches do",
     LONGEST_PATH: "the longest path through the tasks, each as long as alone",
 }

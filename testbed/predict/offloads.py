@@ -13,7 +13,7 @@ from workloads.base.vocabulary import DTYPES
 from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Path
 from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
-from workloads.times.wide.around import Edge
+from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import ring_ns
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def offload_ns(
         its = network if entry.engines else chooser.ways(ranks)
         pairs = [(k, (k + 1) % len(ranks)) for k in range(len(ranks))]
         edges = [Edge(its.path([pair]), shared) for pair, shared in zip(pairs, its.paths(pairs), strict=True)]
-        return ring_ns(entry, size_bytes, edges, costs, touched=_TOUCHED.get(way.get("optimizer", "sgd"), 2))
+        return ring_ns(entry, size_bytes, Ring.of(edges), costs, touched=_TOUCHED.get(way.get("optimizer", "sgd"), 2))
     return cast(float, named(entry.time)(len(ranks), size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
 
 

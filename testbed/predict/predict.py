@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from testbed.plan.choose import Chooser
 from testbed.predict.collectives import collective_figures, jobs
 from testbed.predict.figure import Figure, Prediction
+from testbed.predict.large import is_large, large_figures
 from testbed.predict.limits import left_out, refuse
 from testbed.predict.tasks import task_figures
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 def predict(experiment: Experiment) -> Prediction:
     """The times of all steps.  Raises InputError for what there is no model of."""
     refuse(experiment)
+    if is_large(experiment):
+        return Prediction(tuple(large_figures(experiment)), left_out(experiment))
     return Prediction(tuple(_figures(experiment)), left_out(experiment))
 
 

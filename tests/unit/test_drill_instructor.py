@@ -7,6 +7,8 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.drill import instructor
 from testbed.drill.instructor import Transcript, _injection
+from testbed.drill.log import Entry
+from testbed.drill.play.drilld import Server
 from testbed.drill.session import Answer
 
 
@@ -50,3 +52,22 @@ def test_an_old_transcript_forgets_its_beginning_and_keeps_its_numbers(monkeypat
         transcript.add(f"hint {k}", 0, Answer(True, 0))
     assert [row["line"] for row in transcript.since(0)[1]] == ["hint 2", "hint 3", "hint 4"]
     assert [row["line"] for row in transcript.since(4)[1]] == ["hint 4"]
+
+
+def test_what_a_page_looks_at_by_itself_is_not_in_the_transcript() -> None:
+    class Game:
+        time_ns, gone, over = 100, False, False
+
+        def __init__(self) -> None:
+            self.entries: list[Entry] = []
+
+        def command(self, line: str, page: bool = False) -> Answer:
+            acts = line.startswith("advance")
+            self.entries.append(Entry(1, line, 100, 0, True, acts, "", "page" if page and not acts else ""))
+            return Answer(True, 100, "said")
+
+    server = Server.__new__(Server)
+    server.game, server.transcript = Game(), Transcript()  # type: ignore[assignment]
+    for line, page in (("show job", True), ("show pfc", False), ("advance 1us", True)):
+        server._command(line, page)
+    assert [row["line"] for row in server.transcript.since(0)[1]] == ["show pfc", "advance 1us"]

@@ -15,9 +15,20 @@ from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.experiment import Experiment, loads
 from testbed.predict import Figure, predict
+from testbed.predict.large import large_figures, of_any_size
 from workloads.times.messages import Costs, Link, Path
 from workloads.times.rings import ring_over_ns
-from workloads.times.wide.around import Edge, direct_over_ns, hops, host_ring_over_ns, turn
+from workloads.times.wide.around import (
+    Edge,
+    Ring,
+    Run,
+    always_on,
+    direct_over_ns,
+    hop_by_hop,
+    hops,
+    host_ring_over_ns,
+    longest_ways,
+)
 
 # With all defaults: 4,096 B of payload take 4,178 B of a cable at 400 Gb/s, 4,198 with RETH and immediate
 PCIE, DELAY, LATENCY, POST = 500.0, 500.0, 500.0, 100.0
@@ -158,7 +169,9 @@ def test_the_command_says_it_as_json(tmp_path: Any, capsys: pytest.CaptureFixtur
 
 
 def test_a_turn_is_the_fewest_edges_that_repeat() -> None:
-    assert turn([1, 2, 1, 2]) == [1, 2] and turn([1, 1, 1]) == [1] and turn([1, 2, 1]) == [1, 2, 1]
+    for which, fewest in (([0, 1, 0, 1], 2), ([0, 0, 0], 1), ([0, 1, 0], 3)):
+        edges = [Edge(PATHS[k], PATHS[k]) for k in which]
+        assert len(Ring.of(edges).of_each(lambda e: 1.0)) == fewest
 
 
 @settings(max_examples=60, deadline=None)
@@ -177,6 +190,22 @@ def test_hops_that_repeat_are_as_if_each_was_done(edges: list[tuple[int, int]], 
     assert hops(step, np.zeros(len(edges)), times) == pytest.approx(state)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(5, 30), st.integers(1, 5)), min_size=1, max_size=9),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), min_size=1, max_size=3),
+)
+def test_where_all_go_always_on_the_longest_way_is_the_latest(
+    edges: list[tuple[int, int]], kinds: list[tuple[int, int]]
+) -> None:
+    cross, busy = (np.array(column, float) for column in zip(*edges, strict=True))
+    runs = [Run(cross + more, busy, times) for times, more in kinds]
+    assert always_on(runs)
+    found, followed = longest_ways(runs, len(edges)), hop_by_hop(runs, len(edges))
+    assert (found + cross).max() == pytest.approx((followed + cross).max())
+    assert not always_on([*runs, Run(cross, cross + 1, 1)])
+
+
 PATHS = [Path.uniform(s, rate_bps=400e9, delay_ns=500, latency_ns=500) for s in (1, 3, 5)]
 PATHS.append(Path((Link(3600e9, 300),), scale_up=True))
 
@@ -187,13 +216,99 @@ def test_a_ring_over_any_edges_is_as_hop_by_hop(paths: list[Path], chunk: int) -
     n = len(paths)
     costs = Costs(reduce_bps=800e9)
     for reduces in ([True] * (n - 1) + [False] * (n - 1), [True] * (n - 1), [False] * (n - 1)):
-        found = host_ring_over_ns(reduces, chunk, [Edge(path, path) for path in paths], costs)
+        found = host_ring_over_ns(reduces, chunk, Ring.of([Edge(path, path) for path in paths]), costs)
         assert found == pytest.approx(ring_over_ns(reduces, chunk, paths, costs))
 
 
+def ring_of(ranks: int) -> Ring:
+    return Ring.of([Edge(PATHS[0], PATHS[0])] * ranks)
+
+
 def test_a_ring_of_a_quarter_of_a_million_nics_is_as_long_as_its_hops() -> None:
-    n, path = 262_144, PATHS[0]
+    n = 262_144
     adds = [1] * (n - 1) + [0] * (n - 1)
-    one = direct_over_ns(adds, 4096, [Edge(path, path)] * n, Costs())
-    few = [direct_over_ns([1] * (k - 1) + [0] * (k - 1), 4096, [Edge(path, path)] * k, Costs()) for k in (4, 5)]
+    one = direct_over_ns(adds, 4096, ring_of(n), Costs())
+    few = [direct_over_ns([1] * (k - 1) + [0] * (k - 1), 4096, ring_of(k), Costs()) for k in (4, 5)]
     assert one == pytest.approx(few[0] + (n - 4) * (few[1] - few[0]))
+
+
+# Large fabrics
+
+TORUS, RAIL = "{torus: {dims: [3, 4]}}", "{rail: {servers: 4, gpus: 4}}"
+CLOS = "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4, pods: 2, cores: 1}}"
+
+
+@pytest.mark.parametrize("topology", ["{star: {hosts: 8}}", "{ring: {nodes: 9}}", TORUS, RAIL, CLOS])
+@pytest.mark.parametrize(
+    "step",
+    [
+        collective("all_reduce", "ring", "4KiB", "4MiB"),
+        collective("all_gather", "ring", "256KiB"),
+        collective("all_reduce", "direct_reduce", "4KiB", "256KiB", "4MiB"),
+        collective("optimizer_step", "optimus_nic", "256KiB", optimizer="adam"),
+        collective("optimizer_step", "host", "256KiB"),
+    ],
+    ids=lambda step: f"{step['collective']}-{step['algorithm']}",
+)
+def test_a_ring_without_a_graph_is_as_with_one(topology: str, step: dict[str, Any]) -> None:
+    one = experiment(topology, step)
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("topology", "step"),
+    [
+        (TORUS, collective("all_reduce", "torus", "4KiB", "4MiB")),
+        ("{ring: {nodes: 9}}", collective("all_reduce", "torus", "4MiB")),
+        (RAIL, collective("all_reduce", "hierarchical", "4KiB", "4MiB")),
+        ("{torus: {dims: [4, 4]}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
+        ("{torus: {dims: [4, 4]}}", collective("all_gather", "bruck", "256KiB")),
+        (TORUS, {"collective": "barrier", "algorithm": "dissemination"}),
+        (RAIL, collective("all_gather", "recursive_doubling", "4KiB", "4MiB")),
+        ("{star: {hosts: 16}}", collective("reduce_scatter", "halving", "4KiB", "4MiB")),
+    ],
+)
+def test_rounds_without_a_graph_are_as_with_one(topology: str, step: dict[str, Any]) -> None:
+    one = experiment(topology, step)
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.03)
+
+
+def test_a_torus_of_64_cubed_takes_its_hops() -> None:
+    """2 x 3 x 63 hops of one packet of an element or two, each over two switches; 3 x 63 of them reduce."""
+    with of_any_size():
+        one = experiment("{torus: {dims: [64, 64, 64]}}", collective("all_reduce", "torus", "1MiB"))
+    (found,) = predict(one).figures
+
+    def hop(nbytes: int) -> float:
+        received = 3 * PCIE + 2 * pcie_ns(nbytes) + 3 * (wire_ns(82 + 20 + nbytes) + DELAY) + 2 * LATENCY
+        return POST + received
+
+    chunks = [16384, 256, 4]
+    # the first dimension's 16 KiB are four packets
+    expected = sum(126 * hop(min(c, 4096)) + 63 * c * 8 / 800 for c in chunks) + 126 * 3 * wire_ns(4096 + 82)
+    assert found.ranks == 262_144 and found.time_ns == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("topology", "step", "what"),
+    [
+        ("{torus: {dims: [64, 64]}}", collective("all_to_all", "spread", "1MiB"), "no model of all_to_all by spread"),
+        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "auto", "1MiB"), "no algorithm is chosen"),
+        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", chunk="64KiB"), "in pieces"),
+        ("{torus: {dims: [65, 65]}}", collective("all_reduce", "halving_doubling", "1MiB"), "for 4225 ranks"),
+        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", ranks=[0, 1]), "all ranks take part"),
+        ("{torus: {dims: [1024, 1024]}}", collective("all_reduce", "torus", "1MiB"), "1048576 ranks are too many"),
+        ("{torus: {dims: [64, 64], direct: true}}", collective("all_reduce", "torus", "1MiB"), "several ports"),
+    ],
+)
+def test_of_a_large_fabric_the_same_is_refused_at_its_place(topology: str, step: dict[str, Any], what: str) -> None:
+    with pytest.raises(InputError) as caught, of_any_size():
+        predict(experiment(topology, step))
+    assert what in caught.value.what and "t.yaml:" in caught.value.where and caught.value.hint
+
+
+def test_only_predictions_have_large_fabrics() -> None:
+    with pytest.raises(InputError, match="too many"):
+        experiment("{torus: {dims: [64, 64]}}", collective("all_reduce", "torus", "1MiB"))

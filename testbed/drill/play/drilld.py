@@ -144,9 +144,10 @@ class Server:
         return {"error": UserError(f"there is no {op!r:.40}", "drill").to_dict()}
 
     def _command(self, line: str, page: bool) -> dict[str, Any]:
-        began = self.game.time_ns
+        began, entries = self.game.time_ns, len(self.game.entries)
         brought = self.game.command(line, page)
-        self.transcript.add(line, began, brought)
+        if not page or any(entry.by != "page" for entry in self.game.entries[entries:]):
+            self.transcript.add(line, began, brought)  # a page's looks are not the player's
         answer = dict(brought.to_dict())
         if self.game.gone:
             self.ended = True

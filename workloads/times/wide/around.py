@@ -3,6 +3,8 @@
 A ring's state is when each rank begins its next hop.  Two rules make a long ring short, and both are exact:
 
 - **Equal turns.** If the edges repeat every p ranks around the ring, so do the states: p ranks stand for all.
+- **Always on.**  Where no rank takes longer to send than any edge takes to cross, whoever stays where it is falls
+  behind: the latest rank is at the end of the longest way of so many edges in a row.
 - **Equal hops.** A hop is made of sums and maxima, so states that are later by the same time at all ranks give states
   that are later by that time.  Once a turn (p hops of one kind) has done nothing but that, so does every further one.
 """
@@ -10,8 +12,10 @@ A ring's state is when each rank begins its next hop.  Two rules make a long rin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -35,18 +39,42 @@ if TYPE_CHECKING:
 
 _SAME_NS = 1e-6
 
-T = TypeVar("T")
+
+class Edge(NamedTuple):
+    """From a rank to the next: what its messages see `alone`, and `shared`, when those of all others are under way."""
+
+    alone: Path
+    shared: Path
 
 
-def turn(edges: Sequence[T]) -> Sequence[T]:
-    """The fewest edges that, repeated, are the ring."""
-    n = len(edges)
-    numbers = {edge: k for k, edge in enumerate(dict.fromkeys(edges))}
-    found = np.array([numbers[edge] for edge in edges])
-    for p in range(1, n // 2 + 1):
-        if n % p == 0 and np.array_equal(found[p:], found[:-p]):
-            return edges[:p]
-    return edges
+@dataclass(frozen=True)
+class Ring:
+    """Edge i, from rank i to rank i + 1, is `kinds[which[i]]`."""
+
+    kinds: Sequence[Edge]
+    which: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, edges: Sequence[Edge]) -> Ring:
+        """All edges, one by one."""
+        numbers = {edge: k for k, edge in enumerate(dict.fromkeys(edges))}
+        return cls(list(numbers), np.array([numbers[edge] for edge in edges]))
+
+    @property
+    def ranks(self) -> int:
+        return len(self.which)
+
+    def of_each(self, time_ns: Callable[[Edge], float]) -> Times:
+        """Of one turn's edges: the fewest that, repeated, are the ring."""
+        return np.array([time_ns(edge) for edge in self.kinds])[self._turn]
+
+    @cached_property
+    def _turn(self) -> NDArray[np.intp]:
+        which, n = self.which, len(self.which)
+        for p in range(1, n // 2 + 1):
+            if n % p == 0 and np.array_equal(which[p:], which[:-p]):
+                return which[:p]
+        return which
 
 
 def hops(step: Callable[[Times], Times], state: Times, times: int) -> Times:
@@ -67,43 +95,74 @@ def hops(step: Callable[[Times], Times], state: Times, times: int) -> Times:
     return state
 
 
-class Edge(NamedTuple):
-    """From a rank to the next: what its messages see `alone`, and `shared`, when those of all others are under way."""
-
-    alone: Path
-    shared: Path
-
-
-def direct_over_ns(adds: Sequence[int], chunk_bytes: int, edges: Sequence[Edge], costs: Costs) -> float:
-    """A ring of NICs (direct_reduce.py) over edges that may differ: `edges[i]` leads from rank i to rank i + 1.
+def direct_over_ns(adds: Sequence[int], chunk_bytes: int, ring: Ring, costs: Costs) -> float:
+    """A ring of NICs (direct_reduce.py) over edges that may differ.
 
     A rank begins a hop when its part of the one before is sent, and when that hop's first packet has come and is added.
     What shares a cable takes its turn there with whole parts; the first packet of one seldom meets another.
     """
-    its = turn(edges)
     most = PASS_PACKETS * costs.mtu
     whole = max(chunk_bytes - 1, 0) // most
     last = chunk_bytes - whole * most
     before = [0, *adds[:-1]]  # what a hop sends has been through the engine in the hop before
-    state = np.zeros(len(its))
     kinds = [(most, *k) for k in zip(before, adds, strict=True)] * whole
     kinds += [(last, *k) for k in zip(before[:-1], adds[:-1], strict=True)]
-    for (part, passed, added), same in groupby(kinds):
-        cross = np.array([_crossing_ns(part, added, edge.alone, costs) for edge in its])
-        busy = np.array([_busy_ns(part, passed, edge.shared, costs) for edge in its])
+    runs = [
+        Run(
+            ring.of_each(lambda e, p=part, a=added: _crossing_ns(p, a, e.alone, costs)),  # type: ignore[misc]
+            ring.of_each(lambda e, p=part, b=passed: _busy_ns(p, b, e.shared, costs)),  # type: ignore[misc]
+            len(list(same)),
+        )
+        for (part, passed, added), same in groupby(kinds)
+    ]
+    packets = Packets.of(last, costs, reth=False, imm=False)
+
+    def carried(edge: Edge) -> float:
+        return edge.alone.constant_ns + packets.through(stages_of(edge.shared, costs, to_memory=False)[1:])
+
+    begin = costs.post_ns + 2 * costs.pcie_latency_ns + min(costs.mtu, chunk_bytes) * 8e9 / costs.pcie_rate_bps
+    payload = packets.last[0]
+    result = costs.engine_ns(payload * adds[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    came = ring.of_each(carried)
+    state = longest_ways(runs, len(came)) if always_on(runs) else hop_by_hop(runs, len(came))
+    return begin + float((state + came).max()) + result + costs.wake_ns
+
+
+class Run(NamedTuple):
+    """Hops of one kind: what each edge takes to cross, what each rank takes to send."""
+
+    cross: Times
+    busy: Times
+    times: int
+
+
+def hop_by_hop(runs: Sequence[Run], ranks: int) -> Times:
+    """When each rank begins what comes after these hops."""
+    state = np.zeros(ranks)
+    for cross, busy, times in runs:
 
         def hop(now: Times, cross: Times = cross, busy: Times = busy) -> Times:
             return np.maximum(now + busy, np.roll(now + cross, 1))
 
-        state = hops(hop, state, len(list(same)))
-    packets = Packets.of(last, costs, reth=False, imm=False)
-    begin = costs.post_ns + 2 * costs.pcie_latency_ns + min(costs.mtu, chunk_bytes) * 8e9 / costs.pcie_rate_bps
-    carried = np.array(
-        [e.alone.constant_ns + packets.through(stages_of(e.shared, costs, to_memory=False)[1:]) for e in its]
-    )
-    payload = packets.last[0]
-    result = costs.engine_ns(payload * adds[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
-    return begin + float((state + carried).max()) + result + costs.wake_ns
+        state = hops(hop, state, times)
+    return state
+
+
+def always_on(runs: Sequence[Run]) -> bool:
+    """Whether no rank takes longer to send than any edge to cross, and kinds of hops differ alike on all edges."""
+    return all(run.cross.min() >= run.busy.max() and np.ptp(run.cross - runs[0].cross) <= _SAME_NS for run in runs)
+
+
+def longest_ways(runs: Sequence[Run], ranks: int) -> Times:
+    """Likewise, where it is so, as far as the latest rank goes: the edges on the way to each rank, added up."""
+    if not runs:
+        return np.zeros(ranks)
+    cross = runs[0].cross
+    turns, rest = divmod(sum(run.times for run in runs), ranks)
+    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([cross, cross]))])
+    ends = np.arange(ranks) + ranks
+    more = sum(run.times * float(run.cross[0] - cross[0]) for run in runs)
+    return cast("Times", turns * cross.sum() + sums[ends] - sums[ends - rest] + more)
 
 
 PASS_PACKETS = 256
@@ -124,23 +183,29 @@ def _busy_ns(part_bytes: int, before: int, path: Path, costs: Costs) -> float:
     return max(sending, packets.count * costs.engine_ns(packets.first[0] * before))
 
 
-def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, edges: Sequence[Edge], costs: Costs) -> float:
+def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, costs: Costs) -> float:
     """A ring of hosts with whole messages, over edges that may differ.
 
     Rank i's hop k + 1 waits for hop k from its left, and for its own message before on the same path.
     """
-    its = turn([edge.shared for edge in edges])
-
-    def of_each(time_ns: Callable[[Path], float]) -> Times:
-        known = {path: time_ns(path) for path in set(its)}
-        return np.array([known[path] for path in its])
-
-    acks = of_each(lambda p: acks_ns(chunk_bytes, p, costs))
-    messages = of_each(lambda p: received_ns(chunk_bytes, p, costs)) + acks
-    acknowledged = of_each(lambda p: sent_ns(chunk_bytes, p, costs)) + acks
-    busy = of_each(lambda p: line_ns(chunk_bytes, p, costs))
+    acks = ring.of_each(lambda e: acks_ns(chunk_bytes, e.shared, costs))
+    messages = ring.of_each(lambda e: received_ns(chunk_bytes, e.shared, costs)) + acks
+    acknowledged = ring.of_each(lambda e: sent_ns(chunk_bytes, e.shared, costs)) + acks
+    busy = ring.of_each(lambda e: line_ns(chunk_bytes, e.shared, costs))
     reduced = costs.reduce_ns(chunk_bytes)
-    state = np.zeros((2, len(its)))  # when a rank may post its next message, when its way is free for that
+    if costs.wake_ns == 0:
+        runs = [
+            Run(
+                costs.post_ns + messages + adds * reduced,
+                np.maximum(busy, costs.post_ns + reduced),
+                len(list(same)),
+            )
+            for adds, same in groupby(reduces[:-1])
+        ]
+        if always_on(runs):
+            begin = longest_ways(runs, len(messages)) + costs.post_ns
+            return float(np.maximum(begin + messages + reduces[-1] * reduced, begin + acknowledged).max())
+    state = np.zeros((2, len(messages)))  # when a rank may post its next message, when its way is free for that
     for reducing, same in groupby(reduces):
 
         def hop(now: Times, reduced: float = reducing * reduced) -> Times:

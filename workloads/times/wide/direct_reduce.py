@@ -2,60 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from workloads.base.entry import Algorithm
 from workloads.times.messages import Costs, Path, wire_bytes
-from workloads.times.wide.around import PASS_PACKETS, Edge, direct_over_ns, host_ring_over_ns
+from workloads.times.wide.around import PASS_PACKETS, Edge, Ring, direct_over_ns, host_ring_over_ns
 
 
-def ring_ns(entry: Algorithm, size_bytes: int, edges: Sequence[Edge], costs: Costs, *, touched: int = 2) -> float:
-    """An algorithm that goes round a ring of NICs, or an optimizer step by hosts; `edges[i]` leads from rank i on.
+def ring_ns(entry: Algorithm, size_bytes: int, ring: Ring, costs: Costs, *, touched: int = 2) -> float:
+    """An algorithm that goes round a ring of NICs, or an optimizer step by hosts; over a ring.
 
     `touched`: arrays that an optimizer goes over.
     """
     form = _FORMS[entry.collective.name, entry.name]
-    return form(size_bytes, edges, costs, touched)
+    return form(size_bytes, ring, costs, touched)
 
 
-def _all_reduce(size_bytes: int, edges: Sequence[Edge], costs: Costs, touched: int = 0) -> float:
+def _all_reduce(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> float:
     """n - 1 reducing and n - 1 gathering hops, each begun with the first packet of the one before."""
-    n = len(edges)
+    n = ring.ranks
     chunk = -(-size_bytes // n)
-    ring = direct_over_ns([1] * (n - 1) + [0] * (n - 1), chunk, edges, costs)
+    hops = direct_over_ns([1] * (n - 1) + [0] * (n - 1), chunk, ring, costs)
     last_pass = (chunk - 1) % (PASS_PACKETS * costs.mtu) + 1 if chunk else 0
     gathered = (n - 1) * last_pass * 8e9 / costs.pcie_rate_bps
-    return max(ring, _sums_ns(n, chunk, edges, costs) + gathered)
+    return max(hops, _sums_ns(n, chunk, ring, costs) + gathered)
 
 
-def _reduce_scatter(size_bytes: int, edges: Sequence[Edge], costs: Costs, touched: int = 0) -> float:
+def _reduce_scatter(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> float:
     """n - 1 hops, each packet added up."""
-    n = len(edges)
+    n = ring.ranks
     chunk = -(-size_bytes // n)
-    return max(direct_over_ns([1] * (n - 1), chunk, edges, costs), _sums_ns(n, chunk, edges, costs))
+    return max(direct_over_ns([1] * (n - 1), chunk, ring, costs), _sums_ns(n, chunk, ring, costs))
 
 
-def _all_gather(size_bytes: int, edges: Sequence[Edge], costs: Costs, touched: int = 0) -> float:
+def _all_gather(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> float:
     """n - 1 hops."""
-    n = len(edges)
-    return direct_over_ns([0] * (n - 1), -(-size_bytes // n), edges, costs)
+    n = ring.ranks
+    return direct_over_ns([0] * (n - 1), -(-size_bytes // n), ring, costs)
 
 
-def _optimus(size_bytes: int, edges: Sequence[Edge], costs: Costs, touched: int) -> float:
+def _optimus(size_bytes: int, ring: Ring, costs: Costs, touched: int) -> float:
     """An all-reduce by NICs whose last reducing hop is gone over once more for each array of the optimizer."""
-    n = len(edges)
+    n = ring.ranks
     adds = [1] * (n - 2) + [1 + touched] + [0] * (n - 1)
-    steps = direct_over_ns(adds, -(-size_bytes // n), edges, costs)
-    return max(_all_reduce(size_bytes, edges, costs), steps)
+    steps = direct_over_ns(adds, -(-size_bytes // n), ring, costs)
+    return max(_all_reduce(size_bytes, ring, costs), steps)
 
 
-def _by_hosts(size_bytes: int, edges: Sequence[Edge], costs: Costs, touched: int) -> float:
+def _by_hosts(size_bytes: int, ring: Ring, costs: Costs, touched: int) -> float:
     """A ring reduce-scatter, an update that touches each array, a ring all-gather."""
-    n = len(edges)
+    n = ring.ranks
     chunk = -(-size_bytes // n)
     update = touched * costs.reduce_ns(chunk)
     scatter, gather = ([reducing] * (n - 1) for reducing in (True, False))
-    return host_ring_over_ns(scatter, chunk, edges, costs) + update + host_ring_over_ns(gather, chunk, edges, costs)
+    return host_ring_over_ns(scatter, chunk, ring, costs) + update + host_ring_over_ns(gather, chunk, ring, costs)
 
 
 _FORMS = {
@@ -69,32 +69,36 @@ _FORMS = {
 # All edges equal
 
 
+def _equal(ranks: int, path: Path) -> Ring:
+    return Ring([Edge(path, path)], np.zeros(ranks, int))
+
+
 def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """DirectReduce."""
-    return _all_reduce(size_bytes, [Edge(path, path)] * ranks, costs)
+    return _all_reduce(size_bytes, _equal(ranks, path), costs)
 
 
 def direct_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """Its first half."""
-    return _reduce_scatter(size_bytes, [Edge(path, path)] * ranks, costs)
+    return _reduce_scatter(size_bytes, _equal(ranks, path), costs)
 
 
 def direct_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """Its second half."""
-    return _all_gather(size_bytes, [Edge(path, path)] * ranks, costs)
+    return _all_gather(size_bytes, _equal(ranks, path), costs)
 
 
 def optimus_nic_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """With sgd: parameters and momentum."""
-    return _optimus(size_bytes, [Edge(path, path)] * ranks, costs, 2)
+    return _optimus(size_bytes, _equal(ranks, path), costs, 2)
 
 
 def host_optimizer_step_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """Likewise."""
-    return _by_hosts(size_bytes, [Edge(path, path)] * ranks, costs, 2)
+    return _by_hosts(size_bytes, _equal(ranks, path), costs, 2)
 
 
-def _sums_ns(ranks: int, chunk_bytes: int, edges: Sequence[Edge], costs: Costs) -> float:
+def _sums_ns(ranks: int, chunk_bytes: int, ring: Ring, costs: Costs) -> float:
     """When the last sums are in memory, at the earliest: all chunks read, and added up one packet after the other.
 
     While a rank sends its own chunk for the first time, only what PCIe has left over is read to be added to.
@@ -104,7 +108,7 @@ def _sums_ns(ranks: int, chunk_bytes: int, edges: Sequence[Edge], costs: Costs) 
     add = max(costs.engine_ns(payload), read)
     packets = chunk_bytes / payload if payload else 0
     first_pass = min(packets, PASS_PACKETS)
-    sent = max(edge.shared.links[0].time_ns(wire_bytes(payload)) for edge in set(edges))
+    sent = max(edge.shared.links[0].time_ns(wire_bytes(payload)) for edge in ring.kinds)
     adds = (ranks - 1) * packets - first_pass * max(min(sent / read - 1, 1), 0) if payload else 0
     once = costs.post_ns + 3 * costs.pcie_latency_ns + costs.engine_ns(payload) + read
     return once + max(ranks * packets * read, first_pass * sent + adds * add) + costs.wake_ns
