@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment import task_checks
+from testbed.experiment.training import gigabytes, gpu_of
 from testbed.plan.graphs import place_of, script_of
 from testbed.plan.tasks import planned
 from workloads.tasks.graph import Graph
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.experiment.steps.traces import TorchStep
     from testbed.plan.choose import Chooser
     from topologies import Fabric
+    from workloads.torch.launch import Recorded
 
 
 def script_steps(
@@ -28,6 +30,7 @@ def script_steps(
 ) -> list[dict[str, Any]]:
     """The steps of the plan: the setup, then steps that are alike as iterations of one; `alone` as for tasks."""
     recorded, found = script_of(told, experiment, fabric)
+    memory = _memory(recorded, told, experiment)
     made = []
     for step in found:
         _check(step.graph, told, experiment, fabric)
@@ -35,7 +38,23 @@ def script_steps(
         its = planned(step.graph, experiment, fabric, alone, chooser, iterations=step.times, warmup=0, name=name)
         made.append(its | ({"about_step": {"ideal_ns": step.ideal_ns}} if step.training and step.ideal_ns else {}))
     made[0]["printed"] = list(recorded.printed)
+    made[0]["about_step"] = made[0].get("about_step", {}) | {"memory": memory}
     return made
+
+
+def _memory(recorded: Recorded, told: TorchStep, experiment: Experiment) -> dict[str, int]:
+    """What the rank that holds most has at a time; refused if that is more than its GPU has."""
+    rank, its = max(enumerate(one["memory"] for one in recorded.ranks), key=lambda one: (one[1]["peak"], -one[0]))
+    room = gpu_of(told.gpu, "float32", any_type=True).memory
+    if room is not None and its["peak"] > room:
+        parts = ", ".join(f"{key} {gigabytes(its[key])}" for key in ("parameters", "gradients", "optimizer"))
+        what = (
+            f"the script does not fit: its rank {rank} has {gigabytes(its['peak'])} at a time, "
+            f"{gigabytes(its['peak'] - int(room))} more than the GPU's {gigabytes(int(room))} (of it {parts})"
+        )
+        hint = "shard more (FSDP2), smaller batches, checkpointed activations, or a GPU with more memory"
+        raise InputError(what, place_of(told, experiment, "gpu"), hint)
+    return {"rank": rank, **its}
 
 
 def _check(graph: Graph, told: TorchStep, experiment: Experiment, fabric: Fabric) -> None:

@@ -280,11 +280,21 @@ def _steps(run: Run) -> Iterator[RenderableType]:
             "-" if row["tokens_per_s"] is None else f"{row['tokens_per_s']:.4g}",
         )  # fmt: skip
     yield table
+    yield from _held(run.steps)
     yield from _scaled(run, found)
     yield from checkpoints.of_steps(run.steps, found)
     if any("going_on" in step for step in run.steps):
         yield from checkpoints.of_run(run.steps, found, run.rows("events"))
     yield from serving.of_steps(run.steps, found)
+
+
+def _held(steps: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """What ranks of scripts have in their GPUs' memory."""
+    for number, about in enumerate(steps):
+        if its := about.get("memory"):
+            peak, *parts = (f"{its[key] / 1e6:.6g} MB" for key in ("peak", "parameters", "gradients", "optimizer"))
+            said = f"parameters {parts[0]}, gradients {parts[1]}, optimizer {parts[2]}"
+            yield Text(f"# step {number}: rank {its['rank']} of the script has {peak} at most at a time ({said})")
 
 
 def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:

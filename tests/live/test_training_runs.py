@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -56,6 +57,41 @@ def test_hybrid_plans_on_rails_take_what_closed_forms_say(tmp_path: Path) -> Non
         ],
     )
     assert [round(one.off, 4) for one in found if abs(one.off) > 0.005] == []
+
+
+def _drawn(rng: random.Random, servers: int, gpus: int) -> tuple[str, bool]:
+    """A plan of two to four dimensions on a rail network, and whether its groups share no link."""
+    sizes = dict.fromkeys(("tensor", "context", "pipeline", "data"), 1)
+    left = {"scale_up": gpus, "rail": servers}
+    place: dict[str, str] = {}
+    for name in rng.sample(sorted(sizes), 4):
+        axis = rng.choice(sorted(left))
+        size = left[axis] if name == "data" or rng.random() < 0.4 else rng.choice([1, 2])
+        if size > 1 and left[axis] % size == 0:
+            sizes[name], place[name] = size, axis
+            left[axis] //= size
+    if (rest := left["scale_up"] * left["rail"]) > 1:  # takes what is left
+        sizes["data"] *= rest
+        place.pop("data", None)
+    plan = ", ".join(f"{name}: {size}" for name, size in sizes.items() if size > 1)
+    where = ", ".join(f"{name}: {axis}" for name, axis in place.items())
+    shard = rng.choice(["none", "zero1", "zero2", "zero3", "fsdp"]) if sizes["data"] > 1 else "none"
+    schedule = rng.choice(["gpipe", "1f1b"])
+    model = f"{{layers: 4, hidden: {rng.choice([64, 128])}, heads: 4, seq: {rng.choice([64, 128])}, vocab: 256}}"
+    text = (
+        f"{{model: {model}, gpu: {{preset: h100}}, batch: {{count: {2 * sizes['pipeline']}}}, parallel: {{{plan}}}, "
+        f"place: {{{where}}}, shard: {shard}, schedule: {schedule}}}"
+    )
+    alone = [name for name, size in sizes.items() if size > 1 and name in place]
+    return text, len(alone) < 3 and len(set(place.values())) == len(alone) and "pipeline" not in alone
+
+
+def test_drawn_plans_on_sixteen_ranks_are_never_faster_and_exact_where_no_link_is_shared(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    plans = [_drawn(rng, 4, 4) for _ in range(5)]
+    found = compared(tmp_path / "run", "{rail: {servers: 4, gpus: 4}}", [text for text, _ in plans])
+    for (text, apart), one in zip(plans, found, strict=True):
+        assert -0.005 < one.off < (0.005 if apart else 0.5), (round(one.off, 4), apart, text)
 
 
 def test_steps_whose_messages_meet_are_never_faster(tmp_path: Path) -> None:

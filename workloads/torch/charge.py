@@ -1,14 +1,15 @@
 """What a script computes: FLOPs and bytes of every operation on tensors, as it is issued.
 
 A matrix multiplication, convolution or attention counts its FLOPs (flops.py), and every operation reads its inputs and
-writes its outputs; a look-up reads what it finds.  Views and empty tensors cost nothing.  How long that takes, a GPU
-says (steps.py).
+writes its outputs; a look-up reads what it finds, a scatter changes what it touches.  Views and empty tensors cost
+nothing.  How long that takes, a GPU says (steps.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from workloads.torch.flops import flops as flops_of
 from workloads.torch.flops import known
+from workloads.torch.memory import Memory
 from workloads.torch.recorder import Recorder
 
 _PLAIN = torch._C._disabled_torch_dispatch_impl
@@ -24,6 +26,11 @@ _FREE = (
     *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "alias"),
     *("_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "is_same_size", "resize_", "set_", "record_stream"),
 )
+_SCATTERS: dict[str, str | bool] = {  # in place: whether they read what they change, or the argument that says it
+    **{"index_put_": "accumulate", "_index_put_impl_": "accumulate", "put_": "accumulate", "scatter_": "reduce"},
+    **dict.fromkeys(("scatter_add_", "scatter_reduce_", "index_add_", "index_reduce_"), True),
+    **dict.fromkeys(("index_copy_", "index_fill_"), False),
+}
 _LOOK_UPS = ("embedding", "index", "index_select", "gather", "take")
 _OVERWRITE = ("copy_", "_foreach_copy_", "fill_", "zero_", "_foreach_zero_", "normal_", "uniform_", "bernoulli_")
 _OF_GROUPS = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
@@ -33,9 +40,9 @@ _HOST_WAITS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero")
 class Charge(TorchDispatchMode):
     """Charges a recorder for all that happens while it is active."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, memory: Memory) -> None:
         super().__init__()
-        self.recorder = recorder
+        self.recorder, self.memory = recorder, memory
         self.in_optimizer = False
         self.touched: dict[int, tuple[int, ...]] = {}  # storage -> what writes it, whose wait torch does not tell
 
@@ -49,6 +56,7 @@ class Charge(TorchDispatchMode):
                 return func.decompose(*args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
+        self.memory.seen(t for t in _tensors(out) if not isinstance(t, FakeTensor))
         if func.namespace in _OF_GROUPS:
             return out
         self.look()
@@ -108,12 +116,44 @@ def _moved(func: Any, args: Any, kwargs: Any, out: Any) -> int:
             its = min(its, sum(map(_bytes, _tensors(out))))
         changes = told.alias_info is not None and told.alias_info.is_write
         reads = not (changes and (told.is_out or name in _OVERWRITE))
+        if place == 0 and name in _SCATTERS:
+            its = min(its, _touched(name, func, args, kwargs))
+            reads = _adds(name, func, args, kwargs)
         total += its * (int(reads) + int(changes))
     returns = func._schema.returns
     for told, value in zip(returns, out if len(returns) > 1 else (out,), strict=False):
         if told.alias_info is None:
             total += sum(map(_bytes, _tensors(value)))
     return total
+
+
+def _touched(name: str, func: Any, args: Any, kwargs: Any) -> int:
+    """Bytes of a table that a scatter changes.  Of a mask nobody knows: all of it."""
+    table, several = args[0], name in ("index_put_", "_index_put_impl_")
+    index = _argument(func, args, kwargs, "indices" if several else "index")
+    if several:
+        if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in index):
+            return _bytes(table)
+        shape = torch.broadcast_shapes(*(i.shape for i in index if i is not None))
+        rest = prod(n for k, n in enumerate(table.shape) if k >= len(index) or index[k] is None)
+        return int(prod(shape) * rest * table.element_size())
+    elements = int(index.numel())
+    if name.startswith("index_"):
+        elements *= int(table.numel()) // max(int(table.shape[_argument(func, args, kwargs, "dim")]), 1)
+    return elements * int(table.element_size())
+
+
+def _adds(name: str, func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether it reads what it changes."""
+    how = _SCATTERS[name]
+    return bool(_argument(func, args, kwargs, how)) if isinstance(how, str) else how
+
+
+def _argument(func: Any, args: Any, kwargs: Any, name: str) -> Any:
+    for place, told in enumerate(func._schema.arguments):
+        if told.name == name:
+            return args[place] if place < len(args) else kwargs.get(name, told.default_value)
+    return None
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

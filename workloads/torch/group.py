@@ -17,10 +17,11 @@ from torch.futures import Future
 from torch.utils._python_dispatch import _disable_current_modes
 
 from workloads.torch.charge import Charge
-from workloads.torch.recorder import Recorder
+from workloads.torch.recorder import Recorder, Stream
 from workloads.torch.refuse import Refused
 
 NAME = "railbed"
+POOL = 32  # streams from which torch takes one for each callback
 
 Rows = tuple[int, ...]
 """Numbers of what is recorded."""
@@ -38,7 +39,7 @@ class Work(dist._Work):
     def __init__(self, group: Group, rows: Rows, finish: Callable[[], object], result: Any, host: bool = False):
         super().__init__()
         self.group, self.rows, self.finish, self.its_result, self.host = group, rows, finish, result, host
-        self.future: Future[Any] | None = None
+        self.future: Promise | None = None
 
     def wait(self, timeout: Any = None) -> bool:
         self.finish()
@@ -62,11 +63,35 @@ class Work(dist._Work):
         """Whoever asks waits in C++, which cannot be seen: DDP does, at the end of its backward pass."""
         if self.future is None:
             self.finish()
-            self.future = Future()
-            self.future.set_result(self.its_result)
-            if self.rows:
-                self.group.waits_later(self.rows, self.its_result)
+            self.future = Promise(self.group, self.rows, self.its_result)
         return self.future
+
+
+class Promise(Future[Any]):
+    """A result that is there when `rows` have ended.  What is computed of it goes on a stream of torch's pool."""
+
+    def __init__(self, group: Group, rows: Rows, result: Any) -> None:
+        super().__init__()
+        self.group, self.rows = group, rows
+        self.set_result(result)
+        if rows:
+            group.waits_later(rows, [t for t in (result if isinstance(result, list) else [result]) if _is_tensor(t)])
+
+    def wait(self) -> Any:
+        self.group.recorder.wait(self.rows)
+        return self.value()
+
+    def then(self, callback: Callable[[Any], Any]) -> Promise:
+        """As torch does for a GPU: a stream that waits for the result has all that the callback computes."""
+        recorder = self.group.recorder
+        before, recorder.current = recorder.current, self.group.stream_of_pool()
+        try:
+            recorder.wait(self.rows)
+            result = callback(self)
+            rows = tuple(sorted(recorder.close(recorder.current)))
+        finally:
+            recorder.current = before
+        return Promise(self.group, rows, result)
 
 
 class Group(dist.ProcessGroup):
@@ -83,6 +108,7 @@ class Group(dist.ProcessGroup):
         self.told: dict[str, Any] = {"members": self.members, "name": ""}
         recorder.groups.append(self.told)
         self.later: list[int] = []
+        self.taken = 0
         self.kept: list[Work] = []
 
     # What torch asks of a group
@@ -326,6 +352,11 @@ class Group(dist.ProcessGroup):
         if into is not output:
             output.copy_(into)
 
+    def stream_of_pool(self) -> Stream:
+        """The next one; after the last the first again."""
+        self.taken += 1
+        return self.recorder.stream(f"{NAME} {self.number} pool {self.taken % POOL}")
+
     def waits_later(self, rows: Rows, tensors: Any) -> None:
         """The main stream waits for it where its result is read, and at the end of the backward pass at the latest."""
         if torch._C._current_graph_task_id() == -1:
@@ -353,6 +384,10 @@ _REDUCTIONS = {
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
     """What Gloo can add up."""
     return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _one(tensors: Any) -> Any:

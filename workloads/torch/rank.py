@@ -100,24 +100,26 @@ def _rank(spec: dict[str, Any], rank: int) -> int:
     sys.argv = [spec["script"], *spec["args"]]
     sys.path[0] = str(Path(spec["script"]).parent)
     try:
-        recorder = _recorded(spec["script"], spec["seed"])
+        told = _recorded(spec["script"], spec["seed"])
     except BaseException as error:
         return _failed(error, folder / f"rank{rank}.error", spec["script"])
     part = folder / f"rank{rank}.part"
-    part.write_text(json.dumps(recorder.told()))
+    part.write_text(json.dumps(told))
     part.rename(folder / f"rank{rank}.json")
     return 0
 
 
-def _recorded(script: str, seed: int) -> Any:
+def _recorded(script: str, seed: int) -> dict[str, Any]:
     import torch
 
     from workloads.torch import group, refuse, steps_of_script, streams
     from workloads.torch.charge import Charge
+    from workloads.torch.memory import Memory
     from workloads.torch.recorder import Recorder
 
-    recorder = Recorder()
-    charge = Charge(recorder)
+    recorder, memory = Recorder(), Memory()
+    charge = Charge(recorder, memory)
+    memory.install()
     streams.install(recorder)
     group.install(recorder, charge)
     refuse.install()
@@ -130,7 +132,7 @@ def _recorded(script: str, seed: int) -> Any:
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise
-    return recorder
+    return recorder.told() | {"memory": memory.told()}
 
 
 def _failed(error: BaseException, file: Path, script: str) -> int:

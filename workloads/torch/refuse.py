@@ -16,7 +16,6 @@ class Refused(RuntimeError):
 def install() -> None:
     """Puts a refusal in the place of each."""
     import torch
-    from torch.nn.parallel import DistributedDataParallel
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         raise Refused(
@@ -24,11 +23,4 @@ def install() -> None:
             "leave it out when RAILBED is set in the environment",
         )
 
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        raise Refused(
-            "a communication hook of DDP: what it computes goes on a stream that torch does not tell",
-            "leave register_comm_hook out; for fewer bytes, keep the model itself in bfloat16",
-        )
-
     torch.compile = compiled
-    DistributedDataParallel.register_comm_hook = hook

@@ -31,8 +31,9 @@ def install(recorder: Recorder, charge: Charge) -> None:
         recorder.phase = "optimizer"
         charge.in_optimizer = True
 
-    def ends(*_: Any) -> None:
+    def ends(optimizer: Any, *_: Any) -> None:
         nonlocal stepped
+        charge.memory.stepped(optimizer)
         stepped = True
         charge.in_optimizer = False
         recorder.phase = "forward"

@@ -74,7 +74,8 @@ struct fabric {
 	struct turn *turns;	/* how far workers let the clock go, by worker/clock.c */
 	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
 	/* offload/ */
-	struct group *groups;
+	struct group *groups, *last_group, **gathering; /* in the order of their first calls; by hash */
+	uint32_t group_count;
 	uint32_t last_job;
 	/* fault/ */
 	struct fault *faults, *healed;

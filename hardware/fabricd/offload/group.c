@@ -18,6 +18,9 @@
  * Requests go by doorbell, as those of queue pairs do.  When a member's work cannot
  * be done any more (nothing answers), every member is told by a record, once.
  *
+ * A group that gathers is found by a hash of what its members call it by: there may be
+ * thousands.
+ *
  * A group ends when its last member has left it or is lost.
  */
 #include <stdio.h>
@@ -36,9 +39,37 @@
 #include "worker/services.h"
 #include "worker/worker.h"
 
+#define GATHERING_BITS 12
+
+static uint32_t hash_of(const struct group *like, const uint32_t *ranks)
+{
+	uint32_t hash = like->tag * 2654435769u ^ like->count;
+
+	for (uint32_t i = 0; i < like->count; i++)
+		hash = (hash ^ ranks[i]) * 2654435769u;
+	return hash >> (32 - GATHERING_BITS);
+}
+
+static struct group **gathering(struct fabric *f, uint32_t hash)
+{
+	if (!f->gathering && !(f->gathering = calloc(1u << GATHERING_BITS, sizeof(struct group *))))
+		abort();
+	return &f->gathering[hash];
+}
+
+/* It gathers no longer: who calls for the same from now on calls for another group */
+static void gathered(struct fabric *f, struct group *g)
+{
+	struct group **at = gathering(f, g->hash);
+
+	while (*at != g)
+		at = &(*at)->same_hash;
+	*at = g->same_hash;
+}
+
 static bool same(const struct group *g, const struct group *o, const uint32_t *ranks)
 {
-	if (g->state != GROUP_GATHERING || g->ops != o->ops || g->tag != o->tag || g->count != o->count ||
+	if (g->ops != o->ops || g->tag != o->tag || g->count != o->count ||
 	    memcmp(g->args, o->args, sizeof g->args))
 		return false;
 	for (uint32_t i = 0; i < g->count; i++)
@@ -49,17 +80,23 @@ static bool same(const struct group *g, const struct group *o, const uint32_t *r
 
 static struct group *group_new(struct fabric *f, const struct group *like, const uint32_t *ranks)
 {
-	struct group *g = calloc(1, sizeof *g + like->count * sizeof(struct member)), **at = &f->groups;
+	struct group *g = calloc(1, sizeof *g + like->count * sizeof(struct member));
 
 	if (!g)
 		abort();
 	*g = *like;
 	for (uint32_t i = 0; i < g->count; i++)
 		g->member[i] = (struct member){.source.ops = g->ops->tx, .group = g, .nic = &f->nics[ranks[i]], .index = i};
-	while (*at)
-		at = &(*at)->next;
-	*at = g;
-	return g;
+	g->previous = f->last_group;
+	if (f->last_group)
+		f->last_group->next = g;
+	else
+		f->groups = g;
+	f->last_group = g;
+	f->group_count++;
+	struct group **at = gathering(f, g->hash);
+	g->same_hash = *at;
+	return *at = g;
 }
 
 /* All members have called that ever will */
@@ -67,6 +104,7 @@ static void all_there(struct fabric *f, struct group *g)
 {
 	ps_t t = g->acts > f->clock.now ? g->acts : f->clock.now;
 
+	gathered(f, g);
 	g->state = GROUP_ASKING;
 	event_add(f, t, EV_GROUP, 0, 0, 0, (uint64_t)g->tag << 16 | g->member[0].nic->rank, g, 0);
 }
@@ -92,9 +130,8 @@ static const struct offload_ops *kind_named(const char *name)
  */
 const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks)
 {
-	struct group like = {.tag = asked->tag, .count = asked->count}, *g = f->groups;
+	struct group like = {.tag = asked->tag, .count = asked->count};
 	struct member *m = NULL;
-	uint32_t groups = 0;
 	uint8_t named[NICS_MAX / 8] = {0};
 
 	if (!(like.ops = kind_named(asked->kind)))
@@ -112,9 +149,11 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	const char *wrong = like.ops->check(f, &like);
 	if (wrong)
 		return wrong;
-	for (; g && !same(g, &like, ranks); g = g->next)
-		groups++;
-	if (!g && groups >= GROUPS_MAX)
+	like.hash = hash_of(&like, ranks);
+	struct group *g = *gathering(f, like.hash);
+	while (g && !same(g, &like, ranks))
+		g = g->same_hash;
+	if (!g && f->group_count >= GROUPS_MAX)
 		return "GROUP: more than 4096";
 	if (!g)
 		g = group_new(f, &like, ranks);
@@ -206,11 +245,11 @@ static bool busy(const struct group *g)
 
 static void group_free(struct fabric *f, struct group *g)
 {
-	struct group **at = &f->groups;
-
-	while (*at != g)
-		at = &(*at)->next;
-	*at = g->next;
+	if (g->state == GROUP_GATHERING)
+		gathered(f, g);
+	*(g->previous ? &g->previous->next : &f->groups) = g->next;
+	*(g->next ? &g->next->previous : &f->last_group) = g->previous;
+	f->group_count--;
 	for (uint32_t i = 0; i < g->count && g->ops->tx; i++)
 		for (int k = 0; k < 2; k++)
 			nic_tx_forget(&g->member[i].nic->tx[k], &g->member[i].source);
@@ -283,4 +322,6 @@ void offload_free(struct fabric *f)
 {
 	while (f->groups)
 		group_free(f, f->groups);
+	free(f->gathering);
+	f->gathering = NULL;
 }

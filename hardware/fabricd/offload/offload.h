@@ -33,7 +33,9 @@ struct member {
 enum group_state { GROUP_GATHERING, GROUP_ASKING, GROUP_OPENING, GROUP_OPEN, GROUP_REFUSED };
 
 struct group {
-	struct group *next;
+	struct group *next, *previous;
+	struct group *same_hash; /* while it gathers: of those that do */
+	uint32_t hash;		 /* of what its members call it by */
 	uint32_t id; /* the job's number, from 1: queue pair number of its packets */
 	enum group_state state;
 	const struct offload_ops *ops;

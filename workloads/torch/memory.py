@@ -1,0 +1,77 @@
+"""What a script's rank holds in its GPU's memory: all storages that operations have made and that are still there.
+
+Their sum is followed from operation to operation; its peak is what has to fit.  After an optimizer's step its
+parameters, their gradients and its state are counted by themselves: all of them are this rank's own shards.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+class Memory:
+    """Bytes that are there, the most that ever were, and what optimizers had of them."""
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        self._storages: dict[int, tuple[int, Any]] = {}  # its address -> bytes, and what hears of its end
+        self._parts: dict[int, dict[str, int]] = {}
+
+    def seen(self, tensors: Iterable[torch.Tensor]) -> None:
+        """What an operation has returned: new storages, and those that are known already."""
+        for tensor in tensors:
+            if tensor.device.type != "meta":
+                self.storage(tensor.untyped_storage())
+
+    def storage(self, storage: torch.UntypedStorage) -> None:
+        """It is there, and as large as it is now."""
+        at = storage._cdata
+        known = self._storages.get(at)
+        hears = known[1] if known else weakref.ref(storage, lambda _: self._gone(at))
+        nbytes = storage.nbytes()
+        self._storages[at] = nbytes, hears
+        self.live += nbytes - (known[0] if known else 0)
+        self.peak = max(self.peak, self.live)
+
+    def _gone(self, at: int) -> None:
+        self.live -= self._storages.pop(at)[0]
+
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """FSDP frees and takes what it has gathered that way."""
+        if storage._cdata in self._storages:
+            self.storage(storage)
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has done a step."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        state = [v for its in optimizer.state.values() for v in its.values() if isinstance(v, torch.Tensor)]
+        self._parts[id(optimizer)] = {
+            "parameters": _bytes(parameters),
+            "gradients": _bytes(p.grad for p in parameters if p.grad is not None),
+            "optimizer": _bytes(state),
+        }
+
+    def told(self) -> dict[str, int]:
+        """The parts are those of all optimizers' last steps."""
+        parts = {key: sum(its[key] for its in self._parts.values()) for key in ("parameters", "gradients", "optimizer")}
+        return {"peak": self.peak, **parts}
+
+    def install(self) -> None:
+        """From now on it hears when a storage is resized."""
+        resize = torch.UntypedStorage.resize_
+
+        def resized(storage: torch.UntypedStorage, nbytes: int) -> Any:
+            done = resize(storage, nbytes)
+            self.resized(storage)
+            return done
+
+        torch.UntypedStorage.resize_ = resized
+
+
+def _bytes(tensors: Iterable[Any]) -> int:
+    own = (getattr(t, "_local_tensor", t) for t in tensors)  # of a sharded one this rank's part
+    return sum(t.numel() * t.element_size() for t in own)
