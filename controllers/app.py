@@ -97,6 +97,7 @@ class Controller(App):
         self.names = {settings.dpid_base | s.dpid: s.name for s in self.fabric.switches}
         self.found: dict[str, list[int]] = {}  # cookies of flows that a new switch lists
         self.unsettled: list[Any] = []  # ids of fabricd's events that wait for switches
+        self.turned: list[Mapping[str, Any]] = []  # events of a cable's first port, before that of its second
         self.link = FabricdLink(settings.fabricd, self._from_fabricd, self.log) if settings.fabricd else None
         self.subscribed = self.link is None
         self.announced = False
@@ -187,7 +188,6 @@ class Controller(App):
 
     @_on(FromFabricd)
     def fabricd_says(self, ev: Any) -> None:
-        changed: list[tuple[str, int, bool]] = []
         for message in ev.messages:
             if message.get("event") == "act":
                 self._act(message)
@@ -196,25 +196,32 @@ class Controller(App):
                 self._job(message)
                 self.unsettled.append(message["id"])
             elif message.get("event") == "port":
-                name, port, up = message["switch"], message["port"], message["up"]
-                if self._is_port(name, port):
-                    self.ports.fabricd_says((name, port), up)
-                    changed.append((name, port, up))
-                self.unsettled.append(message["id"])
+                self._port(message)
             elif message.get("event") == "ping" and self.link is not None:
                 self.link.pong()
             elif message.get("ok") is False and message.get("id") != SUBSCRIBE:
                 self.log.error("fabricd refused a request: %s", message.get("error"))
             elif message.get("id") == SUBSCRIBE and "ok" in message:
-                self.subscribed = bool(message["ok"])
+                self.subscribed, self.turned = bool(message["ok"]), []
                 if not self.subscribed:
                     self.log.error("fabricd refused the subscription: %s", message.get("error"))
-        if changed:
-            self._tell_apps(changed)
-            what = ", ".join(f"{name}:{port} {'up' if up else 'down'}" for name, port, up in changed)
-            self._reroute(what, "fabricd")
         self.apps_due = bool(self.apps)
         self._settle()
+
+    def _port(self, message: Mapping[str, Any]) -> None:
+        """A port goes up or down; both ends of a cable are one change, however their messages come in."""
+        self.turned.append(message)
+        if message["more"]:
+            return
+        turned, self.turned = self.turned, []
+        self.unsettled += [one["id"] for one in turned]
+        ends = [(one["switch"], one["port"], one["up"]) for one in turned if self._is_port(one["switch"], one["port"])]
+        for name, port, up in ends:
+            self.ports.fabricd_says((name, port), up)
+        if ends:
+            self._tell_apps(ends)
+            what = ", ".join(f"{name}:{port} {'up' if up else 'down'}" for name, port, up in ends)
+            self._reroute(what, "fabricd")
 
     def _act(self, message: Mapping[str, Any]) -> None:
         """A forwarding fault goes on or off, or something that an operator asks for.

@@ -25,9 +25,16 @@ Values = tuple[Any, ...]
 MEAN_OVER_SIZES = "busbw_GBps"
 
 
+def ratio(first: float, other: float) -> float:
+    """Of nothing to nothing 1, of something to nothing infinite."""
+    if first == 0:
+        return 1.0 if other == 0 else math.inf
+    return other / first
+
+
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one point: of each side the values over its seeds, in their order."""
+    """One figure at one point: of each side the values over its seeds, in their order, and those seeds."""
 
     at: dict[str, Any]  # the values of the swept keys
     name: str
@@ -43,27 +50,25 @@ class Figure:
         first, other = self.mean(0), self.mean(side)
         if first is None or other is None or math.isnan(first) or math.isnan(other):
             return None
-        if first == 0:
-            return 1.0 if other == 0 else math.inf
-        return other / first
+        return ratio(first, other)
 
     def interval(self, side: int) -> Interval | None:
-        """Of that ratio; None with too few seeds."""
-        paired = self.seeds[0] == self.seeds[side] and len(set(map(hashable, self.seeds[0]))) == len(self.seeds[0])
-        return interval(self.values[0], self.values[side], paired=paired)
+        """Of that ratio; None with too few seeds. Pairs only if both sides have just the same seeds, each once."""
+        same = self.seeds[0] == self.seeds[side] and len(set(map(hashable, self.seeds[0]))) == len(self.seeds[0])
+        return interval(self.values[0], self.values[side], paired=same)
 
     def to_dict(self) -> dict[str, Any]:
         """As `testbed compare --json` has it."""
         others = [self._against(side) for side in range(1, len(self.values))]
-        means = [self.mean(side) for side in range(len(self.values))]
+        means = [_finite(self.mean(side)) for side in range(len(self.values))]
         return {"at": self.at, "figure": self.name, "seeds": list(map(len, self.values)), "mean": means,
                 "against_first": others}  # fmt: skip
 
     def _against(self, side: int) -> dict[str, Any]:
-        told: dict[str, Any] = {"ratio": self.ratio(side)}
+        told: dict[str, Any] = {"ratio": _finite(self.ratio(side))}
         if found := self.interval(side):
             of = "ratio_interval" if found.ratio else "difference_interval"
-            told |= {of: [found.low, found.high], "stands_out": found.stands_out}
+            told |= {of: [_finite(found.low), _finite(found.high)], "stands_out": found.stands_out}
         return told
 
 
@@ -105,7 +110,12 @@ class Comparison:
 
     @cached_property
     def counters(self) -> list[Moved]:
-        """Counters that moved, over all shared points that have ended on every side."""
+        """Counters that moved, over all shared points that have ended on every side.
+
+        None if the sides have different numbers of runs.
+        """
+        if not self.same_numbers:
+            return []
         runs: list[list[Any]] = [[] for _ in self.sides]
         for _, sides in self.points:
             if all(point.run is not None and not point.error for points in sides for point in points):
@@ -113,11 +123,16 @@ class Comparison:
                     mine += [point.run for point in points]
         return moved(runs) if all(runs) else []
 
+    @cached_property
+    def same_numbers(self) -> bool:
+        """Whether every side has as many runs at each shared point: sums over them mean the same."""
+        return all(len(points) == len(sides[0]) for _, sides in self.points for points in sides)
+
     @property
     def same(self) -> bool:
         """Whether everything measured is the same, to the byte: every hash, in its order."""
         first = self.sides[0].hashes
-        return None not in first and all(side.hashes == first for side in self.sides)
+        return bool(first) and None not in first and all(side.hashes == first for side in self.sides)
 
     def to_dict(self) -> dict[str, Any]:
         """As `testbed compare --json` prints it."""
@@ -166,12 +181,13 @@ def _seed(point: Point) -> float:
 
 def _figures(at: dict[str, Any], sides: Sequence[Sequence[Point]]) -> Iterator[Figure]:
     good = [[point for point in points if not point.error] for points in sides]
-    seeds = tuple(tuple(value_at(p.experiment, REPLICATE) for p in points) for points in good)
     names = dict.fromkeys(k for points in good for p in points for k, v in p.figures.items() if _number(v))
     for name in names:
         if name.startswith(MEAN_OVER_SIZES) and len({_sizes(p, name) for points in good for p in points}) > 1:
             continue  # means over different sizes say nothing of each other
-        values = tuple(tuple(float(p.figures[name]) for p in points if _number(p.figures.get(name))) for points in good)
+        have = [[point for point in points if _number(point.figures.get(name))] for points in good]
+        values = tuple(tuple(float(point.figures[name]) for point in points) for points in have)
+        seeds = tuple(tuple(value_at(point.experiment, REPLICATE) for point in points) for points in have)
         yield Figure(at, name, values, seeds)
 
 
@@ -184,3 +200,8 @@ def _sizes(point: Point, mean: str) -> frozenset[str]:
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity, and no not-a-number."""
+    return value if value is not None and math.isfinite(value) else None

@@ -48,18 +48,24 @@ class Moved:
         return {**own, "place": self.place, "there": list(self.there)}
 
 
+def names(frame: str) -> list[str]:
+    """The counters of a frame; of drops they are the reasons, which only runs tell."""
+    place = _PLACES.get(frame, ())
+    found = (c.name for c in COLUMNS.get(frame, ()) if c.dtype == COUNT and c.name not in (*place, *_NO_COUNTERS))
+    return list(found) if place and frame != "drops" else []
+
+
 def moved(sides: Sequence[Sequence[Run]]) -> list[Moved]:
     """The counters that are not the same on all sides, those that moved most first. Each side is one or more runs."""
     found = []
     for frame, place in _PLACES.items():
         tables = [_by_place(runs, frame, place) for runs in sides]
-        for column in COLUMNS[frame]:
-            if column.dtype != COUNT or column.name in (*place, *_NO_COUNTERS):
-                continue
-            if frame == "drops":
-                found += _drops(tables, column.name)
-                continue
-            one = _counter(frame, column.name, column.unit, column.name, tables)
+        if frame == "drops":
+            found += _drops(tables)
+            continue
+        units = {column.name: column.unit for column in COLUMNS[frame]}
+        for name in names(frame):
+            one = _counter(frame, name, units[name], name, tables)
             found += [one] if one else []
     return sorted(found, key=lambda m: -m.share)
 
@@ -82,13 +88,13 @@ def _joined(name: str, one: int, other: int) -> int:
     return max(one, other) if name.endswith(_MOST) else one + other
 
 
-def _drops(tables: Sequence[Table], column: str) -> list[Moved]:
+def _drops(tables: Sequence[Table]) -> list[Moved]:
     """A counter for each reason."""
     reasons = dict.fromkeys(place[-1] for table in tables for place in table)
     found = []
     for reason in reasons:
         part = [{p[:-1]: row for p, row in table.items() if p[-1] == reason} for table in tables]
-        one = _counter("drops", column, "frames", str(reason), part)
+        one = _counter("drops", "count", "frames", str(reason), part)
         found += [one] if one else []
     return found
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from results.compare.comparison import Comparison
+from results.compare.comparison import Comparison, ratio
+from results.compare.counters import names
 from results.figures.values import full
 
 _FORM = re.compile(r"\s*(?P<figure>[^\s<>=!]+)\s*(?P<sign><=|>=|==|!=|<|>)\s*(?P<bound>[^\s<>=!]+)\s*")
@@ -27,7 +28,7 @@ class LimitError(Exception):
 
 @dataclass(frozen=True)
 class Limit:
-    """`figure` is the name of a figure, or the beginning of several up to an underscore; `bound` is of the ratio."""
+    """`figure` is a figure, the beginning of several up to an underscore, or a counter; `bound` is of the ratio."""
 
     text: str
     figure: str
@@ -48,36 +49,46 @@ class Limit:
         return cls(text.strip(), found["figure"], found["sign"], bound)
 
     def met(self, comparison: Comparison) -> list[str]:
-        """Where the limit is met, in words; also where it cannot be told. Raises LimitError."""
-        counters = {f"{c.frame}.{c.name}": c.values for c in comparison.counters}
-        if self.figure in counters:
-            first, *others = counters[self.figure]
-            ratios = [(v / first if first else float("inf")) for v in others]
-            return list(self._told(comparison, "", [(n + 1, r) for n, r in enumerate(ratios)]))
+        """Where the limit is met, in words. Raises LimitError.
+
+        A side that failed meets every limit, and so does a sweep that lacks points of the first, and a side that lacks
+        the figure: nobody can tell.
+        """
+        found = [f"{side.name}: {error}" for side in comparison.sides for error in side.states]
+        if any(side.swept for side in comparison.sides[1:]):
+            found += [f"only {comparison.sides[0].name} has {_at(at)}" for n, at in comparison.left_out if n == 0]
+        if "." in self.figure:
+            return [*found, *self._counter(comparison)]
         mine = [f for f in comparison.figures if f.name == self.figure or f.name.startswith(f"{self.figure}_")]
-        if not mine:
-            if failed := _failed(comparison):
-                return failed
-            if "." in self.figure and self.figure.partition(".")[0] in ("ports", "priorities", "nics", "drops"):
-                return []  # a counter that did not move
+        if not mine and not found:
             known = dict.fromkeys(f.name for f in comparison.figures)
             raise LimitError(f"no run has a figure called {self.figure!r}", f"there are {', '.join(known) or 'none'}")
-        found = _failed(comparison)
         for figure in mine:
-            at = ", ".join(f"{key} = {full(value)}" for key, value in figure.at.items())
-            where = f"{figure.name}{f' at {at}' if at else ''}"
-            found += self._told(comparison, where, [(n, figure.ratio(n)) for n in range(1, len(comparison.sides))])
+            where = f"{figure.name}{f' at {_at(figure.at)}' if figure.at else ''}"
+            found += self._told(comparison, where, [figure.ratio(n) for n in range(1, len(comparison.sides))])
         return found
 
-    def _told(self, comparison: Comparison, where: str, ratios: list[tuple[int, float | None]]) -> Iterator[str]:
-        for side, ratio in ratios:
-            name = comparison.sides[side].name
-            if ratio is None:
-                yield f"{self.text}: {where or self.figure} is not there on both sides ({name})"
-            elif _SIGNS[self.sign](ratio, self.bound):
-                yield f"{self.text}: {where or self.figure} of {name} is {ratio:.4g} times that of the first"
+    def _counter(self, comparison: Comparison) -> Iterator[str]:
+        """Of a counter that did not move the ratio is 1."""
+        if not comparison.same_numbers:
+            yield f"{self.text}: the sides have different numbers of runs, so counters are not compared"
+            return
+        frame, _, name = self.figure.partition(".")
+        values = next((c.values for c in comparison.counters if (c.frame, c.name) == (frame, name)), None)
+        if values is None:
+            if name not in (known := names(frame)) and frame != "drops":
+                hint = f"{frame} has {', '.join(known)}" if known else "a counter is FRAME.NAME, as nics.retransmitted"
+                raise LimitError(f"there is no counter called {self.figure!r}", hint)
+            values = (0,) * len(comparison.sides)
+        yield from self._told(comparison, self.figure, [ratio(values[0], value) for value in values[1:]])
+
+    def _told(self, comparison: Comparison, where: str, ratios: Sequence[float | None]) -> Iterator[str]:
+        for side, found in zip(comparison.sides[1:], ratios, strict=True):
+            if found is None:
+                yield f"{self.text}: {where} is not there on both sides ({side.name})"
+            elif _SIGNS[self.sign](found, self.bound):
+                yield f"{self.text}: {where} of {side.name} is {found:.4g} times that of the first"
 
 
-def _failed(comparison: Comparison) -> list[str]:
-    """Runs without figures pass no limit."""
-    return [f"{side.name}: {error}" for side in comparison.sides for error in side.states]
+def _at(at: dict[str, object]) -> str:
+    return ", ".join(f"{key} = {full(value)}" for key, value in at.items()) or "its run"

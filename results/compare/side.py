@@ -40,6 +40,8 @@ class Side:
     swept: tuple[str, ...]
     experiment: Mapping[str, Any]
     points: tuple[Point, ...]
+    unfinished: str | None = None
+    """Why a sweep has not all of its points."""
 
     @classmethod
     def of(cls, run: str | Path) -> Side:
@@ -47,7 +49,9 @@ class Side:
         path = find(run)
         swept = sweep(path)
         if swept is not None:
-            return cls(str(run), path, tuple(swept.keys), load(path).experiment, tuple(_points(swept)))
+            missing = len(swept.points) < swept.total
+            why = f"{len(swept.points)} of {swept.total} points are done" if missing else None
+            return cls(str(run), path, tuple(swept.keys), load(path).experiment, tuple(_points(swept)), why)
         one = load(path)
         if not one.experiment:
             raise StoreError("this run has no experiment.yaml: it was killed before it began", str(path))
@@ -55,8 +59,9 @@ class Side:
 
     @cached_property
     def states(self) -> list[str]:
-        """The errors of points that failed."""
-        return [point.error for point in self.points if point.error]
+        """The errors of points that failed, and why there are no more of them."""
+        errors = [point.error for point in self.points if point.error]
+        return [*errors, self.unfinished] if self.unfinished else errors
 
     @property
     def verdicts(self) -> list[str]:

@@ -159,9 +159,14 @@ class Run(Frames):
         return self._json("thresholds.json")
 
     @cached_property
+    def counters(self) -> dict[str, Any]:
+        """fabricd's counters at the end of the run (docs/fabricd-protocol.md); empty if none were kept."""
+        return self._json("counters.json")
+
+    @cached_property
     def fastest_bps(self) -> float:
         """Rate of the fastest cable; 0 if no counters were kept."""
-        return max((link["rate_bps"] for link in self._json("counters.json").get("links", ())), default=0)
+        return max((link["rate_bps"] for link in self.counters.get("links", ())), default=0)
 
     def series(self, name: str) -> pd.DataFrame:
         """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
@@ -201,7 +206,7 @@ class Run(Frames):
         if name in ("results", "ranks"):
             ranks = rank_rows(self._lines("measurements.jsonl"))
             return ranks if name == "ranks" else result_rows(ranks, self.steps)
-        return counter_rows(self._json("counters.json"))[name]
+        return counter_rows(self.counters)[name]
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name

@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,6 +25,8 @@ from results.store.sweeps import SWEEP
 TAGS = "tags.json"
 STATES = ("complete", "failed", "killed", "running", "damaged")
 SORTS = ("began", "name", "size")
+_ENDED = re.compile(r"\.(failed|partial)(-\d+)?$")
+"""What the store puts behind the name of a run that is not complete."""
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -60,7 +63,10 @@ def shelf(
 
     A pattern (`incast*`) is of the folder's name, with or without its time stamp.
     """
-    found = [_stored(path) for path in latest() if not path.is_symlink()]
+    found = []
+    for path in latest():
+        with suppress(FileNotFoundError):  # it has just been renamed: it has ended
+            found += [] if path.is_symlink() else [_stored(path)]
     mine = [run for run in found if _matches(run, names, states, tags)]
     if sort == "name":
         return sorted(mine, key=lambda run: (short_name(run.path), run.began))
@@ -68,7 +74,8 @@ def shelf(
 
 
 def _matches(run: Stored, names: Sequence[str], states: Sequence[str], tags: Sequence[str]) -> bool:
-    called = {run.name, short_name(run.path), run.name.partition(".")[0]}
+    plain = run.path.with_name(_ENDED.sub("", run.name))
+    called = {run.name, short_name(run.path), plain.name, short_name(plain)}
     named = not names or any(fnmatchcase(name, pattern) for name in called for pattern in names)
     return named and (not states or run.state in states) and set(tags) <= set(run.tags)
 
@@ -90,10 +97,19 @@ def superfluous(
 
 
 def throw_away(run: Stored) -> None:
-    """Removes its folder. Raises StoreError if that is no longer the run that was listed."""
-    if _stored(run.path).began != run.began:
-        raise StoreError("this run has changed meanwhile", str(run.path))
+    """Removes its folder. Raises StoreError if that is no longer the run that was listed.
+
+    What says that it is a run goes last, so that a removal that was cut short is listed, and can be done again.
+    """
     try:
+        now = _stored(run.path)
+        if (now.began, now.state, now.tags) != (run.began, run.state, run.tags):
+            raise StoreError("this run has changed meanwhile", str(run.path))
+        for inner in run.path.iterdir():
+            if inner.is_dir() and not inner.is_symlink():
+                shutil.rmtree(inner)
+            elif inner.name != "state.json":
+                inner.unlink()
         shutil.rmtree(run.path)
     except OSError as error:
         raise StoreError(f"it cannot be removed: {error.strerror}", str(run.path)) from None
@@ -138,7 +154,9 @@ def _stored(path: Path) -> Stored:
     state, fidelity, tags = (_read(path / name) for name in ("state.json", "fidelity.json", TAGS))
     whole = state is not None and fidelity is not None and tags is not None
     state, swept = state or {}, (path / SWEEP).exists()
-    began, ended = state.get("began"), state.get("ended")
+    whole = whole and all(isinstance(state.get(key), int | float | None) for key in ("began", "ended"))
+    began, ended = (state.get(key) if whole else None for key in ("began", "ended"))
+    named = (tags or {}).get("tags")
     return Stored(
         path=path,
         kind="sweep" if swept else "run",
@@ -148,7 +166,7 @@ def _stored(path: Path) -> Stored:
         size_bytes=sum(f.lstat().st_size for f in path.rglob("*") if f.is_file()),
         verdict=(fidelity or {}).get("verdict"),
         points=len(list(path.glob("point-*"))) if swept else None,
-        tags=tuple(map(str, (tags or {}).get("tags", ()))),
+        tags=tuple(map(str, named)) if isinstance(named, list) else (),
     )
 
 

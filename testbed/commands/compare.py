@@ -72,7 +72,7 @@ def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, ev
 def _print(comparison: Comparison, limits: list[Limit], met: list[str], every: bool, as_json: bool) -> None:
     if as_json:
         told = {"failed_if": met} if limits else {}
-        click.echo(json.dumps({**comparison.to_dict(), **told}))
+        click.echo(json.dumps({**comparison.to_dict(), **told}, allow_nan=False))
         return
     from testbed.tables.comparison import of_comparison
     from testbed.tables.results import show

@@ -158,6 +158,7 @@ def prune(
 
 
 def _show(found: Sequence[Stored]) -> None:
+    from rich.markup import escape
     from rich.table import Column, Table
 
     from testbed.tables.results import show
@@ -166,9 +167,8 @@ def _show(found: Sequence[Stored]) -> None:
     for run in found:
         points = f", {run.points} points" if run.points is not None else ""
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
-        table.add_row(
-            run.name, run.state + points, run.verdict or "", began, _bytes(run.size_bytes), " ".join(run.tags)
-        )
+        cells = (run.name, run.state + points, run.verdict or "", began, _bytes(run.size_bytes), " ".join(run.tags))
+        table.add_row(*map(escape, cells))
     show(table, wide=True)
 
 

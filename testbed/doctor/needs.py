@@ -109,7 +109,7 @@ def _own_ovs(directory: Path) -> Iterator[OpenVSwitch]:
         return started[-1]
 
     try:
-        ovs.make_database()
+        ovs.finish([ovs.make_database()])
         ovs.start_switch(spawn, ovs.start_database(spawn))
         yield ovs
     finally:

@@ -6,6 +6,7 @@ import io
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +36,11 @@ def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
     """Everything that the template needs for a run; `parts` are the page's scripts and styles."""
     experiment = _experiment(run)
     state, table = run.state, lines(of_run(run))
-    counters = _counters(run)
     told: dict[str, Any] = {
         "kind": "run",
         "title": run.name,
         "subtitle": next((line.removeprefix("# ").strip() for line in table if line.startswith("# ")), run.name),
-        "failed": None
-        if state["state"] == "complete"
-        else (state.get("error") or {"what": "it was killed, or goes on"}),
+        "failed": None if state["state"] == "complete" else _failed(state.get("error")),
         "fidelity": run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []},
         "table": "\n".join(line.rstrip() for line in table if "Run folder" not in line),
         "drops": sorted(run.rows("drops"), key=lambda row: -row["count"])[:MOST_ROWS],
@@ -54,8 +52,8 @@ def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
         "hash": run.summary.get("metrics_sha256"),
     }
     data: dict[str, Any] = {"charts": [chart.to_dict() for chart in charts(run)], "events": _events(run)}
-    if experiment is not None and counters:
-        data["network"] = _network(experiment, counters, run)
+    if experiment is not None and run.counters:
+        data["network"] = _network(experiment, run)
     return {**told, **parts, "data": _as_json(data), "charts": data["charts"], "network": "network" in data}
 
 
@@ -79,7 +77,7 @@ def of_sweep(swept: Sweep, parts: Mapping[str, str]) -> dict[str, Any]:
         "kind": "sweep",
         "title": swept.name,
         "subtitle": f"sweep, {len(swept.points)} of {swept.total} points",
-        "failed": failed if failed and failed.get("what") else None,
+        "failed": _failed(failed) if failed else None,
         "fidelity": _worst(swept),
         "columns": [names.get(column, column) for column in columns],
         "points": [[_cell(point.get(column)) for column in columns] for point in swept.points],
@@ -113,22 +111,27 @@ def _experiment(run: Run) -> Experiment | None:
         return None
 
 
-def _counters(run: Run) -> dict[str, Any]:
-    path = run.path / "counters.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+def _failed(error: Mapping[str, Any] | None) -> dict[str, str]:
+    """What, where, hint: the latter two may be empty."""
+    return {"where": "", "hint": "", **(error or {"what": "it was killed, or still goes on"})}
 
 
-def _network(experiment: Experiment, counters: Mapping[str, Any], run: Run) -> dict[str, Any]:
+def _network(experiment: Experiment, run: Run) -> dict[str, Any]:
     """The drawing, each port's counters at the end, and what was wrong where."""
     from testbed.serve.network import COLUMNS, Network, ports
 
     network = Network(experiment.build_fabric())
     faults = [
-        {"name": f"f{n + 1}", "fault": one["fault"], "state": "on", **network.places(str(one.get("on", "")))}
+        {"name": f"f{n + 1}", "fault": one["fault"], "state": _state(one), **network.places(str(one.get("on", "")))}
         for n, one in enumerate(run.experiment.get("inject") or [])
     ]
     end_ns = max((row["end_ns"] for row in run.rows("results")), default=0.0)
-    return {**network.about(), "columns": COLUMNS, "ports": ports(counters), "faults": faults, "end_ns": end_ns}
+    return {**network.about(), "columns": COLUMNS, "ports": ports(run.counters), "faults": faults, "end_ns": end_ns}
+
+
+def _state(fault: Mapping[str, Any]) -> str:
+    """One that lasts until the end is `on`; of one with `for` or `every` the drawing says only where it was."""
+    return "off" if fault.get("for") or fault.get("every") else "on"
 
 
 def _events(run: Run) -> list[dict[str, Any]]:
@@ -138,7 +141,10 @@ def _events(run: Run) -> list[dict[str, Any]]:
         for row in run.rows("events")
         if row.get("time_ns") is not None and row["event"] not in _NO_MARK
     ]
-    return found[:MOST_EVENTS]
+    if (more := len(found) - MOST_EVENTS) > 0:
+        last = found[MOST_EVENTS]["us"]
+        return [*found[:MOST_EVENTS], {"us": last, "text": f"and {more} events more, from here on not marked"}]
+    return found
 
 
 def _said(row: Mapping[str, Any]) -> str:
@@ -153,12 +159,11 @@ def _timelines(run: Run) -> list[str]:
     from results.pictures.timeline_plot import chosen, timeline
 
     rows = run.rows("timeline")
-    if not rows:
-        return []
-    try:
-        return [_svg(timeline(step, run.name)) for step in chosen(steps(rows), None)[:MOST_TIMELINES]]
-    except PlotError:
-        return []
+    pictures = []
+    for step in chosen(steps(rows), None)[:MOST_TIMELINES] if rows else ():
+        with suppress(PlotError):  # a step that took no time
+            pictures.append(_svg(timeline(step, run.name)))
+    return pictures
 
 
 def _svg(figure: Figure) -> str:
@@ -187,7 +192,7 @@ def _yaml(value: Mapping[str, Any]) -> str:
 
 
 def _again(run: Run) -> str:
-    return f"testbed run {run.path / 'experiment.yaml'}"
+    return f"testbed run {shlex.quote(str(run.path / 'experiment.yaml'))}"
 
 
 def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:

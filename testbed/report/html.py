@@ -10,7 +10,7 @@ from results.compare.comparison import Comparison
 from results.store.load import Run
 from results.store.sweeps import sweep
 from testbed.report import document
-from testbed.tables.comparison import names, parts
+from testbed.tables.comparison import names, nothing, parts
 
 _HERE = Path(__file__).parent / "page"
 _PAGES = Path(__file__).parents[1] / "serve" / "pages"
@@ -33,7 +33,7 @@ def compared(comparison: Comparison, met: Sequence[str], out: Path, *, every: bo
         for side, letter in zip(comparison.to_dict()["sides"], names(comparison), strict=True)
     ]
     about = {"title": " against ".join(side.path.name for side in comparison.sides), "met": met, "sides": sides}
-    tables = {"same": comparison.same, "parts": parts(comparison, every=every)}
+    tables = {"same": comparison.same, "nothing": nothing(comparison), "parts": parts(comparison, every=every)}
     document.write("compare.html", out, {**about, **tables, **_parts()}, [_HERE])
 
 

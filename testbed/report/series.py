@@ -66,7 +66,7 @@ class Chart:
 
 def charts(run: Run) -> list[Chart]:
     """Those that have something to show; none of a run that was not sampled."""
-    if not (run.path / "metrics" / "queue_depth.parquet").exists():
+    if not_sampled(run) or "measure" not in run.experiment:
         return []
     end = max(float(run.results["end_ns"].max()) if len(run.results) else 0.0, 0.0) / 1000
     found = [chart for make in _CHARTS for chart in make(run, end)]

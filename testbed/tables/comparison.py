@@ -42,11 +42,20 @@ def names(comparison: Comparison) -> list[str]:
 
 def parts(comparison: Comparison, *, every: bool = False) -> list[Part]:
     """Everything that differs; `every`: also figures that are equal, and all counters."""
-    if comparison.same:
-        return []
     called = names(comparison)
-    found = [_keys(comparison, called), _figures(comparison, called, every)]
+    keys = [_keys(comparison, called)]
+    if comparison.same:
+        return keys if comparison.differing else []
+    found = [*keys, _figures(comparison, called, every)]
+    if not comparison.same_numbers:
+        none = "the sides have different numbers of runs, so their counters are not compared"
+        return [*found, Part("Counters that moved", [], 0, [], none)]
     return [*found, _counters(comparison, called, every)] if comparison.counters else found
+
+
+def nothing(comparison: Comparison) -> str:
+    """What stands in front of "what was measured is the same"."""
+    return "" if comparison.differing else "nothing differs: "
 
 
 def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableType:
@@ -59,7 +68,7 @@ def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableT
         told = f"# {letter}: {side.path} ({points}{verdict}{failed})"
         shown.append(Text(told, style="bold red" if failed else "dim"))
     if comparison.same:
-        return Group(*shown, Text("#"), Text("nothing differs: what was measured is the same to the byte"))
+        shown += [Text("#"), Text(f"{nothing(comparison)}what was measured is the same to the byte")]
     for part in parts(comparison, every=every):
         shown.append(Text("#"))
         shown.append(_table(part) if part.rows else Text(part.none))

@@ -148,6 +148,26 @@ def test_nothing_is_settled_before_every_changed_switch_has_confirmed(fabricd: F
         fabricd.wait_settled(events)
 
 
+def test_a_cable_is_one_change_however_its_ends_are_read(fabricd: FakeFabricd, tmp_path: Path) -> None:
+    """What is logged, and so read by an operator, must not hang on how messages come together on the socket."""
+    with live_fabric(RING) as live, controller(live, tmp_path, "--fabricd", str(fabricd.path)) as process:
+        process.said()
+        before = live.all_flows()
+        first, second = fabricd.ends(RING, "sw0-sw1", up=False, first_id=1)
+        fabricd.send(first)
+        fabricd.wait_settled(fabricd.send({"event": "job_closed", "time_ns": 1, "id": 9, "job": 9}))
+        assert live.all_flows() == before and [event for event, _ in fabricd.settled] == [9]
+        fabricd.wait_settled([1, *fabricd.send(second)])
+        apart = ", ".join(f"{e['switch']}:{e['port']} down" for e in (first, second))
+        assert process.logged(f"{apart}, says fabricd") == 1
+
+        fabricd.wait_settled(fabricd.cable(RING, "sw0-sw1", up=True, first_id=3))
+        two = [fabricd.ends(RING, name, False, first) for name, first in (("sw0-sw1", 11), ("sw2-sw3", 13))]
+        fabricd.wait_settled(fabricd.send(*two[0], *two[1]))
+        assert process.logged(f"{apart}, says fabricd") == 2  # and not both cables in one line
+        assert process.logged("says fabricd") == 4
+
+
 def test_both_witnesses_of_one_failure_change_routes_once(fabricd: FakeFabricd, tmp_path: Path) -> None:
     cable = RING.cable("sw0-sw1")
     with live_fabric(RING) as live, veth(f"{live.prefix}-a", f"{live.prefix}-b") as (a, b):

@@ -35,6 +35,8 @@ workload:
   - {collective: ping_pong, sizes: [8B]}
   - {flows: [{from: 1, to: 0, size: 1MB}]}
 """
+QUIET = 'echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; exec "$@"'
+"""Else the kernel itself would say something on the switch ports."""
 LONG = EXPERIMENT.replace("iterations: 2", "iterations: 100000")
 
 
@@ -49,7 +51,7 @@ class BareLab:
             self.fabric, Hardware(), fabric_id=secrets.token_hex(2), clock={"mode": "virtual"}, seed=experiment.seed
         )
         with (folder / "fabricd.log").open("wb") as log:
-            before = ("unshare", "--net")  # what it leaves goes with it
+            before = ("unshare", "--net", "sh", "-c", QUIET, "-")  # what it leaves goes with it
             self.fabricd = Fabricd.start(config, folder, binary=build(), log=log, before=before)
         self.hardware = self.fabricd.process
         self.dilation = 1

@@ -185,17 +185,25 @@ class FakeFabricd:
     def _reply(connection: socket.socket, message: dict[str, Any]) -> None:
         connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def cable(self, fabric: Fabric, name: str, up: bool, first_id: int) -> list[int]:
-        """What fabricd sends when a cable changes: an event for each end on a switch.  Returns their ids."""
+    def ends(self, fabric: Fabric, name: str, up: bool, first_id: int) -> list[dict[str, Any]]:
+        """What fabricd sends when a cable changes: an event for each end on a switch."""
         cable = fabric.cable(name)
         ends = [e for e in (cable.a, cable.b) if e.node in fabric.switch_by_name]
-        events = [
-            {"event": "port", "time_ns": 1, "id": first_id + i, "switch": e.node, "port": e.port, "up": up}
+        own = {"event": "port", "time_ns": 1, "up": up}
+        return [
+            {**own, "id": first_id + i, "switch": e.node, "port": e.port, "more": i + 1 < len(ends)}
             for i, e in enumerate(ends)
         ]
+
+    def send(self, *events: dict[str, Any]) -> list[int]:
+        """Sends events in one piece; returns their ids."""
         assert self._connection is not None
         self._connection.sendall(b"".join(json.dumps(e).encode() + b"\n" for e in events))
-        return [e["id"] for e in events]  # type: ignore[misc]
+        return [e["id"] for e in events]
+
+    def cable(self, fabric: Fabric, name: str, up: bool, first_id: int) -> list[int]:
+        """Sends what fabricd sends when a cable changes; returns the events' ids."""
+        return self.send(*self.ends(fabric, name, up, first_id))
 
     def wait_settled(self, ids: list[int]) -> None:
         wait_until(lambda: set(ids) <= {i for i, _ in self.settled}, f"events {ids} to be settled")

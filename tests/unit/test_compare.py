@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from results.compare.comparison import Comparison, compare
+from results.compare.counters import names as counter_names
 from results.compare.differences import ABSENT, differences
 from results.compare.interval import FEWEST, interval
 from results.compare.limit import Limit, LimitError
@@ -156,6 +157,73 @@ def test_a_figure_that_no_run_has_and_a_side_that_failed(tmp_path: Path) -> None
     with pytest.raises(LimitError, match="no run has a figure called 'bubw'"):
         Limit.parse("bubw < 1").met(compare([a, a]))
     assert Limit.parse("busbw < 0.1").met(compare([a, failed])) == [f"{failed}: deadlock"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [("nics.retransmitted > 1", 1), ("nics.retransmitted < 1", 0), ("nics.STOOD >= 1", 1), ("nics.STOOD > 1", 0),
+     ("switches.frames_in != 1", 0), ("drops.buffer > 1", 0)],
+)  # fmt: skip
+def test_limits_of_counters(tmp_path: Path, limit: str, code: int) -> None:
+    nic = {"nic": "h0", "rank": 0, "retransmitted": 4}
+    a = stored(tmp_path / "a", [operation(1)], frames={"nics": [nic]})
+    b = stored(tmp_path / "b", [operation(1)], frames={"nics": [{**nic, "retransmitted": 9}]}, metrics_sha256="1")
+    stood = next(name for name in counter_names("nics") if name != "retransmitted")
+    limit = limit.replace("STOOD", stood)
+    assert ran(a, b, "--fail-if", limit)[0] == code
+
+
+@pytest.mark.parametrize("name", ["nics.retransmited", "nic.retransmitted", "ports.", "qps.cnps"])
+def test_a_counter_that_there_is_not(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LimitError, match="there is no counter"):
+        Limit.parse(f"{name} > 1").met(compare([one(tmp_path, "a"), one(tmp_path, "b", 2.0)]))
+
+
+def test_of_three_sides_nothing_to_nothing_is_one(tmp_path: Path) -> None:
+    frames = [{"nics": [{"nic": "h0", "rank": 0, "retransmitted": n}]} for n in (0, 0, 5)]
+    paths = [
+        stored(tmp_path / f"r{k}", [operation(1)], frames=of, metrics_sha256=str(k)) for k, of in enumerate(frames)
+    ]
+    (told,) = Limit.parse("nics.retransmitted > 1").met(compare(paths))
+    assert str(paths[2]) in told and "inf" in told
+    assert "Infinity" not in ran(*paths, "--json")[1]
+
+
+def test_sides_that_are_not_whole_pass_no_limit(tmp_path: Path) -> None:
+    points = [({"seed": s}, 100.0) for s in (1, 2, 3)]
+    a, b = stored_sweep(tmp_path / "a", points), stored_sweep(tmp_path / "b", points[:2])
+    told = json.loads((b / "sweep.json").read_text())
+    (b / "sweep.json").write_text(json.dumps({**told, "total": 3}))
+    assert Limit.parse("busbw < 0.1").met(compare([a, b])) == [f"{b}: 2 of 3 points are done"]
+    hosts = [({"fabric__topology__star__hosts": h}, 100.0) for h in (2, 4)]
+    c, d = stored_sweep(tmp_path / "c", hosts), stored_sweep(tmp_path / "d", hosts[:1])
+    assert "hosts = 4" in Limit.parse("busbw < 0.1").met(compare([c, d]))[0]
+    assert Limit.parse("busbw < 0.1").met(compare([c, one(tmp_path, "e", 100.0)])) == []  # a run is one point
+
+
+def test_counters_of_unequal_numbers_of_runs_are_not_compared(tmp_path: Path) -> None:
+    a = stored_sweep(tmp_path / "a", [({"seed": s}, 100.0) for s in (1, 2, 3)])
+    b = stored_sweep(tmp_path / "b", [({"seed": s}, 100.0) for s in (1, 2)])
+    assert compare([a, b]).counters == [] and "different numbers of runs" in ran(a, b)[1]
+    assert "different numbers" in Limit.parse("nics.retransmitted > 1").met(compare([a, b]))[0]
+
+
+def test_only_values_of_the_same_seeds_are_pairs(tmp_path: Path) -> None:
+    noise = {s: 100.0 + 30 * ((s * 7) % 5) for s in range(1, 8)}
+    a = stored_sweep(tmp_path / "a", [({"seed": s}, "deadlock" if s == 2 else noise[s]) for s in noise])
+    b = stored_sweep(tmp_path / "b", [({"seed": s}, "deadlock" if s == 4 else noise[s] / 2) for s in noise])
+    (time,) = (f for f in compare([a, b]).figures if f.name == "time_us_1048576")
+    found = time.interval(1)
+    assert found is not None and found.low < 0.49 and found.high > 0.51  # as pairs each would be just half
+
+
+def test_the_same_figures_from_other_keys(tmp_path: Path) -> None:
+    a = stored(tmp_path / "a", [operation(1)])
+    b = stored(tmp_path / "b", [operation(1)], experiment(transport__cc="dcqcn"))
+    text = ran(a, b)[1]
+    assert "transport.cc" in text and "the same to the byte" in text and "nothing differs" not in text
+    empty = [stored_sweep(tmp_path / n, [({"seed": 1}, "deadlock")]) for n in "cd"]
+    assert not compare(empty).same
 
 
 def test_a_run_of_an_older_version_lacks_columns_and_still_compares(tmp_path: Path) -> None:

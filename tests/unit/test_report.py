@@ -103,6 +103,21 @@ def test_a_failed_run_says_so_first(tmp_path: Path) -> None:
     assert "look at &lt;h1&gt;" in page
 
 
+def test_a_killed_run_and_a_shortened_error_have_reports(tmp_path: Path) -> None:
+    made = RunFolder.create("x", tmp_path / "x")
+    with (made.path / "experiment.yaml").open("w") as file:
+        dump({**loads(TEXT).resolved(), "measure": {"sample": "1us"}}, file)
+    assert "it was killed, or still goes on" in written(made.path, "-o", tmp_path / "k.html")
+    assert "deadlock" in written(made.fail({"what": "deadlock"}), "-o", tmp_path / "f.html")
+
+
+def test_damaged_counters_are_said(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (run / "counters.json").write_text("{half")
+    with pytest.raises(InputError, match="damaged"):
+        written(run, "-o", tmp_path / "d.html")
+
+
 def test_a_sweep_has_its_points_and_a_picture(tmp_path: Path) -> None:
     points = [({"fabric__topology__star__hosts": h}, 100.0 * h) for h in (2, 4)] + [
         ({"fabric__topology__star__hosts": 8}, "deadlock")

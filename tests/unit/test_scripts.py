@@ -212,11 +212,13 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
             one.charge((10_000_000, 30_000_000)[rank], 0, "float32")
             reduces(one)
             one.step_ends()
-    done = launch.Recorded([one.told() for one in both], ["", ""])
+    held = {"peak": 80, "parameters": 40, "gradients": 20, "optimizer": 20}
+    ranks = [one.told() | {"memory": held | {"peak": 80 + rank}} for rank, one in enumerate(both)]
+    done = launch.Recorded(ranks, ["", ""])
     monkeypatch.setattr(graphs, "_recorded", lambda script: done)
     told = "{torch: s.py, gpu: {flops: 40T, efficiency: 0.5}, traffic_class: 4}"
     setup, trained = planning.plan(load(written(tmp_path, told)))["steps"]
-    assert "about_step" not in setup and trained["iterations"] == 2
+    assert setup["about_step"] == {"memory": held | {"rank": 1, "peak": 81}} and trained["iterations"] == 2
     assert trained["about_step"]["ideal_ns"] == pytest.approx(500)
     assert [order["ns"] for order in trained["tasks"]["1"] if order["do"] == "compute"] == [1500]
     assert {its["traffic_class"] for step in (setup, trained) for its in step["communicators"]} == {4}
@@ -284,7 +286,9 @@ def test_a_type_that_a_gpus_tensor_cores_do_not_know_needs_its_flops(
         one.charge(15_700_000, 0, "float32")
         one.charge(0, 900, "int64")  # this is memory's, whatever the type
         reduces(one)
-    done = launch.Recorded([one.told() for one in both], ["", ""])
+    held = {"peak": 80, "parameters": 40, "gradients": 20, "optimizer": 20}
+    ranks = [one.told() | {"memory": held | {"peak": 80 + rank}} for rank, one in enumerate(both)]
+    done = launch.Recorded(ranks, ["", ""])
     monkeypatch.setattr(graphs, "_recorded", lambda script: done)
     experiment = load(written(tmp_path, f"{{torch: s.py, gpu: {gpu}}}"))
     if said:

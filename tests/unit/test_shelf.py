@@ -80,6 +80,21 @@ def test_tags(store: Path) -> None:
     assert "a: no tags" in ran("untag", "a", "paper")
 
 
+def test_a_name_is_whole_but_for_its_stamp_and_how_it_ended(store: Path) -> None:
+    for name in ("v1", "v1.1", "gpt-1.5b"):
+        stored(store / name, [])
+    RunFolder.create("x", store / "20260101-120000-incast").fail({"what": "x"})
+    assert [run.name for run in shelf(names=["v1"])] == ["v1"] and shelf(names=["gpt-1"]) == []
+    assert [run.name for run in shelf(names=["incast"])] == ["20260101-120000-incast.failed"]
+
+
+@pytest.mark.parametrize("state", ['{"state": "complete", "began": "x"}', '{"state": "complete", "began": []}', "[]"])
+def test_a_damaged_state_is_listed(store: Path, state: str) -> None:
+    stored(store / "a", [])
+    (store / "a" / "state.json").write_text(state)
+    assert [run.state for run in shelf()] == ["damaged"]
+
+
 def test_pruning_spares_what_runs_what_is_tagged_and_the_latest(store: Path) -> None:
     for k in range(5):
         began(stored(store / f"r{k}", []), 10 - k)
@@ -99,6 +114,11 @@ def test_what_was_made_anew_meanwhile_is_not_thrown_away(store: Path) -> None:
     began(stored(store / "a", []), 3)
     (listed,) = shelf()
     began(store / "a", 0)
+    with pytest.raises(StoreError, match="has changed meanwhile"):
+        throw_away(listed)
+    tag(store / "a", ["paper"])
+    (listed,) = shelf()
+    tag(store / "a", ["later"])
     with pytest.raises(StoreError, match="has changed meanwhile"):
         throw_away(listed)
     assert (store / "a").exists()

@@ -113,10 +113,14 @@ void cable_apply(struct fabric *f, struct change *c)
 	cable_in_force(f, cable);
 }
 
-static json_t *port_event(struct fabric *f, const struct port *p, bool up)
+/* The event of end @i of a cable. `more`: that of the other end follows, and both are one change. */
+static json_t *port_event(struct fabric *f, const struct cable *c, int i, bool up)
 {
-	return json_pack("{s:I, s:s, s:i, s:b}", "id", (json_int_t)++f->last_port_event, "switch", p->node->name, "port",
-			 p->number, "up", up);
+	const struct port *p = c->end[i];
+	bool more = i == 0 && c->end[1]->node->kind == NODE_SWITCH;
+
+	return json_pack("{s:I, s:s, s:i, s:b, s:b}", "id", (json_int_t)++f->last_port_event, "switch", p->node->name, "port",
+			 p->number, "up", up, "more", more);
 }
 
 /* cables_down() - What a controller that has just come is told: the ports that are known to be down */
@@ -126,10 +130,9 @@ json_t *cables_down(struct fabric *f)
 
 	for (uint32_t k = 0; k < f->cable_count; k++)
 		for (int i = 0; f->cables[k].announced_down && i < 2; i++) {
-			const struct port *p = f->cables[k].end[i];
-			if (p->node->kind != NODE_SWITCH)
+			if (f->cables[k].end[i]->node->kind != NODE_SWITCH)
 				continue;
-			json_t *o = port_event(f, p, false);
+			json_t *o = port_event(f, &f->cables[k], i, false);
 			json_object_set_new(o, "event", json_string(report_name(REPORT_PORT)));
 			json_object_set_new(o, "time_ns", ns_json(f->clock.now));
 			json_array_append_new(events, o);
@@ -146,10 +149,9 @@ void cable_announce(struct fabric *f, struct change *c)
 {
 	c->cable->announced_down = !c->up;
 	for (int i = 0; i < 2; i++) {
-		struct port *p = c->cable->end[i];
-		if (p->node->kind != NODE_SWITCH)
+		if (c->cable->end[i]->node->kind != NODE_SWITCH)
 			continue;
-		report_event(f, REPORT_PORT, port_event(f, p, c->up));
+		report_event(f, REPORT_PORT, port_event(f, c->cable, i, c->up));
 		report_settle(f, f->last_port_event);
 	}
 }
