@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import click
 
 from testbed import __version__, commands
+from testbed.base import command_line
 from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
 from testbed.base.text import printable
 
@@ -161,8 +162,9 @@ class _End:
     def __call__(self) -> None:
         if isinstance(self.code, int):
             with suppress(OSError, ValueError):  # Python says so as ever
-                sys.stdout.flush()
-                sys.stderr.flush()
+                for stream in (sys.stdout, sys.stderr):
+                    if stream is not None:  # whoever started us may have closed it
+                        stream.flush()
                 os._exit(self.code)
 
 
@@ -172,6 +174,7 @@ def main() -> NoReturn:
     def stop(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
+    command_line.ours = True
     ended = _End()
     atexit.register(ended)
     gc.set_threshold(100_000)  # most of what is made is imported, and stays

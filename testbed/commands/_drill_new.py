@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TRIES = 20
 PREFIX = "N"
+TELLS = ("aim", "classes", "views")
+"""What is wrong there: who will play it is not told."""
 
 
 @click.command("new")
@@ -55,11 +57,10 @@ def new(
         return
     sketch(first, level, family)  # a mistake is said before anything is made
     target = Path(out) if out else None
-    if target is not None and (target.exists() or not target.absolute().parent.is_dir()):
-        what = "there is a file of this name already" if target.exists() else "there is no such folder"
-        raise InputError(what, str(target), "name another one with --out")
-    if target is None and chosen:
-        _free(Path(f"drill-{chosen}.yaml"))
+    if target is not None and not target.absolute().parent.is_dir():
+        raise InputError("there is no such folder", str(target.parent), "name another file with --out")
+    if target or chosen:
+        _free(target or Path(f"drill-{chosen}.yaml"))
     require_root()
     found = made(first, level, family)
     for _ in range(TRIES - 1):
@@ -69,13 +70,14 @@ def new(
         found = made(any_seed(), level, family)
     if found.refused:
         if as_json:
-            click.echo(json.dumps(found.to_dict()))
+            click.echo(json.dumps(_untold(found)))
+            raise SystemExit(2)
         hint = "another seed; without --seed some are tried until one gives a drill"
         raise UserError(f"seed {found.seed} gives no drill: {found.refused}", "drill new", hint, exit_code=2)
     path = target or _free(Path(f"drill-{found.seed}.yaml"))
     path.write_text(found.text, encoding="utf-8")
     if as_json:
-        click.echo(json.dumps({**found.to_dict(), "file": str(path)}))
+        click.echo(json.dumps({**_untold(found), "file": str(path)}))
         return
     click.echo(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
     click.echo(f"testbed drill start {path}")
@@ -85,8 +87,13 @@ def _free(path: Path) -> Path:
     from testbed.base.errors import InputError
 
     if path.exists():
-        raise InputError("there is a file of this name already", str(path), "name another one with --out")
+        what = "folder" if path.is_dir() else "file"
+        raise InputError(f"there is a {what} of this name already", str(path), "name another file with --out")
     return path
+
+
+def _untold(found: Made) -> dict[str, Any]:
+    return {key: value for key, value in found.to_dict().items() if key not in TELLS}
 
 
 def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool) -> None:

@@ -16,8 +16,11 @@ DAILY = click.option(
 )
 
 
-def choose(drill: str | None, seed: str | None, *, daily: bool, exam: bool = False) -> tuple[Drill, str, str]:
-    """The drill, its seed, and who has chosen it (testbed/drill/sheet/daily.py). Raises InputError."""
+def choose(
+    drill: str | None, seed: str | None, *, daily: bool, exam: bool = False, faulty: bool = False
+) -> tuple[Drill, str, str]:
+    """The drill, its seed, and who has chosen it (testbed/drill/sheet/daily.py): who asks for a fault knows of one.
+    Raises InputError."""
     from testbed.base.errors import InputError
     from testbed.drill.sheet import file
     from testbed.drill.sheet.case import any_seed, seed_of
@@ -34,4 +37,4 @@ def choose(drill: str | None, seed: str | None, *, daily: bool, exam: bool = Fal
         raise InputError("which drill?", "command line", "an id of testbed drill list, a file, or --daily")
     if seed:
         return file.load(drill), seed_of(seed), CHOSEN
-    return file.load(drill), any_seed(exam=exam), DRAWN
+    return file.load(drill), any_seed(exam=exam), CHOSEN if faulty else DRAWN

@@ -187,7 +187,7 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
 @click.option(
     "--seed", metavar="S", help="Draws the places, and whether anything is wrong at all (default: a new one)."
 )
-@click.option("--faulty", is_flag=True, help="Something is wrong: no healthy world.")
+@click.option("--faulty", is_flag=True, help="Something is wrong: no healthy world. Its seed counts as chosen.")
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this terminal plays it.")
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
 @click.option("--out", metavar="FILE", help="The game's log (default: results/drills/<timestamp>-<seed>.log).")
@@ -214,7 +214,7 @@ def start(
 
     if daily and faulty:
         raise InputError("the day also says whether anything is wrong", "--daily", "leave out --faulty")
-    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam)
+    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam, faulty=faulty)
     healthy = False if faulty else None
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made
     require_root()
@@ -303,7 +303,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
 
     found = again(read, log, told=told)
     if found.differs:
-        raise UserError(f"played again it is another game: {found.differs}", log, "was it made by this version?")
+        raise UserError(f"played again it is another game: {found.differs}", log)
     _verified(found, as_json)
 
 

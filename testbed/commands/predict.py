@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -68,7 +69,8 @@ def _of_point(file: str, point: Point) -> Prediction:
         return predict(point.experiment)
     except InputError as error:
         values = ", ".join(f"{key}: {value}" for key, value in point.values.items())
-        raise InputError(error.what, f"{file}: point {values}", error.hint) from None
+        at = f"{file}: point {values}"
+        raise InputError(error.what, at, error.hint, [replace(also, where=at) for also in error.also]) from None
 
 
 def _title(experiment: Experiment) -> str:

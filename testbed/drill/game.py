@@ -9,6 +9,7 @@ import shlex
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -18,7 +19,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.drill import registry, session
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
-from testbed.drill.log import Entry, Log
+from testbed.drill.log import RULES, Entry, Log
 from testbed.drill.looking import Counted, Seen, look
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
@@ -64,6 +65,8 @@ class Game:
         up: Up = world_of,
     ) -> None:
         self.stage = stage
+        self.began = datetime.now(UTC).isoformat(timespec="milliseconds")
+        """When its player got it, for leaderboards: of two games of one world the first counts."""
         self.seed_by = seed_by
         """Whose choice the seed was (testbed/drill/sheet/daily.py)."""
         self.exam = exam
@@ -398,7 +401,8 @@ class Game:
         assert self.ending is not None
         case = self.case
         head = {
-            "version": version("railbed"), "code": self.code, "drill": case.drill.id, "text": case.drill.text,
+            "version": version("railbed"), "rules": RULES, "began": self.began, "code": self.code,
+            "drill": case.drill.id, "text": case.drill.text,
             "seed": case.seed, "seed_by": self.seed_by, "healthy": case.healthy, "exam": self.exam,
             "player": self.player, "instructed": self.instructed, "sealed": self.seal.commitment,
             "truth": self.seal.truth, "salt": self.seal.salt,

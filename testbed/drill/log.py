@@ -10,12 +10,16 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import InputError
 
 FORMAT = 1
+RULES = 2
+"""How worlds are drawn and games go. One more with each change after which older logs are no longer played the same;
+a log that says none is of a time before 2."""
 INSTRUCTOR = "instructor"
 
 
@@ -97,6 +101,16 @@ def read(path: Path) -> Log:
         return Log(head, tuple(Entry(**one) for one in told[1:-2]), told[-2]["end"])
     except (TypeError, KeyError) as error:
         raise _damaged(name, 0, str(error)) from None
+
+
+def of_another_version(head: dict[str, Any]) -> str:
+    """What has written a log, if that is not this version ("": it is)."""
+    here = version("railbed"), RULES
+    its = head.get("version"), head.get("rules")
+    if its == here:
+        return ""
+    said = ["unknown" if one is None else str(one)[:20] for one in its]
+    return f"written by another version ({said[0]}, rules {said[1]}; here {here[0]}, rules {here[1]})"
 
 
 def _hash(lines: Sequence[str]) -> str:

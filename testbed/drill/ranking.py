@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,9 +26,14 @@ def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[
     of: dict[tuple[str, str], list[Log]] = {}
     refused: dict[str, str] = {}
     known: set[tuple[str, str]] = set()  # who has played which world
+    whole: list[tuple[Path, Log]] = []
     for path in files:
         try:
-            log = read(path)
+            whole.append((path, read(path)))
+        except UserError as error:
+            refused[path.name] = error.what
+    for path, log in sorted(whole, key=lambda one: (_began(one[1]), one[0].name)):
+        try:
             again = replay(log, str(path), up) if play else None
             player = str(log.head.get("player") or "-")
             _row(player, "", [log])  # it has all that is counted
@@ -52,10 +58,21 @@ def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[
 
 def _seeds(log: Log) -> str:
     """Whose choice its seed was. What it says of a day has to be so; a log that says nothing is taken for chosen."""
-    by = str(log.head.get("seed_by", CHOSEN))
+    head = log.head
+    by = str(head.get("seed_by", CHOSEN))
+    if head.get("instructed"):  # somebody knew the truth
+        return CHOSEN
     if by in (DRAWN, OF_SUITE):
         return by
-    return DAILY if is_daily(by, log.head["drill"], log.head["seed"]) else CHOSEN
+    return DAILY if is_daily(by, head["drill"], head["text"], head["seed"], head["healthy"]) else CHOSEN
+
+
+def _began(log: Log) -> datetime:
+    """When it says that it began; a log that says nothing of use comes last."""
+    try:
+        return datetime.fromisoformat(log.head["began"]).astimezone(UTC)
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _world(log: Log) -> str:

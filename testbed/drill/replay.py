@@ -11,7 +11,7 @@ from typing import Any
 from testbed.base.errors import InputError, UserError
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor
-from testbed.drill.log import Entry, Log
+from testbed.drill.log import Entry, Log, of_another_version
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
@@ -36,6 +36,8 @@ def replay(
     """Plays it again; `told` gets each line that acts and what it has brought. Raises UserError for a drill that cannot
     be played here."""
     head = log.head
+    if other := of_another_version(head):  # it would look like cheating
+        raise InputError(other, name, "play it again with that version")
     drill = file.loads(head["text"], name, Path(name).parent, id=head["drill"])
     truth = head.get("truth", log.end["truth"])  # at the start: an instructor may have added to it
     _may_be_played(drill, name)

@@ -68,9 +68,9 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
             raise
         wide = {p.name: replace(p, most=MOST_RANKS) for p in KINDS[kind].parameters()}
         given = {name: wide[name].parse(value) for name, value in params.items()}
-        whole: dict[str, Any] = {
-            k: list(v) if isinstance(v, tuple) else v for k, v in asdict(KINDS[kind](**given)).items()
-        }
+        asked = KINDS[kind](**given)
+        asked.check()
+        whole: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(asked).items()}
         if (ranks := places_of(kind, whole).ranks) > MOST_RANKS:
             raise TopologyError(
                 error.key, f"{ranks} ranks are too many", f"at most {MOST_RANKS} are predicted"

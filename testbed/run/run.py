@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.experiment.scale import scaled_down
+from testbed.machine.processes import caught
 from testbed.plan import plan as planning
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
@@ -145,22 +145,14 @@ def _down(lab: Lab, attempt: Attempt, meanwhile: Callable[[], object]) -> None:
 
 def _beside(attempt: Attempt, meanwhile: Callable[[], object]) -> None:
     attempt.write_frames()
-    meanwhile()
+    with suppress(Exception):  # it only saves time: who needs what it does will hear of it
+        meanwhile()
 
 
-@contextmanager
-def _undisturbed(attempt: Attempt) -> Iterator[None]:
-    """A Ctrl-C meanwhile must not stop it, and is noted for later."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _undisturbed(attempt: Attempt) -> AbstractContextManager[None]:
+    """A Ctrl-C or a hangup meanwhile must not stop it, and is noted for later."""
 
-    def note(number: int, _frame: object) -> None:
+    def note(number: int) -> None:
         attempt.stopped = 128 + number
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return caught(note)

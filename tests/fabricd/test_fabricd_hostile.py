@@ -314,3 +314,19 @@ def test_random_packets() -> None:
         took, record = timed_write(pair, 4096)
         assert (took, record.status) == (MODEL.sent(4096, RETH), 0)
         pair.done()
+
+
+def test_a_call_for_a_group_of_others_is_refused() -> None:
+    """Before there is such a group; nothing of it is left."""
+    others = wire.command(
+        wire.GROUP, b"ring", 1, 1, 2, 0, 64, wire.ELEMENTS["int8"], *[0] * 6, data=bytes([1, 0, 0, 0, 2, 0, 0, 0])
+    )
+    with bare_fabric("star", {"hosts": 3}) as f:
+        f.start()
+        workers = [f.worker(rank) for rank in range(3)]
+        workers[0].send(others)
+        assert workers[0].reason() == "GROUP: not a member"
+        for w in workers[1:]:
+            w.bye()
+        f.fabricd.request("quiesce")
+        f.fabricd.next_job()

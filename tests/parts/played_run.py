@@ -34,6 +34,7 @@ class Play:
         prepare: Callable[[FakeLab], Any] = lambda lab: None,
         text: str = EXPERIMENT,
         progress: Progress | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> RunResult:
         def up(experiment: Experiment) -> Any:
             self.lab = FakeLab(experiment.build_fabric(), self.folder, script)
@@ -41,7 +42,7 @@ class Play:
             return self.lab
 
         try:
-            return running.run(loads(text), self.folder / "run", progress, up=up)
+            return running.run(loads(text), self.folder / "run", progress, up=up, meanwhile=meanwhile)
         finally:
             assert self.lab is not None
             assert self.lab.downs == 1, "the fabric is taken down once, whatever happened"

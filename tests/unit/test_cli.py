@@ -366,3 +366,10 @@ def test_the_process_ends_with_its_code_and_all_output_once_others_have_tidied_u
     (tmp_path / "trial.py").write_text(dedent(verb))
     done = subprocess.run([*main_with(tmp_path), "trial"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (7, "a thread has ended\ntidied up\n")
+
+
+def test_without_a_stdout_it_ends_as_ever(tmp_path: Path):
+    (tmp_path / "trial.py").write_text("import click\n\n@click.command()\ndef command():\n    pass\n")
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    done = subprocess.run([*shell, *main_with(tmp_path), "trial"], stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -167,3 +169,27 @@ def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch:
 def test_what_is_wrong_is_said_before_anything_is_made(words: list[str], said: str) -> None:
     result = CliRunner().invoke(command, ["new", *words])
     assert result.exit_code and said in str(result.exception)
+
+
+@pytest.mark.parametrize("refused", ["", "not solvable: the solver gets 3 points"])
+def test_one_seed_is_one_json_object_that_tells_nothing(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its = new.Made("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text", refused)
+    monkeypatch.setattr(new, "made", lambda *_: its)
+    monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
+    one = CliRunner().invoke(command, ["new", "--seed", "7Q4", "--json", "-o", str(tmp_path / "d.yaml")])
+    assert one.exit_code == (2 if refused else 0) and isinstance(one.exception, SystemExit | None)
+    told = json.loads(one.stdout)
+    assert told["seed"] == "7Q4" and told["passes"] == (not refused) and not {"aim", "classes", "views"} & set(told)
+    many = CliRunner().invoke(command, ["new", "--seed", "7Q4", "--json", "--seeds", "1"])
+    assert json.loads(many.stdout)["classes"] == ["loss"]
+
+
+def test_a_file_and_a_folder_of_that_name_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").touch()
+    for out, said in ((tmp_path, "there is a folder of"), (tmp_path / "d.yaml", "there is a file of")):
+        result = CliRunner().invoke(command, ["new", "--seed", "7Q4", "-o", str(out)])
+        assert said in str(result.exception)
+    result = CliRunner().invoke(command, ["new", "--seed", "7Q4", "-o", str(tmp_path / "none" / "d.yaml")])
+    assert "no such folder" in str(result.exception)

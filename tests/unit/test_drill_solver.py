@@ -131,6 +131,49 @@ def test_a_good_cable_is_led_around_before_it_is_changed() -> None:
     ]
 
 
+class Refusing(Recorded):
+    """What is asked for with these words is refused."""
+
+    def __init__(self, shown: Mapping[str, Any], *refused: str) -> None:
+        super().__init__(shown, ("healthy", "where", "what", "fix"))
+        self.refused = refused
+
+    def command(self, line: str) -> Answer:
+        told = super().command(line)
+        return Answer(False, NOW_NS, "no") if any(word in line for word in self.refused) else told
+
+
+GAVE_UP = {"qps": {"qps": [{"rank": 0, "peer": 4, "retransmitted": 0, "state": "error"}]}}
+
+
+def test_nobody_begins_the_job_anew_after_a_mend_that_was_refused() -> None:
+    shown = {**ecn_config(leaf1=1000), **GAVE_UP}
+    solve(mended := Refusing(shown))
+    solve(refused := Refusing(shown, "config ecn"))
+    assert mended.done[-1] == "config job restart"
+    assert [line.split()[1] for line in refused.done] == ["ecn"]
+
+
+@pytest.mark.parametrize("refused", ["interface speed", "route drain"])
+def test_a_drained_cable_is_used_again_though_its_speed_cannot_be_set_at_first(refused: str) -> None:
+    ends = [("leaf0:5", "spine0:1"), ("leaf0:6", "spine1:1"), ("leaf1:5", "spine0:2"), ("leaf1:6", "spine1:2")]
+    rows = [
+        {"Interface": i, "Peer": p, "Oper": "up", "Speed": "50G" if (i, p) == ends[0] else "100G", "MTU": 9216}
+        for i, p in ends
+    ]
+
+    class Once(Refusing):
+        def command(self, line: str) -> Answer:
+            told = super().command(line)
+            if not told.ok and line.startswith("config "):
+                self.refused = ()
+            return told
+
+    desk = Once({"interfaces status": {"status": rows}}, f"config {refused}")
+    assert solve(desk) == "reduced_rate@cable:leaf0-spine0"
+    assert [line.split()[2] for line in desk.done][-2:] == ["speed", "undrain"]
+
+
 def test_who_knows_little_says_little() -> None:
     well, ill = Recorded(CASES["nothing"][0]), Recorded(crc("leaf0:6", "spine1:1"))
     assert PLAYERS["healthy"](ill) == "healthy"

@@ -31,7 +31,7 @@ def test_a_worker_imports_nothing_but_the_core() -> None:
 
 
 def test_every_name_of_numpy_is_there_and_the_same() -> None:
-    names = "sorted((set(dir(numpy)) | set(numpy.__all__)) - {'__getattr__'})"
+    names = "sorted((set(dir(numpy)) | set(numpy.__all__)) - {'__getattr__', '__dir__'})"
     whole = _python(f"import json, numpy{_ABOUT}\nprint(json.dumps({{name: about(name) for name in {names}}}))")
     later = _python(f"import json; {_CORE}{_ABOUT}\nprint(json.dumps({{name: about(name) for name in {list(whole)}}}))")
     assert later == whole
@@ -47,3 +47,20 @@ def test_its_modules_can_be_imported_and_used(first: str) -> None:
 def test_what_numpy_does_not_have_is_an_error_as_ever() -> None:
     missing = "hasattr(numpy, 'nothing'), hasattr(numpy, 'cumproduct')"
     assert _python(f"import json; {_CORE}; print(json.dumps([{missing}]))") == [False, False]
+
+
+def test_all_names_are_there_when_all_are_asked_for() -> None:
+    """`dir` and `from numpy import *`, whichever comes first, in a worker's process too."""
+    names = "sorted(name for name in vars() if name not in before)"
+    star = (
+        f"import json; before = {{*vars(), 'before'}}; from numpy import *; found = {names}; print(json.dumps(found))"
+    )
+    listed = "print(json.dumps([sorted(dir(numpy)), sorted(numpy.__all__)]))"
+    assert _python(f"import workloads.base.process; {star}") == _python(star)
+    assert _python(f"{_CORE}, json; {listed}") == _python(f"import numpy, json; {listed}")
+
+
+def test_beside_another_thread_numpy_is_imported_as_ever() -> None:
+    beside = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
+    code = f"import json, sys, threading; {beside}; {_CORE}; print(json.dumps('numpy.lib' in sys.modules))"
+    assert _python(code)

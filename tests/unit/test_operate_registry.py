@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.faults import CATALOGUE, Injection
 from testbed.operate import reference
@@ -33,6 +34,12 @@ def test_an_action_says_what_it_is_and_its_example_can_be_read(words: str) -> No
     assert set(action.configures) <= set(CATALOGUE)
     said = CliRunner().invoke(cli, ["config", *words.split(), "--help"])
     assert (said.exit_code, action.usage in said.output) == (0, True)
+
+
+@pytest.mark.parametrize(("words", "what"), [("50Gbps ,", "no rank is named"), ("0Gbps 1,3", "out of bounds")])
+def test_a_tenant_without_ranks_or_rate_is_refused_before_it_costs(words: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        ACTIONS["tenant limit"].read(words.split(), CLOS)
 
 
 def test_what_removes_a_fault_is_an_action() -> None:

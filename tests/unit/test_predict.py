@@ -300,6 +300,26 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
         ("{torus: {dims: [65, 65]}}", collective("all_reduce", "halving_doubling", "1MiB"), "for 4225 ranks"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", ranks=[0, 1]), "all ranks take part"),
         ("{torus: {dims: [1024, 1024]}}", collective("all_reduce", "torus", "1MiB"), "1048576 ranks are too many"),
+        (
+            "{clos: {pods: 8, leaves: 16, spines: 16, hosts_per_leaf: 256}}",
+            collective("all_reduce", "ring", "1MiB"),
+            "nothing joins the 8 pods",
+        ),
+        (
+            "{clos: {leaves: 16, spines: 16, hosts_per_leaf: 256, pods: 1, cores: 4}}",
+            collective("all_reduce", "ring", "1MiB"),
+            "cores join pods",
+        ),
+        (
+            "{clos: {leaves: 17, spines: 16, hosts_per_leaf: 256, links: 2}}",
+            collective("all_reduce", "ring", "1MiB"),
+            "17 leaves are no groups of 2",
+        ),
+        (
+            "{rail: {servers: 300, gpus: 8, spines: 0}}",
+            collective("all_reduce", "ring", "1MiB"),
+            "nothing joins the 8 rails",
+        ),
         ("{torus: {dims: [64, 64], direct: true}}", collective("all_reduce", "torus", "1MiB"), "several ports"),
     ],
 )
@@ -312,3 +332,18 @@ def test_of_a_large_fabric_the_same_is_refused_at_its_place(topology: str, step:
 def test_only_predictions_have_large_fabrics() -> None:
     with pytest.raises(InputError, match="too many"):
         experiment("{torus: {dims: [64, 64]}}", collective("all_reduce", "torus", "1MiB"))
+
+
+def test_all_that_is_wrong_with_a_point_is_said(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text(
+        "name: e\nfabric: {topology: {star: {hosts: 4}}}\nsweep: {seed: [1, 2]}\n"
+        "workload: [{collective: all_reduce, sizes: [16KiB]}]\n"
+        "inject: [{fault: loss, on: all, rate: 0.01}, {fault: cable_down, on: 'cable:h0-sw0'}]\n"
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(file), "--json"])
+    error = json.loads(capsys.readouterr().out)["error"]
+    (also,) = error["also"]
+    assert "loss" in error["what"] and "cable_down" in also["what"]
+    assert error["where"] == also["where"] == f"{file}: point seed: 1"

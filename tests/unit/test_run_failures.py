@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ import pytest
 
 from hardware.client import FabricdError, FabricdSilent
 from results import load
+from testbed.base import command_line
 from testbed.base.errors import InputError, MachineError
 from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run import watch
+from testbed.run.attempt import Attempt
 from tests.parts.fake_lab import FakeLab, Script, counters, result_line
 from tests.parts.played_run import WAIT, Play, emit
 from tests.parts.played_run import play as play
-from tests.parts.small_run import DONE, EXPERIMENT
+from tests.parts.small_run import DONE, EXPERIMENT, whole
+from workloads.base import numpy_core
 
 
 def test_a_worker_that_is_killed_is_named_and_what_was_measured_is_kept(play: Play) -> None:
@@ -200,6 +204,62 @@ def test_an_interrupted_run_keeps_what_it_has(play: Play, number: signal.Signals
     assert failure.exit_code == code
     assert load(failure.folder).fidelity["reasons"] == ["interrupted: no counters"]
     assert len(load(failure.folder).ranks) >= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_fabric_goes_down_waits_for_what_is_written_beside_that(
+    play: Play, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    wrote: list[str] = []
+    write, joined = Attempt.write_frames, threading.Event()
+
+    def writing(attempt: Attempt) -> None:
+        assert joined.wait(60)
+        wrote.append(threading.current_thread().name)
+        write(attempt)
+
+    class Waited(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if self.name == "frames":
+                os.kill(os.getpid(), number)
+                joined.set()
+            super().join(timeout)
+
+    def stop(signum: int, _frame: object) -> None:  # as testbed.cli does
+        joined.set()
+        raise SystemExit(128 + signum)
+
+    monkeypatch.setattr(threading, "Thread", Waited)
+    monkeypatch.setattr(Attempt, "write_frames", writing)
+    before = signal.signal(number, stop)
+    try:
+        result = play(whole)
+    finally:
+        assert signal.signal(number, before) is stop
+    assert (result.stopped, wrote) == (128 + number, ["frames"])
+    assert load(result.folder).state["state"] == "complete"
+
+
+def test_imports_beside_the_fabrics_end_may_fail(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+
+    def imports() -> None:
+        raise ImportError("no pandas")
+
+    play(whole, meanwhile=imports)
+    assert not told
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_numpys_core_alone_is_imported_in_the_commands_own_process(
+    play: Play, monkeypatch: pytest.MonkeyPatch, ours: bool
+) -> None:
+    imported: list[bool] = []
+    monkeypatch.setattr(command_line, "ours", ours)
+    monkeypatch.setattr(numpy_core, "import_core", lambda: imported.append(True))
+    play(whole)
+    assert bool(imported) == ours
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_anything_is_made() -> None:

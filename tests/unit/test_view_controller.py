@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed.live.look.look import Look
+from testbed.live.look.look import Look, Sight
 from testbed.live.views import VIEWS
 from tests.parts.machine import wait_until
 from topologies import build
@@ -28,11 +28,11 @@ class Stub:
     def __init__(self, pids: list[int]) -> None:
         self.pids = pids
 
-    def request(self, op: str, **_: Any) -> dict[str, Any]:
+    def request(self, op: str, meant: bool = False, **_: Any) -> dict[str, Any]:
         note = {"event": "note", "who": "controller", "level": "error", "time_ns": 300_000, "text": REFUSED}
         return {
             "status": {"controllers": [{"pid": pid} for pid in self.pids]},
-            "parameters": {"control": {"reaction_ns": 50_000.0}},
+            "parameters": {"control": {"reaction_ns": 20_000.0 if meant else 50_000.0}},
             "log": {"events": [note]},
         }[op]
 
@@ -61,6 +61,12 @@ def test_one_that_runs_has_answered() -> None:
     assert {row["Connected"] for row in switches.values()} == {"yes"} and own["Controller"] == "running"
     assert own["Reaction (us)"] == 50.0 and {row["Echo"] for row in switches.values()} == {"answered"}
     assert (switches["leaf0"]["Flows"], switches["leaf1"]["Flows"]) == (2, 0)
+
+
+def test_a_golden_sight_has_the_reaction_that_was_meant() -> None:
+    now = {"time_ns": 700_000, "fidelity": {"clock": "virtual", "controller_timeouts": 2}}
+    look = Look(Stub([os.getpid()]), now, sight=Sight("asic", "golden"))  # type: ignore[arg-type]
+    assert VIEWS["controller"].show(look)[1].rows[0]["Reaction (us)"] == 20.0
 
 
 def test_what_a_switch_has_refused_is_its_own() -> None:

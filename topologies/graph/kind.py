@@ -25,6 +25,9 @@ class Kind:
     """Its switches are the places of the grid, too, and every dimension is a circle: frames take one after the other,
     each the shorter way round."""
 
+    def check(self) -> None:
+        """Raises TopologyError where the parameters do not fit each other, however large the fabric."""
+
     def build(self) -> Fabric:
         """The fabric, not yet validated.  Raises TopologyError where the parameters together go too far."""
         raise NotImplementedError

@@ -34,7 +34,8 @@ class Clos(Kind):
     )
 
     def build(self) -> Fabric:
-        self._check()
+        self.check()
+        self._limit()
         wiring = Wiring()
         leaves = [
             [wiring.switch(f"leaf{p * self.leaves + i}", "leaf", (p, i)) for i in range(self.leaves)]
@@ -75,7 +76,7 @@ class Clos(Kind):
         hosts = -(-ranks // leaves)
         return {"leaves": leaves, "spines": hosts, "hosts_per_leaf": hosts}
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.pods > 1 and self.cores == 0:
             raise TopologyError("cores", f"nothing joins the {self.pods} pods", "at least 1 with more than one pod")
         if self.pods == 1 and self.cores > 0:
@@ -86,6 +87,8 @@ class Clos(Kind):
             raise TopologyError(
                 "links", f"{self.leaves} leaves are no groups of {self.links}", "links that divide leaves"
             )
+
+    def _limit(self) -> None:
         limit("hosts_per_leaf", nics=0, switches=0, ports={"leaf": self.hosts_per_leaf * self.links + self.spines})
         limit("leaves", nics=0, switches=0, ports={"spine": self.leaves + self.cores})
         limit("spines", nics=0, switches=0, ports={"core": self.pods * self.spines if self.cores else 0})

@@ -24,9 +24,12 @@ class Rail(Kind):
     gpus: int = integer("GPUs per server, each with its own NIC and rail", most=MAX_PORTS)
     spines: int = integer("spine switches, each wired to every rail", least=0, most=MAX_PORTS, default=1)
 
-    def build(self) -> Fabric:
+    def check(self) -> None:
         if self.gpus > 1 and self.spines == 0:
             raise TopologyError("spines", f"nothing joins the {self.gpus} rails", "at least 1 with more than one GPU")
+
+    def build(self) -> Fabric:
+        self.check()
         limit("gpus", nics=self.servers * self.gpus, switches=self.gpus + self.spines, ports={"spine": self.gpus})
         limit("servers", nics=0, switches=0, ports={"rail": self.servers + self.spines})
         wiring = Wiring()

@@ -1,13 +1,15 @@
 """Imports numpy's core, and the rest of numpy when something of it is asked for: half the time, for each rank.
 
 numpy's package imports its library, its matrices and linear algebra, and gives every function its documentation. What
-ranks do with arrays is in the core. Names of the rest are left out here, and found on use.
+ranks do with arrays is in the core. Names of the rest are left out here, and found on use; who asks for all names
+(`dir`, `from numpy import *`) imports the rest.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -34,7 +36,12 @@ class _Named:
 class _StandIn(ModuleType):
     """Stands for a module while numpy's package is imported."""
 
-    __all__: Sequence[str] = ()
+    listed = False  # its names are among numpy's own
+
+    @property
+    def __all__(self) -> Sequence[str]:
+        self.listed = True
+        return ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system asks
@@ -71,8 +78,9 @@ class _Finder:
 
 
 def import_core() -> None:
-    """Imports numpy this way, unless it has been imported already."""
-    if "numpy" in sys.modules:
+    """Imports numpy this way, unless it has been imported already, or another thread might import it meanwhile."""
+    alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
+    if "numpy" in sys.modules or not alone:
         return
     finder: Any = _Finder()
     sys.meta_path.insert(0, finder)
@@ -80,19 +88,31 @@ def import_core() -> None:
         import numpy
     finally:
         finder.importing = False
-        stand_ins = [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]
+        stand_ins = {name: module for name, module in sys.modules.items() if isinstance(module, _StandIn)}
         for name in stand_ins:
             del sys.modules[name]
     later = {name: value for name, value in vars(numpy).items() if isinstance(value, (_Named, _StandIn))}
     for name in later:
         delattr(numpy, name)
-    others = numpy.__getattr__
+    listed = [name for name, module in stand_ins.items() if module.listed]
+    exported = vars(numpy).pop("__all__")
+    others, names = numpy.__getattr__, numpy.__dir__
 
     def get(name: str) -> Any:
-        if name not in later:
+        if name == "__all__":
+            value: Any = list(
+                {*exported, *(one for module in listed for one in importlib.import_module(module).__all__)}
+            )
+        elif name in later:
+            value = later[name].get()
+        else:
             return others(name)
-        value = later[name].get()
         setattr(numpy, name, value)
         return value
 
-    vars(numpy)["__getattr__"] = get
+    def every() -> list[str]:
+        for name in ("__all__", *later):
+            getattr(numpy, name)
+        return list(names())
+
+    vars(numpy).update(__getattr__=get, __dir__=every)

@@ -131,7 +131,7 @@ static const struct offload_ops *kind_named(const char *name)
 const char *offload_group(struct fabric *f, struct worker *w, const struct group_call *asked, const uint32_t *ranks)
 {
 	struct group like = {.tag = asked->tag, .count = asked->count};
-	struct member *m = NULL;
+	uint32_t self = w->nic->rank;
 	uint8_t named[NICS_MAX / 8] = {0};
 
 	if (!(like.ops = kind_named(asked->kind)))
@@ -146,6 +146,9 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 			return "GROUP: a rank twice";
 		named[ranks[i] / 8] |= (uint8_t)(1u << (ranks[i] & 7));
 	}
+	/* before there is a group: none is made for others */
+	if (!(named[self / 8] & 1u << (self & 7)))
+		return "GROUP: not a member";
 	const char *wrong = like.ops->check(f, &like);
 	if (wrong)
 		return wrong;
@@ -157,11 +160,11 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 		return "GROUP: more than 4096";
 	if (!g)
 		g = group_new(f, &like, ranks);
-	for (uint32_t i = 0; i < g->count; i++)
-		if (g->member[i].nic == w->nic)
-			m = &g->member[i];
-	if (!m || m->called)
-		return "GROUP: not a member, or twice with one tag";
+	struct member *m = g->member;
+	while (m->nic != w->nic)
+		m++;
+	if (m->called)
+		return "GROUP: twice with one tag";
 	m->called = true;
 	m->cookie = asked->cookie;
 	w->connecting++;

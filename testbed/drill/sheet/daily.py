@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from testbed.drill.sheet.case import ALPHABET
+from testbed.drill.sheet.case import ALPHABET, healthy_by_seed
 from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.suite import LETTERS, drills_of
 
@@ -38,10 +38,15 @@ def of_day(day: date, suite: str = SUITE) -> Daily:
     return Daily(day.isoformat(), drills[(number >> 128) % len(drills)], seed)
 
 
-def is_daily(day: str, drill: str, seed: str) -> bool:
-    """Whether this was the drill of that day, as far as the drills here say."""
+def is_daily(day: str, drill: str, text: str, seed: str, healthy: bool) -> bool:
+    """Whether this was the drill of that day, as far as the drills here say: no day to come, the text that it has here,
+    and healthy or not as the seed has it."""
     try:
-        its = of_day(date.fromisoformat(day))
+        on = date.fromisoformat(day)
     except ValueError:
         return False
-    return (its.drill.id, its.seed) == (drill, seed)
+    if on > today():
+        return False
+    its = of_day(on)
+    well = healthy_by_seed(its.drill, its.seed)
+    return (its.drill.id, its.drill.text, its.seed, well) == (drill, text, seed, healthy)

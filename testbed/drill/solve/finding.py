@@ -16,7 +16,7 @@ class Finding:
     mend: tuple[str, ...] = ()
     """Lines of `config ..`, without that word."""
     otherwise: tuple[str, ...] = ()
-    """What is done instead if the first of them is refused."""
+    """What is done instead if one of them is refused, whatever those before it have done."""
 
     def __str__(self) -> str:
         return f"{self.kind}@{self.place}"

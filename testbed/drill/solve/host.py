@@ -17,9 +17,10 @@ def speeds(desk: Desk) -> list[Finding]:
         cable = desk.cable(str(row["Interface"]))
         if cable is not None and rate(str(row["Speed"])) < rate(str(usual["Speed"])):
             set_ = (f"interface speed {desk.switch_end(cable)} {usual['Speed']}bps",)
-            led = (*around(desk, cable), *set_, f"route undrain {desk.switch_end(cable)}")  # its link goes down for it
+            back = f"route undrain {desk.switch_end(cable)}"
+            led = (*around(desk, cable), *set_, back)  # its link goes down for it
             why = f"{row['Interface']} came up with {row['Speed']}, its like with {usual['Speed']}"
-            mend, otherwise = (led, set_) if desk.between_switches(cable) else (set_, ())
+            mend, otherwise = (led, (*set_, back)) if desk.between_switches(cable) else (set_, ())
             found[cable.name] = Finding("reduced_rate", f"cable:{cable.name}", why, mend, otherwise)
     return list(found.values())
 

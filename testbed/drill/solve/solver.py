@@ -53,7 +53,7 @@ def solve(session: Session) -> str:
     found = findings(desk)
     if desk.asked_to_mend:
         ways = dict.fromkeys((finding.mend, finding.otherwise) for finding in found if finding.mend)
-        mended = [desk.carry_out(mend) or desk.carry_out(otherwise) for mend, otherwise in ways]
+        mended = [desk.carry_out(m) or bool(o) and desk.carry_out(o) for m, o in ways]  # nothing is no mending
         if any(mended) and _given_up(desk):
             desk.do("config job restart")
     return answer(found)

@@ -21,7 +21,7 @@ def controller(look: Look) -> list[Table]:
     """A row for each switch, and one for the controller itself."""
     there = look.source.request("status")["controllers"]
     answers = any(_goes_on(one["pid"]) for one in there)
-    reaction_ns = look.source.request("parameters")["control"]["reaction_ns"]
+    reaction_ns = look.parameters["control"]["reaction_ns"]
     virtual = look.now["fidelity"]["clock"] == "virtual"
     said = [e for e in look.log if e["event"] == "note" and e["who"] == "controller"]
     flows = Counter(flow["switch"] for flow in look.source.flows())

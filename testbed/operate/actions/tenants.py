@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.base import units
 from testbed.faults.base import Place
 from testbed.operate.steps import durations as take
 from testbed.operate.steps.action import Action, ranks
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import Note, Put, Step
 from testbed.words.entry import Parameter
-from testbed.words.kinds import RANK, RATE, Kind, Number
+from testbed.words.kinds import RANK, Kind, Number, Quantity, Wrong
 from topologies.graph.fabric import Fabric
 from topologies.graph.targets import NicTarget
 
 BURST_BYTES = 65_536
+RATE = Quantity("rate", "RATE", units.RATE, least=1)
+"""A bucket that is never filled would be a cut."""
 
 
 class _Ranks(Kind):
     def read(self, text: str, fabric: Fabric) -> list[int]:
-        return sorted({int(RANK.read(word, fabric)) for word in text.replace(",", " ").split()})
+        words = text.replace(",", " ").split()
+        if not words:
+            raise Wrong("no rank is named", "such as 1,3")
+        return sorted({int(RANK.read(word, fabric)) for word in words})
 
 
 def limit(site: Site, rate: float, members: list[int], priority: int | None) -> Iterator[Step]:
