@@ -1,4 +1,4 @@
-"""Builds fabricd and the holder from their C sources: `python -m hardware.build [--sanitize]`.
+"""Builds fabricd, the holder and a library for ranks from their C sources: `python -m hardware.build [--sanitize]`.
 
 Needs nothing but the standard library, because setup.py runs it before anything is installed.  Every `.c` file in the
 rooms (folders) of `fabricd/` belongs to it, and its object is in a folder of the same name.  The compiler records which
@@ -26,9 +26,12 @@ FABRICD = HERE / "bin" / "fabricd"
 SANITIZED = HERE / "bin" / "fabricd-sanitized"
 HOLDER_SOURCES = HERE / "holder"
 HOLDER = HERE / "bin" / "holder"
+ELEMENTS_SOURCES = HERE / "elements"
+ELEMENTS = HERE / "bin" / "elements"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SHARED = ["-fPIC", "-shared", "-O3"]  # of what is loaded by others
 LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 
 
@@ -38,7 +41,7 @@ class BuildError(Exception):
 
 def build_all() -> list[Path]:
     """Build every program that a fabric needs; return their paths.  Raises BuildError."""
-    return [build(), build(HOLDER, sources=HOLDER_SOURCES)]
+    return [build(), build(HOLDER, sources=HOLDER_SOURCES), build(ELEMENTS, sources=ELEMENTS_SOURCES)]
 
 
 def build(
@@ -73,7 +76,7 @@ def _user(uid: int) -> str:
 
 
 def _build(output: Path, sanitize: bool, sources: Path, objects: Path) -> Path:
-    flags = CFLAGS + (SANITIZE if sanitize else [])
+    flags = CFLAGS + (SANITIZE if sanitize else []) + (SHARED if sources.name == ELEMENTS_SOURCES.name else [])
     c_files = sorted(sources.rglob("*.c"))
     if not c_files:
         raise BuildError(f"there are no C sources in {sources}")
@@ -149,7 +152,9 @@ def _run(command: list[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m hardware.build", description="Build fabricd and the holder.")
+    parser = argparse.ArgumentParser(
+        prog="python -m hardware.build", description="Build fabricd, the holder and a library for ranks."
+    )
     parser.add_argument(
         "--sanitize", action="store_true", help="only fabricd, with ASan and UBSan, as fabricd-sanitized"
     )

@@ -18,6 +18,8 @@ from typing import IO, Any
 from hardware.patience import DEFAULT_S, LOOK_S, Patience
 
 BINARY = Path(__file__).parent / "bin" / "fabricd"
+SOURCES = Path(__file__).parent / "fabricd"
+CHECKOUT = Path(__file__).resolve().parents[1] / ".git"
 PULSE_S = 1.0
 
 
@@ -27,6 +29,13 @@ def _huge_pages(tunables: str) -> str:
     What the user has set comes behind it and wins. Where the C library or the kernel cannot, nothing changes.
     """
     return ":".join(["glibc.malloc.hugetlb=1", *([tunables] if tunables else [])])
+
+
+def newer_source(binary: Path, sources: Path = SOURCES) -> Path | None:
+    """A source of fabricd that was changed after `binary` was built, if there is one."""
+    built = binary.stat().st_mtime_ns
+    newest = max(((file.stat().st_mtime_ns, file) for file in sources.rglob("*.[ch]")), default=(0, binary))
+    return newest[1] if newest[0] > built else None
 
 
 class FabricdError(Exception):
@@ -90,6 +99,9 @@ class Fabricd:
         """
         if not binary.exists():
             raise FabricdError(f"{binary} is missing: build it with `python -m hardware.build`")
+        if binary == BINARY and CHECKOUT.exists() and (newer := newer_source(binary, SOURCES)):
+            # Python and fabricd of different days do not understand each other, and nobody would guess why.
+            raise FabricdError(f"{binary} is older than {newer}: build it again with `python -m hardware.build`")
         workers = directory / "workers"
         workers.mkdir(exist_ok=True)
         config_file = directory / "fabricd.json"

@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "base/copies.h"
 #include "base/units.h"
 #include "base/wall.h"
 #include "control/control.h"
@@ -261,6 +262,7 @@ static void dispatch(struct fabric *f, const struct epoll_event *ev)
 	case WATCH_WORKER: worker_readable(f, object); break;
 	case WATCH_CONTROL_LISTEN: control_accept(f); break;
 	case WATCH_CONTROL:
+		copies_settle();
 		if (ev->events & EPOLLOUT)
 			control_writable(f, object);
 		if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
@@ -277,6 +279,8 @@ static void dispatch(struct fabric *f, const struct epoll_event *ev)
 static int watch_dispatch(struct fabric *f, int64_t timeout_ns)
 {
 	struct epoll_event ev[128];
+	if (timeout_ns)
+		copies_settle(); /* nothing else is to be done, and somebody may look */
 	struct timespec ts = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
 	int n = epoll_pwait2(f->epoll_fd, ev, 128, &ts, NULL);
 

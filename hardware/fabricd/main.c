@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/close_later.h"
+#include "base/copies.h"
 #include "config/config.h"
 #include "control/control.h"
 #include "engine/clock.h"
@@ -101,6 +102,8 @@ int main(int argc, char **argv)
 	}
 	if (!close_later_start())
 		fputs("fabricd: no threads to close files and to unmap memory in: a worker may hold up the fabric\n", stderr);
+	if (f->clock.mode == CLOCK_VIRTUAL)
+		copies_start(); /* without it the event loop copies */
 	clock_workers_changed(f);
 	if (f->clock.mode == CLOCK_REAL)
 		clock_start_real(f);

@@ -222,7 +222,7 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 	}
 	struct program *p = program_of(a, pkt.dst_qp);
 	const struct roce_offload *o = &pkt.offload;
-	bool known = p && pkt.dst_ip == a->ip && o->slot < p->slots && o->count <= a->elements &&
+	bool known = p && pkt.dst_ip == a->ip && slot_held(a, p, o->slot) && o->count <= a->elements &&
 		     pkt.payload_bytes == o->count * 4u;
 	if (pool_receive(f, a, &pkt, fr->class)) {
 		/* of a job that has no slots of its own */
@@ -251,7 +251,7 @@ void accelerator_watermarks_clear(struct accelerator *a)
 json_t *accelerator_json(const struct accelerator *a)
 {
 	json_t *o = json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "switch", a->sw->n.name,
-				 "ip", (json_int_t)a->ip, "slots", (int)a->slots, "slots_free", (int)a->slots_free,
+				 "ip", (json_int_t)a->ip, "slots", (int)a->slots, "slots_free", (int)slots_left(a),
 				 "slots_used_max", (int)a->slots_used_max, "elements", (int)a->elements, "fan_in",
 				 (int)a->fan_in, "contributions", (json_int_t)a->contributions, "duplicates",
 				 (json_int_t)a->duplicates, "stale", (json_int_t)a->stale, "completed",

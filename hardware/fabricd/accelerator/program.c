@@ -18,6 +18,28 @@ struct program *program_of(const struct accelerator *a, uint32_t job)
 	return p;
 }
 
+/* slots_left() - How many slots a job may still get: those that have leaked are gone */
+uint32_t slots_left(const struct accelerator *a)
+{
+	uint32_t leaked = a->sw->p.slots_leaked;
+
+	return a->slots_free > leaked ? a->slots_free - leaked : 0;
+}
+
+/* slot_held() - Is a slot of a job still its own?  What leaks beyond the free ones the newest jobs lose, from the end */
+bool slot_held(const struct accelerator *a, const struct program *p, uint32_t slot)
+{
+	uint32_t leaked = a->sw->p.slots_leaked, before = a->slots_free;
+
+	if (leaked <= before)
+		return slot < p->slots;
+	for (uint32_t i = 0; i < PROGRAM_CHAINS; i++)
+		for (const struct program *q = a->programs[i]; q; q = q->next)
+			before += q->job > p->job ? q->slots : 0;
+	uint32_t lost = leaked > before ? leaked - before : 0;
+	return slot < (lost < p->slots ? p->slots - lost : 0);
+}
+
 void program_free(struct program *p)
 {
 	free(p->sums);
@@ -64,7 +86,7 @@ const char *accelerator_program(struct fabric *f, const json_t *request)
 		return "accelerator_program: the job has a program there already";
 	if (!json_array_size(children) || json_array_size(children) > a->fan_in)
 		return "accelerator_program: children: from 1 to as many as the accelerator's bitmap has bits";
-	if (slots > a->slots_free)
+	if (slots > slots_left(a))
 		return "accelerator_program: slots: fewer are free";
 	struct program *p = calloc(1, sizeof *p + (size_t)slots * sizeof(struct slot));
 	int32_t *sums = calloc((size_t)slots * 2 * a->elements, sizeof *sums);

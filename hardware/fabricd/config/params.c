@@ -135,6 +135,11 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 		wrong = set_watchdog(p, v);
 	if ((v = json_object_get(o, "accelerator_down")))
 		p->accelerator_down = json_is_true(v);
+	if ((v = json_object_get(o, "slots_leaked"))) {
+		if (!value_number(v, 0, 65535, &x))
+			return "slots_leaked: from 0 to 65535";
+		p->slots_leaked = (uint32_t)x;
+	}
 	return wrong;
 }
 

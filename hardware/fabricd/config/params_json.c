@@ -64,6 +64,7 @@ json_t *switch_params_json(const struct switch_params *p)
 						       p->watchdog.drop ? "drop" : "forward")
 					   : json_null());
 	json_object_set_new(o, "accelerator_down", json_boolean(p->accelerator_down));
+	json_object_set_new(o, "slots_leaked", json_integer(p->slots_leaked));
 	return o;
 }
 

@@ -194,6 +194,16 @@ void controllers_ping(struct fabric *f)
 	}
 }
 
+/* Would an echo of its switches come back?  With the virtual clock a word on its way is no silence: that it is not there
+ * yet is the machine's doing
+ */
+static bool echoes(const struct fabric *f, const struct control_conn *c)
+{
+	if (c->silent || controller_made_to_hang(f))
+		return false;
+	return f->clock.mode == CLOCK_VIRTUAL || !c->pinged;
+}
+
 /* controllers_json() - Those that are connected: does one owe an answer to a `ping`, when was it heard last */
 json_t *controllers_json(const struct fabric *f)
 {
@@ -201,8 +211,9 @@ json_t *controllers_json(const struct fabric *f)
 
 	for (const struct control_conn *c = f->conns; c; c = c->next)
 		if (!c->closing && !strcmp(c->acts, "controller"))
-			json_array_append_new(list, json_pack("{s:i, s:b, s:f}", "pid", c->patience.pid, "answers",
-							      !c->pinged && !c->silent, "heard_s",
+			json_array_append_new(list, json_pack("{s:i, s:b, s:b, s:f}", "pid", c->patience.pid,
+							      "answers", !c->pinged && !c->silent, "echoes",
+							      echoes(f, c), "heard_s",
 							      (double)(wall_ns() - c->patience.heard_ns) / 1e9));
 	return list;
 }

@@ -17,6 +17,7 @@
  */
 #include <string.h>
 
+#include "base/copies.h"
 #include "base/copy.h"
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -90,6 +91,7 @@ static void fetch(struct fabric *f, struct frame *fr)
 	frame_grow(f, fr);
 	memmove(fr->data + headers + away, fr->data + headers, behind);
 	memset(fr->data + headers + away - ICRC_BYTES - 4, 0, ICRC_BYTES + 4); /* padding at the most, and the ICRC */
+	copies_settle();
 	copy_payload(fr->data + headers, fr->lent, roce_payload_bytes(fr->data, away));
 	fr->away = 0;
 	lent_end(fr);

@@ -52,9 +52,7 @@ const char *block_check(const struct member *m, const struct offload_wr *wr)
 /* A block in memory, or NULL if the worker has gone */
 static uint8_t *memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes)
 {
-	struct region *r = worker_region(m->nic->worker, key, at, bytes);
-
-	return r ? r->base + at : NULL;
+	return worker_memory(m->nic->worker, key, at, bytes);
 }
 
 /* block_count() - How many elements the block has */

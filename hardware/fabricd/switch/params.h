@@ -23,6 +23,7 @@ struct switch_params {
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
 	bool accelerator_down; /* it answers nothing */
+	uint32_t slots_leaked; /* so many of its slots are held for nobody */
 };
 
 extern const struct switch_params switch_plain;

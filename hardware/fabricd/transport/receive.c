@@ -10,11 +10,12 @@
  * NAK and not taken.
  *
  * Payload is written to the worker's region when the packet arrives, from the frame or
- * from the sender's memory (link/lent.c); the worker is
- * told when the NIC's PCIe writes up to it are done.
+ * from the sender's memory (link/lent.c); in the latter case perhaps by another processor
+ * (base/copies.c).  The worker is told when the NIC's PCIe writes up to it are done.
  */
 #include <string.h>
 
+#include "base/copies.h"
 #include "base/copy.h"
 #include "base/ring.h"
 #include "base/units.h"
@@ -156,6 +157,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 /* The expected packet is here, and an engine in the NIC takes it */
 static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
+	copies_settle(); /* it looks at the payload */
 	switch (q->owner->ops->take(f, q, pkt)) {
 	case ENGINE_NOT_YET: answer_not_ready(f, q); return false;
 	case ENGINE_REFUSED: refuse_access(f, q); return false;
@@ -170,21 +172,28 @@ static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 	return true;
 }
 
-/* Write a packet's payload, and bring the next one's place near */
-static void copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt)
+/* Write a packet's payload, or have it written; if here, bring the next one's place near */
+static void copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt, const struct frame *fr)
 {
 	uint32_t bytes = pkt->payload_bytes;
 	uint64_t left = q->message_left - bytes;
 
+	if (fr->lent && copies_taken()) {
+		copies_add(to, pkt->payload, bytes);
+		return;
+	}
+	copies_settle();
 	copy_payload(to, pkt->payload, bytes);
 	if (left)
 		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
 }
 
 /* The expected packet is here
+ * @fr:		The frame that @pkt was parsed from
+ *
  * Return: whether it was taken
  */
-static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
 {
 	struct nic *n = q->nic;
 
@@ -198,7 +207,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	q->expected++;
 	uint8_t *at;
 	if (pkt->payload_bytes && q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
-		copy(f, q, at, pkt);
+		copy(f, q, at, pkt, fr);
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
@@ -219,7 +228,7 @@ static void take_kept(struct fabric *f, struct qp *q)
 	bool taken = true, told = true;
 
 	while (taken && (fr = reorder_take(q))) {
-		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt);
+		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt, fr);
 		told = !taken || pkt.ack_request;
 		frame_release(f, fr);
 	}
@@ -270,7 +279,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	}
 	if (ahead > 0)
 		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
-	if (take(f, q, pkt))
+	if (take(f, q, pkt, fr))
 		take_kept(f, q);
 	return false;
 }

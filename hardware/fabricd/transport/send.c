@@ -30,6 +30,7 @@
  */
 #include <string.h>
 
+#include "base/copies.h"
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
@@ -153,6 +154,7 @@ static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const 
 		frame_lend(fr, &q->lent, pkt->payload, pkt->payload_bytes);
 	} else {
 		frame_grow(f, fr);
+		copies_settle();
 		fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
 	}
 	if (q->cc->telemetry)

@@ -16,9 +16,12 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "base/close_later.h"
+#include "base/copies.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "worker/region.h"
+#include "worker/worker.h"
 
 #define PIECE_BYTES (2ull << 20)
 
@@ -72,4 +75,33 @@ uint8_t *region_map(const struct fabric *f, int fd, uint64_t bytes)
 	if (f->clock.mode == CLOCK_VIRTUAL)
 		prefault(base, bytes);
 	return base;
+}
+
+/* regions_unmap() - A worker's memory is no longer ours */
+void regions_unmap(struct worker *w)
+{
+	copies_settle();
+	while (w->region_count) {
+		struct region *r = &w->region[--w->region_count];
+		unmap_later(r->base, r->bytes);
+	}
+	w->region_bytes = 0;
+}
+
+/* worker_region() - The region behind a key, if [offset, offset + length) lies inside it; else NULL */
+struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
+{
+	if (key == 0 || key > w->region_count)
+		return NULL;
+	struct region *r = &w->region[key - 1];
+	return offset <= r->bytes && length <= r->bytes - offset ? r : NULL;
+}
+
+/* worker_memory() - Memory of a worker's that is looked at or changed now, or NULL if that is no part of a region of its */
+uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
+{
+	const struct region *r = worker_region(w, key, offset, length);
+
+	copies_settle();
+	return r ? r->base + offset : NULL;
 }

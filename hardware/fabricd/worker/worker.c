@@ -24,6 +24,7 @@
 
 #include "base/bytes.h"
 #include "base/close_later.h"
+#include "base/copies.h"
 #include "base/patience.h"
 #include "base/units.h"
 #include "base/wall.h"
@@ -78,10 +79,12 @@ uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes)
 	return put_le32(put_le16(put_le16(to, (uint16_t)kind), 0), bytes);
 }
 
+/* worker_send() - Say something to a worker, who may look at all memory then */
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len)
 {
 	if (w->fd < 0)
 		return;
+	copies_settle();
 	ssize_t n;
 	do
 		n = send(w->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -124,16 +127,6 @@ void worker_accept(struct fabric *f, struct worker *w)
 		close_later(fd);
 		w->fd = -1;
 	}
-}
-
-/* regions_unmap() - A worker's memory is no longer ours */
-void regions_unmap(struct worker *w)
-{
-	while (w->region_count) {
-		struct region *r = &w->region[--w->region_count];
-		unmap_later(r->base, r->bytes);
-	}
-	w->region_bytes = 0;
 }
 
 /* worker_end() - A session is over
@@ -192,15 +185,6 @@ void workers_close(struct fabric *f)
 		records_free(&w->records);
 		free(w->compute_free);
 	}
-}
-
-/* worker_region() - The region behind a key, if [offset, offset + length) lies inside it; else NULL */
-struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
-{
-	if (key == 0 || key > w->region_count)
-		return NULL;
-	struct region *r = &w->region[key - 1];
-	return offset <= r->bytes && length <= r->bytes - offset ? r : NULL;
 }
 
 /* Find out when the wait ends, as far as is known now, and have an event for it */

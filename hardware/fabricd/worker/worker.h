@@ -112,6 +112,7 @@ bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_look_after(struct fabric *f);
 json_t *worker_waits_json(const struct fabric *f);
 struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
+uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);
 void worker_waits_for(const struct worker *w, char *text, size_t room);
 void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);

@@ -157,9 +157,7 @@ static bool due(const struct member *m, uint64_t what)
 /* multicast_memory() - Memory of the operation, or NULL if the worker has gone */
 uint8_t *multicast_memory(const struct member *m, uint32_t key, uint64_t at, uint64_t bytes)
 {
-	struct region *r = worker_region(m->nic->worker, key, at, bytes);
-
-	return r ? r->base + at : NULL;
+	return worker_memory(m->nic->worker, key, at, bytes);
 }
 
 /* How many of a part's chunks are here */

@@ -52,7 +52,5 @@ uint32_t ring_wire_bytes(const struct ring_member *r, uint32_t elements)
 /* ring_memory() - The worker's memory, or NULL if it has gone */
 uint8_t *ring_memory(const struct ring_member *r, uint32_t key, uint64_t at, uint64_t bytes)
 {
-	struct region *g = worker_region(r->nic->worker, key, at, bytes);
-
-	return g ? g->base + at : NULL;
+	return worker_memory(r->nic->worker, key, at, bytes);
 }
