@@ -1,11 +1,12 @@
-"""What an operator asks of the controller: to lead around ports, to hash otherwise, to write a switch's table anew.
+"""What an operator asks of the controller: to lead around ports, to hash otherwise, to have a dateline, to write a
+switch's table anew.
 
 Such requests come as faults do (fabricd's `act`), with `operate` in their spec, and count while they are on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from topologies.graph.fabric import Cable, Fabric
 
 PortName = tuple[str, int]
 Tables = dict[str, list[Flow]]
-DRAIN, HASH, RESYNC = "drain", "hash", "resync"
+DRAIN, HASH, RESYNC, DATELINE = "drain", "hash", "resync", "dateline"
 OPERATE = "operate"
 
 
@@ -44,11 +45,18 @@ class Operator:
             tables = {**tables, spec["switch"]: [_with_seed(f, int(spec["seed"])) for f in tables[spec["switch"]]]}
         return tables
 
-    def rewritten(self, fault: str) -> frozenset[str]:
-        """The switches whose tables were written anew after a fault had come: it changes them no more."""
+    def dateline(self) -> bool | None:
+        """Whether there is to be one; None: as the fabric was made."""
+        return next((bool(spec["state"]) for spec in reversed(self._of(DATELINE))), None)
+
+    def spared(self, fault: str, spec: Mapping[str, Any]) -> frozenset[str]:
+        """The switches that a fault does not change: their tables were written anew after it had come, or it is
+        configured away."""
+        if spec.get("forwarding") == "dateline_off" and self.dateline():
+            return frozenset(self._fabric.switch_by_name)
         return frozenset(str(spec["switch"]) for spec in self._of(RESYNC) if fault in spec["of"])
 
-    def _of(self, kind: str) -> Iterable[Mapping[str, Any]]:
+    def _of(self, kind: str) -> list[Mapping[str, Any]]:
         return [spec for spec in self.asked.values() if spec[OPERATE] == kind]
 
     def _cables(self, ports: Set[PortName]) -> frozenset[Cable]:
@@ -58,7 +66,9 @@ class Operator:
 def about(spec: Mapping[str, Any]) -> str:
     """A request in words, for the log."""
     what = spec.get("place") or spec.get("switch", "")
-    return f"{what} " + {DRAIN: "drained", HASH: f"hashes by {spec.get('seed')}", RESYNC: "written anew"}[spec[OPERATE]]
+    state = "on" if spec.get("state") else "off"
+    said = {DRAIN: "drained", HASH: f"hashes by {spec.get('seed')}", RESYNC: "written anew", DATELINE: state}
+    return f"{what} {said[spec[OPERATE]]}"
 
 
 def _with_seed(flow: Flow, seed: int) -> Flow:

@@ -51,7 +51,7 @@ class Wanted:
 
     def tables(self) -> Tables:
         """Every switch's flows.  Raises FaultError."""
-        faulty = [(spec, self.operator.rewritten(name)) for name, spec in self.faults.items()]
+        faulty = [(spec, self.operator.spared(name, spec)) for name, spec in self.faults.items()]
         return self.operator.hashed(faults.apply(self._fabric, self.without_faults(), faulty))
 
     def without_faults(self) -> Tables:
@@ -59,9 +59,10 @@ class Wanted:
         down = self._ports.down
         avoided = self._apps.avoid(down)
         around = self.operator.around(avoided)
-        tables = self._router.flows(around)
+        dateline = self.operator.dateline()
+        tables = self._router.flows(around, dateline)
         if drained := {*self._drained(around), *self._behind(around - avoided)}:
-            usual = self._router.flows(down)
+            usual = self._router.flows(down, dateline)
             tables |= {name: usual[name] for name in sorted(drained)}
         for placement in self._jobs.values():
             for switch, flows in placement.flows.items():

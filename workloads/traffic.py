@@ -102,7 +102,7 @@ def poisson(
     now, found = 0.0, []
     for _ in range(flows):
         now += -math.log(1 - rng.random()) / per_second * 1e9
-        source = senders[rng.randrange(len(senders))]
+        source = rng.choice(senders)
         if pattern == "incast":
             assert to is not None
             target = to
@@ -111,7 +111,7 @@ def poisson(
         else:
             target = source
             while target == source:
-                target = senders[rng.randrange(len(senders))]
+                target = rng.choice(senders)
         found.append(Arrival(source, target, sizes.draw(rng), round(now, 3)))
     return found
 

@@ -21,6 +21,7 @@ from controllers.flows import (
     MatchValue,
     Output,
     Return,
+    SetDscp,
     replications,
 )
 from topologies.graph.fabric import Fabric
@@ -129,6 +130,14 @@ def _missing_group(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> T
     return _changed(tables, spec["switch"], [f for f in tables[spec["switch"]] if not replications([f])])
 
 
+def _dateline_off(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
+    """Data stays in the class that it has come in: what wraps around is not told from the rest."""
+    return {
+        switch: [f for f in flows if not any(isinstance(a, SetDscp) for a in f.actions)]
+        for switch, flows in tables.items()
+    }
+
+
 KINDS: dict[str, ForwardingFault] = {
     f.name: f
     for f in (
@@ -140,6 +149,7 @@ KINDS: dict[str, ForwardingFault] = {
         ForwardingFault("polarised", "all switches hash alike", _polarised),
         ForwardingFault("table_full", "a switch refuses flows beyond a number", _table_full),
         ForwardingFault("missing_group", "the group tables that copy are missing", _missing_group),
+        ForwardingFault("dateline_off", "what wraps around stays in the class of all others", _dateline_off),
         ForwardingFault("partial", "only a part of a switch's flows was written", _partial),
     )
 }

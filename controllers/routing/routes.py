@@ -68,7 +68,8 @@ class Router:
             raise RoutingError(f"routing '{routing}' does not fit a {fabric.kind}", f"it is for {kinds}; use ecmp")
         self.fabric = fabric
         self._split = known.split
-        self._dateline = Dateline(fabric) if dateline and fabric.kind in DIMENSION_ORDER else None
+        self._dateline = Dateline(fabric) if fabric.kind in DIMENSION_ORDER else None
+        self._with_dateline = dateline
         self._ends = ends(fabric)
         self._tree = PrefixTree(sorted(int(n.ip) for n in fabric.nics))
         self._nic_ports: dict[str, list[tuple[int, int]]] = {s.name: [] for s in fabric.switches}
@@ -79,16 +80,19 @@ class Router:
             switch: sum(self._tree.bit[address] for address, _ in nics) for switch, nics in self._nic_ports.items()
         }
 
-    def flows(self, down: Set[tuple[str, int]] = frozenset()) -> dict[str, list[Flow]]:
+    def flows(self, down: Set[tuple[str, int]] = frozenset(), dateline: bool | None = None) -> dict[str, list[Flow]]:
         """Every switch's flows when the ports in `down`, (switch, port), carry nothing.
+
+        `dateline`: whether a torus or ring has one (None: as the router was made).
 
         A cable is out of use as soon as one of its ends is down.  There is no path around a NIC's own cable: its
         switch goes on sending there, so that the frames are lost, and counted, at that cable.
         """
         paths = shortest(live_links(self.fabric, down), self._attached, self._ends)
-        return {s.name: self._switch_flows(s, paths[s.name]) for s in self.fabric.switches}
+        line = self._dateline if (self._with_dateline if dateline is None else dateline) else None
+        return {s.name: self._switch_flows(s, paths[s.name], line) for s in self.fabric.switches}
 
-    def _switch_flows(self, switch: Switch, toward: Toward) -> list[Flow]:
+    def _switch_flows(self, switch: Switch, toward: Toward, dateline: Dateline | None) -> list[Flow]:
         groups = {ports: nics for ports, nics in self._split(self.fabric, switch, toward).items() if nics}
         # Switches in a row must choose independently, so every switch hashes with its own basis.
         flows = [
@@ -96,8 +100,8 @@ class Router:
             for ports, nics in groups.items()
             for network in self._tree.cover(nics)
         ]
-        if self._dateline is not None:
-            flows += self._dateline_flows(self._dateline, switch, groups)
+        if dateline is not None:
+            flows += self._dateline_flows(dateline, switch, groups)
         flows += [to_network(IPv4Network(address), (port,)) for address, port in self._nic_ports[switch.name]]
         flows += [flow for ports in groups if len(ports) > 1 for flow in members(ports)]
         if self._nic_ports[switch.name]:

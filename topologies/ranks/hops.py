@@ -1,7 +1,8 @@
 """Which cables messages between ranks take on a healthy fabric.
 
-As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one is drawn
-here from the two ranks: not the one that ECMP's hash will find, but as uneven, so that as many ways meet by chance.
+As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one ECMP's hash
+finds depends on a flow's UDP source port; where that is not known one is drawn from the two ranks: another one, but as
+uneven, so that as many ways meet by chance.
 The bridges of off-path SmartNICs are left out: they are on every way alike.  Those of NICs with several ports are
 not, and none but the two ends' lies on a way, unless it forwards.
 """
@@ -12,9 +13,10 @@ import random
 from collections import deque
 from collections.abc import Iterator
 
-from topologies.graph.fabric import OWN_PORTS, Fabric
+from topologies.graph.fabric import OWN_PORTS, Fabric, Nic
 from topologies.graph.smartnic import without_complexes
 from topologies.kinds import DIMENSION_ORDER, dimensions
+from topologies.ranks.multipath import member
 
 Hop = tuple[str, str]  # from, to
 
@@ -26,31 +28,51 @@ class Hops:
         self.fabric = fabric = without_complexes(fabric)
         self._ends = {s.name for s in fabric.switches if s.role == OWN_PORTS}
         self._neighbours: dict[str, list[str]] = {}
+        self._ports: dict[str, list[tuple[int, str]]] = {}
         for cable in fabric.cables:
-            self._neighbours.setdefault(cable.a.node, []).append(cable.b.node)
-            self._neighbours.setdefault(cable.b.node, []).append(cable.a.node)
+            for end in (cable.a, cable.b):
+                there = cable.other(end.node).node
+                self._neighbours.setdefault(end.node, []).append(there)
+                self._ports.setdefault(end.node, []).append((end.port, there))
+        self._ecmp = fabric.kind not in DIMENSION_ORDER
+        names = {s.name for s in fabric.switches}
+        self.chooses = self._ecmp and sum({c.a.node, c.b.node} <= names for c in fabric.cables) >= len(names)
+        """Whether there may be several shortest ways: switches in a tree have one."""
         self._distances: dict[str, dict[str, int]] = {}
         self._domain = {fabric.nic_by_name[name].rank: k for k, d in enumerate(fabric.scale_up) for name in d}
-        self._known: dict[tuple[int, int], list[Hop]] = {}
+        self._known: dict[tuple[int, int, int | None], list[Hop]] = {}
 
     def in_scale_up(self, a: int, b: int) -> bool:
         """Whether two ranks share a scale-up domain."""
         return self._domain.get(a, -1) == self._domain.get(b, -2)
 
-    def between(self, a: int, b: int) -> list[Hop]:
-        """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last."""
-        if (a, b) not in self._known:
-            nics = self.fabric.nics
-            walk = self._grid if self.fabric.kind in DIMENSION_ORDER else self._shortest
-            self._known[a, b] = list(walk(nics[a].name, nics[b].name))
-        return self._known[a, b]
+    def between(self, a: int, b: int, source_port: int | None = None) -> list[Hop]:
+        """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last.
 
-    def _shortest(self, a: str, b: str) -> Iterator[Hop]:
+        `source_port`: of the flow, where it is known.
+        """
+        key = a, b, source_port if self._ecmp else None
+        if key not in self._known:
+            nics = self.fabric.nics
+            self._known[key] = list(
+                self._shortest(nics[a], nics[b], source_port) if self._ecmp else self._grid(nics[a].name, nics[b].name)
+            )
+        return self._known[key]
+
+    def _shortest(self, source: Nic, target: Nic, source_port: int | None) -> Iterator[Hop]:
+        a, b = source.name, target.name
         distance = self._distance_to(b)
         draw = random.Random(f"{a} {b}")
         while a != b:
             nearer = [n for n in self._neighbours[a] if distance.get(n, -1) == distance[a] - 1 or n == b]
-            there = nearer[0] if len(nearer) == 1 else draw.choice(nearer)
+            if len(nearer) == 1:
+                there = nearer[0]
+            elif source_port is None:
+                there = draw.choice(nearer)
+            else:
+                ports = [n for _, n in sorted(self._ports[a]) if n in nearer]
+                basis = self.fabric.switch_by_name[a].dpid
+                there = ports[member(int(source.ip), int(target.ip), source_port, basis, len(ports))]
             yield a, there
             a = there
 

@@ -45,8 +45,8 @@ class Balance:
 
     @property
     def bound(self) -> float:
-        """What the paper asks for: never less than what is needed."""
-        return 2 * (1 + self.exchange / self.slower)
+        """What the paper asks for, 2 (1 + Tc / Tf): never less than what is needed, rounding or not."""
+        return 2 * (self.slower + self.exchange) / self.slower
 
     def full(self, micro_batches: int) -> bool:
         """Whether the slower pool has no gap."""

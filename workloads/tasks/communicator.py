@@ -30,7 +30,8 @@ from workloads.collectives.host import Scheduled
 from workloads.collectives.schedule import Copy, Schedule, Shape, places, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
-from workloads.tasks.program import CHANNELS, aligned
+from workloads.tasks.places import aligned
+from workloads.tasks.program import CHANNELS
 from workloads.verbs import Peer, QueuePair, Region, wire
 from workloads.verbs.wire import Record
 

@@ -222,6 +222,8 @@ class Executor:
                 self._due(heappop(self._later)[1])
             while self._ready:
                 self._start(heappop(self._ready)[1])
+            if not self.requests:
+                return
             in_turn = sorted(self.requests, key=lambda requests: requests.turn)
             through = [request.task for requests in in_turn for request in requests.go_on()]
             for number in sorted(through):

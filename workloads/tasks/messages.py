@@ -1,4 +1,4 @@
-"""Messages from rank to rank: one RDMA write each, into memory that is the message's own.
+"""Messages from rank to rank: one RDMA write each, into memory that nobody else wants meanwhile (places.py).
 
 A connection carries all messages of a pair of ranks that have one traffic class.  An immediate is a message's number on
 its way.  A sender draws every message from one buffer of random bytes, shifted by the message's number.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from workloads.base import data
 from workloads.parts.context import Context
 from workloads.tasks.communicator import POSTED
-from workloads.tasks.program import aligned
+from workloads.tasks.places import aligned
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 from workloads.verbs.wire import Record
 
@@ -89,7 +89,9 @@ class Messages:
     def prepare(self, iteration: int, left_out: Collection[int] = ()) -> None:
         """Before an iteration without these tasks: everything is wrong yet, and receives are posted."""
         self.iteration = iteration
-        data.spoil(self.landing.view("uint8"), self.device.progress)
+        if self.landing.used:  # zeros are as wrong as anything where noise should come
+            data.spoil(self.landing.view("uint8"), self.device.progress)
+        self.landing.used = True
         self.live: dict[tuple[str, Way, int], Message] = {
             (order["do"], _way(order), order["number"]): Message(self, task, order)
             for task, order in self.orders

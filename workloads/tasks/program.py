@@ -13,9 +13,9 @@ from typing import Any
 from workloads.base.entry import Algorithm
 from workloads.tasks.check import BadGraph, Instance, Members, Node, order_of
 from workloads.tasks.graph import Graph, Settings
+from workloads.tasks.places import places
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
-ALIGN = 64  # bytes at which pieces of memory begin
 MOST_STREAMS = 256  # of a rank, on which something is computed
 MOST_TAGS = 1 << 16  # of a step
 CHANNELS = 8  # tags of a group that hosts serve
@@ -23,10 +23,6 @@ MOST_INSTANCES = 1 << 18  # of a group
 
 Way = Mapping[str, Any]
 """How a collective is carried out: `collective`, `algorithm`, `ranks` in its order, and what the algorithm heeds."""
-
-
-def aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGN) * ALIGN
 
 
 def compiled(
@@ -192,7 +188,9 @@ class _Compiler:
     def _messages(self) -> None:
         """Every message has a number on its way from rank to rank, and a place at its receiver."""
         count: dict[tuple[int, int, str], int] = {}
-        at: dict[tuple[int, int, str], int] = {}
+        ways = [json.loads(told) for told in self.ways]
+        meeting = [self.entry(way["collective"], way["algorithm"]).collective.meets for way in ways]
+        at = places(self.graph, lambda node: meeting[self.orders[node]["way"]])
         for rank, its in self.graph.tasks.items():
             for number, task in enumerate(its):
                 if isinstance(task, Send):
@@ -203,10 +201,9 @@ class _Compiler:
                     lane = self.lanes[task.group]
                     self.orders[rank, number] = {
                         **{"do": "send", "peer": task.peer, "lane": lane["number"], "size_bytes": task.size_bytes},
-                        **{"number": count.get(key, 0), "at": at.get(key, 0)},
+                        **{"number": count.get(key, 0), "at": at[rank, number]},
                     }
                     count[key] = count.get(key, 0) + 1
-                    at[key] = at.get(key, 0) + aligned(task.size_bytes)
         for receive, send in self.graph.links.sends.items():
             self.orders[receive] = {**self.orders[send], "do": "recv", "peer": send[0]}
 

@@ -62,7 +62,7 @@ class Collective(Task):
 class Send(Task):
     """A message to `peer`: it ends when the message has arrived and is acknowledged.
 
-    It does not wait for the peer's Recv: every message has memory of its own at its receiver.
+    It does not wait for the peer's Recv: every message has memory at its receiver.
     """
 
     peer: int

@@ -58,9 +58,7 @@ def all_gather_over_ns(
     for rank in range(ranks):
         done = 0.0
         others = [other for other in range(ranks) if other != rank]
-        coming = [
-            (start[other] + _last_hop_ns(ranks, count, full, last, paths(other, rank), costs)) for other in others
-        ]
+        coming = [(start[other] + last_hop_ns(ranks, count, full, last, paths(other, rank), costs)) for other in others]
         link = paths(others[0], rank).links[-1]
         for arrival in sorted(coming):
             done = max(done, arrival) + link.time_ns(last[1])
@@ -73,7 +71,7 @@ def _datagram(payload_bytes: int) -> tuple[float, float]:
     return payload_bytes, wire_bytes(payload_bytes, OFFLOAD_BYTES)
 
 
-def _last_hop_ns(
+def last_hop_ns(
     ranks: int, count: int, full: tuple[float, float], last: tuple[float, float], path: Path, costs: Costs
 ) -> float:
     """From a sender's start to where its last datagram stands before the receiver's link."""

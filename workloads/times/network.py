@@ -103,14 +103,14 @@ class Network:
         self._parts = cache(self._cut)
         self._between = cache(self._route)
 
-    def connect(self, pair: Pair) -> QueuePair:
-        route, stages = self._between(pair)
+    def connect(self, pair: Pair, channel: int = 0) -> QueuePair:
+        route, stages = self._between(pair, channel)
         port_key = (pair[0], route.scale_up)
         if port_key not in self._ports:
             pcie = None if route.scale_up else self._pcie("fetch", pair[0])
             self._ports[port_key] = _Port(pcie)
         made = QueuePair(self._ports[port_key], len(route.links), stages, route.path.ack_ns())
-        back, its = self._between((pair[1], pair[0]))
+        back, its = self._between((pair[1], pair[0]), channel)
         made.back = its[: len(back.links)]
         return made
 
@@ -122,8 +122,8 @@ class Network:
         costs = self._costs
         return self._stages.setdefault((which, rank), _Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
 
-    def _route(self, pair: Pair) -> tuple[Route, list[_Stage]]:
-        route = self._ways.route(pair)
+    def _route(self, pair: Pair, channel: int) -> tuple[Route, list[_Stage]]:
+        route = self._ways.route(pair, channel)
         latencies = (*route.path.switch_latency_ns, 0.0)
         if route.scale_up:
             latencies = (0.0, 0.0)

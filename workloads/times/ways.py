@@ -6,12 +6,13 @@ Several messages at a time divide the rate of the cable that they have in common
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 from topologies.ranks.hops import Hops
 from workloads.times.messages import Link, Path
+from workloads.times.queue_pairs import Numbers, source_port
 
 Pair = tuple[int, int]  # indices in the group: from, to
 
@@ -33,7 +34,7 @@ class Route:
 class Ways(Protocol):
     """How the ranks of a group reach each other."""
 
-    def route(self, pair: Pair) -> Route:
+    def route(self, pair: Pair, channel: int = 0) -> Route:
         """What a message takes, whoever else does."""
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
@@ -52,7 +53,7 @@ class Uniform:
 
     way: Path
 
-    def route(self, pair: Pair) -> Route:
+    def route(self, pair: Pair, channel: int = 0) -> Route:
         ends = {0: ("out", pair[0]), len(self.way.links) - 1: ("into", pair[1])}
         keys = tuple(ends.get(k, (*pair, k)) for k in range(len(self.way.links)))
         return Route(keys, self.way.links, self.way)
@@ -78,7 +79,7 @@ class Routed:
     """The ranks `ranks` of a fabric, as its controller routes.
 
     `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
-    `scale_up`: the link of a domain's GPUs.
+    `scale_up`: the link of a domain's GPUs.  `numbers`: of the queue pairs, where they are known, for ECMP's hash.
     """
 
     hops: Hops
@@ -86,14 +87,15 @@ class Routed:
     links: Mapping[tuple[str, str], Link]
     latency_ns: Mapping[str, float]
     scale_up: Link | None = None
+    numbers: Numbers = field(default_factory=dict)
 
-    def route(self, pair: Pair) -> Route:
-        keys = tuple(self._way(pair))
-        return Route(keys, tuple(self._link(key) for key in keys), self._path(pair, dict.fromkeys(keys, 1.0)))
+    def route(self, pair: Pair, channel: int = 0) -> Route:
+        keys = tuple(self._way(pair, channel))
+        return Route(keys, tuple(self._link(key) for key in keys), self._path(keys, dict.fromkeys(keys, 1.0)))
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         loads = self._loads(dict.fromkeys(pairs, 1.0))
-        return [self._path(pair, loads) for pair in pairs]
+        return [self._path(self._way(pair), loads) for pair in pairs]
 
     def path(self, pairs: Sequence[Pair]) -> Path:
         return slowest(self.paths(pairs))
@@ -107,15 +109,22 @@ class Routed:
         return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.links[key]
 
     @cached_property
-    def _known(self) -> dict[Pair, list[tuple[str, str]]]:
+    def _known(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
         return {}
 
-    def _way(self, pair: Pair) -> list[tuple[str, str]]:
-        if pair not in self._known:
+    def _way(self, pair: Pair, channel: int = 0) -> list[tuple[str, str]]:
+        if (pair, channel) not in self._known:
             a, b = self.ranks[pair[0]], self.ranks[pair[1]]
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
-            self._known[pair] = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b)
-        return self._known[pair]
+            way = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b, self._port(a, b, channel))
+            self._known[pair, channel] = way
+        return self._known[pair, channel]
+
+    def _port(self, a: int, b: int, channel: int) -> int | None:
+        if (a, b, channel) not in self.numbers:
+            return None
+        nics = self.hops.fabric.nics
+        return source_port(*self.numbers[a, b, channel], int(nics[a].ip), int(nics[b].ip))
 
     def _loads(self, traffic: Mapping[Pair, float]) -> dict[tuple[str, str], float]:
         loads: dict[tuple[str, str], float] = {}
@@ -124,8 +133,7 @@ class Routed:
                 loads[hop] = loads.get(hop, 0.0) + amount
         return loads
 
-    def _path(self, pair: Pair, loads: Mapping[tuple[str, str], float]) -> Path:
-        way = self._way(pair)
+    def _path(self, way: Sequence[tuple[str, str]], loads: Mapping[tuple[str, str], float]) -> Path:
         if way[0][0] == _OUT:  # one link, shared by whatever leaves the one or enters the other
             assert self.scale_up is not None
             shared = max(1.0, *(loads[hop] for hop in way))

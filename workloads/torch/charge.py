@@ -108,6 +108,8 @@ def _moved(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     name = func._overloadpacket.__name__
     if name == "all_gather_copy_in":  # of FSDP: its own part goes to its place in the whole, which it returns
         return 2 * sum(map(_bytes, _tensors(args[0])))
+    if name.endswith("_like") or name.startswith("new_"):  # takes a shape and a type of what it is given
+        return sum(map(_bytes, _tensors(out)))
     total = 0
     for place, told in enumerate(func._schema.arguments):
         value = args[place] if place < len(args) else kwargs.get(told.name)

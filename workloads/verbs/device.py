@@ -226,14 +226,14 @@ class Device:
                 raise wire.Malformed("records without a header")
             self._clock_ps, count, _, *tally = wire.RECORDS_BODY.unpack_from(body)
             self.tally = Tally(*tally)
-            got = list(wire.records(body[wire.RECORDS_BODY.size :], count))
+            got = wire.records(body, wire.RECORDS_BODY.size, count)
         except wire.Malformed as e:
             raise FabricError(f"fabricd sent {e}") from None
         self.session.unanswered = False
         for r in got:
             if r.status:
                 raise CompletionError(r.status, r.qp, self._peers.get(r.qp))
-        self._due += [r for r in got if not self._is_of_left(r)]
+        self._due += [r for r in got if not self._is_of_left(r)] if self._left else got
 
     def _take(self, wanted: Callable[[Record], bool], count: int) -> list[Record]:
         """Waits for `count` records that are `wanted` and takes them out; the others stay for `wait`."""

@@ -20,6 +20,7 @@ class Region:
         self._memory = memory
         self.key = key
         self.at = at
+        self.used = False  # its owner says so; zeros until then
         self._bytes = len(memory) - at if nbytes is None else nbytes
 
     def __len__(self) -> int:
@@ -82,34 +83,24 @@ class QueuePair:
 
         With `imm` it also completes a receive at the peer (RECEIVED_IMM).
         """
-        opcode = wire.WRITE if imm is None else wire.WRITE_IMM
-        self._send(opcode, source, offset, length, rkey, target, wr_id, signaled, imm or 0)
+        opcode, flags = wire.WRITE if imm is None else wire.WRITE_IMM, wire.SIGNALED if signaled else 0
+        start = source.at + offset
+        self._post(
+            wire.POST_SEND,
+            *(self.number, opcode, flags, 0, wr_id, source.key, rkey, start, target, length, imm or 0, 0),
+        )
 
     def send(self, source: Region, offset: int, length: int, *, wr_id: int = 0, signaled: bool = True) -> None:
         """Send `length` bytes into the peer's next posted receive."""
-        self._send(wire.SEND, source, offset, length, 0, 0, wr_id, signaled, 0)
+        flags = wire.SIGNALED if signaled else 0
+        self._post(
+            wire.POST_SEND,
+            *(self.number, wire.SEND, flags, 0, wr_id, source.key, 0, source.at + offset, 0, length, 0, 0),
+        )
 
     def recv(self, target: Region, offset: int = 0, length: int = 0, *, wr_id: int = 0) -> None:
         """Post a receive: for a send, or for the immediate of one write (its length may then be 0)."""
         self._post(wire.POST_RECV, self.number, target.key, wr_id, target.at + offset, length)
-
-    def _send(
-        self,
-        opcode: int,
-        source: Region,
-        offset: int,
-        length: int,
-        rkey: int,
-        target: int,
-        wr_id: int,
-        signaled: bool,
-        imm: int,
-    ) -> None:
-        flags = wire.SIGNALED if signaled else 0
-        self._post(
-            wire.POST_SEND,
-            *(self.number, opcode, flags, 0, wr_id, source.key, rkey, source.at + offset, target, length, imm, 0),
-        )
 
 
 class Group:

@@ -6,7 +6,6 @@ test server can share the layout and still disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -129,6 +128,8 @@ STATUS = {
 }
 # end of the tables
 
+_PLAIN = RECORD_KINDS - WITH_DATA
+
 
 class Malformed(ValueError):
     """Bytes that the protocol does not allow."""
@@ -147,44 +148,59 @@ class Record(NamedTuple):
     private: bytes = b""
 
 
+_WHOLE = {
+    op: Struct(f"{COMMAND.format}{layout.format[1:]}{-(COMMAND.size + layout.size) % 8}x")
+    for op, layout in BODY.items()
+}
+"""Commands with nothing behind their bodies."""
+
+
 def command(op: int, *body: int | bytes, data: bytes = b"") -> bytes:
     """A command, padded to 8 bytes.  Raises struct.error when a number does not fit its field."""
+    if not data:
+        whole = _WHOLE[op]
+        return whole.pack(op, whole.size, 0, *body)
     layout = BODY[op]
     length = COMMAND.size + layout.size + len(data)
     padding = -length % 8
     return COMMAND.pack(op, length + padding, 0) + layout.pack(*body) + data + bytes(padding)
 
 
-def packet(data: bytes | memoryview) -> tuple[int, memoryview]:
+def packet(data: memoryview) -> tuple[int, memoryview]:
     """Kind and body of a packet from fabricd.  Raises Malformed."""
-    view = memoryview(data)
-    if len(view) < PACKET.size:
-        raise Malformed(f"a packet of {len(view)} bytes")
-    kind, zero, length = PACKET.unpack_from(view)
-    if zero != 0 or length != len(view):
-        raise Malformed(f"a packet of {len(view)} bytes whose header says {length}")
-    return kind, view[PACKET.size :]
+    if len(data) < PACKET.size:
+        raise Malformed(f"a packet of {len(data)} bytes")
+    kind, zero, length = PACKET.unpack_from(data)
+    if zero != 0 or length != len(data):
+        raise Malformed(f"a packet of {len(data)} bytes whose header says {length}")
+    return kind, data[PACKET.size :]
 
 
-def records(body: memoryview, count: int) -> Iterator[Record]:
-    """The `count` records that fill `body`.  Raises Malformed."""
-    at = 0
+def records(body: memoryview, at: int, count: int) -> list[Record]:
+    """The `count` records that fill `body` from byte `at` on.  Raises Malformed."""
+    found = []
     for _ in range(count):
         if len(body) - at < RECORD.size:
             raise Malformed("a record cut short")
-        kind, length, status, wr_id, time_ps, qp, imm, nbytes = RECORD.unpack_from(body, at)
-        private = length - RECORD.size
-        if private < 0 or length % 8 or at + length > len(body):
-            raise Malformed(f"a record of {length} bytes")
-        if kind in WITH_DATA:
-            if not private - 8 < nbytes <= private:
-                raise Malformed(f"{nbytes} bytes behind a record, in {private}")
-            data = bytes(body[at + RECORD.size : at + RECORD.size + nbytes])
-        elif private or kind not in RECORD_KINDS:
-            raise Malformed(f"a record of kind {kind} and {length} bytes")
+        kind, length, *rest = RECORD.unpack_from(body, at)
+        if kind in _PLAIN and length == RECORD.size:
+            found.append(Record(kind, *rest))
         else:
-            data = b""
-        yield Record(kind, status, wr_id, time_ps, qp, imm, nbytes, data)
+            found.append(_with_data(body, at))
         at += length
     if at != len(body):
         raise Malformed(f"{len(body) - at} bytes behind the last record")
+    return found
+
+
+def _with_data(body: memoryview, at: int) -> Record:
+    kind, length, *rest = RECORD.unpack_from(body, at)
+    nbytes, private = rest[-1], length - RECORD.size
+    if private < 0 or length % 8 or at + length > len(body):
+        raise Malformed(f"a record of {length} bytes")
+    if kind not in WITH_DATA:
+        raise Malformed(f"a record of kind {kind} and {length} bytes")
+    if not private - 8 < nbytes <= private:
+        raise Malformed(f"{nbytes} bytes behind a record, in {private}")
+    first = at + RECORD.size
+    return Record(kind, *rest)._replace(private=bytes(body[first : first + nbytes]))

@@ -9,11 +9,15 @@ from workloads.times.messages import Costs, Path, wire_bytes
 from workloads.times.wide.around import PASS_PACKETS, Edge, Ring, direct_over_ns, host_ring_over_ns
 
 
-def ring_ns(entry: Algorithm, size_bytes: int, ring: Ring, costs: Costs, *, touched: int = 2) -> float:
+def ring_ns(
+    entry: Algorithm, size_bytes: int, ring: Ring, costs: Costs, *, touched: int = 2, gather: Ring | None = None
+) -> float:
     """An algorithm that goes round a ring of NICs, or an optimizer step by hosts; over a ring.
 
-    `touched`: arrays that an optimizer goes over.
+    `touched`: arrays that an optimizer goes over.  `gather`: the ring that hosts gather over, if it is another one.
     """
+    if entry.name == "host":
+        return _by_hosts(size_bytes, ring, costs, touched, gather)
     form = _FORMS[entry.collective.name, entry.name]
     return form(size_bytes, ring, costs, touched)
 
@@ -49,13 +53,14 @@ def _optimus(size_bytes: int, ring: Ring, costs: Costs, touched: int) -> float:
     return max(_all_reduce(size_bytes, ring, costs), steps)
 
 
-def _by_hosts(size_bytes: int, ring: Ring, costs: Costs, touched: int) -> float:
+def _by_hosts(size_bytes: int, ring: Ring, costs: Costs, touched: int, gathers: Ring | None = None) -> float:
     """A ring reduce-scatter, an update that touches each array, a ring all-gather."""
     n = ring.ranks
     chunk = -(-size_bytes // n)
     update = touched * costs.reduce_ns(chunk)
     scatter, gather = ([reducing] * (n - 1) for reducing in (True, False))
-    return host_ring_over_ns(scatter, chunk, ring, costs) + update + host_ring_over_ns(gather, chunk, ring, costs)
+    gathered = host_ring_over_ns(gather, chunk, gathers or ring, costs)
+    return host_ring_over_ns(scatter, chunk, ring, costs) + update + gathered
 
 
 _FORMS = {
@@ -63,7 +68,6 @@ _FORMS = {
     ("reduce_scatter", "direct_reduce"): _reduce_scatter,
     ("all_gather", "direct_reduce"): _all_gather,
     ("optimizer_step", "optimus_nic"): _optimus,
-    ("optimizer_step", "host"): _by_hosts,
 }
 
 # All edges equal

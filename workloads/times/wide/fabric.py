@@ -9,187 +9,43 @@ filled first, and a round ends with its slowest message.  So the share is all th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topologies.ranks.ring_order import snake
 from workloads.times.messages import Link, Path
+from workloads.times.queue_pairs import FIRST, source_port
 from workloads.times.ways import Pair, Route
 from workloads.times.wide.around import Edge, Ring
+from workloads.times.wide.places import Places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Ranks = NDArray[np.int64]
-    Stage = tuple[NDArray[np.int64], NDArray[np.int64]]  # numbers of messages, and the link that each takes
+    from workloads.times.wide.places import Ranks, Stage
+
+    Numbers = Callable[[Ranks, Ranks], Ranks]  # of the queue pairs of ranks that lead to others
 
 
-class Places(Protocol):
-    """Where ranks are, and how messages go from one to another beyond their own cables."""
-
-    @property
-    def ranks(self) -> int: ...
-
-    @property
-    def links(self) -> int:
-        """How many links there are between switches."""
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Of the grid that the ranks are; () if they are none."""
-
-    @property
-    def order(self) -> Sequence[int]:
-        """In which a ring takes them."""
-
-    def between(self, source: Ranks, target: Ranks) -> Iterator[Stage]:
-        """The stages between the first switch and the last."""
-
-    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
-        """Which pairs share a scale-up domain."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A torus or ring: a switch and a host at each place; dimension order, the shorter way round."""
-
-    dims: tuple[int, ...]
-
-    @property
-    def ranks(self) -> int:
-        return prod(self.dims)
-
-    @property
-    def links(self) -> int:
-        return self.ranks * 2 * len(self.dims)
-
-    @property
-    def order(self) -> Sequence[int]:
-        return snake(self.dims)
-
-    def between(self, source: Ranks, target: Ranks) -> Iterator[Stage]:
-        at = source.copy()
-        for dim, n in enumerate(self.dims):
-            stride = prod(self.dims[dim + 1 :])
-            ahead = (target // stride - at // stride) % n
-            up = ahead <= n // 2
-            left = np.where(up, ahead, n - ahead)
-            while (going := np.flatnonzero(left)).size:
-                here = at[going]
-                yield going, (here * len(self.dims) + dim) * 2 + up[going]
-                place = here // stride % n
-                at[going] = here + ((place + np.where(up[going], 1, -1)) % n - place) * stride
-                left[going] -= 1
-
-    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
-        return np.zeros(len(source), bool)
-
-
-@dataclass(frozen=True)
-class Tiers:
-    """Ranks `per` to a leaf, leaves `leaves` to a pod, each joined by `spines`, and pods by `cores`.  A star: one leaf.
-
-    Of several spines or cores one is drawn for each pair.
-    """
-
-    per: int
-    leaves: int = 1
-    spines: int = 0
-    pods: int = 1
-    cores: int = 0
-
-    dims: tuple[int, ...] = ()
-
-    @property
-    def ranks(self) -> int:
-        return self.per * self.leaves * self.pods
-
-    @property
-    def links(self) -> int:
-        return 2 * self.pods * self.spines * (self.leaves + self.cores)
-
-    @property
-    def order(self) -> Sequence[int]:
-        return range(self.ranks)
-
-    def between(self, source: Ranks, target: Ranks) -> Iterator[Stage]:
-        leaf = (source // self.per, target // self.per)
-        pod = (leaf[0] // self.leaves, leaf[1] // self.leaves)
-        far = np.flatnonzero(leaf[0] != leaf[1])
-        if not far.size:
-            return
-        other = np.flatnonzero(pod[0] != pod[1])
-        up = _drawn(source, target, 1) % self.spines
-        down = np.where(pod[0] == pod[1], up, _drawn(source, target, 2) % self.spines)
-        edge, above = self.pods * self.leaves * self.spines, self.pods * self.spines * self.cores
-        yield far, (leaf[0] * self.spines + up)[far]
-        if other.size:
-            core = (_drawn(source, target, 3) % self.cores)[other]
-            yield other, 2 * edge + (pod[0] * self.spines + up)[other] * self.cores + core
-            yield other, 2 * edge + above + (pod[1] * self.spines + down)[other] * self.cores + core
-        yield far, edge + (leaf[1] * self.spines + down)[far]
-
-    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
-        return np.zeros(len(source), bool)
-
-
-@dataclass(frozen=True)
-class Rails:
-    """Servers of `gpus`: NIC r of each on rail r, spines join the rails."""
-
-    servers: int
-    gpus: int
-    spines: int
-    scale_up: bool
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        return self.servers, self.gpus
-
-    @property
-    def ranks(self) -> int:
-        return self.servers * self.gpus
-
-    @property
-    def links(self) -> int:
-        return 2 * self.gpus * self.spines
-
-    @property
-    def order(self) -> Sequence[int]:
-        return snake(self.dims)
-
-    def between(self, source: Ranks, target: Ranks) -> Iterator[Stage]:
-        rail = (source % self.gpus, target % self.gpus)
-        far = np.flatnonzero(rail[0] != rail[1])
-        if far.size:
-            spine = _drawn(source, target, 1) % self.spines
-            yield far, (rail[0] * self.spines + spine)[far]
-            yield far, (self.gpus * self.spines + rail[1] * self.spines + spine)[far]
-
-    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
-        if not self.scale_up:
-            return np.zeros(len(source), bool)
-        return np.asarray(source // self.gpus == target // self.gpus)
-
-
-def _drawn(source: Ranks, target: Ranks, salt: int) -> NDArray[np.int64]:
-    mixed = (source * 0x9E3779B1 ^ target * 0x85EBCA6B ^ salt * 0xC2B2AE35) & 0xFFFFFFFF
-    mixed = (mixed ^ mixed >> 15) * 0x27D4EB2F & 0xFFFFFFFF
-    return mixed ^ mixed >> 13
+def first_ones(source: Ranks, target: Ranks) -> Ranks:
+    """As if there were no others."""
+    return np.full_like(source, FIRST)
 
 
 @dataclass(frozen=True)
 class Wide:
-    """The ranks of such a fabric as ways.Ways: all cables alike, all switches alike."""
+    """The ranks of such a fabric as ways.Ways: all cables alike, all switches alike.
+
+    `numbers`: of the queue pairs that carry the messages, for ECMP's hash.
+    """
 
     places: Places
     cable: Link
     latency_ns: float
     scale_up: Link | None = None
+    numbers: Numbers = first_ones
 
     def path(self, pairs: Sequence[Pair]) -> Path:
         """What the slowest of these messages sees."""
@@ -205,7 +61,7 @@ class Wide:
         _, loads, _, _ = self._taken(source, target)
         return [self._path(source[k : k + 1], target[k : k + 1], loads) for k in range(len(pairs))]
 
-    def route(self, pair: Pair) -> Route:
+    def route(self, pair: Pair, channel: int = 0) -> Route:
         raise NotImplementedError("messages are not followed one by one here")
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
@@ -234,7 +90,7 @@ class Wide:
         inside, loads, most, switches = self._taken(source, target)
         first_at = np.full(len(loads), len(loads), np.int64)
         passed, last, at = np.zeros((3, len(source)), np.int64)
-        for which, ids in self._stages(source, target, inside):
+        for which, ids in self.stages(source, target, inside):
             np.minimum.at(first_at, ids, passed[which])
             fullest = loads[ids] == most[which]
             last[which[fullest]], at[which[fullest]] = ids[fullest], passed[which[fullest]]
@@ -252,29 +108,33 @@ class Wide:
         n = self.places.ranks
         inside = self.places.inside(source, target) if self.scale_up else np.zeros(len(source), bool)
         loads = np.zeros(4 * n + self.places.links, np.int64)
-        for _, ids in self._stages(source, target, inside):
+        for _, ids in self.stages(source, target, inside):
             loads += np.bincount(ids, minlength=len(loads))
         most, links = np.zeros(len(source), np.int64), np.zeros(len(source), np.int64)
-        for which, ids in self._stages(source, target, inside):
+        for which, ids in self.stages(source, target, inside):
             most[which] = np.maximum(most[which], loads[ids])
             links[which] += 1
         return inside, loads, most, links - 1
 
-    def _stages(self, source: Ranks, target: Ranks, inside: NDArray[np.bool_]) -> Iterator[Stage]:
+    def stages(self, source: Ranks, target: Ranks, inside: NDArray[np.bool_]) -> Iterator[Stage]:
         n = self.places.ranks
         within, out = np.flatnonzero(inside), np.flatnonzero(~inside)
         if within.size:
             yield within, 2 * n + source[within]
             yield within, 3 * n + target[within]
         yield out, source[out]
-        for which, ids in self.places.between(source[out], target[out]):
+        for which, ids in self.places.between(source[out], target[out], self.ports):
             yield out[which], 4 * n + ids
         yield out, n + target[out]
+
+    def ports(self, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks) -> Ranks:
+        """UDP source ports."""
+        return source_port(self.numbers(source, target), self.numbers(target, source), source_ip, target_ip)
 
     def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64]) -> Path:
         """Of one message."""
         inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
-        shares = [int(loads[ids[0]]) for which, ids in self._stages(source, target, inside) if which.size]
+        shares = [int(loads[ids[0]]) for which, ids in self.stages(source, target, inside) if which.size]
         if inside[0]:
             assert self.scale_up is not None
             return Path((Link(self.scale_up.rate_bps / max(shares), self.scale_up.delay_ns),), scale_up=True)

@@ -47,6 +47,8 @@ def rounds_of(name: str, ranks: int, count: int, width: int) -> Iterator[Round]:
     elif name == "bruck":
         chunk = -(-count // ranks) * width
         yield from (Round(chunk * min(far, ranks - far), (me - far) % ranks) for far in distances(ranks))
+    elif name == "pairwise":
+        yield from (Round(-(-count // ranks) * width, (me + far) % ranks) for far in range(1, ranks))
     elif name == "dissemination":
         yield from (Round(0, (me + far) % ranks) for far in distances(ranks))
     else:
@@ -61,8 +63,8 @@ class _Message(NamedTuple):
     busy: NDArray[np.float64]
 
 
-def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs) -> float:
-    """Time in ns."""
+def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool = False) -> float:
+    """Time in ns.  `paced`: who has not heard that its message has arrived sends no further one."""
     n = ways.places.ranks
     ready, free, known = np.zeros(n), np.zeros(n), np.zeros(n)
     for one in rounds:
@@ -73,6 +75,8 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs) -> float:
         arrived = np.empty(n)
         arrived[one.to] = begin + took.received
         ready = np.maximum(posted, arrived) + costs.wake_ns + one.reduce * costs.reduce_ns(one.nbytes)
+        if paced:
+            ready = np.where(known <= ready, ready, known + costs.wake_ns)
     return float(np.where(known <= ready, ready, known + costs.wake_ns).max())
 
 

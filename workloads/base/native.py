@@ -1,0 +1,55 @@
+"""What is done with every element, in C: `hardware/elements`, where that is built and can be loaded.
+
+A container of another system may have neither.  Everything here has a way without.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from numpy.typing import NDArray
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBRARY = os.path.join(_ROOT, "hardware", "bin", "elements")
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    import ctypes
+
+    try:
+        found = ctypes.CDLL(LIBRARY)
+        found.add_bfloat16.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        found.add_bfloat16.restype = None
+        found.repeats.argtypes = (ctypes.c_void_p, ctypes.c_size_t) * 2
+        found.repeats.restype = ctypes.c_bool
+    except (OSError, AttributeError):  # none, of another system, or of other sources
+        return None
+    return found
+
+
+def add_bfloat16(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
+    """Adds `theirs` to `ours`, both of 2 bytes an element, if it can; returns whether it did.
+
+    Raises ValueError where one has more elements than the other.
+    """
+    if ours.shape != theirs.shape or ours.itemsize != 2 or theirs.itemsize != 2:
+        raise ValueError(f"{ours.dtype} {ours.shape} and {theirs.dtype} {theirs.shape} are not alike")
+    library = _library()
+    if library is None or not (ours.flags.c_contiguous and theirs.flags.c_contiguous):
+        return False
+    library.add_bfloat16(ours.ctypes.data, theirs.ctypes.data, ours.size)
+    return True
+
+
+def repeats(whole: NDArray[Any], period: NDArray[Any]) -> bool:
+    """Whether the bytes of `whole` are those of `period`, again and again; False also if that is not known."""
+    library = _library()
+    if library is None or not (whole.flags.c_contiguous and period.flags.c_contiguous and period.size):
+        return False
+    return bool(library.repeats(whole.ctypes.data, whole.nbytes, period.ctypes.data, period.nbytes))

@@ -1,0 +1,95 @@
+"""The numbers of queue pairs, and what follows from them: a flow's UDP source port, which is what ECMP goes by.
+
+A NIC numbers its queue pairs as they are made, so the numbers of a step depend on the steps before it.  What a rank
+asks for at once it gets in that order (hardware/fabricd/transport/qp.c).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from workloads.collectives.exchange import distances
+from workloads.collectives.schedule import Copy, Schedule, Shape, program_of, steps
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Number = TypeVar("Number", int, NDArray[np.int64])
+
+FIRST = 16
+"""A NIC's first one."""
+
+Call = tuple[int, int]  # peer and channel
+Flow = tuple[int, int, int]  # from rank, to rank, channel
+Numbers = Mapping[Flow, tuple[int, int]]
+"""The queue pairs at both ends of a flow."""
+
+
+def source_port(number: Number, peer_number: Number, ip: Number, peer_ip: Number) -> Number:
+    """The UDP source port of what a queue pair sends to its peer."""
+    mixed = number * 0x9E3779B1 ^ peer_number * 0x85EBCA6B ^ ip * 0xC2B2AE35 ^ peer_ip * 0x27D4EB2F
+    return 0xC000 | (mixed & 0xFFFFFFFF) >> 18
+
+
+class QueuePairs:
+    """The queue pairs of all NICs of a fabric, as a run's steps make them one after the other."""
+
+    def __init__(self) -> None:
+        self._made: Counter[int] = Counter()
+        self._rings: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def connect(self, calls: Mapping[int, Sequence[Call]]) -> Numbers:
+        """What each rank asks for, in its order."""
+        made = {(rank, *call): self._new(rank) for rank, its in calls.items() for call in its}
+        return {(a, b, channel): (number, made[b, a, channel]) for (a, b, channel), number in made.items()}
+
+    def ring(self, ranks: Sequence[int]) -> Numbers:
+        """From each NIC to the next, as NICs make them by themselves; what an earlier ring has left is used again."""
+        numbers = {}
+        for k, rank in enumerate(ranks):
+            edge = rank, ranks[(k + 1) % len(ranks)]
+            if edge not in self._rings:
+                self._rings[edge] = self._new(edge[0]), self._new(edge[1])
+            numbers[*edge, 0] = self._rings[edge]
+        return numbers
+
+    def _new(self, rank: int) -> int:
+        number = FIRST + self._made[rank]
+        self._made[rank] += 1
+        return number
+
+
+def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], most: float) -> dict[int, list[Call]]:
+    """What each rank asks for to carry out a schedule: every peer and channel, in their order.
+
+    {}: more than `most`.
+    """
+    calls, count = {}, 0
+    for index, rank in enumerate(ranks):
+        program = program_of(schedule, largest, index)
+        channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        calls[rank] = [(ranks[peer], channel) for peer, channel in channels]
+        count += len(channels)
+        if count > most:
+            return {}
+    return calls
+
+
+def of_ring(ranks: Sequence[int]) -> dict[int, list[Call]]:
+    """Likewise for a ring of hosts."""
+    n = len(ranks)
+    return {rank: [(ranks[peer], 0) for peer in sorted({(k + 1) % n, (k - 1) % n})] for k, rank in enumerate(ranks)}
+
+
+def of_multicast(ranks: Sequence[int]) -> dict[int, list[Call]]:
+    """Likewise for the messages beside multicasts: to the right and from the left for every distance."""
+    n = len(ranks)
+    return {
+        rank: [
+            call for far in distances(n) for call in ((ranks[(k + far) % n], k), (ranks[(k - far) % n], (k - far) % n))
+        ]
+        for k, rank in enumerate(ranks)
+    }

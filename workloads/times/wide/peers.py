@@ -1,0 +1,93 @@
+"""The queue pairs of all ranks at once: which number of a rank's leads to which peer (queue_pairs.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ranks = NDArray[np.int64]
+
+
+class Peers:
+    """What each rank asks for at once: its peers in the order of the group, after what it has made before."""
+
+    def __init__(self, peers: Iterable[Ranks], first: Ranks, order: Sequence[int] | None = None) -> None:
+        """`peers`: of all ranks by number, the same one several times or not.  `order`: of the group, if not by number.
+
+        `first`: the number of each rank's first one.
+        """
+        n = len(first)
+        self._place = _places(order, n)
+        table = np.sort(np.stack([self._place[one] for one in peers], axis=1), axis=1)
+        table[:, 1:][table[:, 1:] == table[:, :-1]] = n
+        self._table = np.sort(table, axis=1)
+        self._first = first
+        self.made = (self._table < n).sum(axis=1)
+
+    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
+        before = (self._table[source] < self._place[target][:, None]).sum(axis=1)
+        return np.asarray(self._first[source] + before)
+
+
+class Everybody:
+    """Likewise where each asks for all others."""
+
+    def __init__(self, first: Ranks) -> None:
+        self._first = first
+        self.made = np.full_like(first, len(first) - 1)
+
+    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
+        return self._first[source] + target - (target > source)
+
+
+class RingOfNics:
+    """What NICs make by themselves, edge by edge: to the next, except that the first one's own comes first."""
+
+    def __init__(self, first: Ranks, order: Sequence[int]) -> None:
+        self._first, self._place = first, _places(order, len(first))
+        self.made = np.full_like(first, 2)
+
+    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
+        place = self._place[source]
+        onward = self._place[target] == (place + 1) % len(self._first)
+        return np.asarray(self._first[source] + (onward == (place > 0)))
+
+
+def neighbours(order: Sequence[int]) -> list[Ranks]:
+    """Of each rank, by number: before and after it in a ring."""
+    ranks = np.array(order, np.int64)
+    found = []
+    for by in (1, -1):
+        peers = np.empty_like(ranks)
+        peers[ranks] = np.roll(ranks, by)
+        found.append(peers)
+    return found
+
+
+def on_grid(dims: Sequence[int]) -> list[Ranks]:
+    """Likewise in every dimension of a grid, the last one the fastest."""
+    places = np.arange(prod(dims)).reshape(tuple(dims))
+    return [np.roll(places, by, axis).reshape(-1) for axis in range(len(dims)) for by in (1, -1)]
+
+
+def exchanged(tos: Iterable[Ranks]) -> list[Ranks]:
+    """Likewise in rounds in which rank i sends to `to[i]`: to whom, and from whom."""
+    found = []
+    for to in tos:
+        back = np.empty_like(to)
+        back[to] = np.arange(len(to))
+        found += [to, back]
+    return found
+
+
+def _places(order: Sequence[int] | None, n: int) -> Ranks:
+    place = np.arange(n)
+    if order is not None:
+        place[np.array(order, np.int64)] = np.arange(n)
+    return place

@@ -1,0 +1,194 @@
+"""Where the ranks of a large fabric are, and which links between switches their messages take, as arrays.
+
+Of several spines or cores ECMP's hash takes one for each flow, as on any fabric: by addresses that encode places, UDP
+source ports, and the switches' datapath ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from topologies.graph.address import BASE
+from topologies.ranks.multipath import member
+from topologies.ranks.ring_order import snake
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ranks = NDArray[np.int64]
+    Stage = tuple[NDArray[np.int64], NDArray[np.int64]]  # numbers of messages, and the link that each takes
+    Ports = Callable[[Ranks, Ranks, Ranks, Ranks], Ranks]  # source and target ranks and their addresses -> source ports
+
+
+class Places(Protocol):
+    """Where ranks are, and how messages go from one to another beyond their own cables."""
+
+    @property
+    def ranks(self) -> int: ...
+
+    @property
+    def links(self) -> int:
+        """How many links there are between switches."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Of the grid that the ranks are; () if they are none."""
+
+    @property
+    def order(self) -> Sequence[int]:
+        """In which a ring takes them."""
+
+    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+        """The stages between the first switch and the last.  `ports`: UDP source ports, where there is a choice."""
+
+    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
+        """Which pairs share a scale-up domain."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A torus or ring: a switch and a host at each place; dimension order, the shorter way round."""
+
+    dims: tuple[int, ...]
+
+    @property
+    def ranks(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def links(self) -> int:
+        return self.ranks * 2 * len(self.dims)
+
+    @property
+    def order(self) -> Sequence[int]:
+        return snake(self.dims)
+
+    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+        at = source.copy()
+        for dim, n in enumerate(self.dims):
+            stride = prod(self.dims[dim + 1 :])
+            ahead = (target // stride - at // stride) % n
+            up = ahead <= n // 2
+            left = np.where(up, ahead, n - ahead)
+            while (going := np.flatnonzero(left)).size:
+                here = at[going]
+                yield going, (here * len(self.dims) + dim) * 2 + up[going]
+                place = here // stride % n
+                at[going] = here + ((place + np.where(up[going], 1, -1)) % n - place) * stride
+                left[going] -= 1
+
+    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
+        return np.zeros(len(source), bool)
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Ranks `per` to a leaf, leaves `leaves` to a pod, joined by `spines`, and pods by `cores`.  A star: one leaf."""
+
+    per: int
+    leaves: int = 1
+    spines: int = 0
+    pods: int = 1
+    cores: int = 0
+
+    dims: tuple[int, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        return self.per * self.leaves * self.pods
+
+    @property
+    def links(self) -> int:
+        return 2 * self.pods * self.spines * (self.leaves + self.cores)
+
+    @property
+    def order(self) -> Sequence[int]:
+        return range(self.ranks)
+
+    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+        far = np.flatnonzero(source // self.per != target // self.per)
+        if not far.size:
+            return
+        source, target = source[far], target[far]
+        leaf = source // self.per, target // self.per
+        pod = leaf[0] // self.leaves, leaf[1] // self.leaves
+        choice = _Choice(source, target, self._ip(source), self._ip(target), ports)
+        switches = self.pods * self.leaves
+        up = choice.of(leaf[0] + 1, self.spines)
+        core = choice.of(switches + pod[0] * self.spines + up + 1, self.cores)
+        other = np.flatnonzero(pod[0] != pod[1])
+        down = np.where(pod[0] == pod[1], up, choice.of(switches + self.pods * self.spines + core + 1, self.spines))
+        edge, above = switches * self.spines, self.pods * self.spines * self.cores
+        yield far, leaf[0] * self.spines + up
+        if other.size:
+            yield far[other], 2 * edge + ((pod[0] * self.spines + up) * self.cores + core)[other]
+            yield far[other], 2 * edge + above + ((pod[1] * self.spines + down) * self.cores + core)[other]
+        yield far, edge + leaf[1] * self.spines + down
+
+    def _ip(self, rank: Ranks) -> Ranks:
+        leaf = rank // self.per
+        return BASE | leaf // self.leaves << 16 | leaf % self.leaves << 8 | rank % self.per + 1
+
+    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
+        return np.zeros(len(source), bool)
+
+
+@dataclass(frozen=True)
+class Rails:
+    """Servers of `gpus`: NIC r of each on rail r, spines join the rails."""
+
+    servers: int
+    gpus: int
+    spines: int
+    scale_up: bool
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return self.servers, self.gpus
+
+    @property
+    def ranks(self) -> int:
+        return self.servers * self.gpus
+
+    @property
+    def links(self) -> int:
+        return 2 * self.gpus * self.spines
+
+    @property
+    def order(self) -> Sequence[int]:
+        return snake(self.dims)
+
+    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+        far = np.flatnonzero(source % self.gpus != target % self.gpus)
+        if far.size:
+            source, target = source[far], target[far]
+            rail = source % self.gpus, target % self.gpus
+            spine = _Choice(source, target, self._ip(source), self._ip(target), ports).of(rail[0] + 1, self.spines)
+            yield far, rail[0] * self.spines + spine
+            yield far, self.gpus * self.spines + rail[1] * self.spines + spine
+
+    def _ip(self, rank: Ranks) -> Ranks:
+        return BASE | rank % self.gpus << 16 | rank // self.gpus + 1
+
+    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
+        if not self.scale_up:
+            return np.zeros(len(source), bool)
+        return np.asarray(source // self.gpus == target // self.gpus)
+
+
+class _Choice:
+    """What ECMP takes of several equal ways for some messages."""
+
+    def __init__(self, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks, ports: Ports) -> None:
+        self._ends = source_ip, target_ip
+        self._port = cache(lambda: ports(source, target, source_ip, target_ip))
+
+    def of(self, dpid: Ranks, members: int) -> Ranks:
+        """At the switches with these datapath ids, which have so many equal ports."""
+        return member(*self._ends, self._port(), dpid, members) if members > 1 else np.zeros_like(dpid)
