@@ -63,6 +63,11 @@ class Symptoms:
         """Deadlocks that no watchdog breaks."""
         return (e for e in self.of_kind("deadlock") if not e.get("watchdog"))
 
+    def asked_for(self, what: str, rank: int) -> str:
+        """The fault that did this to the rank's worker; empty if none did."""
+        acts = ((e["fault"], e["spec"]) for e in self.of_kind("act") if e["on"])
+        return next((fault for fault, spec in acts if (spec.get("worker"), spec.get("rank")) == (what, rank)), "")
+
     def crashed(self) -> Iterator[int]:
         """Ranks whose process ended before it was done, and that did not say why."""
         said = {e["rank"] for e in self.errors}
@@ -143,7 +148,9 @@ def _dead_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | No
     how = "the worker's session with fabricd ended" if code is None else f"the worker {ended(code)}"
     reason = f" ({lost[rank]})" if lost.get(rank) else ""
     hint = _see(logs, f"rank{rank}.log")
-    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+    if fault := symptoms.asked_for("kill", rank):
+        hint = f"fault {fault} of the experiment killed it; {hint}"
+    elif code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         hint = f"if nobody killed it, it may have run out of its memory limit (workers.memory); {hint}"
     if code is not None and rank in symptoms.sharing:
         others = f"ranks {symptoms.sharing[rank][0]} to {symptoms.sharing[rank][-1]} share the process"
@@ -171,7 +178,10 @@ def _hung_worker(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | No
     rank = hung["rank"]
     why = f": {hung['reason']}" if hung.get("reason") else ""
     what = f"rank {rank}: the worker hangs: it neither waits for the network nor says anything{why}"
-    return Problem(what, _place(rank, fabric), _see(logs, f"rank{rank}.log"))
+    hint = _see(logs, f"rank{rank}.log")
+    if fault := symptoms.asked_for("freeze", rank):
+        hint = f"fault {fault} of the experiment holds it; {hint}"
+    return Problem(what, _place(rank, fabric), hint)
 
 
 def _no_flow(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
 
 FILE = "profile.json"
+COPIES = "copies"  # the thread's name (hardware/fabricd/base/copies.c)
 BRING_UP, START, WORKLOAD, COUNTERS, TEAR_DOWN = (
     "bring-up",
     "starting the workers",
@@ -37,6 +38,7 @@ class Profile:
         self._before: dict[str, float] = {}
         self._after: dict[str, float] = {}
         self._samples: dict[int, int] = {}
+        self._copies = 0.0
 
     def stage(self, name: str) -> None:
         """Another stage begins."""
@@ -48,6 +50,7 @@ class Profile:
         if self.on:
             self._samples = _samples(lab)
             self._before = _processor_s(lab)
+            self._copies = -_copies_s(lab)
 
     def end(self, lab: Lab) -> None:
         """All workers have ended."""
@@ -56,11 +59,15 @@ class Profile:
             return
         with suppress(FabricdError, OSError):  # it may be why the run has failed
             self._after = _processor_s(lab)
+            self._copies += _copies_s(lab)
             before, self._samples = self._samples, {}
             self._samples = {at: count - before.get(at, 0) for at, count in _samples(lab).items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """`stages`: wall time; `busy`: processor time from the workers' start to their end; `fabricd`: its, by room."""
+        """`stages`: wall time; `busy`: processor time from the workers' start to their end; `fabricd`: its, by room.
+
+        Samples are of fabricd's event loop alone; what its thread `copies` took stands beside them.
+        """
         from hardware.rooms import shares
 
         ends = [*(at for _, at in self._began[1:]), time.monotonic()]
@@ -69,10 +76,13 @@ class Profile:
             stages[name] = stages.get(name, 0.0) + end - began
         busy = {part: after - self._before[part] for part, after in self._after.items()}
         rooms = shares(self._samples.items()) if busy else {}
+        seconds_of = {room: share * (busy["fabricd"] - self._copies) for room, share in rooms.items()}
+        if rooms:
+            seconds_of[COPIES] = self._copies
         return {
             "stages": {name: round(seconds, 4) for name, seconds in stages.items()},
             "busy": {part: round(seconds, 4) for part, seconds in busy.items()},
-            "fabricd": {room: round(share * busy["fabricd"], 4) for room, share in rooms.items()},
+            "fabricd": {room: round(seconds, 4) for room, seconds in seconds_of.items()},
         }
 
 
@@ -97,6 +107,15 @@ def _processor_s(lab: Lab) -> dict[str, float]:
     }
 
 
+def _copies_s(lab: Lab) -> float:
+    """Processor time so far of fabricd's thread that copies payload; 0 if there is none."""
+    tasks = Path(f"/proc/{lab.record.processes['fabricd'].pid}/task").iterdir()
+    return _sum(task for task in tasks if (task / "comm").read_text().strip() == COPIES)
+
+
 def _of(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return _sum(Path(f"/proc/{pid}/task").iterdir())
+
+
+def _sum(tasks: Iterable[Path]) -> float:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

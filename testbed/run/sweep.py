@@ -3,7 +3,8 @@
 `sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
 several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. If
 a point fails, the others still run, and the command then exits with 1. Ctrl-C ends the whole sweep. Each point is in
-the folder as soon as it is done.
+the folder as soon as it is done. How the points are run, a `Runner` says: one after the other here, or several at a
+time (testbed/machines).
 
 Before anything runs, every value is checked once, together with the first values of the other keys. In a sweep of up to
 CHECKED points every combination is checked. In larger ones an impossible combination is a point that fails.
@@ -12,7 +13,8 @@ CHECKED points every combination is checked. In larger ones an impossible combin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -100,42 +102,69 @@ def _point(experiment: Experiment, numbers: tuple[int, ...] | list[int], suspect
         raise InputError(error.what, place if named or not inner else f"{place}: {inner}", error.hint) from None
 
 
-def run_sweep(experiment: Experiment, out: str | Path | None, progress: Progress) -> tuple[Path, list[dict[str, Any]]]:
+Runner = Callable[["Experiment", RunFolder, Progress], Generator[tuple[int, dict[str, Any]], None, None]]
+"""Runs the points of a sweep that has been checked into its folder; gives each one's number and row as it ends."""
+
+
+def one_by_one(
+    experiment: Experiment, folder: RunFolder, progress: Progress
+) -> Generator[tuple[int, dict[str, Any]], None, None]:
+    """A Runner."""
+    progress.points(count(experiment))
+    for k in range(count(experiment)):
+        row = _row(experiment, k, folder, progress)
+        progress.point_done()
+        yield k, row
+
+
+def run_sweep(
+    experiment: Experiment,
+    out: str | Path | None,
+    progress: Progress,
+    runner: Runner = one_by_one,
+    prepare: Callable[[Experiment, Progress], None] = lambda *_: None,
+) -> tuple[Path, list[dict[str, Any]]]:
     """Runs all points; returns the folder and one row for each: its values, its figures, its run's folder or error.
 
-    Raises InputError before anything is run, SweepEnded for Ctrl-C and for what would end every further point, too.
+    `prepare` does what the runner needs before there is a folder. Raises what it raises; InputError before anything
+    is run, SweepEnded for Ctrl-C and for what would end every further point, too.
     """
     total = count(experiment)
     progress.stage(f"checking the sweep of {total} points")
     check(experiment)
     require_root()
+    prepare(experiment, progress)
     try:
         folder = RunFolder.create(experiment.name, out)
     except StoreError as error:
         raise InputError(error.what, error.where, error.hint) from None
-    rows: list[dict[str, Any]] = []
+    done: dict[int, dict[str, Any]] = {}
     head = {"name": experiment.name, "keys": list(experiment.sweep), "total": total}
+
+    def rows() -> list[dict[str, Any]]:
+        return [done[k] for k in sorted(done)]
+
     try:
         folder.write_json(SWEEP, {**head, "points": []})
         folder.write_json("environment.json", environment(experiment.seed))
         with (folder.path / "experiment.yaml").open("w") as file:
             yaml_writer.dump(experiment.resolved(), file)
-        progress.points(total)
-        for k in range(total):
-            rows.append(_row(experiment, k, folder, progress))
-            folder.append(POINTS, rows[-1])
-            progress.point_done()
-            if stopped := rows[-1].pop("stopped", 0):
-                raise SystemExit(stopped)
+        with closing(runner(experiment, folder, progress)) as points_run:
+            for k, row in points_run:
+                stopped = row.pop("stopped", 0)
+                done[k] = row
+                folder.append(POINTS, row)
+                if stopped:
+                    raise SystemExit(stopped)
     except (KeyboardInterrupt, SystemExit, UserError) as error:
-        folder.write_json(SWEEP, {**head, "points": rows})
-        problem, code = _ended(error, len(rows), total)
+        folder.write_json(SWEEP, {**head, "points": rows()})
+        problem, code = _ended(error, len(done), total)
         raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
     except BaseException as error:
         folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
         raise
-    folder.write_json(SWEEP, {**head, "points": rows})
-    return folder.complete(), rows
+    folder.write_json(SWEEP, {**head, "points": rows()})
+    return folder.complete(), rows()
 
 
 def _ended(error: KeyboardInterrupt | SystemExit | UserError, done: int, total: int) -> tuple[Problem, int]:
@@ -147,29 +176,48 @@ def _ended(error: KeyboardInterrupt | SystemExit | UserError, done: int, total: 
     return Problem("the sweep was interrupted", "", so_far), code
 
 
-def _row(experiment: Experiment, k: int, folder: RunFolder, progress: Progress) -> dict[str, Any]:
-    """Runs point `k`. `stopped`: the exit code, if the run was told to stop."""
+def point(experiment: Experiment, k: int) -> tuple[dict[str, Any], list[int]]:
+    """The values of point `k` by key, and their numbers."""
     numbers: list[int] = []
     rest = k
     for of in reversed(experiment.sweep.values()):
         rest, n = divmod(rest, len(of))
         numbers.insert(0, n)
-    values = {key: of[n] for (key, of), n in zip(experiment.sweep.items(), numbers, strict=True)}
+    return {key: of[n] for (key, of), n in zip(experiment.sweep.items(), numbers, strict=True)}, numbers
+
+
+def at(experiment: Experiment, k: int) -> Experiment:
+    """The experiment of point `k`. Raises InputError for a combination that is not valid."""
+    return _point(experiment, point(experiment, k)[1]).experiment
+
+
+def impossible(error: InputError) -> dict[str, Any]:
+    """What the row of a combination says that is not valid: only in a large sweep, small ones are checked before."""
+    return {"error": f"{error.what} ({error.where})"}
+
+
+def _row(experiment: Experiment, k: int, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """Runs point `k`. `stopped`: the exit code, if the run was told to stop."""
+    values, _ = point(experiment, k)
     progress.point(described(values))
     try:
-        row = {
-            **values,
-            **_measured(_point(experiment, numbers).experiment, folder.path / f"point-{k}", progress),
-        }
-    except InputError as error:  # only in a large sweep: small ones are checked before
-        row = {**values, "error": f"{error.what} ({error.where})"}
-    if "error" in row:
-        where = f"; see {folder.path / row['run']}" if "run" in row else ""
-        progress.note(f"point {k + 1} of {count(experiment)} ({described(values)}) failed: {row['error']}{where}")
+        row = {**values, **measured(at(experiment, k), folder.path / f"point-{k}", progress)}
+    except InputError as error:
+        row = {**values, **impossible(error)}
+    say_if_failed(experiment, k, row, folder, progress)
     return row
 
 
-def _measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[str, Any]:
+def say_if_failed(experiment: Experiment, k: int, row: dict[str, Any], folder: RunFolder, progress: Progress) -> None:
+    """A note with its error, and where its run is."""
+    if "error" in row:
+        where = f"; see {folder.path / row['run']}" if "run" in row else ""
+        values = described(point(experiment, k)[0])
+        progress.note(f"point {k + 1} of {count(experiment)} ({values}) failed: {row['error']}{where}")
+
+
+def measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Runs a point into this folder; its figures, or why it failed."""
     try:
         result = run(experiment, folder, progress)
     except RunFailed as failure:

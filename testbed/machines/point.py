@@ -1,0 +1,96 @@
+"""One point of a sweep, in a process of its own: told what to run over a pipe, it says there how it went.
+
+Whoever holds the other end of the pipe is its master. If that ends, however, the point ends too, and takes its fabric
+down: as after SIGTERM.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import traceback
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from testbed.base import command_line
+from testbed.base.errors import InputError, Problem, UserError
+from testbed.base.progress import Progress
+from testbed.experiment import loads
+from testbed.machines.identity import resolved_hash
+from testbed.run.sweep import measured
+
+
+class Heard(Progress):
+    """Keeps what the user should know, for whoever shows it."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def main(master: Connection, point: dict[str, Any]) -> None:
+    """`point`: `text` of the experiment, its `name` for errors, `directory`, `resolved` (its hash), `folder`."""
+    with suppress(OSError):
+        os.setsid()  # a Ctrl-C at the terminal is the master's
+    gc.set_threshold(100_000)
+    gc.freeze()
+    command_line.ours = True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=_end_with, args=(master,), name="master", daemon=True).start()
+    heard = Heard()
+    began = time.monotonic()
+    try:
+        told = _told(point, heard)
+    except SystemExit as end:  # before its run began, or after it ended
+        told = {"row": {"error": "the run was interrupted", "stopped": end.code}}
+    told |= {"notes": heard.notes, "warnings": heard.warnings, "seconds": round(time.monotonic() - began, 3)}
+    with suppress(OSError):  # the master is gone
+        master.send(told)
+    os._exit(0)
+
+
+def _told(point: dict[str, Any], heard: Heard) -> dict[str, Any]:
+    """`row` of the sweep, or what kept the run from beginning, or `bug`.
+
+    `mistake`: the point asks for what cannot be, on any machine. `problem` (with `exit_code`): this machine cannot.
+    """
+    try:
+        experiment = loads(point["text"], point["name"], Path(point["directory"]))
+        if resolved_hash(experiment) != point["resolved"]:
+            what = "the experiment means something else here: another default, or another path"
+            return {"problem": {**Problem(what).to_dict(), "exit_code": 3}}
+        try:
+            return {"row": measured(experiment, Path(point["folder"]), heard)}
+        except InputError as error:
+            if error.where.startswith(point["folder"]):  # it cannot be written: others can, perhaps
+                raise
+            return {"mistake": error.to_dict()}
+    except UserError as error:
+        return {"problem": {**error.to_dict(), "exit_code": error.exit_code}}
+    except Exception as error:
+        traceback.print_exc()
+        return {"bug": f"internal error: {type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+
+
+def _stop(number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: what follows is tidying up
+    raise SystemExit(128 + number)
+
+
+def _end_with(master: Connection) -> None:
+    with suppress(EOFError, OSError):
+        master.recv_bytes()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,137 @@
+"""Points that run on this machine, each in a process of its own, forked from one that has imported everything.
+
+A point that is killed leaves its fabric: that is taken down here. If we are killed, each point notices, and takes its
+fabric down by itself (point.py).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+from testbed.base.errors import UserError
+from testbed.machine import ownership
+from testbed.machine.processes import Process, wait_gone
+from testbed.machines import point as of_point
+
+PRELOADED = "testbed.machines.preload"
+OWNERS = "owners"
+END_S = 80.0  # for points to take their fabrics down; then they are killed, and that is done here
+
+
+class Processes:
+    """The points that run here now; `run` is called in as many threads as points may run at a time.
+
+    `folder` is where those run that are sent home; in its `owners` are the pids of all points, so that somebody else
+    can tidy up (`tidy`) if both they and we are killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / OWNERS).mkdir(exist_ok=True)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([PRELOADED])
+        with _no_interrupts():  # inherited: a Ctrl-C at the terminal is ours alone
+            forkserver.ensure_running()
+        self._running: set[Process] = set()
+        self._lock = threading.Condition()
+        self._stopped = False
+
+    def run(self, point: dict[str, Any]) -> dict[str, Any]:
+        """Runs a point to its end. What it says is in `point.main`, or `killed`: by which signal."""
+        ours, its = self._context.Pipe()
+        with ours:
+            with self._lock:
+                if self._stopped:
+                    return {"stopped": True}
+                process = self._context.Process(target=of_point.main, args=(its, point), daemon=False)
+                process.start()
+                pid = process.pid or 0
+                known = None
+                with suppress(ProcessLookupError):  # it is dead already
+                    known = Process.of(pid)
+                    self._running.add(known)
+                    mark = self.folder / OWNERS / f"{known.pid}-{known.start}"
+                    mark.touch()
+            its.close()
+            self.started(pid)
+            told: dict[str, Any] = {}
+            with suppress(EOFError, OSError):
+                told = ours.recv()
+            process.join()
+        if not told:
+            take_down({pid})
+            told = {"killed": -(process.exitcode or 0)}
+        if known:
+            mark.unlink(missing_ok=True)
+            with self._lock:
+                self._running.discard(known)
+                self._lock.notify_all()
+        return {**told, "stopped": True} if self._stopped else told
+
+    def started(self, pid: int) -> None:
+        """A point has begun in this process."""
+
+    def stop(self) -> None:
+        """Has all points end, as Ctrl-C would, and keeps new ones from beginning; `run` returns when each has."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                process.signal(signal.SIGTERM)
+
+    def wait(self, seconds: float = END_S) -> int:
+        """Returns when no point is left. Those that have not ended by then are killed; returns how many that were."""
+        with self._lock:
+            if self._lock.wait_for(lambda: not self._running, seconds):
+                return 0
+            killed = set(self._running)
+            for process in killed:
+                process.signal(signal.SIGKILL)
+            self._lock.wait_for(lambda: not self._running, seconds)  # their fabrics are taken down
+            return len(killed)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def take_down(owners: set[int]) -> list[str]:
+    """Removes the dead fabrics that these processes have left; returns their ids."""
+    removed = []
+    for record in ownership.fabrics():
+        if record.in_our_namespace and record.owner and record.owner.pid in owners and record.state == "dead":
+            with suppress(UserError):
+                ownership.undo(record)
+                removed.append(record.id)
+    return removed
+
+
+def tidy(folder: Path) -> list[str]:
+    """Removes what points have left that were killed together with their master, and `folder`."""
+    owners = set()
+    for mark in (folder / OWNERS).glob("*-*"):
+        pid, _, start = mark.name.partition("-")
+        process = Process(int(pid), int(start))
+        process.signal(signal.SIGTERM)
+        owners.add(process)
+    for process in wait_gone(owners, 30.0):
+        process.signal(signal.SIGKILL)
+    wait_gone(owners, 5.0)
+    removed = take_down({process.pid for process in owners})
+    shutil.rmtree(folder, ignore_errors=True)
+    return removed

@@ -1,0 +1,308 @@
+"""A sweep whose points run several at a time: handed out, brought home, run again where a machine was lost.
+
+The sweep's folder, its rows and its table are those of `testbed run` without `--on`, and so are all figures. What was
+lost with a machine runs again, on another. A point that failed runs again as often as `--retries` says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results.store.folder import RunFolder
+from results.store.sweeps import described
+from testbed.base.errors import InputError, MachineError, UserError
+from testbed.base.progress import Progress
+from testbed.machine.processes import caught
+from testbed.machines import known
+from testbed.machines.engine import Ended, Engine, engine
+from testbed.machines.identity import file_hashes, point_hash, resolved_hash
+from testbed.machines.needs import memory_of, room
+from testbed.machines.processes import Processes
+from testbed.machines.remote import Remote, all_of
+from testbed.machines.where import HERE, Other
+from testbed.run import sweep as sweeps
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+KILLED_MOST = 3
+"""A point whose process is killed so often is given up: it may be what the machine has no memory for."""
+Rows = Generator[tuple[int, dict[str, Any]], None, None]
+
+
+@dataclass
+class _Point:
+    """A point that is to run, or runs."""
+
+    number: int
+    experiment: Experiment
+    values: dict[str, Any]
+    sha256: str
+    failed: int = 0
+    killed: int = 0
+
+
+@dataclass
+class OnMachines:
+    """A Runner: so many points at a time on this machine, and as many as they have room for on others."""
+
+    here: int = 0
+    others: Sequence[Other] = ()
+    retries: int = 0
+    _waiting: deque[int] = field(default_factory=deque)
+    _out: dict[int, _Point] = field(default_factory=dict)
+    _reached: list[Remote] = field(default_factory=list)
+
+    def __enter__(self) -> OnMachines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for remote in self._reached:
+            remote.close()
+
+    def __call__(self, experiment: Experiment, folder: RunFolder, progress: Progress) -> Rows:
+        self._experiment, self._folder, self._progress = experiment, folder, progress
+        self._waiting = deque(range(sweeps.count(experiment)))
+        self._out = {}
+        self._again: deque[_Point] = deque()
+        yield from self._taken_over()
+        if self._waiting:
+            yield from self._run()
+
+    # -- before anything runs
+
+    def reach(self, experiment: Experiment, progress: Progress) -> None:
+        """Reaches the other machines, which must all be fit for this sweep. Raises UserError."""
+        if not self.others:
+            return
+        progress.stage(f"reaching {len(self.others)} machines")
+        self._reached = all_of(Remote, self.others)
+        named = sweeps.points(experiment) if sweeps.count(experiment) <= sweeps.CHECKED else ()
+        files: dict[str, str] = {}
+        for one in (experiment, *(p.experiment for p in named)):
+            files |= file_hashes(one)
+        sweep = {
+            "text": json.dumps({**experiment.written(), "sweep": experiment.sweep}),
+            "name": experiment.name,
+            "directory": str(experiment.directory.absolute()),
+            "files": files,
+        }
+        progress.stage("having all machines check the sweep")
+        all_of(lambda remote: remote.check(sweep), self._reached)
+
+    # -- what was done before
+
+    def _taken_over(self) -> Rows:
+        """The points that an earlier start has done."""
+        total = len(self._waiting)
+        done: list[tuple[int, dict[str, Any]]] = []
+        for path in known.earlier(self._folder, self._experiment.name):
+            its = known.done_in(path)
+            taken = 0
+            for number in list(self._waiting) if its else ():
+                try:
+                    point = self._point(number)
+                except InputError:
+                    continue
+                if point.sha256 in its:
+                    row, run = its[point.sha256]
+                    try:
+                        known.take_over(path / run, self._folder.path / f"point-{number}")
+                    except OSError:  # somebody removes it: it runs again
+                        shutil.rmtree(self._folder.path / f"point-{number}", ignore_errors=True)
+                        continue
+                    row = {**row, **point.values, "run": f"point-{number}"}
+                    self._note(point, row, {"machine": str(path)})
+                    self._waiting.remove(number)
+                    done.append((number, row))
+                    taken += 1
+            if taken:
+                self._progress.note(f"{taken} of {total} points are done already, in {path}")
+        self._progress.points(total, len(done))
+        yield from done
+
+    def _note(self, point: _Point, row: dict[str, Any], told: dict[str, Any]) -> None:
+        about = {"machine": told.get("machine"), "seconds": told.get("seconds")}
+        self._folder.append(known.RUN_POINTS, {"sha256": point.sha256, **about, "row": row})
+
+    # -- what is to be done
+
+    def _run(self) -> Rows:
+        with ExitStack() as stack:
+            remotes = self._reached
+            processes = None
+            if self.here:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="railbed-sweep-")))
+                processes = Processes(folder)
+            here = room()
+            self._memory = min([*([here] if self.here else []), *(remote.memory for remote in remotes)])
+            started = stack.enter_context(engine(processes, self.here, here, for_others=bool(remotes)))
+            stack.callback(self._end, started, processes, remotes)
+            self._progress.stage("starting the workers")
+            all_of(lambda r: r.start(started.port, started.credentials, r.memory, sys.argv), remotes)
+            self._places = {remote.name: remote.points for remote in remotes} | ({HERE: self.here} if self.here else {})
+            self._remotes = {remote.name: remote for remote in remotes}
+            yield from self._hand_out(started)
+            while self._out or self._waiting or self._again:
+                said = started.said.get()
+                if isinstance(said, Ended):
+                    if (point := self._out.pop(said.number, None)) is not None:
+                        started.forget(said.number)
+                        if (row := self._row(point, said, started)) is not None:
+                            yield point.number, row
+                else:
+                    self._lost(said.machine)
+                yield from self._hand_out(started)
+
+    def _end(self, started: Engine, processes: Processes | None, remotes: Sequence[Remote]) -> None:
+        """What still runs ends, and takes its fabric down; another Ctrl-C must not disturb that."""
+        with caught(lambda number: None):
+            started.cancel()
+            if processes:
+                processes.stop()
+            ended = all_of(lambda remote: remote.lost or remote.end(), remotes)
+            for remote, sure in zip(remotes, ended, strict=True):
+                if not sure:
+                    self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
+            if processes and (killed := processes.wait()):
+                self._progress.note(
+                    f"{killed} points here did not end, and were killed; testbed clean, if that says so"
+                )
+            for remote in remotes:
+                remote.tidied()
+
+    def _lost(self, machine: str) -> None:
+        """Its points run on others: Dask has handed them out already. Raises MachineError if there is no other."""
+        if self._places.pop(machine, None) is None:
+            return
+        remote = self._remotes.get(machine)
+        if remote:
+            remote.tidy_later(self._progress.note)
+        if not self._places:
+            place = remote.other.place if remote else ""
+            raise MachineError(
+                f"{machine} is lost, and there is no other machine left", place, "start it again: it goes on"
+            )
+        self._progress.note(f"{machine} is lost: its points run on {', '.join(self._places)}")
+
+    def _hand_out(self, started: Engine) -> Rows:
+        """Hands out as many points as can run at a time; those that are impossible end at once."""
+        while len(self._out) < sum(self._places.values()) and (self._again or self._waiting):
+            if self._again:
+                point = self._again.popleft()
+            else:
+                number = self._waiting.popleft()
+                try:
+                    point = self._point(number)
+                except InputError as error:
+                    row = {**sweeps.point(self._experiment, number)[0], **sweeps.impossible(error)}
+                    self._say(number, row, "")
+                    yield number, row
+                    continue
+            self._out[point.number] = point
+            started.submit(point.number, self._told(point), min(memory_of(point.experiment), self._memory))
+
+    def _point(self, number: int) -> _Point:
+        experiment = sweeps.at(self._experiment, number)
+        values, _ = sweeps.point(self._experiment, number)
+        return _Point(number, experiment, values, point_hash(experiment))
+
+    def _told(self, point: _Point) -> dict[str, Any]:
+        """What its process needs to know (point.py)."""
+        return {
+            "text": json.dumps(point.experiment.written()),
+            "name": "point",
+            "directory": str(point.experiment.directory.absolute()),
+            "resolved": resolved_hash(point.experiment),
+            "folder": "" if self.others else str(self._folder.path / f"point-{point.number}"),
+            "run": f"point-{point.number}",
+        }
+
+    def _row(self, point: _Point, said: Ended, started: Engine) -> dict[str, Any] | None:
+        """The point's row; None if it runs again. Raises UserError for what no other machine could do better."""
+        told = said.told
+        for text in told.get("warnings", ()):
+            self._progress.warn(text)
+        for text in told.get("notes", ()):
+            self._progress.note(f"{described(point.values)}: {text}")
+        if "mistake" in told:
+            row = {**point.values, **self._mistake(told["mistake"])}
+            self._note(point, row, told)
+            self._say(point.number, row, "")
+            return row
+        if "problem" in told:
+            problem, machine = told["problem"], told["machine"]
+            if self._places.keys() - {machine}:
+                self._progress.note(f"{machine} runs no more points: {problem['what']} ({problem['hint']})")
+                self._places.pop(machine, None)
+                started.retire(machine)
+                self._again.append(point)
+                return None
+            raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
+        row = told.get("row") or {"error": said.error or told.get("bug") or self._killed(told)}
+        if "run" in row and not _run_of(point.number, row["run"]):
+            row = {"error": f"{told['machine']} names a folder that is none of this point's: {row['run']!r:.80}"}
+            told = {key: value for key, value in told.items() if key != "files"}
+        if "killed" in told:
+            point.killed += 1
+            if point.killed < KILLED_MOST:
+                self._runs_again(point, row["error"])
+                return None
+        if "stopped" in row:  # somebody has told the point's process to stop, not us
+            point.killed += 1
+            if point.killed < KILLED_MOST:
+                self._runs_again(point, "it was told to stop")
+                return None
+            row.pop("stopped")
+        if "error" in row and point.failed < self.retries:
+            point.failed += 1
+            self._runs_again(point, row["error"])
+            return None
+        if "files" in told:
+            known.unpacked(told["files"], self._folder.path / row["run"])
+        row = {**point.values, **row}
+        self._note(point, row, told)
+        self._say(point.number, row, self._how(told) if "error" not in row else "")
+        return row
+
+    def _mistake(self, said: dict[str, Any]) -> dict[str, Any]:
+        """What its row says: with the place in the user's file, not in the point's text."""
+        where = said["where"]
+        if its := re.fullmatch(r"point(?::\d+)?: (.+)", where):
+            path = [int(one) if one.isdecimal() else one for one in re.findall(r"[^.\[\]]+", its[1])]
+            where = self._experiment.place(*path)
+        return sweeps.impossible(InputError(said["what"], where, said["hint"]))
+
+    def _how(self, told: dict[str, Any]) -> str:
+        where = f"on {told['machine']}, " if self.others else ""
+        return f" ({where}{told['seconds']:.1f} s)"
+
+    @staticmethod
+    def _killed(told: dict[str, Any]) -> str:
+        return f"its process was killed by signal {told['killed']}" if told.get("killed") else "its process has died"
+
+    def _runs_again(self, point: _Point, why: str) -> None:
+        self._progress.note(f"{described(point.values)} runs again: {why}")
+        for path in self._folder.path.glob(f"point-{point.number}*"):
+            if path.name.partition(".")[0] == f"point-{point.number}":
+                shutil.rmtree(path, ignore_errors=True)
+        self._again.append(point)
+
+    def _say(self, number: int, row: dict[str, Any], how: str) -> None:
+        self._progress.point_ended(described(sweeps.point(self._experiment, number)[0]) + how)
+        sweeps.say_if_failed(self._experiment, number, row, self._folder, self._progress)
+
+
+def _run_of(number: int, name: Any) -> bool:
+    """Whether a run's folder of this name is one of point `number`: a machine has said it, and it becomes a path."""
+    return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
