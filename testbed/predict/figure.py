@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
 
 MESSAGES, FLOWS, FORMULA, LONGEST_PATH = "messages", "flows", "formula", "longest path"
 HOW = {
@@ -13,6 +17,16 @@ HOW = {
     LONGEST_PATH: "the longest path through the tasks, each as long as alone",
 }
 """How a time can be found."""
+
+
+Tell = Callable[[str], None]
+
+
+def step_of(experiment: Experiment, number: int) -> str:
+    """A step of the workload, in words for whoever waits."""
+    step = experiment.workload[number]
+    name = f"{step.collective} by {step.algorithm}" if step.kind == "collective" else step.kind
+    return f"step {number + 1} of {len(experiment.workload)}, {name}"
 
 
 @dataclass(frozen=True)

@@ -68,5 +68,6 @@ def _left_out(experiment: Experiment) -> Iterator[str]:
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
-    if experiment.fabric.topology.kind in ("clos", "rail") and experiment.fabric.topology.params.get("spines", 0) > 1:
-        yield "ECMP's hash: which spine a message takes is drawn, as unevenly as the hash does, but not the same"
+    params, tasks = experiment.fabric.topology.params, any(step.kind != "collective" for step in experiment.workload)
+    if tasks and experiment.fabric.topology.kind in ("clos", "rail") and params.get("spines", 0) > 1:
+        yield "ECMP's hash of tasks' messages: the spine is drawn, as unevenly as the hash does, but not the same"

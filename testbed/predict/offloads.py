@@ -13,6 +13,7 @@ from workloads.base.vocabulary import DTYPES
 from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Path
 from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
+from workloads.times.queue_pairs import Numbers
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import ring_ns
 
@@ -30,12 +31,15 @@ def offload_ns(
     ranks: Sequence[int],
     size_bytes: int,
     way: Mapping[str, Any],
+    numbers: Sequence[Numbers],
     job: int,
 ) -> float:
-    """Time in ns of the fabric's `job`th offloaded collective: that number says which of equal roots its tree has."""
+    """Time in ns of the fabric's `job`th offloaded collective: that number says which of equal roots its tree has.
+
+    `numbers`: of the queue pairs that it uses, one time after the other.
+    """
     if entry.accelerators:
         return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
-    network = chooser.ways(ranks, scale_up=False)
     if entry.name == "multicast":
         over = {"broadcast": broadcast_over_ns, "all_gather": all_gather_over_ns}[entry.collective.name]
         hosts = chooser.ways(ranks)
@@ -51,10 +55,14 @@ def offload_ns(
     if engine is not None:
         costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
     if entry.layout == "ring":
-        its = network if entry.engines else chooser.ways(ranks)
         pairs = [(k, (k + 1) % len(ranks)) for k in range(len(ranks))]
-        edges = [Edge(its.path([pair]), shared) for pair, shared in zip(pairs, its.paths(pairs), strict=True)]
-        return ring_ns(entry, size_bytes, Ring.of(edges), costs, touched=_TOUCHED.get(way.get("optimizer", "sgd"), 2))
+        rings = []
+        for one in numbers:
+            its = chooser.ways(ranks, scale_up=not entry.engines, numbers=one)
+            shared = its.paths(pairs)
+            rings.append(Ring.of([Edge(its.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
+        touched = _TOUCHED.get(way.get("optimizer", "sgd"), 2)
+        return ring_ns(entry, size_bytes, rings[0], costs, touched=touched, gather=rings[-1])
     return cast(float, named(entry.time)(len(ranks), size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from testbed.plan.choose import Chooser
 from testbed.predict.collectives import collective_figures, jobs
-from testbed.predict.figure import Figure, Prediction
+from testbed.predict.connected import Connected
+from testbed.predict.figure import Figure, Prediction, Tell, step_of
 from testbed.predict.large import is_large, large_figures
 from testbed.predict.limits import left_out, refuse
 from testbed.predict.tasks import task_figures
@@ -16,26 +17,27 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
 
-def predict(experiment: Experiment) -> Prediction:
-    """The times of all steps.  Raises InputError for what there is no model of."""
+def predict(experiment: Experiment, tell: Tell = lambda text: None) -> Prediction:
+    """The times of all steps.  Raises InputError for what there is no model of.  `tell`: of each step, as it begins."""
     refuse(experiment)
     if is_large(experiment):
-        return Prediction(tuple(large_figures(experiment)), left_out(experiment))
-    return Prediction(tuple(_figures(experiment)), left_out(experiment))
+        return Prediction(tuple(large_figures(experiment, tell)), left_out(experiment))
+    return Prediction(tuple(_figures(experiment, tell)), left_out(experiment))
 
 
-def _figures(experiment: Experiment) -> Iterator[Figure]:
+def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
     from testbed.plan.plan import plan  # the same steps as a run's
 
     fabric = experiment.build_fabric()
     chooser = Chooser(experiment, fabric)
-    number, job = 0, 1
+    connected, number, job = Connected(chooser, experiment.seed), 0, 1
     for k, step in enumerate(experiment.workload):
+        tell(step_of(experiment, k))
         one = experiment.model_copy(update={"workload": [step]})
         planned = plan(one)["steps"]
         place = experiment.place("workload", k)
         if step.kind == "collective":
-            yield from collective_figures(experiment, chooser, planned[0], number, job, place)
+            yield from collective_figures(experiment, chooser, connected, planned[0], number, job, place)
             job += jobs(planned[0])
         else:
             yield from task_figures(experiment, step, planned, number, place)

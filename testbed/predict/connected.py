@@ -1,0 +1,48 @@
+"""The queue pairs that the parts of a run's steps make, one after the other: their numbers say how ECMP hashes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from workloads.base.vocabulary import DTYPES
+from workloads.collectives.schedule import schedule_of
+from workloads.collectives.shape import shape_of
+from workloads.times.queue_pairs import Numbers, QueuePairs, of_multicast, of_ring, of_schedule
+
+if TYPE_CHECKING:
+    from testbed.plan.choose import Chooser
+    from workloads.base.entry import Algorithm
+
+MOST = 120_000
+"""Queue pairs of one collective that are numbered: of as many messages as are followed."""
+
+
+class Connected:
+    """Of one fabric.  Where there is nothing to choose among, nothing is numbered."""
+
+    def __init__(self, chooser: Chooser, seed: int) -> None:
+        self._chooses, self._seed = chooser.chooses, seed
+        self._pairs = QueuePairs()
+
+    def part(self, entry: Algorithm, ranks: Sequence[int], told: Mapping[str, Any]) -> tuple[Numbers, ...]:
+        """Of a part of a step: what the ranks' algorithm connects, in the order in which it uses it.
+
+        `told`: of the step, with all `sizes`.
+        """
+        if not self._chooses:
+            return ({},)
+        connect = self._pairs.connect
+        if entry.schedule:
+            width = DTYPES[told["dtype"]]
+            largest = shape_of(entry, len(ranks), max(told["sizes"] or [0]), width, told, self._seed)
+            return (connect(of_schedule(schedule_of(entry), largest, ranks, MOST)),)
+        if entry.name == "multicast":
+            return (connect(of_multicast(ranks)),)
+        if entry.engines:
+            return (self._pairs.ring(ranks),)
+        if entry.layout == "ring":
+            return connect(of_ring(ranks)), connect(of_ring(ranks))  # the two halves of a step by hosts
+        if not entry.accelerators:
+            return (connect(of_ring(ranks)),)
+        return ({},)

@@ -1,0 +1,230 @@
+"""The times of one step's collective among all ranks of a large fabric, by the models that work with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.errors import InputError
+from testbed.plan.ideal import costs_of
+from testbed.predict.figure import FLOWS, Figure
+from workloads.base.entry import Algorithm, named
+from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.collectives.exchange import distances
+from workloads.registry import find
+from workloads.times.case import Case
+from workloads.times.messages import Link
+from workloads.times.wide.all_to_all import crowd_of, spread_ns
+from workloads.times.wide.around import host_ring_over_ns
+from workloads.times.wide.direct_reduce import ring_ns
+from workloads.times.wide.fabric import Wide
+from workloads.times.wide.multicast import Multicasts
+from workloads.times.wide.peers import Everybody, Peers, RingOfNics, exchanged, neighbours, on_grid
+from workloads.times.wide.places import Places, Rails, Tiers
+from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment
+    from workloads.times.wide.places import Ranks
+
+IN_ROUNDS = (
+    "torus", "hierarchical", "halving_doubling", "halving", "recursive_doubling", "bruck", "dissemination", "shift",
+)  # fmt: skip
+"""Algorithms of which all ranks do the same at the same time, one message after the other."""
+
+POWERS = ("halving_doubling", "halving", "recursive_doubling")
+"""Of these, for powers of two."""
+
+KNOWN = ("ring", "direct_reduce", "multicast", "spread", "pairwise", *IN_ROUNDS)
+MOST_PAIRWISE = 4096
+"""Ranks whose n - 1 rounds are followed."""
+
+
+def uses_scale_up(entry: Algorithm) -> bool:
+    """Whether its messages go through scale-up domains: NICs have the network alone."""
+    return bool(entry.schedule) or entry.name == "host"
+
+
+def wide_figures(
+    experiment: Experiment, step: CollectiveStep, places: Places, made: Ranks, number: int, place: str
+) -> Iterator[Figure]:
+    """The lines of a step.  `made`: each rank's next queue pair; this step's are added to it."""
+    what, spec = "of so large a fabric all ranks take part", experiment.fabric
+    if step.ranks is not None or step.groups is not None:
+        raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
+    if spec.cables or spec.host_cable.model_fields_set:
+        hint = "leave `cables` and `host_cable` out"
+        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
+    if step.algorithm == AUTO:
+        what = "of so large a fabric no algorithm is chosen"
+        raise InputError(what, f"{place}.algorithm", f"name one of {', '.join(KNOWN)}")
+    entry = find(step.collective, step.algorithm)
+    time = _Step(experiment, step, entry, places, made, place)
+    for size_bytes in step.sizes:
+        yield Figure(
+            step=number,
+            name=step.collective,
+            algorithm=step.algorithm,
+            ranks=places.ranks,
+            size_bytes=size_bytes,
+            time_ns=time(size_bytes),
+            how=FLOWS,
+            busbw_factor=entry.collective.busbw.of(places.ranks),
+        )
+
+
+class _Step:
+    def __init__(
+        self,
+        experiment: Experiment,
+        step: CollectiveStep,
+        entry: Algorithm,
+        places: Places,
+        made: Ranks,
+        place: str,
+    ) -> None:
+        self.experiment, self.step, self.entry, self.places, self.place = experiment, step, entry, places, place
+        self.n, self.width = places.ranks, DTYPES[step.dtype]
+        self.costs = costs_of(experiment)
+        spec = experiment.fabric
+        if (engine := spec.nic.engine) is not None:
+            self.costs = replace(self.costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
+        within = spec.scale_up if uses_scale_up(entry) else None
+        scale_up = Link(within.rate, within.delay) if within else None
+        self._made = made
+        self._bare = Wide(places, Link(spec.cable.rate, spec.cable.delay), spec.switch.latency, scale_up)
+        self._time = self._model()
+
+    def __call__(self, size_bytes: int) -> float:
+        return self._time(size_bytes)
+
+    def _ways(self, peers: Peers | Everybody | RingOfNics) -> Wide:
+        """Over these queue pairs, which the step makes."""
+        self._made += peers.made
+        return replace(self._bare, numbers=peers)
+
+    def _model(self) -> Callable[[int], float]:
+        """Raises InputError if there is none."""
+        entry, step, order = self.entry, self.step, self.places.order
+        if entry.engines:
+            return self._round_nics(self._ways(RingOfNics(self._made.copy(), order)))
+        if entry.layout == "ring" and not entry.schedule and entry.name == "host":
+            rings = [self._ways(Peers(neighbours(order), self._made.copy(), order)) for _ in range(2)]
+            return self._round_nics(*rings)
+        if entry.name == "ring" and step.chunk is None:
+            return self._round_hosts(self._ways(Peers(neighbours(order), self._made.copy(), order)))
+        if entry.collective.name == "all_to_all":
+            return self._all_to_all()
+        if entry.name == "multicast":
+            return self._multicast()
+        if entry.name not in IN_ROUNDS:
+            what = f"there is no model of {entry}{' in pieces' if step.chunk else ''} for {self.n} ranks"
+            raise InputError(what, f"{self.place}.algorithm", f"there is one of {', '.join(KNOWN)}")
+        return self._on_grid() if entry.layout in ("grid", "domains") else self._in_rounds()
+
+    def _round_nics(self, *ways: Wide) -> Callable[[int], float]:
+        touched = {"sgd": 2, "adam": 3}.get(self.step.optimizer or "sgd", 2)
+        rings = [its.ring() for its in ways]
+        return lambda size: ring_ns(self.entry, size, rings[0], self.costs, touched=touched, gather=rings[-1])
+
+    def _round_hosts(self, ways: Wide) -> Callable[[int], float]:
+        n, name, ring = self.n, self.entry.collective.name, ways.ring()
+        reduces = [True] * (n - 1) * (name != "all_gather") + [False] * (n - 1) * (name != "reduce_scatter")
+
+        def time_ns(size_bytes: int) -> float:
+            chunk = -(-(size_bytes // self.width) // n) * self.width
+            return host_ring_over_ns(reduces, chunk, ring, self.costs)
+
+        return time_ns
+
+    def _all_to_all(self) -> Callable[[int], float]:
+        n, ways = self.n, self._ways(Everybody(self._made.copy()))
+        if self.entry.name == "pairwise":
+            self._rounds_apart()
+            if n > MOST_PAIRWISE:
+                what = f"there is no model of {self.entry} for {n} ranks: it has too many rounds"
+                raise InputError(what, f"{self.place}.algorithm", f"spread, or at most {MOST_PAIRWISE} ranks")
+
+            def rounds(size_bytes: int) -> Iterator[Round]:
+                return rounds_of("pairwise", n, size_bytes // self.width, self.width)
+
+            return lambda size_bytes: rounds_ns(rounds(size_bytes), ways, self.costs, paced=True)
+        crowd = crowd_of(ways)
+        if crowd is None:
+            what = f"there is no model of {self.entry} for {n} ranks under several spines: its flows are not counted"
+            raise InputError(what, f"{self.place}.algorithm", "one spine, a torus, or at most 4096 ranks")
+
+        def time_ns(size_bytes: int) -> float:
+            chunk = -(-(size_bytes // self.width) // n) * self.width
+            return spread_ns(ways, crowd, chunk, self.costs)
+
+        return time_ns
+
+    def _on_grid(self) -> Callable[[int], float]:
+        entry, step = self.entry, self.step
+        dims = [d for d in self.places.dims if d > 1]
+        if not dims or prod(dims) != self.n:
+            what = "these ranks are no grid"
+            raise InputError(what, f"{self.place}.algorithm", "a torus, ring or rail is one")
+        ways = _Once(self._ways(Peers(on_grid(dims), self._made.copy())))
+        options = {key: getattr(step, key) for key in entry.extra} | {"dims": dims}
+
+        def time_ns(size_bytes: int) -> float:
+            seed = self.experiment.seed
+            case = Case.of(entry, self.n, size_bytes, self.width, options, seed, self.costs, ways)
+            return float(named(entry.time)(case))
+
+        return time_ns
+
+    def _in_rounds(self) -> Callable[[int], float]:
+        entry, n = self.entry, self.n
+        if self.step.chunk is not None:
+            what = f"there is no model of {entry} in pieces for {n} ranks"
+            raise InputError(what, f"{self.place}.chunk", "leave it out")
+        if entry.name in POWERS and n & n - 1:
+            what = f"there is no model of {entry} for {n} ranks"
+            raise InputError(what, f"{self.place}.algorithm", "a power of two")
+        if entry.name == "bruck":
+            self._rounds_apart()
+
+        def rounds(size_bytes: int) -> Iterator[Round]:
+            return rounds_of(entry.name, n, size_bytes // self.width, self.width)
+
+        peers = Peers(exchanged(one.to for one in rounds(max(self.step.sizes))), self._made.copy())
+        ways = self._ways(peers)
+        return lambda size_bytes: rounds_ns(rounds(size_bytes), ways, self.costs)
+
+    def _multicast(self) -> Callable[[int], float]:
+        places, spec = self.places, self.experiment.fabric
+        if not isinstance(places, Rails | Tiers) or (isinstance(places, Tiers) and places.pods > 1):
+            what = f"there is no model of {self.entry} here: its tree's ways are not the shortest"
+            raise InputError(what, f"{self.place}.algorithm", "a star, a rail fabric, or a clos of one pod")
+        hosts = self._bare
+        if isinstance(places, Rails) and places.gpus > 1 and spec.scale_up:
+            domain = Link(spec.scale_up.rate, spec.scale_up.delay)
+            hosts = replace(hosts, places=replace(places, scale_up=True), scale_up=domain)
+        self._made += 2 * len(distances(self.n))
+        both = Multicasts(self._bare, hosts, self.costs)
+        return both.broadcast_ns if self.entry.collective.name == "broadcast" else both.all_gather_ns
+
+    def _rounds_apart(self) -> None:
+        if isinstance(self.places, Rails | Tiers) and self.places.links:
+            others = {"bruck": "recursive_doubling", "pairwise": "spread"}
+            what = f"there is no model of {self.entry} here: its rounds overlap on uplinks"
+            raise InputError(what, f"{self.place}.algorithm", others[self.entry.name])
+
+
+class _Once(Wide):
+    """Rounds that repeat the same pairs are looked at once."""
+
+    def __init__(self, ways: Wide) -> None:
+        super().__init__(ways.places, ways.cable, ways.latency_ns, ways.scale_up, ways.numbers)
+        object.__setattr__(self, "_known", {})
+
+    def path(self, pairs: Sequence[Any]) -> Any:
+        known: dict[int, tuple[Any, Any]] = self._known  # type: ignore[attr-defined]
+        if id(pairs) not in known:
+            known[id(pairs)] = pairs, super().path(pairs)  # kept, so that its id stays its own
+        return known[id(pairs)][1]

@@ -1,0 +1,98 @@
+"""Which of several spines a flow takes: queue pairs' numbers, source ports, and the hash, of one flow and of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.experiment import Experiment, loads
+from testbed.predict import predict
+from testbed.predict.large import large_figures, places_of
+from topologies import Fabric
+from topologies.kinds import build
+from topologies.ranks.hops import Hops
+from workloads.times.messages import Link
+from workloads.times.queue_pairs import FIRST, QueuePairs, of_ring
+from workloads.times.ways import Routed
+from workloads.times.wide.fabric import Wide
+from workloads.times.wide.peers import Everybody, Peers, RingOfNics, neighbours
+
+CLOS = ("clos", {"leaves": 3, "spines": 3, "hosts_per_leaf": 2, "pods": 2, "cores": 2})
+RAIL = ("rail", {"servers": 3, "gpus": 4, "spines": 3})
+
+
+def routed(fabric: Fabric, numbers: Any) -> Routed:
+    both = [hop for c in fabric.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))]
+    links = dict.fromkeys(both, Link(400e9, 500))
+    return Routed(Hops(fabric), range(fabric.ranks), links, {s.name: 500.0 for s in fabric.switches}, None, numbers)
+
+
+def test_a_nic_numbers_its_queue_pairs_as_they_are_made() -> None:
+    pairs = QueuePairs()
+    first = pairs.connect(of_ring([5, 7, 6]))
+    assert first[5, 7, 0] == (16, 16) and first[5, 6, 0] == (17, 16) and first[7, 6, 0] == (17, 17)
+    assert pairs.connect({5: [(7, 0), (7, 3)], 7: [(5, 3), (5, 0)]})[7, 5, 3] == (18, 19)
+    ring = pairs.ring([5, 6])
+    assert ring == {(5, 6, 0): (20, 18), (6, 5, 0): (19, 21)} and pairs.ring([5, 6]) == ring
+
+
+@pytest.mark.parametrize(("kind", "params"), [CLOS, RAIL])
+def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, Any]) -> None:
+    """Each pair alone is on as many links as by its hops, and two pairs share one exactly where their hops do."""
+    fabric = build(kind, params)
+    n = fabric.ranks
+    numbers = {(a, b, 0): (FIRST + b - (b > a), FIRST + a - (a > b)) for a in range(n) for b in range(n) if a != b}
+    ways = routed(fabric, numbers)
+    wide = Wide(places_of(kind, params), Link(400e9, 500), 500, None, Everybody(np.full(n, FIRST)))
+    pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
+    source, target = np.array(pairs).T
+    taken: dict[int, set[int]] = {}
+    for which, ids in wide.places.between(source, target, wide.ports):
+        for k, link in zip(which.tolist(), ids.tolist(), strict=True):
+            taken.setdefault(link, set()).add(k)
+    hops: dict[Any, set[int]] = {}
+    for k, pair in enumerate(pairs):
+        for hop in ways.route(pair).keys[1:-1]:
+            hops.setdefault(hop, set()).add(k)
+    assert sorted(map(sorted, taken.values())) == sorted(map(sorted, hops.values()))
+    assert len(hops) > 2 * n / 3
+
+
+def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
+    order = [0, 2, 1, 4, 3]
+    pairs, first = QueuePairs(), np.full(5, FIRST)
+    hosts = pairs.connect(of_ring(order))
+    peers = Peers(neighbours(order), first.copy(), order)
+    nics, ring = pairs.ring(order), RingOfNics(first + peers.made, order)
+    for k, a in enumerate(order):
+        b = order[(k + 1) % 5]
+        ends = np.array([a]), np.array([b])
+        for made, its in ((hosts, peers), (nics, ring)):
+            assert made[a, b, 0] == (int(its(*ends)[0]), int(its(*ends[::-1])[0]))
+
+
+def experiment(topology: str, step: dict[str, Any]) -> Experiment:
+    return loads(f"name: t\nfabric: {{topology: {topology}}}\nworkload: [{step}]".replace("'", ""))
+
+
+@pytest.mark.parametrize(
+    ("topology", "step"),
+    [
+        ("{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}", {"collective": "all_reduce", "algorithm": "ring"}),
+        (
+            "{clos: {leaves: 4, spines: 3, hosts_per_leaf: 4}}",
+            {"collective": "all_gather", "algorithm": "direct_reduce"},
+        ),
+        (
+            "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 4, pods: 2, cores: 2}}",
+            {"collective": "all_reduce", "algorithm": "ring"},
+        ),
+        ("{rail: {servers: 4, gpus: 4, spines: 2}}", {"collective": "all_reduce", "algorithm": "direct_reduce"}),
+    ],
+)
+def test_with_several_spines_a_large_fabrics_models_are_as_the_others(topology: str, step: dict[str, Any]) -> None:
+    one = experiment(topology, {**step, "sizes": "[4KiB, 256KiB, 4MiB]"})
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.03)
