@@ -27,6 +27,8 @@ SEEDS = tuple(f"{k}C{k % 7}" for k in range(20))
 WINDOWS = 3
 WINDOW_NS = 200_000
 ENOUGH = 80.0
+NOTHING_BACK = 0.05
+"""Of what is left of the points for mending: less is none."""
 
 Seen = Mapping[str, Any]
 
@@ -143,3 +145,5 @@ def solved(game: Game, found: Checked) -> None:
     found.score = game.ending.score.total
     if found.score < ENOUGH:
         found.wrong.append(f"the solver gets {found.score:.1f}, with {found.answer}")
+        if game.ending.score.fixed is not None and game.ending.score.fixed < NOTHING_BACK and game.touched():
+            found.wrong.append("what the solver does brings the job nothing back: leave `fix` out of the question")

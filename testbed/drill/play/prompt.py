@@ -7,10 +7,12 @@ import select
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import IO, TYPE_CHECKING, Protocol
 
 from testbed.base.errors import UserError
 from testbed.base.text import printable
+from testbed.drill.play.folded import folded
 from testbed.drill.session import Answer, Session, clock
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def play(session: Session, lines: IO[str], echo: Echo, teacher: Desk | None = No
             continue
         last = session.command(line)
         if last.text:
-            echo(_safe(last.text))
+            echo(folded(_safe(last.text), get_terminal_size().columns) if terminal else _safe(last.text))
         if not teacher:
             heard = _said(session, heard, echo)
     return last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.drill.solve.desk import Desk
+from testbed.drill.solve.desk import Desk, number
 from testbed.drill.solve.finding import Finding
 
 
@@ -16,4 +16,17 @@ def accelerators(desk: Desk) -> list[Finding]:
     return found
 
 
-RULES = (accelerators,)
+def leaked(desk: Desk) -> list[Finding]:
+    """One has fewer slots free than its like, and gets contributions that it has no slot for."""
+    rows = [row for row in desk.rows("show accelerators") if row.get("status") == "up"]
+    most = max((number(row, "slots_free") for row in rows), default=0.0)
+    found = []
+    for row in rows:
+        if number(row, "unknown") and number(row, "slots_free") < most:
+            switch = row["switch"]
+            why = f"{switch} has {row['slots_free']} slots free, others {most:g}, and knows nothing of what comes"
+            found.append(Finding("slots_leaked", f"switch:{switch}", why, (f"accelerator reclaim {switch}",)))
+    return found
+
+
+RULES = (accelerators, leaked)

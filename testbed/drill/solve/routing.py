@@ -9,6 +9,7 @@ from ipaddress import ip_address, ip_network
 from testbed.drill.solve.desk import Desk, Row
 from testbed.drill.solve.finding import Finding
 from testbed.drill.solve.mending import resync
+from topologies.kinds import DIMENSION_ORDER
 
 USUAL = 110
 """The priority of rules that a controller writes for routes and offload."""
@@ -16,6 +17,7 @@ _TO = re.compile(r"> (\d+\.\d+\.\d+\.\d+)")
 _DST = re.compile(r"nw_dst=([\d./]+)")
 _HASH = re.compile(r"multipath\([^,]+,(\d+),[^,]+,(\d+)")
 _MEMBER = re.compile(r"reg1=(\w+)")
+_CIRCLE = re.compile(r"wait for each other: ([^:]+):")
 
 
 def above(desk: Desk) -> list[Finding]:
@@ -120,4 +122,19 @@ def alike(desk: Desk) -> list[Finding]:
     return [Finding("polarised_hash", "all", "all switches hash with the same seed", lines)]
 
 
-RULES = (above, metered, nowhere, alike)
+def one_class(desk: Desk) -> list[Finding]:
+    """On a ring nothing changes its class: without a dateline lossless buffers can wait for each other in a circle.
+
+    With it, what waits already goes on waiting until a watchdog takes some of it away.
+    """
+    flows = desk.rows("show flows")
+    if desk.plan.kind not in DIMENSION_ORDER or not flows or any("ip_dscp" in str(row["actions"]) for row in flows):
+        return []
+    stuck = [m[1] for row in desk.rows("show logging") if (m := _CIRCLE.search(str(row["message"])))]
+    switch = stuck[-1] if stuck else ""
+    free = (f"pfcwd {switch} --detect 20us --restore 50us --action drop", f"pfcwd {switch} off") if stuck else ()
+    why = "no rule gives what wraps around a class of its own"
+    return [Finding("dateline_off", "all", why, ("route dateline on", *free))]
+
+
+RULES = (above, metered, nowhere, alike, one_class)
