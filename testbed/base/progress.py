@@ -60,9 +60,9 @@ class Progress:
 
     _warned: frozenset[str] | set[str] = frozenset()
 
-    def points(self, total: int) -> None:
-        """A sweep begins, of so many runs."""
-        self._sweep = SweepClock(total)
+    def points(self, total: int, done: int = 0) -> None:
+        """A sweep begins, of so many runs, or goes on after so many."""
+        self._sweep = SweepClock(total, done)
 
     def point(self, text: str) -> None:
         """The next point begins: `text` says which."""
@@ -72,13 +72,18 @@ class Progress:
         """It has ended, well or not."""
         self._sweep.done += 1
 
+    def point_ended(self, text: str) -> None:
+        """As `point` and `point_done`, of one among several that run at a time: `text` says which, and where."""
+        self._sweep.done += 1
+        print(f"{self._sweep.ended()}: {text}", file=sys.stderr)
+
 
 class SweepClock:
     """How far a sweep is, and how long the rest will take at the same pace."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, done: int = 0) -> None:
         self.total = total
-        self.done = 0
+        self.done = self._before = done
         self._began = time.monotonic()
 
     def next(self) -> str:
@@ -86,9 +91,15 @@ class SweepClock:
         left = f", {self.left()} left" if self.done else ""
         return f"point {self.done + 1} of {self.total}{left}"
 
+    def ended(self) -> str:
+        """`4 of 40 points done, 2 min left`."""
+        left = f", {self.left()} left" if self.done < self.total else ""
+        return f"{self.done} of {self.total} points done{left}"
+
     def left(self) -> str:
         """The mean of the points so far, times those to come."""
-        return duration((time.monotonic() - self._began) / self.done * (self.total - self.done))
+        taken = (time.monotonic() - self._began) / max(1, self.done - self._before)
+        return duration(taken * (self.total - self.done))
 
 
 def duration(seconds: float) -> str:
@@ -131,15 +142,23 @@ class TerminalProgress(Progress):
     def stage(self, text: str) -> None:
         self._bar.update(self._task, description=text, total=None, count="")
 
-    def points(self, total: int) -> None:
-        super().points(total)
-        self._points: TaskID = self._bar.add_task("sweep", total=total, count=f"0/{total}")
+    def points(self, total: int, done: int = 0) -> None:
+        super().points(total, done)
+        self._points: TaskID = self._bar.add_task("sweep", total=total, completed=done, count=f"{done}/{total}")
 
     def point(self, text: str) -> None:
         self._bar.update(self._points, description=text)
 
     def point_done(self) -> None:
         super().point_done()
+        self._show_points()
+
+    def point_ended(self, text: str) -> None:
+        self._sweep.done += 1
+        self._show_points()
+        self._bar.update(self._points, description=text)
+
+    def _show_points(self) -> None:
         count = f"{self._sweep.done}/{self._sweep.total}, {self._sweep.left()} left"
         self._bar.update(self._points, completed=self._sweep.done, count=count)
 

@@ -14,6 +14,7 @@ from testbed.commands._complete import FILE
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.predict import Prediction
+    from testbed.predict.working import Working
     from testbed.run.sweep import Point
 
 
@@ -37,15 +38,16 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
     from testbed.experiment.overrides import override
     from testbed.predict.large import of_any_size
     from testbed.predict.predict import predict
+    from testbed.predict.working import Working
     from testbed.run.sweep import check, points
 
-    with of_any_size():
+    with of_any_size(), Working() as working:
         experiment = override(load(file), settings)
         if experiment.sweep:
             check(experiment)
-            found = [({"point": p.values}, p.experiment, _of_point(file, p)) for p in points(experiment)]
+            found = [({"point": p.values}, p.experiment, _of_point(file, p, working)) for p in points(experiment)]
         else:
-            found = [({}, experiment, predict(experiment))]
+            found = [({}, experiment, predict(experiment, working.at))]
     if as_json:
         told = [
             {**of, "results": [f.to_dict() for f in its.figures], "left_out": list(its.left_out)}
@@ -61,14 +63,14 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
         show(of_prediction(its, _title(one) + (f", {at}" if at else "")))
 
 
-def _of_point(file: str, point: Point) -> Prediction:
+def _of_point(file: str, point: Point, working: Working) -> Prediction:
     """Its place in the file is that of no point: an error names the values."""
     from testbed.predict.predict import predict
 
+    values = ", ".join(f"{key}: {value}" for key, value in point.values.items())
     try:
-        return predict(point.experiment)
+        return predict(point.experiment, lambda text: working.at(f"point {values}, {text}"))
     except InputError as error:
-        values = ", ".join(f"{key}: {value}" for key, value in point.values.items())
         at = f"{file}: point {values}"
         raise InputError(error.what, at, error.hint, [replace(also, where=at) for also in error.also]) from None
 

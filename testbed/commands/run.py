@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 @click.option("--seed", type=Whole(0), metavar="N", help="Seed, instead of the experiment's.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--fabric", metavar="ID", shell_complete=FABRIC, help="Run on this fabric, which is up; it stays up.")
+@click.option(
+    "--on",
+    metavar="WHERE",
+    help="Run a sweep's points several at a time: local:N here, or a FILE that names machines (docs/machines.md).",
+)
+@click.option("--retries", type=Whole(0), metavar="N", help="With --on: run a failed point again, N times at most.")
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--profile", is_flag=True, help="Also show where wall time went, and store it in profile.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
@@ -34,6 +41,8 @@ def command(
     seed: int | None,
     settings: tuple[str, ...],
     fabric: str | None,
+    on: str | None,
+    retries: int | None,
     host: bool,
     profile: bool,
     as_json: bool,
@@ -48,15 +57,18 @@ def command(
       testbed run experiments/quickstart.yaml --json > quickstart.json
       testbed run experiments/quickstart.yaml --fabric 3f2a
       testbed run experiments/quickstart.yaml --profile
+      testbed run experiments/congestion/incast.yaml --on local:4
+      testbed run experiments/congestion/incast.yaml --on machines.yaml
 
     With --fabric the workload runs on a fabric that `testbed up` has brought up, as often as you like; what the file
     says of the fabric must be as it is there, or be left out. `testbed job` does the same in the background.
 
     With `sweep:` in the file it runs every point, says how far it is, and goes on after a point that failed. Ctrl-C
-    ends it; what was measured until then is kept.
+    ends it; what was measured until then is kept. With --on several points run at a time, and a sweep that was begun so
+    and ended early goes on where it stopped. All figures stay the same.
 
     Exit codes: 0 done, 1 the run or a point of the sweep failed, 2 bad input, 3 the machine cannot (see `testbed
-    doctor`).
+    doctor`), 130 ended by Ctrl-C, 143 by SIGTERM.
     """
     from results.store import environment
 
@@ -67,7 +79,12 @@ def command(
     from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
+    if on is None and retries is not None:
+        raise InputError("--retries is for points that run several at a time", "command line", "--on WHERE")
     if fabric is not None:
+        if on is not None:
+            what = "--fabric runs on a fabric that is up, and --on brings one up for each point"
+            raise InputError(what, "command line", "leave one of them out")
         from testbed.run.job import run_on
 
         _run(lambda progress: run_on(fabric, file, settings, out, progress, profile=profile), host, as_json)
@@ -75,8 +92,10 @@ def command(
     experiment = override(load(file), settings)
     if experiment.sweep and profile:
         raise InputError("--profile is for one run, and this is a sweep", file, "--set sweep={} and one point's values")
+    if on is not None and not experiment.sweep:
+        raise InputError("--on is for the points of a sweep, and there is no `sweep:`", file, "leave --on out")
     if experiment.sweep:
-        _sweep(experiment, out, as_json)
+        _sweep(experiment, out, as_json, on, retries or 0)
         return
     shown = (lambda: None) if as_json else _imports_for_showing
     _run(lambda progress: run(experiment, out, progress, profile=profile, meanwhile=shown), host, as_json)
@@ -110,7 +129,7 @@ def _imports_for_showing() -> None:
     assert results
 
 
-def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
+def _sweep(experiment: Experiment, out: str | None, as_json: bool, on: str | None, retries: int) -> None:
     from results.store.sweeps import Sweep
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
@@ -118,8 +137,17 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool) -> None:
     from testbed.tables.results import of_sweep, show
 
     try:
-        with for_stderr() as progress:
-            folder, rows = run_sweep(experiment, out, progress)
+        with ExitStack() as stack:
+            how: dict[str, Any] = {}
+            if on is not None:
+                from testbed.machines.sweep import OnMachines
+                from testbed.machines.where import where
+
+                places = where(on)
+                machines = stack.enter_context(OnMachines(places.here, places.others, retries))
+                how = {"runner": machines, "prepare": machines.reach}
+            progress = stack.enter_context(for_stderr())
+            folder, rows = run_sweep(experiment, out, progress, **how)
     except SweepEnded as ended:
         if as_json:
             click.echo(json.dumps(Sweep(ended.folder).to_dict()))

@@ -167,6 +167,7 @@ def containers() -> str:
 @check("fabricd", vital=True)
 def fabricd() -> str:
     from hardware import build
+    from hardware.client import newer_source
 
     cost = "it is the emulated hardware"
     mend = "./setup.sh build (or python -m hardware.build)"
@@ -180,9 +181,8 @@ def fabricd() -> str:
         raise Lack(f"does not start: {error.strerror}", cost, mend, fatal=True) from None
     if "shared libraries" in started.stderr:
         raise Lack(started.stderr.strip(), cost, "apt-get install libjansson4 libdeflate0", fatal=True)
-    newest = max((p.stat().st_mtime for p in build.SOURCES.rglob("*.[ch]")), default=0.0)
-    if newest > build.FABRICD.stat().st_mtime:
-        raise Lack("older than its sources", "what runs is not what is written there", mend)
+    if newer := newer_source(build.FABRICD, build.SOURCES):
+        raise Lack(f"older than {newer}", "what runs is not what is written there", mend)
     return str(build.FABRICD)
 
 

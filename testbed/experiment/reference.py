@@ -6,6 +6,7 @@ Writes docs/experiment.schema.json, for editors, and the tables in docs/experime
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def table(lines: Iterator[tuple[str, str, str, str]]) -> list[str]:
         "",
         "| key | what it takes | default | meaning |",
         "|---|---|---|---|",
-        *(f"| {' | '.join(row)} |" for row in lines),
+        *(re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", f"| {' | '.join(row)} |") for row in lines),
     ]
 
 

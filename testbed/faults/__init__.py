@@ -100,6 +100,9 @@ class Injection:
             raise CannotInject(f"{error.key}: {error.what}", error.hint) from None
         backwards = isinstance(target, CableTarget) and fabric.named_backwards(self.on.partition(":")[2].strip())
         place = Place(fabric, target, line_rate_bps, seed, cc, backwards)
+        if self.fault.only_on and fabric.kind not in self.fault.only_on:
+            kinds = ", ".join(sorted(self.fault.only_on))
+            raise CannotInject(f"{self.fault.name} is not for a {fabric.kind}", f"it is for: {kinds}")
         if place.kind not in self.fault.on:
             raise CannotInject(
                 f"{self.fault.name} does not strike a {place.kind}", f"it strikes: {', '.join(self.fault.on)}"

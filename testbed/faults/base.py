@@ -156,6 +156,8 @@ class Fault(Model):
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
     only_real_clock: ClassVar[bool] = False
+    only_on: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of topology that it is for; empty: all."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     mended_by: ClassVar[tuple[str, ...]] = ()

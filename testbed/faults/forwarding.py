@@ -9,6 +9,7 @@ from pydantic import Field
 from testbed.base.types import Rate, Size, Time
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, ShowsAs, act
 from topologies.graph.targets import PortTarget, SwitchTarget
+from topologies.kinds import DIMENSION_ORDER
 
 
 class FlowFault(Fault):
@@ -147,6 +148,23 @@ class PolarisedHash(FlowFault):
         return {}
 
 
+class DatelineOff(FlowFault):
+    name: ClassVar[str] = "dateline_off"
+    summary: ClassVar[str] = "no dateline: what wraps around a torus or ring stays in the class of all others"
+    shows: ClassVar[str] = (
+        "event `deadlock` with a circle of ports that pause each other, as soon as their buffers are full; nothing in "
+        "the second class"
+    )
+    example: ClassVar[dict[str, Any]] = {"on": "all"}
+    on: ClassVar[tuple[str, ...]] = ("all",)
+    only_on: ClassVar[frozenset[str]] = DIMENSION_ORDER
+    mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
+    forwarding: ClassVar[str] = "dateline_off"
+
+    def spec(self, place: Place) -> dict[str, Any]:
+        return {}
+
+
 class TableFull(FlowFault):
     name: ClassVar[str] = "table_full"
     summary: ClassVar[str] = "a switch refuses flows beyond a number"
@@ -220,6 +238,6 @@ class ControllerHung(ControllerFault):
 
 
 FAULTS = (
-    MissingEntry, ShadowRule, WrongPort, Loop, Meter, DeadMember, PolarisedHash, TableFull, PartialWrite,
+    MissingEntry, ShadowRule, WrongPort, Loop, Meter, DeadMember, PolarisedHash, DatelineOff, TableFull, PartialWrite,
     SlowController, ControllerDead, ControllerHung,
 )  # fmt: skip

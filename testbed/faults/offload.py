@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from testbed.faults.base import CannotInject, Fault, Place, Primitive, ShowsAs, overlay
 from testbed.faults.forwarding import FlowFault
+
+
+def _with_accelerator(place: Place) -> list[str]:
+    names = place.switches()
+    if not all(place.fabric.switch_by_name[name].accelerator for name in names):
+        raise CannotInject(f"{place.target} has no accelerator", "fabric.switch.accelerator: {} gives every switch one")
+    return names
 
 
 class AcceleratorDown(Fault):
@@ -17,12 +26,7 @@ class AcceleratorDown(Fault):
     shows_as: ClassVar[ShowsAs | None] = "silent"
 
     def primitives(self, place: Place) -> list[Primitive]:
-        names = place.switches()
-        if not all(place.fabric.switch_by_name[name].accelerator for name in names):
-            raise CannotInject(
-                f"{place.target} has no accelerator", "fabric.switch.accelerator: {} gives every switch one"
-            )
-        return [overlay("switch", name, {"accelerator_down": True}) for name in names]
+        return [overlay("switch", name, {"accelerator_down": True}) for name in _with_accelerator(place)]
 
 
 class MissingGroup(FlowFault):
@@ -33,4 +37,21 @@ class MissingGroup(FlowFault):
     forwarding: ClassVar[str] = "missing_group"
 
 
-FAULTS = (AcceleratorDown, MissingGroup)
+class SlotsLeaked(Fault):
+    name: ClassVar[str] = "slots_leaked"
+    summary: ClassVar[str] = "slots of an accelerator are held for jobs that are no more"
+    shows: ClassVar[str] = (
+        "fewer `slots_free` than the jobs that are there explain, new jobs refused. What leaks beyond the free ones "
+        "the newest job loses: `unknown` grows, drops `no_qp` at SWITCH.acc, its ranks do it by themselves"
+    )
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "slots": 512}
+    on: ClassVar[tuple[str, ...]] = ("switch", "all")
+    mended_by: ClassVar[tuple[str, ...]] = ("accelerator reclaim",)
+
+    slots: int = Field(ge=1, le=65535, description="how many; the free ones go first")
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        return [overlay("switch", name, {"slots_leaked": self.slots}) for name in _with_accelerator(place)]
+
+
+FAULTS = (AcceleratorDown, MissingGroup, SlotsLeaked)

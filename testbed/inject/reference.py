@@ -31,6 +31,8 @@ def _section(cls: type[Fault]) -> Iterator[str]:
     yield f"{cls.summary[0].upper()}{cls.summary[1:]}. Strikes: {', '.join(f'`{kind}`' for kind in cls.on)}."
     if cls.only_real_clock:
         yield "\nFor the real clock only."
+    if cls.only_on:
+        yield f"\nOnly on these topologies: {', '.join(f'`{kind}`' for kind in sorted(cls.only_on))}."
     yield f"\nSeen by: {cls.shows}."
     if cls.mended_by:
         links = [f"[`{words}`](operate.md#{words.replace(' ', '-')})" for words in cls.mended_by]

@@ -105,6 +105,7 @@ def system_paths() -> tuple[str, ...]:
 def runtime_folders() -> tuple[Path, ...]:
     """Our Python and the workers' code, as far as they do not lie in a folder that is mounted anyway."""
     wanted = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
+    wanted |= {library for library in (CHECKOUT / "hardware" / "bin" / "elements",) if library.exists()}
     return tuple(sorted(_outermost(p for p in wanted if not any(p.is_relative_to(folder) for folder in _FOLDERS))))
 
 

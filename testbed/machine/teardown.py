@@ -11,6 +11,9 @@ from pathlib import Path
 
 from testbed.machine.processes import Process, wait_for
 
+GONE_S = 60.0
+"""How long the last process of a control group may take to be gone: it needs a CPU for that."""
+
 # -- control groups
 
 
@@ -42,7 +45,7 @@ def remove_control_groups(name: str, errors: list[str]) -> int:
     for path in list(control_group_paths(name)):
         for group in sorted((d for d in [path, *path.rglob("*")] if d.is_dir()), key=lambda d: -len(d.parts)):
             count += 1
-            if not wait_for(partial(_rmdir, group), timeout=5):  # busy while its last process goes away
+            if not wait_for(partial(_rmdir, group), timeout=GONE_S):  # busy while its last process goes away
                 errors.append(f"control group {group} is busy")
     return count
 

@@ -19,6 +19,7 @@ from workloads.registry import choices
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.messages import Link, Path
+from workloads.times.queue_pairs import Numbers
 from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Chooser:
     def __init__(self, experiment: Experiment, fabric: Fabric) -> None:
         self._fabric = fabric
         self._hops = Hops(fabric)
+        self.chooses = self._hops.chooses
         self.costs = costs_of(experiment)
         self._seed = experiment.seed
         spec, hardware = experiment.fabric, hardware_of(experiment)
@@ -49,9 +51,13 @@ class Chooser:
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
 
-    def ways(self, ranks: Sequence[int], *, scale_up: bool = True) -> Routed:
-        """How these ranks reach each other; without `scale_up` over the network alone, as NICs do."""
-        return Routed(self._hops, ranks, self._links, self._latencies, self._scale_up if scale_up else None)
+    def ways(self, ranks: Sequence[int], *, scale_up: bool = True, numbers: Numbers | None = None) -> Routed:
+        """How these ranks reach each other; without `scale_up` over the network alone, as NICs do.
+
+        `numbers`: of their queue pairs, where they are known.
+        """
+        inside = self._scale_up if scale_up else None
+        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {})
 
     def link(self, a: str, b: str) -> Link:
         """The cable between two nodes, in that direction."""

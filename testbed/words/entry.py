@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from os.path import commonprefix  # of any sequences
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ from testbed.words.kinds import FLAG, Kind, Offer, Wrong, near
 from topologies.graph.fabric import Fabric
 
 E = TypeVar("E", bound="Entry")
+NEARLY = 0.9
+"""So alike are words that were probably meant."""
 
 
 @dataclass(frozen=True)
@@ -151,14 +154,28 @@ def find(entries: Iterable[E], words: Sequence[str], where: str = "command line"
     found = [e for e in every if list(words[: len(e.words.split())]) == e.words.split()]
     if found:
         entry = max(found, key=lambda e: len(e.words.split()))
-        return entry, list(words[len(entry.words.split()) :])
+        rest = list(words[len(entry.words.split()) :])
+        complete = rest and not rest[0].startswith("-") and not any(not p.option for p in entry.parameters)
+        if complete and (meant := _meant(words, [e.words for e in every if e is not entry])):
+            raise InputError(f"{rest[0]!r} is one word too many", where, f"did you mean {meant}?")
+        return entry, rest
     alike = {e.words: len(commonprefix([e.words.split(), list(words)])) for e in every}
     most = max(alike.values(), default=0)
     begun = [known for known, count in alike.items() if count == most]
     said = " ".join(words)
     if most:
-        raise InputError(f"{said!r} is not a whole command", where, f"there are: {', '.join(begun)}")
-    raise InputError(f"there is no {said!r}", where, near(said, sorted(e.words for e in every), "there are", 60))
+        meant = _meant(words, begun)
+        hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(begun)}"
+        raise InputError(f"{said!r} is not a whole command", where, hint)
+    firsts = sorted({e.words.split()[0] for e in every})
+    raise InputError(f"there is no {said!r}", where, near(said, [e.words for e in every], "there are", 60, firsts))
+
+
+def _meant(words: Sequence[str], known: Sequence[str]) -> str:
+    """The command that words nearly begin with; empty if there is none."""
+    close = {one: SequenceMatcher(None, " ".join(words[: len(one.split())]), one).ratio() for one in known}
+    best = max(close, key=lambda one: close[one], default="")
+    return best if best and close[best] > NEARLY else ""
 
 
 def offers(entries: Iterable[Entry], words: Sequence[str], fabric: Fabric) -> list[Offer]:

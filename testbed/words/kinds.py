@@ -212,12 +212,12 @@ SIZE = Quantity("size", "SIZE", units.SIZE)
 SINCE = _Since("since", "SINCE")
 
 
-def near(name: str, known: Iterable[str], called: str, most: int = 8) -> str:
-    """What was probably meant, and what there is."""
+def near(name: str, known: Iterable[str], called: str, most: int = 8, shown: Sequence[str] | None = None) -> str:
+    """What was probably meant, and what there is (`shown`: in other words)."""
     names = list(known)
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     meant = f"did you mean {close[0]}? " if close else ""
-    return f"{meant}{called}: {listed(names, most)}"
+    return f"{meant}{called}: {listed(names if shown is None else shown, most)}"
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

@@ -131,7 +131,7 @@ class Serve(Model):
         default="m2n", description="how tokens get to their experts and back"
     )
     algorithm: dict[str, str] = Field(
-        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its expected time)"
     )
     iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")

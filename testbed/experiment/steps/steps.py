@@ -26,7 +26,7 @@ class CollectiveStep(Model):
     collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
     algorithm: str = Field(
         default_factory=str,
-        description="how they do it (the first that the collective has); `auto`: the fastest by its closed form",
+        description="how they do it (the first that the collective has); `auto`: the fastest by its expected time",
         json_schema_extra=names(known.every_algorithm),
     )
     sizes: list[BufferSize] = Field(

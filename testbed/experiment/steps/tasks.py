@@ -32,7 +32,7 @@ class TaskGroup(Model):
         default=None, description="class of what its ranks send by themselves (null: that of transport.dscp)"
     )
     algorithm: dict[str, str] = Field(
-        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its expected time)"
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="keys of a collective step that its algorithms heed, such as `chunk`"

@@ -32,7 +32,7 @@ class FromFile(Model):
     """What both have."""
 
     algorithm: dict[str, str] = Field(
-        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its expected time)"
     )
     iterations: Repeats = Field(default=1, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10**6, description="repetitions before those, not measured")
@@ -119,7 +119,7 @@ class TorchStep(Model):
     args: list[str | int | float] = Field(default_factory=list, max_length=1000, description="arguments of the script")
     gpu: Gpu = Field(description="what computes: its time follows from FLOPs and bytes")
     algorithm: dict[str, str] = Field(
-        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its closed form)"
+        default_factory=dict, description="`{COLLECTIVE: ALGORITHM}` (left out: the fastest by its expected time)"
     )
     traffic_class: TrafficClass | None = Field(
         default=None, description="class of what its collectives send (null: that of transport.dscp)"

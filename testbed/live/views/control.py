@@ -6,7 +6,6 @@ A controller that stands still keeps its connections, so `Connected` alone says 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from testbed.live.look.look import Look
@@ -20,7 +19,7 @@ ROLE = "equal"
 def controller(look: Look) -> list[Table]:
     """A row for each switch, and one for the controller itself."""
     there = look.source.request("status")["controllers"]
-    answers = any(_goes_on(one["pid"]) for one in there)
+    answers = any(one["echoes"] for one in there)
     reaction_ns = look.parameters["control"]["reaction_ns"]
     virtual = look.now["fidelity"]["clock"] == "virtual"
     said = [e for e in look.log if e["event"] == "note" and e["who"] == "controller"]
@@ -49,15 +48,6 @@ def controller(look: Look) -> list[Table]:
 
 def _refused(switch: str, event: Any) -> bool:
     return bool(event["level"] == "error" and event["text"].startswith(f"{switch} refused"))
-
-
-def _goes_on(pid: int) -> bool:
-    """Whether a process is there and not stopped."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "TtZX"
 
 
 def config_log(look: Look) -> list[Table]:

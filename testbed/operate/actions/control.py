@@ -16,7 +16,9 @@ from testbed.operate.steps.steps import Flows, ForGood, Mend, Note, Put, Restart
 from testbed.words.entry import Parameter
 from testbed.words.kinds import PORT, SWITCH, TEXT, Choice, Kind, Number, Offer, Wrong, near
 from topologies.graph.fabric import Cable, Fabric
+from topologies.kinds import DIMENSION_ORDER
 
+_ON_OFF = Choice("state", "on|off", ("on", "off"))
 _SWITCH = Parameter("switch", SWITCH, "its name", required=True)
 
 
@@ -80,6 +82,13 @@ def seed(site: Site, switch: str, seed: int) -> Iterator[Step]:
     yield _ask(site, {"operate": "hash", "switch": switch, "seed": seed})
 
 
+def dateline(site: Site, state: str) -> Iterator[Step]:
+    if site.fabric.kind not in DIMENSION_ORDER:
+        kinds = ", ".join(sorted(DIMENSION_ORDER))
+        raise InputError(f"a {site.fabric.kind} has no dateline", "route dateline", f"fabrics that have one: {kinds}")
+    yield _ask(site, {"operate": "dateline", "place": "dateline", "state": state == "on"})
+
+
 def _ask(site: Site, spec: dict[str, Any], **more: Any) -> Step:
     """Raises UserError if there is no controller."""
     if not site.fabricd.request("status")["controllers"]:
@@ -121,11 +130,21 @@ def delete(site: Site, switch: str, match: str) -> Iterator[Step]:
 
 
 def accelerator(site: Site, state: str, switch: str) -> Iterator[Step]:
+    _has_accelerator(site, switch)
+    yield Put(overlay("switch", switch, {"accelerator_down": state == "off"}))
+
+
+def reclaim(site: Site, switch: str) -> Iterator[Step]:
+    _has_accelerator(site, switch)
+    yield Mend("accelerator reclaim", f"switch:{switch}")
+    yield ForGood("the slots are free")
+
+
+def _has_accelerator(site: Site, switch: str) -> None:
     if not site.fabric.switch_by_name[switch].accelerator:
         raise InputError(
             f"{switch} has no accelerator", "accelerator", "fabric.switch.accelerator gives every switch one"
         )
-    yield Put(overlay("switch", switch, {"accelerator_down": state == "off"}))
 
 
 ACTIONS = (
@@ -142,6 +161,16 @@ ACTIONS = (
         words="route undrain", about="Lets traffic pass where it was drained.", parameters=(_PART,),
         steps=undrain, cost_ns=take.ROUTES_NS, cost_from=take.ROUTES, blast="flows come back from other paths",
         traffic="some frames may overtake others", example="spine0",
+    ),
+    Action(
+        words="route dateline",
+        about="Switches the dateline of a torus or ring on or off: a second class for what wraps around.",
+        parameters=(Parameter("state", _ON_OFF, "on or off", required=True),),
+        steps=dateline, cost_ns=take.ROUTES_NS, cost_from=take.ROUTES,
+        blast="data that wraps around changes its class at every switch",
+        traffic="frames that come in from now on; those that wait for each other already go on waiting, until a "
+        "watchdog or a cut takes some of them away. Without it lossless buffers can wait for each other in a circle",
+        configures=("dateline_off",), example="on",
     ),
     Action(
         words="hash seed", about="Sets the seed by which a switch hashes flows onto equal ports.",
@@ -179,9 +208,15 @@ ACTIONS = (
     ),
     Action(
         words="accelerator", about="Switches a switch's accelerator off or on.",
-        parameters=(Parameter("state", Choice("state", "on|off", ("on", "off")), "on or off", required=True), _SWITCH),
+        parameters=(Parameter("state", _ON_OFF, "on or off", required=True), _SWITCH),
         steps=accelerator, cost_ns=take.SETTING_NS, cost_from=take.SETTING, blast="collectives that are added up there",
         traffic="an accelerator that is off answers nothing: contributions are sent again, until ranks give up and do "
         "it by themselves", configures=("accelerator_down",), example="off leaf0",
+    ),
+    Action(
+        words="accelerator reclaim", about="Frees the slots of a switch's accelerator that no job owns.",
+        parameters=(_SWITCH,), steps=reclaim, cost_ns=take.SETTING_NS, cost_from=take.SETTING,
+        blast="none: slots of jobs that are there stay theirs",
+        traffic="a job that was refused, or has given up, goes on by itself until it begins anew", example="leaf0",
     ),
 )  # fmt: skip

@@ -31,7 +31,7 @@ class _Ranks(Kind):
 def limit(site: Site, rate: float, members: list[int], priority: int | None) -> Iterator[Step]:
     """One bucket a NIC: what is above the rate is dropped as it comes from the NIC, as switches police a port."""
     of = "" if priority is None else f" of class {priority}"
-    yield Note(f"{ranks(members)}: at most {rate / 1e9:g} Gb/s each{of}; the rest is dropped")
+    yield Note(f"{ranks(members)}: at most {rate / 1e9:g} Gb/s each{of}, a job's data included; the rest is dropped")
     match = {} if priority is None else {"classes": [priority]}
     for rank in members:
         ports = Place(site.fabric, NicTarget(site.fabric.nics[rank])).directions("forward")

@@ -2,6 +2,9 @@
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const ROW = 14; // height of a label
+const LONGEST = 32; // of its letters: the terminal has all of them
+
 export class StepChart {
   constructor(element) {
     this.element = element;
@@ -59,24 +62,39 @@ export class StepChart {
     );
   }
 
-  /** A line at each action's moment. */
+  /** A line at each action's moment; of labels that would overlap the later one stands a row lower, as long as there is room. */
   #marks(plot) {
     const { ctx, bbox } = plot;
     ctx.save();
     ctx.strokeStyle = css("--bad");
-    ctx.fillStyle = css("--bad");
     ctx.lineWidth = devicePixelRatio;
     ctx.font = `${11 * devicePixelRatio}px system-ui`;
-    for (const { time_ns: ns, line } of this.actions) {
-      const x = plot.valToPos(ns / 1000, "x", true);
-      if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.beginPath();
+    ctx.textAlign = "left"; // uPlot's axes leave theirs
+    ctx.textBaseline = "alphabetic";
+    const rows = Math.floor(bbox.height / (ROW * devicePixelRatio)) - 1;
+    const taken = []; // of each row, how far to the right
+    const shown = this.actions
+      .map(({ time_ns: ns, line }) => ({ x: plot.valToPos(ns / 1000, "x", true), line: line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line }))
+      .filter(({ x }) => x >= bbox.left && x <= bbox.left + bbox.width);
+    ctx.beginPath();
+    for (const { x } of shown) {
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-      const right = ctx.measureText(line).width + x < bbox.left + bbox.width;
-      ctx.textAlign = right ? "left" : "right";
-      ctx.fillText(line, x + (right ? 4 : -4) * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+    }
+    ctx.stroke();
+    for (const { x, line } of shown) {
+      const gap = 4 * devicePixelRatio, wide = ctx.measureText(line).width;
+      const from = x + gap + wide < bbox.left + bbox.width ? x + gap : Math.max(x - gap - wide, bbox.left);
+      let row = taken.findIndex((end) => end + gap < from);
+      if (row < 0) row = taken.length;
+      if (row >= rows) continue;
+      taken[row] = from + wide;
+      ctx.globalAlpha = 0.8; // what is behind it shows through a little
+      ctx.fillStyle = css("--card");
+      ctx.fillRect(from - gap / 2, bbox.top + row * ROW * devicePixelRatio, wide + gap, ROW * devicePixelRatio);
+      ctx.globalAlpha = 1;
+      ctx.fillStyle = css("--bad");
+      ctx.fillText(line, from, bbox.top + (row * ROW + 12) * devicePixelRatio);
     }
     ctx.restore();
   }
