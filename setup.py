@@ -10,11 +10,11 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 ROOT = Path(__file__).resolve().parent
-PROGRAMS = ("fabricd", "holder")  # the folders of their sources, too
+PROGRAMS = ("fabricd", "holder", "elements")  # the folders of their sources, too
 
 
 class BuildFabricd(Command):
-    """Compile hardware/{fabricd,holder}/**/*.c to programs in hardware/bin of the package (in place when editable)."""
+    """Compile hardware/{fabricd,holder,elements}/**/*.c to hardware/bin of the package (in place when editable)."""
 
     description = "compile fabricd and the holder"
     user_options = []

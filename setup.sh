@@ -18,9 +18,11 @@ usage: ./setup.sh VERB [ARGUMENT...]
   explore set up, run the property tests on cases drawn afresh until one fails: explore [MINUTES], default 10
   fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
   prove   set up, then prove on this machine: prove load (the same figures beside other fabrics and CPU hogs),
-          prove kills (whatever is killed, nothing is left and nothing else is touched), prove hashes (the same figures
+          prove kills (whatever is killed, nothing is left and nothing else is touched), prove machines (a sweep on
+          machines of which one is killed gives the same, and leaves nothing), prove hashes (the same figures
           before and after a change of the code), prove fastpath (the same with the fast path and without),
-          prove predict (predictions of drawn cases against their runs),
+          prove predict (predictions of drawn cases against their runs), prove simgrid (those of large fabrics against
+          SimGrid, which it fetches),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same); --help says more
@@ -114,11 +116,23 @@ if command -v debconf-set-selections >/dev/null; then
     echo "iperf3 iperf3/start_daemon boolean false" | debconf-set-selections
 fi
 log=$(mktemp)
+sshd=no
+case " $* " in *" openssh-server "*) # its tests start one of their own: the machine's must not listen because of us
+    sshd=yes
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        trap 'exit 130' INT # a shell may end by a signal without its EXIT trap
+        trap 'exit 143' TERM HUP
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod +x /usr/sbin/policy-rc.d
+    fi ;;
+esac
 if ! apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" </dev/null >"$log" 2>&1; then
     tail -n 30 "$log" >&2
     rm -f "$log"
     exit 1
 fi
+[ $sshd = no ] || systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true
 rm -f "$log"
 END
 }
@@ -170,13 +184,26 @@ build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be b
 
 # --- verbs -----------------------------------------------------------------
 
-set_up() {
+# fabricd needs nothing of .venv: it is compiled while pip fetches and unpacks.
+set_up() { # --sanitize: the build for tests, too
     check_ours
     choose_python
     install_packages
+    said_by_cc=$(mktemp)
+    compile_fabricd "$@" >"$said_by_cc" 2>&1 &
+    compiling=$!
     make_venv
-    build_fabricd
+    built=0
+    wait "$compiling" || built=1
+    [ "$built" -eq 0 ] || cat "$said_by_cc" >&2
+    rm -f "$said_by_cc"
+    [ "$built" -eq 0 ] || fail "fabricd could not be built (see above)"
     compile_python
+}
+
+compile_fabricd() {
+    "$python" -m hardware.build >/dev/null || return
+    [ "${1:-}" != --sanitize ] || "$python" -m hardware.build --sanitize >/dev/null
 }
 
 lint() {
@@ -199,6 +226,10 @@ browser() {
     esac
 }
 
+servers() { # what tests of sweeps on many machines reach
+    command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ] || packages="$packages openssh-server openssh-client"
+}
+
 explore() {
     end=$(($(date +%s) + ${1:-10} * 60))
     property_tests=$(grep -rl --include='test_*.py' '^from hypothesis' tests)
@@ -209,10 +240,10 @@ explore() {
     done
 }
 
-processes() { # of tests: one more than CPUs, because a test often waits
-    n=$(nproc)
-    [ "$n" -le 3 ] || n=3
-    printf '%s' "$((n + 1))"
+processes() { # of tests: this many more than CPUs, because a test often waits; four at most
+    n=$(($(nproc) + $1))
+    [ "$n" -le 4 ] || n=4
+    printf '%s' "$n"
 }
 
 # As whoever asks, on a laptop too: only root has packages installed here, and others are told what is missing.
@@ -227,7 +258,7 @@ unit_tests() {
     fi
     make_venv
     (build_fabricd) || say "going on without fabricd"
-    .venv/bin/python -m pytest -n "$(processes)" "$@" tests/unit
+    .venv/bin/python -m pytest -n "$(processes 1)" "$@" tests/unit
 }
 
 verb=${1:-help}
@@ -244,23 +275,25 @@ case "$verb" in
         fi
         fuzzers
         browser
-        set_up
+        servers
+        set_up --sanitize
         said=$(mktemp)
-        lint >"$said" 2>&1 & # pip and mypy use one core each
+        lint >"$said" 2>&1 & # on one core; pip, then the tests, which often wait, need not wait for it
+        linting=$!
         build_ryu
         install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
-        build_fabricd --sanitize
+        tested=0
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes 2)" "$@" || tested=$?
         linted=0
-        wait $! || linted=1
+        wait "$linting" || linted=1
         cat "$said"
         rm -f "$said"
-        [ "$linted" -eq 0 ] || say "lint found mistakes (above); the tests follow, this call will fail"
-        as_root_if_there .venv/bin/python -m pytest -n "$(processes)" "$@" || exit
+        [ "$linted" -eq 0 ] || say "lint found mistakes (above)"
+        [ "$tested" -eq 0 ] || exit "$tested"
         exit "$linted"
         ;;
     explore)
-        set_up
-        build_fabricd --sanitize
+        set_up --sanitize
         explore "$@"
         ;;
     fuzz)
@@ -274,8 +307,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | hashes | fastpath | predict | drills | drill-kills | drill-leaks | drill-replay) ;;
-            *) usage >&2; say "prove what? load, kills, hashes, fastpath, predict, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
+            load | kills | machines | hashes | fastpath | predict | simgrid | drills | drill-kills | drill-leaks | drill-replay) ;;
+            *) usage >&2; say "prove what? load, kills, machines, hashes, fastpath, predict, simgrid, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

@@ -83,7 +83,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
             "tx_bytes", REAL, "bytes", "sent by a worker of a sparse collective in its messages, mean over the workers"
         ),
         Column("rx_bytes", REAL, "bytes", "received by it, likewise"),
-        Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone (docs/closed-form.md)"),
+        Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone ([closed forms](closed-form.md))"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
     ),
     "ranks": (
@@ -229,7 +229,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "drops": (
         _NODE,
         _PORT,
-        Column("reason", TEXT, "", "as in docs/buffers.md"),
+        Column("reason", TEXT, "", "as in [buffers](buffers.md)"),
         *_counters("frames", count="how many"),
         Column("headers", TEXT, "", "headers of the last one"),
     ),
@@ -241,7 +241,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "events": (
         Column("time_ns", REAL, "ns, emulated", "when; missing for what the testbed itself saw"),
         Column("wall_s", REAL, "s, wall", "seconds since the run began"),
-        Column("event", TEXT, "", "kind, as in docs/fabricd-protocol.md, or one of the testbed's own"),
+        Column("event", TEXT, "", "kind, as in [fabricd's protocol](fabricd-protocol.md), or one of the testbed's own"),
         Column("rank", MAYBE, "", "the rank concerned, if one is"),
         Column("node", TEXT, "", "the switch concerned, if one is"),
         Column("port", MAYBE, "", "its port"),

@@ -160,7 +160,7 @@ def _stored(path: Path) -> Stored:
     return Stored(
         path=path,
         kind="sweep" if swept else "run",
-        state=_state(state) if whole else "damaged",
+        state=state_of(state) if whole else "damaged",
         began=float(began or (path / "state.json").stat().st_mtime),
         took_s=float(ended) - float(began) if began and ended else None,
         size_bytes=sum(f.lstat().st_size for f in path.rglob("*") if f.is_file()),
@@ -170,7 +170,7 @@ def _stored(path: Path) -> Stored:
     )
 
 
-def _state(told: dict[str, Any]) -> str:
+def state_of(told: dict[str, Any]) -> str:
     """A run that says `running` and whose process is gone was killed."""
     if told.get("state") != "running":
         return str(told.get("state")) if told.get("state") in STATES else "damaged"

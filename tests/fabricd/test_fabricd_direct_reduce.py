@@ -41,7 +41,7 @@ from workloads.verbs import wire
 HOSTS = 8
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
 OPS = ("sum", "min", "max", "prod", "avg")
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 PATH = closed_form.Path.uniform(1, rate_bps=400e9, delay_ns=500, latency_ns=500)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hardware.fuzz.__main__ import main
 from hardware.fuzz.seeds import SEEDS
 
-INPUTS = 1_000
+INPUTS = 400
 
 
 @pytest.mark.timeout(900)

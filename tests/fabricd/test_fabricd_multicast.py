@@ -93,7 +93,7 @@ def test_all_gather_sends_every_part_once() -> None:
             assert nic["pcie_write_bytes"] == 3 * 8192
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_size_number_and_chains(data: st.DataObject) -> None:
     hosts = data.draw(st.integers(2, 5))

@@ -52,7 +52,7 @@ def goodput(p: float, h: Hardware) -> float:
 @pytest.mark.parametrize("tx_frames", [16, 31])
 def test_go_back_n_goodput_follows_its_model(loss: float, tx_frames: int) -> None:
     h = hardware(tx_frames=tx_frames, timeout_ns=20_000)
-    packets = 100_000
+    packets = 50_000
     with star(2, h) as f:
         lose(f, {"share": loss}, match={"opcodes": ["WRITE_FIRST", "WRITE_MIDDLE"]})
         (time,) = send(f, [(1, 0, packets * MTU, 0)])
@@ -125,7 +125,7 @@ _rules = st.lists(
     ), min_size=1, max_size=3)  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(["selective_repeat", "go_back_n"]),
     _rules,
@@ -139,7 +139,7 @@ def test_all_bytes_arrive_whatever_is_lost_or_reordered(
     _deliver(recovery, rules, size, reorder_packets=reorder_packets, seed=seed)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_share, st.integers(1, 200_000), st.integers(1, 1000), st.sampled_from([2, 16, 256]))
 def test_selective_repeat_sends_again_only_what_was_lost(share: float, size: int, seed: int, room: int) -> None:
     """With nothing lost on the way back each packet comes in once, but for the first after a timeout.

@@ -33,7 +33,7 @@ from workloads.offloads.optimizers import OPTIMIZERS, Adam, Optimizer, Sgd
 from workloads.verbs import wire
 
 RANKS = 4
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def with_state(optimizer: str, random: np.random.Generator) -> Optimizer:
     return made
 
 
-@settings(FEW, max_examples=12)
+@settings(FEW, max_examples=8)
 @given(
     st.sampled_from(list(OPTIMIZERS)), st.integers(0, 2**32), st.integers(1, 20_000), st.sampled_from(["sum", "avg"])
 )

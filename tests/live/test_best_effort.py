@@ -316,7 +316,7 @@ def sums() -> Iterator[Sums]:
         yield Sums(lab, *({"fault": kind, "on": "all", "rate": 0.01} for kind in kinds))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(count=st.integers(1, 4096), op=st.sampled_from(["sum", "min", "max", "avg"]), seed=st.integers(0, 2**32 - 1))
 def test_integers_are_exact(sums: Sums, count: int, op: str, seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -329,7 +329,7 @@ def test_integers_are_exact(sums: Sums, count: int, op: str, seed: int) -> None:
         assert (result == expected).all()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(count=st.integers(1, 4096), seed=st.integers(0, 2**32 - 1), spread=st.integers(0, 30))
 def test_floats_keep_the_bound_of_fixed_point(sums: Sums, count: int, seed: int, spread: int) -> None:
     draw = np.random.default_rng(seed)

@@ -116,7 +116,13 @@ def test_what_it_sees_is_what_it_was_given(lab: Lab, folder: Path) -> None:
     """Every mount is the kernel's own, empty at the start, or a listed folder that is only for reading."""
     writable = {"/tmp", "/run", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc", str(folder / "data/out")}
     devices = {f"/dev/{name}" for name in ("null", "zero", "full", "tty", "random", "urandom")}
-    own = {str(ROOT / "workloads"), sys.prefix, str(folder / "data"), str(folder / "notes")}
+    own = {
+        str(ROOT / "workloads"),
+        str(ROOT / "hardware/bin/elements"),
+        sys.prefix,
+        str(folder / "data"),
+        str(folder / "notes"),
+    }
     for line in shell(lab, "cat /proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         point, options, kind = before.split()[4], before.split()[5].split(","), after.split()[0]

@@ -27,6 +27,7 @@ from testbed.cli import cli
 from testbed.experiment import loads
 from testbed.fabric import lab
 from testbed.machine import ownership
+from testbed.machines.where import where
 from testbed.run import run, sweep
 from testbed.world import keeper
 from tests.parts import doc_examples as examples
@@ -63,6 +64,7 @@ WRAPPER = """\
 #!{python}
 import os
 from testbed.machine import ownership
+from testbed.machines.where import where
 every = ownership.fabrics
 ownership.fabrics = lambda: [record for record in every() if record.id in os.environ["OURS"].split()]
 from testbed.cli import main
@@ -87,6 +89,7 @@ class Desk:
         self.fault = ""
         self.done: dict[tuple[str, ...], tuple[str, Path]] = {}  # runs: what was printed, and the folder
         shutil.copytree(ROOT / "experiments", folder / "experiments")
+        (folder / "machines.yaml").write_text("machines: [{local: 2}]\n")  # docs/machines.md writes its own
         programs = folder / ".venv" / "bin"
         programs.mkdir(parents=True)
         (programs / "testbed").write_text(WRAPPER.format(python=sys.executable))
@@ -208,7 +211,7 @@ def live(desk: Desk, tutorial: dict[str, str]) -> Desk:
 def _page(desk: Desk, page: Path, wrong: dict[str, str]) -> None:
     """Types in a page from beginning to end. A YAML block that begins with `# NAME.yaml` is saved as that."""
     for block in examples.blocks(page):
-        if block.language == "yaml" and (match := re.match(r"# (\S+\.yaml)$", block.lines[0])):
+        if block.language.startswith("yaml") and (match := re.match(r"# (\S+\.yaml)$", block.lines[0])):
             (desk.folder / match[1]).write_text(block.text)
         for example in examples.in_block(block) if block.language in ("console", "sh") else []:
             if block.language == "console":
@@ -310,6 +313,15 @@ def test_yaml_of_a_page_is_right(block: examples.Block, desk: Desk) -> None:
     part = yaml_reader.read(block.text).data
     whole = block.text if {"name", "fabric"} <= set(part) else json.dumps(_merged(part))
     loads(whole, block.place, ROOT / "experiments" / "control")  # where the applications are that pages name
+
+
+MACHINES = [block for page in PAGES for block in examples.blocks(page) if block.language == "yaml machines"]
+
+
+@pytest.mark.parametrize("block", MACHINES, ids=lambda block: block.place)
+def test_machines_of_a_page_are_right(block: examples.Block, tmp_path: Path) -> None:
+    (tmp_path / "machines.yaml").write_text(block.text)
+    assert where(str(tmp_path / "machines.yaml")).others
 
 
 PYTHON = [block for page in PAGES for block in examples.blocks(page) if block.language == "python"]

@@ -19,7 +19,7 @@ from workloads.verbs import Device, wire
 RANKS = 4
 ARGS = (16, 64, 100_000_000, 7, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
 TIMES = iter(range(10**6))
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

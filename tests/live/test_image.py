@@ -155,7 +155,7 @@ def _members(draw: st.DrawFn) -> tarfile.TarInfo:
     return member(draw(_paths), kind, link, mode=draw(st.integers(0, 0o7777)), size=4 if kind == tarfile.REGTYPE else 0)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.lists(_members(), max_size=8), second=st.lists(_members(), max_size=8))
 def test_nothing_outside_is_made_changed_or_removed(
     tmp_path: Path, first: list[tarfile.TarInfo], second: list[tarfile.TarInfo]

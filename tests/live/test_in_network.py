@@ -69,6 +69,26 @@ def test_what_the_network_cannot_do_the_ranks_do(fault: str, switch: str, tmp_pa
         assert by_the_network(result)
 
 
+@pytest.mark.parametrize("slots", [1024, 1500])
+def test_leaked_slots_are_those_of_the_free_then_of_the_newest_job(slots: int, tmp_path: Path) -> None:
+    inject = f"inject: [{{fault: slots_leaked, on: 'switch:leaf0', slots: {slots}}}]"
+    more = f"inject: [{{fault: slots_leaked, on: 'switch:leaf0', at: 1015us, slots: {slots}}}]"
+    before = run(tmp_path / "before", CLOS, step(sizes=["1MiB"], slots=64), more=inject)
+    during = run(tmp_path / "during", CLOS, step(sizes=["1MiB"], slots=64), more=more)
+    assert all("leaf0's accelerator has no slot free of 1024" in row["fallback"] for row in before.results)
+    assert [row["wrong"] for row in during.results] == [0]
+    assert all("no accelerator answers" in row["fallback"] for row in during.results)
+    (leaf0,) = [a for a in counters(during)["accelerators"] if a["switch"] == "leaf0"]
+    assert leaf0["unknown"] > 0
+
+
+def test_slots_that_leak_among_the_free_ones_cost_nobody(tmp_path: Path) -> None:
+    more = "inject: [{fault: slots_leaked, on: 'switch:leaf0', at: 1015us, slots: 960}]"
+    result = run(tmp_path, CLOS, step(sizes=["1MiB"], slots=64), more=more)
+    assert by_the_network(result)
+    assert {a["switch"]: a["slots_free"] for a in counters(result)["accelerators"]}["leaf0"] == 64
+
+
 def test_jobs_share_slots_and_who_gets_none_falls_back(tmp_path: Path) -> None:
     few = run(tmp_path, STAR % 4, step(slots=64), switch="{accelerator: {slots: 8}}")
     assert by_the_network(few), "fewer slots than wanted are slower, not wrong"

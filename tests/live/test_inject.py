@@ -24,6 +24,8 @@ ELSEWHERE = {
     "cpu_quota": "test_inject_live.py",
     "accelerator_down": "test_in_network.py",
     "missing_group": "test_in_network.py",
+    "slots_leaked": "test_in_network.py",
+    "dateline_off": "test_dateline_runs.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

@@ -74,11 +74,12 @@ def filled_in(f: FaultyFabric, line: str) -> str:
 
 ELSEWHERE = {
     ("flow resync", "loop"), ("flow resync", "dead_ecmp_member"), ("hash seed", "polarised_hash"),
-    ("accelerator", "accelerator_down"), ("controller restart", "controller_dead"),
+    ("accelerator", "accelerator_down"), ("accelerator reclaim", "slots_leaked"), ("route dateline", "dateline_off"),
+    ("controller restart", "controller_dead"),
     ("controller restart", "controller_hung"), ("controller restart", "slow_controller"),
     ("job restart", "worker_frozen"), ("job restart", "worker_killed"),
 }  # fmt: skip
-"""In test_operate_control.py and test_operate_world.py: on another fabric, at the controller, at a job."""
+"""In test_operate_control.py, test_operate_world.py, test_dateline_runs.py: other fabrics, the controller, a job."""
 
 
 def test_there_is_a_case_for_every_fault_that_an_action_undoes() -> None:

@@ -62,7 +62,7 @@ def test_mistakes_say_what_is_allowed(fabric: str) -> None:
     before = log(fabric)
     for line, says in {
         "": "which action?",
-        "interface shutdwn leaf0:1": "there are: interface shutdown",
+        "interface shutdwn leaf0:1": "did you mean interface shutdown?",
         "pfc leaf0:1 maybe": "one of on, off",
         "rollback": "there is nothing to take back",
         "flow add leaf0 foo=1 actions=drop": "foo",

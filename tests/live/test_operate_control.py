@@ -10,6 +10,8 @@ import pytest
 from testbed.base.errors import UserError
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
+from testbed.faults import Injection
+from testbed.inject.live import put_in
 from testbed.operate.carry_out import config, rollback
 from testbed.operate.record import Done
 from testbed.operate.steps.site import Site
@@ -229,6 +231,21 @@ def test_an_accelerator_that_is_switched_on_answers() -> None:
         lab.fabricd.request("heal", fault="f1")
         config(site, ["accelerator", "off", "leaf0"])
         assert down()
+
+
+def test_slots_that_nobody_owns_are_reclaimed_where_they_are() -> None:
+    clos = "fabric: {topology: {clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}, switch: {accelerator: {}}}"
+    with Lab.up(loads(f"name: acc\n{clos}\n")) as lab:
+
+        def free() -> dict[str, int]:
+            return {a["switch"]: a["slots_free"] for a in lab.fabricd.request("counters")["accelerators"]}
+
+        put_in(lab, Injection.of({"fault": "slots_leaked", "on": "switch:leaf0", "slots": 1000}))
+        assert free() == {"leaf0": 24, "leaf1": 1024, "spine0": 1024}
+        config(Site.of(lab), ["accelerator", "reclaim", "leaf1"])
+        assert free()["leaf0"] == 24
+        config(Site.of(lab), ["accelerator", "reclaim", "leaf0"])
+        assert set(free().values()) == {1024}
 
 
 def test_a_tenant_is_policed_and_nobody_else(fabric: FaultyFabric) -> None:

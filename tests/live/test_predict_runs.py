@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import results
 from testbed.experiment import loads
 from testbed.predict import predict
 from testbed.run.run import run
+from topologies.ranks.ring_order import ring_order
+from workloads.times.queue_pairs import QueuePairs, source_port
 
 LIMIT = 0.03
 STEPS = {
@@ -21,6 +24,15 @@ STEPS = {
         "{torus: {dims: [2, 3, 2]}}",
         ["all_reduce/torus", "all_gather/multicast", "all_reduce/direct_reduce", "all_reduce/in_network"],
     ),
+    "spines": (
+        "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2}}",
+        ["all_reduce/ring", "all_to_all/spread", "all_reduce/direct_reduce", "all_reduce/double_binary_tree"],
+    ),
+    "tiers": (
+        "{clos: {leaves: 2, spines: 3, hosts_per_leaf: 2, pods: 2, cores: 2}}",
+        ["all_gather/bruck", "optimizer_step/host", "all_gather/multicast", "all_reduce/halving_doubling"],
+    ),
+    "rails": ("{rail: {servers: 2, gpus: 4, spines: 3}}", ["all_reduce/direct_reduce", "all_to_all/pairwise"]),
     "rail": ("{rail: {servers: 3, gpus: 4}}", ["all_reduce/hierarchical", "broadcast/chain", "all_gather/multicast"]),
 }
 
@@ -33,7 +45,8 @@ def test_within_3_percent_of_the_emulation(name: str, tmp_path: Path) -> None:
         for way in ways
     )
     experiment = loads(f"name: p\nfabric: {{topology: {topology}}}\nworkload:\n{text}")
-    measured = run(experiment, tmp_path / "run").results
+    done = run(experiment, tmp_path / "run")
+    measured = done.results
     predicted = predict(experiment).figures
     off = {
         (f.name, f.algorithm, f.size_bytes): f.time_ns / row["time_ns"] - 1
@@ -41,3 +54,28 @@ def test_within_3_percent_of_the_emulation(name: str, tmp_path: Path) -> None:
     }
     assert {key: value for key, value in off.items() if abs(value) > LIMIT} == {}
     assert not any(row["fallback"] for row in measured)
+
+
+def test_source_ports_are_those_of_the_run(tmp_path: Path) -> None:
+    """Of every queue pair of three steps: what ECMP goes by."""
+    steps = "".join(
+        f"  - {{collective: {one}, sizes: [4KiB]}}\n"
+        for one in ("all_to_all, algorithm: spread", "all_reduce, algorithm: direct_reduce", "barrier")
+    )
+    text = f"name: p\nfabric: {{topology: {{clos: {{leaves: 2, spines: 2, hosts_per_leaf: 2}}}}}}\nworkload:\n{steps}"
+    experiment = loads(text.replace("barrier, sizes: [4KiB]", "barrier"))
+    folder = run(experiment, tmp_path / "run").folder
+    nics, pairs, every = experiment.build_fabric().nics, QueuePairs(), range(4)
+    expected = {}
+    for made in (
+        pairs.connect({a: [(b, 0) for b in every if b != a] for a in every}),
+        pairs.ring(ring_order(experiment.build_fabric())),
+        pairs.connect({a: sorted({((a + by) % 4, 0) for by in (1, 2, 3)}) for a in every}),
+    ):
+        for (a, b, _), (number, peers) in made.items():
+            for one, other, ends in ((a, b, (number, peers)), (b, a, (peers, number))):
+                port = source_port(*ends, int(nics[one].ip), int(nics[other].ip))
+                expected[one, ends[0]] = (other, ends[1], port)
+    found = results.load(folder).qps
+    columns = found[["rank", "qp", "peer", "peer_qp", "udp_src_port"]].itertuples(index=False)
+    assert {(rank, qp): tuple(others) for rank, qp, *others in columns} == expected

@@ -1,4 +1,4 @@
-"""Scripts of PyTorch on a fabric: DDP, FSDP2 and HSDP of a small transformer on four ranks, recorded once for all.
+"""Scripts of PyTorch on a fabric: DDP, FSDP2 and HSDP of a small transformer on eight ranks, recorded once for all.
 
 Losses are those of the same script over Gloo, and steps take what the longest path through their tasks takes.
 """
@@ -25,7 +25,7 @@ from workloads.tasks.oracle import step_ns
 from workloads.torch import launch
 
 SCRIPT = Path(__file__).parents[1] / "parts" / "training_script.py"
-RANKS = 4
+RANKS = 8
 
 pytestmark = pytest.mark.skipif(
     not launch.available(),
@@ -142,6 +142,7 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
         "torch.nn.functional.embedding(torch.arange(16), torch.ones(32000, 512))\n"
         "torch.ones(3, 7, 256) @ torch.ones(256, 96)\n"
         "torch.ones(100, 100) @ torch.ones(100)\n"
+        "torch.zeros_like(torch.ones(3, 1001)).new_ones(3, 1001)\n"
         "torch.nn.LSTM(32, 64)(torch.ones(10, 4, 32))\n"
         "with torch.inference_mode():\n"
         "    torch.nn.functional.linear(torch.ones(8, 256), torch.ones(128, 256))\n"
@@ -188,5 +189,6 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
     )
     assert (0, 16 * 8 + 2 * 16 * 512 * 4) in work  # a look-up reads what it finds
     assert (0, 2 * 21 * 96 * 4) not in work  # the product's other shape is no copy
+    assert (0, 2 * 3 * 1001 * 4) not in work  # a tensor like another takes its shape, and reads nothing
     assert subprocess.run(["pgrep", "-f", f"^sleep {left}"], capture_output=True).returncode == 1
     assert [2 * 1024**3, 3 * (4 << 20), "float32", 1] in [done for row in computed for done in row["work"]]

@@ -87,12 +87,15 @@ class Channel:
             raise BrokenPipeError
         self.said.append((b"".join(buffers), [os.dup(fd) for _, _, fds in rights for fd in fds]))
 
-    def recvmsg_into(self, buffers: Sequence[bytearray]) -> tuple[int, list[None], int, None]:
+    def send(self, data: bytes) -> None:
+        self.sendmsg([data])
+
+    def recv_into(self, buffer: bytearray) -> int:
         while not self.answers and not self.fabric.ended:
             self.fabric.hub.switch()
         answer = self.answers.popleft() if self.answers else b""
-        buffers[0][: len(answer)] = answer
-        return len(answer), [], 0, None
+        buffer[: len(answer)] = answer
+        return len(answer)
 
 
 class FakeFabric:

@@ -22,7 +22,15 @@ def imports(root: Path, *packages: str) -> Iterator[Arrow]:
 
 @cache
 def _statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    found: list[ast.Import | ast.ImportFrom] = []
+    inner: list[ast.AST] = [ast.parse(path.read_text())]
+    while inner:  # statements alone: most of a tree is expressions, in which nothing is imported
+        for node in ast.iter_child_nodes(inner.pop()):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.append(node)
+            elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+                inner.append(node)
+    return sorted(found, key=lambda node: node.lineno)
 
 
 def _module(name: Path) -> str:

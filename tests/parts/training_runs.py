@@ -15,6 +15,7 @@ from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
 from testbed.plan.plan import plan
 from testbed.run.run import run
+from topologies import Fabric
 from workloads.steps.build import step_graph
 from workloads.tasks.graph import Graph
 from workloads.tasks.oracle import Times, step_ns
@@ -25,7 +26,9 @@ class Compared:
     """A training step, as it was and as it should have been."""
 
     rows: list[dict[str, Any]]
+    graph: Graph
     times: Times
+    fabric: Fabric
 
     @property
     def measured_ns(self) -> float:
@@ -36,10 +39,10 @@ class Compared:
         return self.measured_ns / step_ns(self.times) - 1
 
 
-def experiment_of(topology: str, trains: Sequence[str], more: str = "") -> Experiment:
-    """An experiment of training steps; `more` are other keys of the fabric."""
+def experiment_of(topology: str, trains: Sequence[str], more: str = "", rest: str = "") -> Experiment:
+    """An experiment of training steps; `more` are other keys of the fabric, `rest` of the file."""
     steps = "".join(f"- train: {train}\n" for train in trains)
-    return loads(f"name: t\nfabric:\n  topology: {topology}\n  {more}\nworkload:\n{steps}")
+    return loads(f"name: t\nfabric:\n  topology: {topology}\n  {more}\nworkload:\n{steps}{rest}\n")
 
 
 def graph_of(train: Train, experiment: Experiment) -> Graph:
@@ -59,15 +62,15 @@ def checked(experiment: Experiment, folder: Path) -> Run:
     return done
 
 
-def compared(folder: Path, topology: str, trains: Sequence[str], more: str = "") -> list[Compared]:
+def compared(folder: Path, topology: str, trains: Sequence[str], more: str = "", rest: str = "") -> list[Compared]:
     """Runs the steps one after the other."""
-    experiment = experiment_of(topology, trains, more)
+    experiment = experiment_of(topology, trains, more, rest)
     fabric, planned = experiment.build_fabric(), plan(experiment)["steps"]
     rows = checked(experiment, folder).rows("timeline")
+    graphs = [graph_of(train, experiment) for train in trains_of(experiment)]
     return [
         Compared(
-            [row for row in rows if row["step"] == k],
-            expected(graph_of(train, experiment), planned[k], experiment, fabric),
+            [row for row in rows if row["step"] == k], graph, expected(graph, planned[k], experiment, fabric), fabric
         )
-        for k, train in enumerate(trains_of(experiment))
+        for k, graph in enumerate(graphs)
     ]

@@ -256,20 +256,26 @@ def test_exec_takes_the_fabric_behind_the_rank_too(run_dir):
 # --- completion ------------------------------------------------------------
 
 
-def completed(*words: str, cwd: Path = ROOT) -> list[str]:
-    """What bash is told when the last word is to be completed."""
+def asked_by_bash(*words: str) -> dict[str, str]:
+    """What bash says when the last word is to be completed."""
     line = " ".join(["testbed", *words])
-    env = {**os.environ, "_TESTBED_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
-    env["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(
-        [sys.executable, "-m", "testbed"], capture_output=True, text=True, env=env, cwd=cwd, timeout=300
-    )
+    return {"_TESTBED_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+
+
+def answers(printed: str) -> list[str]:
+    return [answer.partition(",")[2] for answer in printed.splitlines()]
+
+
+def completed(*words: str) -> list[str]:
+    done = CliRunner().invoke(cli, [], prog_name="testbed", env=asked_by_bash(*words))
     assert done.stderr == ""
-    return [answer.partition(",")[2] for answer in done.stdout.splitlines()]
+    return answers(done.stdout)
 
 
-def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path):
-    assert set(completed("p")) == {"plot", "predict", "probe"}
+def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path, monkeypatch):
+    done = run(env={**os.environ, **asked_by_bash("p")})
+    assert (set(answers(done.stdout)), done.stderr) == ({"plot", "predict", "probe"}, "")
+    monkeypatch.chdir(ROOT)
     assert "experiments/quickstart.yaml" in completed("run", "")
     assert completed("inject", "burst") == ["burst_loss"]
     assert "--rate" in completed("inject", "loss", "--r")
@@ -277,7 +283,8 @@ def test_the_shell_completes_verbs_files_faults_and_runs(tmp_path):
     assert "--rate" not in completed("inject", "lossy", "-")
     (tmp_path / "results/runs/one").mkdir(parents=True)
     (tmp_path / "results/runs/one/state.json").write_text("{}")
-    assert completed("show", "run", "", cwd=tmp_path) == ["one"]
+    monkeypatch.chdir(tmp_path)
+    assert completed("show", "run", "") == ["one"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

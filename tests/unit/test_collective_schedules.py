@@ -32,7 +32,7 @@ from workloads.collectives.uneven import uneven
 from workloads.registry import ALGORITHMS
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
-FULL = settings(max_examples=25, deadline=None)
+FULL = settings(max_examples=15, deadline=None)
 
 
 def grids(ranks: int, draw: st.DrawFn) -> list[int]:
@@ -86,7 +86,7 @@ def test_one_rank_may_receive_all_that_the_others_have() -> None:
         check_result(entry.collective.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
 
 
-@pytest.mark.parametrize("ranks", range(2, 20))
+@pytest.mark.parametrize("ranks", [*range(2, 10), 16, 19])
 def test_nobody_leaves_a_barrier_before_all_have_come(ranks: int) -> None:
     order = happened_before(schedule_of(ALGORITHMS["barrier", "dissemination"]), Shape(ranks, 0))
     first = [next(k for k, (rank, _) in enumerate(order.steps) if rank == r) for r in range(ranks)]
@@ -128,8 +128,12 @@ def test_pieces_cover_a_span_and_none_is_longer_than_a_chunk(count: int, chunk: 
     assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize("ranks", range(2, 70))
-def test_trees_span_all_ranks_and_a_parent_in_one_of_two_is_a_leaf_in_the_other(ranks: int) -> None:
+def test_trees_span_all_ranks_and_a_parent_in_one_of_two_is_a_leaf_in_the_other() -> None:
+    for ranks in range(2, 70):
+        two_trees(ranks)
+
+
+def two_trees(ranks: int) -> None:
     for second in (False, True):
         nodes = [trees.binary(i, ranks, second=second) for i in range(ranks)]
         depths = []
@@ -184,12 +188,13 @@ def test_unequal_counts_do_not_depend_on_the_machine() -> None:
 
 @pytest.mark.parametrize("entry", [e for e in SCHEDULED if "chunk" in e.extra], ids=str)
 def test_the_smallest_chunk_allowed_leaves_receives_that_a_queue_pair_takes(entry: Algorithm) -> None:
-    for ranks in (2, 3, 16):
+    """At a sixteenth of the pieces a sixteenth of the receives; all of them once."""
+    for ranks, share in ((2, 16), (3, 16), (16, 16), *([(3, 1)] if entry is ALGORITHMS["all_reduce", "ring"] else [])):
         dims = [ranks // 2, 2] if ranks % 2 == 0 else [1, ranks]
-        shape = shape_of(entry, ranks, MOST_PIECES * 7, 1, {"chunk": 7, "dims": dims}, 1)
+        shape = shape_of(entry, ranks, MOST_PIECES // share * 7, 1, {"chunk": 7, "dims": dims}, 1)
         for index in {0, 1, ranks // 2, ranks - 1}:
             wanted, _ = places(schedule_of(entry)(shape, index))
-            assert max((len(found) for found in wanted.values()), default=0) <= 16384
+            assert max((len(found) for found in wanted.values()), default=0) <= 16384 // share
 
 
 def test_staging_is_no_more_than_is_reduced() -> None:

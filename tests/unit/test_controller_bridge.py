@@ -92,7 +92,7 @@ class SlowSwitch(RuleBasedStateMachine):
 
 
 TestSlowSwitch = SlowSwitch.TestCase
-TestSlowSwitch.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)
+TestSlowSwitch.settings = settings(stateful_step_count=30)
 
 
 def test_a_port_is_down_while_either_witness_says_so() -> None:

@@ -100,6 +100,22 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "slow_receiver@nic:4",
     ),
+    "slots have leaked": (
+        {
+            "accelerators": {
+                "accelerators": [
+                    {
+                        "switch": name,
+                        "status": "up",
+                        "slots_free": 0 if name == "leaf1" else 64,
+                        "unknown": 9 * (name == "leaf1"),
+                    }
+                    for name in ("leaf0", "leaf1", "spine0")
+                ]
+            }
+        },
+        "slots_leaked@switch:leaf1",
+    ),
     "the connection is lost": (
         {"logging": {"log": [{"time_us": "300", "who": "controller", "level": "error", "message": "connection lost"}]}},
         "controller_dead@controller",
@@ -111,6 +127,17 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 def test_the_solver_takes_it_for_what_it_is(name: str) -> None:
     shown, answer = CASES[name]
     assert solve(Recorded(shown)) == answer
+
+
+def test_a_ring_without_a_dateline_is_freed_of_its_circle() -> None:
+    flows = [{"switch": "sw0", "priority": 100, "match": "ip,nw_dst=10.0.0.1", "actions": "output:1"}]
+    circle = "PFC deadlock: these wait for each other: sw2:3 queue 3, sw0:2 queue 3"
+    log = [{"time_us": "300", "who": "fabric", "level": "error", "message": circle}]
+    shown = {"flows": {"flows": flows}, "logging": {"log": log}}
+    asked = Recorded(shown, ("healthy", "where", "what", "fix"))
+    asked.fabric = Case.of(file.load("pfc/credit-loop"), "7Q4", False).experiment.build_fabric()
+    assert solve(asked) == "dateline_off@all"
+    assert [line.split()[1:3] for line in asked.done] == [["route", "dateline"], ["pfcwd", "sw2"], ["pfcwd", "sw2"]]
 
 
 def test_it_mends_only_if_asked() -> None:

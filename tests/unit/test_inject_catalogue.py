@@ -117,8 +117,19 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
     for name, cls in CATALOGUE.items():
         line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
         clock = "clock: real\n" if cls.only_real_clock else ""
-        (read,) = loads(f"{head}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
+        fits = (
+            head
+            if not cls.only_on
+            else head.replace("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", "ring: {nodes: 4}")
+        )
+        (read,) = loads(f"{fits}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
         assert read.written().items() >= Injection.of({"fault": name, **cls.example}).written().items()
+
+
+def test_a_fault_of_some_topologies_says_which() -> None:
+    with pytest.raises(InputError) as told:
+        with_faults("{fault: dateline_off, on: all}")
+    assert "not for a clos" in told.value.what and "ring, torus" in told.value.hint
 
 
 def requests(**written: Any) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from testbed.cli import cli
 from testbed.experiment import Experiment, loads
 from testbed.predict import Figure, predict
 from testbed.predict.large import large_figures, of_any_size
+from testbed.predict.working import Working
+from workloads.times import replay
 from workloads.times.messages import Costs, Link, Path
 from workloads.times.rings import ring_over_ns
 from workloads.times.wide.around import (
@@ -139,12 +142,11 @@ def test_faults_are_refused_all_at_once() -> None:
 
 
 def test_it_says_what_it_leaves_out() -> None:
-    told = experiment(
-        "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}", collective("all_reduce", "ring", "1MiB"),
-        more="transport: {cc: dcqcn}\n",
-    )  # fmt: skip
-    text = " ".join(predict(told).left_out)
-    assert "dcqcn" in text and "losses" in text and "hash" in text
+    ring, tasks = collective("all_reduce", "ring", "1MiB"), "{tasks: {list: [{id: a, compute: 50us}]}}"
+    for steps, hashed in (((ring,), False), ((ring, tasks), True)):
+        clos = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}"
+        text = " ".join(predict(experiment(clos, *steps, more="transport: {cc: dcqcn}\n")).left_out)
+        assert "dcqcn" in text and "losses" in text and ("hash" in text) == hashed
 
 
 def test_the_command_says_it_as_json(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +176,7 @@ def test_a_turn_is_the_fewest_edges_that_repeat() -> None:
         assert len(Ring.of(edges).of_each(lambda e: 1.0)) == fewest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=9), st.integers(0, 200)
 )  # fmt: skip
@@ -190,7 +192,7 @@ def test_hops_that_repeat_are_as_if_each_was_done(edges: list[tuple[int, int]], 
     assert hops(step, np.zeros(len(edges)), times) == pytest.approx(state)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(5, 30), st.integers(1, 5)), min_size=1, max_size=9),
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), min_size=1, max_size=3),
@@ -210,7 +212,7 @@ PATHS = [Path.uniform(s, rate_bps=400e9, delay_ns=500, latency_ns=500) for s in 
 PATHS.append(Path((Link(3600e9, 300),), scale_up=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(PATHS), min_size=2, max_size=24), st.integers(0, 1 << 20))
 def test_a_ring_over_any_edges_is_as_hop_by_hop(paths: list[Path], chunk: int) -> None:
     n = len(paths)
@@ -275,6 +277,42 @@ def test_rounds_without_a_graph_are_as_with_one(topology: str, step: dict[str, A
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "off"),
+    [
+        ("{star: {hosts: 16}}", "spread", 0.01),
+        ("{star: {hosts: 16}}", "pairwise", 0.01),
+        ("{torus: {dims: [6, 6]}}", "pairwise", 0.01),
+        ("{torus: {dims: [5, 5]}}", "spread", 0.01),
+        ("{torus: {dims: [4, 4]}}", "spread", 0.06),
+        ("{ring: {nodes: 16}}", "spread", 0.06),
+        ("{clos: {leaves: 4, spines: 1, hosts_per_leaf: 4}}", "spread", 0.01),
+        ("{clos: {leaves: 4, spines: 4, hosts_per_leaf: 4}}", "spread", 0.01),
+        ("{rail: {servers: 4, gpus: 4, spines: 2}}", "spread", 0.05),
+    ],
+)
+def test_an_all_to_all_without_a_graph_is_as_with_one(topology: str, algorithm: str, off: float) -> None:
+    one = experiment(topology, collective("all_to_all", algorithm, "4KiB", "256KiB", "1MiB"))
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=off)
+
+
+@pytest.mark.parametrize("topology", ["{star: {hosts: 12}}", RAIL, "{clos: {leaves: 3, spines: 2, hosts_per_leaf: 5}}"])
+@pytest.mark.parametrize("name", ["broadcast", "all_gather"])
+def test_multicast_without_a_graph_is_as_with_one(topology: str, name: str) -> None:
+    one = experiment(topology, collective(name, "multicast", "4KiB", "1MiB"))
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.01)
+
+
+def test_an_all_to_all_on_a_torus_takes_its_busiest_cable() -> None:
+    """32 cubed, 128 MiB: each cable carries n/d x (1 + .. + 16) messages of one packet, with RETH and immediate."""
+    with of_any_size():
+        one = experiment("{torus: {dims: [32, 32, 32]}}", collective("all_to_all", "spread", "128MiB"))
+    (found,) = predict(one).figures
+    assert found.time_ns == pytest.approx(1024 * (16 * 17 / 2) * wire_ns(4198), rel=0.01)
+
+
 def test_a_torus_of_64_cubed_takes_its_hops() -> None:
     """2 x 3 x 63 hops of one packet of an element or two, each over two switches; 3 x 63 of them reduce."""
     with of_any_size():
@@ -294,7 +332,19 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
 @pytest.mark.parametrize(
     ("topology", "step", "what"),
     [
-        ("{torus: {dims: [64, 64]}}", collective("all_to_all", "spread", "1MiB"), "no model of all_to_all by spread"),
+        ("{torus: {dims: [64, 64]}}", collective("broadcast", "multicast", "1MiB"), "tree's ways"),
+        ("{torus: {dims: [65, 64]}}", collective("all_to_all", "pairwise", "1MiB"), "too many rounds"),
+        ("{torus: {dims: [64, 64]}}", collective("broadcast", "chain", "1MiB"), "no model of broadcast by chain"),
+        (
+            "{clos: {leaves: 64, spines: 1, hosts_per_leaf: 128}}",
+            collective("all_to_all", "pairwise", "1MiB"),
+            "overlap on uplinks",
+        ),
+        (
+            "{clos: {leaves: 64, spines: 2, hosts_per_leaf: 128}}",
+            collective("all_to_all", "spread", "1MiB"),
+            "its flows are not counted",
+        ),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "auto", "1MiB"), "no algorithm is chosen"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", chunk="64KiB"), "in pieces"),
         ("{torus: {dims: [65, 65]}}", collective("all_reduce", "halving_doubling", "1MiB"), "for 4225 ranks"),
@@ -347,3 +397,38 @@ def test_all_that_is_wrong_with_a_point_is_said(tmp_path: Any, capsys: pytest.Ca
     (also,) = error["also"]
     assert "loss" in error["what"] and "cable_down" in also["what"]
     assert error["where"] == also["where"] == f"{file}: point seed: 1"
+
+
+# Groups that are alike
+
+
+def test_groups_whose_links_are_alike_are_followed_once_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[int] = []
+    run = replay._Replay.run
+
+    def counted(self: Any, starts: Any) -> list[float]:
+        followed.append(len(starts))
+        return run(self, starts)
+
+    monkeypatch.setattr(replay, "_ENDED", {})
+    monkeypatch.setattr(replay._Replay, "run", counted)
+    ring = collective("all_reduce", "ring", "64KiB")
+    rails = [[0, 4, 8], [1, 5, 9], [2, 6, 10]]
+    alike = figures("{rail: {servers: 3, gpus: 4}}", {**ring, "groups": rails})
+    assert len({f.time_ns for f in alike}) == 1 and followed == [3]
+    tree = "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}"
+    near, far = (figures(tree, {**ring, "ranks": ranks})[0].time_ns for ranks in ([0, 1, 2], [0, 1, 4]))
+    assert near == alike[0].time_ns < far and followed == [3, 3]  # three ranks of a leaf are as three of a rail
+    slower = figures(tree, {**ring, "ranks": [0, 1, 2]}, more="  cable: {rate: 200Gbps}\n")
+    assert slower[0].time_ns > near and len(followed) == 3
+
+
+def test_what_takes_long_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with Working(0.01) as working:
+        predict(experiment("{star: {hosts: 4}}", collective("all_reduce", "ring", "16KiB")), working.at)
+        said = ""
+        deadline = time.monotonic() + 5
+        while "step 1 of 1, all_reduce by ring" not in said and time.monotonic() < deadline:
+            said += capsys.readouterr().err
+            time.sleep(0.01)
+    assert "note: step 1 of 1, all_reduce by ring: " in said

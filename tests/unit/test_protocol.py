@@ -50,10 +50,10 @@ def test_the_client_knows_the_records_and_what_stands_behind_them() -> None:
         assert getattr(wire, name) == int(number)
         body = wire.RECORD.pack(int(number), wire.RECORD.size + 8, 0, 0, 0, 0, 0, 3) + b"why" + bytes(5)
         if behind:
-            assert [record.private for record in wire.records(memoryview(body), 1)] == [b"why"]
+            assert [record.private for record in wire.records(memoryview(body), 0, 1)] == [b"why"]
         else:
             with pytest.raises(wire.Malformed):
-                list(wire.records(memoryview(body), 1))
+                list(wire.records(memoryview(body), 0, 1))
 
 
 def test_every_request_of_python_is_one() -> None:

@@ -80,20 +80,20 @@ def check_all_pairs(fabric: Fabric, tables: dict[str, list[Flow]], failed: list[
 
 
 @given(fabrics)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 def test_every_packet_arrives_on_a_shortest_path(fabric: Fabric) -> None:
     check_all_pairs(fabric, routes(fabric), [])
 
 
 @given(fabrics_with_failures())
-@settings(deadline=None, max_examples=75)
+@settings(deadline=None, max_examples=30)
 def test_failed_cables_are_routed_around(case: tuple[Fabric, list[Cable]]) -> None:
     fabric, failed = case
     check_all_pairs(fabric, routes(fabric, ends_of(failed)), failed)
 
 
 @given(fabrics_with_failures(), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 def test_unknown_addresses_end_in_a_drop(case: tuple[Fabric, list[Cable]], data: st.DataObject) -> None:
     fabric, failed = case
     tables = routes(fabric, ends_of(failed))
@@ -109,7 +109,7 @@ def test_unknown_addresses_end_in_a_drop(case: tuple[Fabric, list[Cable]], data:
 
 
 @given(fabrics_with_failures(), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 def test_a_missing_flow_stops_its_traffic_at_that_switch(case: tuple[Fabric, list[Cable]], data: st.DataObject) -> None:
     fabric, failed = case
     tables = routes(fabric, ends_of(failed))
@@ -125,7 +125,7 @@ def test_a_missing_flow_stops_its_traffic_at_that_switch(case: tuple[Fabric, lis
 
 
 @given(fabrics_with_failures())
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 def test_cookies_are_those_of_the_contents(case: tuple[Fabric, list[Cable]]) -> None:
     fabric, failed = case
     first, again = routes(fabric, ends_of(failed)), routes(fabric, ends_of(failed))

@@ -412,3 +412,18 @@ def test_a_slip_on_the_command_line_is_said_in_its_words(testbed: Cli, args: tup
     done = testbed(*args)
     assert (done.code, "Traceback" in done.err) == (2, False)
     assert says in done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (["--on", "local:0", "--set", "sweep={seed: [1]}"], "'local:0' is no place to run on"),
+        (["--on", "local:many", "--set", "sweep={seed: [1]}"], "'local:many' is no place to run on"),
+        (["--on", "local:2"], "there is no `sweep:`"),
+        (["--retries", "2"], "--retries is for points"),
+        (["--on", "local:2", "--fabric", "3f2a"], "--on brings one up for each point"),
+    ],
+)
+def test_what_on_cannot_mean_is_bad_input(testbed: Cli, line: list[str], what: str) -> None:
+    done = testbed("run", "small.yaml", *line)
+    assert done.code == 2 and what in done.err and not Path("results").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run import watch
 from testbed.run.attempt import Attempt
+from testbed.run.diagnosis import Symptoms, diagnose
 from tests.parts.fake_lab import FakeLab, Script, counters, result_line
 from tests.parts.played_run import WAIT, Play, emit
 from tests.parts.played_run import play as play
@@ -34,6 +36,18 @@ def test_a_worker_that_is_killed_is_named_and_what_was_measured_is_kept(play: Pl
     assert "rank 1: the worker was ended by SIGKILL" in failure.what
     assert "rank 1 (NIC h1)" in failure.where
     assert len(load(failure.folder).ranks) == 3
+
+
+def test_a_fault_that_kills_or_holds_a_worker_is_named(tmp_path: Path) -> None:
+    fabric = loads(EXPERIMENT).build_fabric()
+    for how, event, said in (("kill", "worker_lost", "killed it"), ("freeze", "worker_hung", "holds it")):
+        act = {"event": "act", "fault": "f1", "on": True, "to": "agent", "spec": {"worker": how, "rank": 1}}
+        exits = {1: -signal.SIGKILL} if how == "kill" else {}
+        symptoms = Symptoms(events=[act, {"event": event, "rank": 1, "time_ns": 5.0}], exits=exits)
+        problem = diagnose(symptoms, fabric, tmp_path)
+        assert problem.hint.startswith(f"fault f1 of the experiment {said}; "), problem
+        by_itself = diagnose(replace(symptoms, events=symptoms.events[1:]), fabric, tmp_path)
+        assert "fault" not in by_itself.hint
 
 
 def test_a_worker_that_crashes_is_shown_with_its_last_words(play: Play) -> None:

@@ -90,7 +90,7 @@ def test_every_request_gets_its_tokens_on_one_rank_and_in_one_micro_batch(
     assert set(p.attention) == set(p.experts) == each and len(p.attention) == len(each)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(served())
 def test_ranks_send_what_their_sequences_and_caches_are(drawn: tuple[Apart, list[Request], Limits, bool]) -> None:
     of, requests, limits, prompts = drawn

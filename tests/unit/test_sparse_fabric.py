@@ -43,7 +43,7 @@ def test_omnireduce_is_right_whatever_the_timing(
     ranks, order, members = place
     group = order[:members]
     if options["block"] < 64:
-        counts = [min(count, 400) for count in counts]  # each of a few elements is a message
+        counts = [min(count, 150) for count in counts]  # each of a few elements is a message
     aggregators = dedicated if 0 < dedicated <= members - 2 else None
     sizes = [count * DTYPES[dtype] for count in counts]
     step = collective(
@@ -57,11 +57,12 @@ def test_omnireduce_is_right_whatever_the_timing(
     assert {line["wrong"] for line in lines} == {0}
 
 
-@pytest.mark.parametrize("aggregators", [None, 1, 2])
-@pytest.mark.parametrize("density", [1.0, 0.25, 0.01, 0.0])
+@pytest.mark.parametrize(
+    ("density", "aggregators"), [(1.0, None), (0.25, None), (0.25, 1), (0.25, 2), (0.01, None), (0.01, 2), (0.0, 1)]
+)
 def test_what_a_worker_moves_is_the_stated_function_of_density(density: float, aggregators: int | None) -> None:
     """Blocks of its own there, blocks of the sum back, a header for each message."""
-    workers, blocks, block = 4, 1024 if density > 0.1 else 4096, 64
+    workers, blocks, block = 4, 512 if density > 0.1 else 4096, 64
     options = {"density": density, "overlap": 0.0, "block": block, "fusion": 4, "slots": 64, "aggregators": aggregators}
     ranks = workers + (aggregators or 0)
     step = collective("all_reduce", [blocks * block * 4], algorithm="omnireduce", **options)
@@ -102,7 +103,7 @@ def test_omniccl_is_right_whatever_the_timing(
     order, members, complexes = place
     ranks, group = len(order), order[:members]
     block, spot = grain
-    counts = [min(count, 400) for count in counts] if block < 64 else counts
+    counts = [min(count, 150) for count in counts] if block < 64 else counts
     sizes = [count * DTYPES[dtype] for count in counts]
     helpers = [ranks + rank for rank in group[: min(complexes, members)]]
     step = collective(

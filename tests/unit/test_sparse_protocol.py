@@ -102,7 +102,7 @@ class Wire:
         queue += [(number, message)] * copies
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(LAYOUTS, st.integers(1, 8), st.sampled_from([0.0, 0.03, 0.3, 0.8, 1.0]), st.booleans(), st.integers(0, 2**32))
 @example(Layout.of(1, 256, 4, 256), 2, 1.0, False, 0)
 def test_every_worker_ends_with_the_sum(layout: Layout, workers: int, density: float, lossy: bool, seed: int) -> None:
@@ -202,7 +202,7 @@ def test_union_of_independent_positions() -> None:
 WINDOWS = st.builds(Windows, st.integers(1, 300), st.integers(1, 8), st.integers(1, 9), st.integers(1, 4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(WINDOWS, st.integers(1, 6), st.sampled_from([0.0, 0.03, 0.3, 0.8, 1.0]), st.integers(0, 2**32))
 def test_spots_end_with_the_sum_in_any_order(windows: Windows, workers: int, density: float, seed: int) -> None:
     """Messages of a connection stay in order, those of different ones do not; no spot is used for two windows."""

@@ -116,7 +116,7 @@ def test_resolved_writes_everything_out_and_loads_again():
 TIMES = st.floats(0, 1e12, allow_subnormal=False).filter(lambda t: t == 0 or t > 1e-6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(
     rate=st.integers(1, 10**14),
     delay=TIMES,

@@ -215,7 +215,7 @@ def test_aliases_cannot_blow_up(monkeypatch):
     assert "more than" in problems(bomb)[0][1]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: GOOD[: len(b) * 3] + b.decode("latin-1")))
 def test_no_text_gives_anything_but_an_input_error(text):
     try:
@@ -228,7 +228,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=8), v, max_size=3))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data(), value=VALUES)
 def test_no_value_in_any_place_gives_anything_but_an_input_error(data, value):
     document = loads(GOOD).resolved()

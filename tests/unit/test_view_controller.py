@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from testbed.live.look.look import Look, Sight
 from testbed.live.views import VIEWS
-from tests.parts.machine import wait_until
 from topologies import build
 
 FABRIC = build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 1})
@@ -25,13 +17,13 @@ class Stub:
 
     fabric = FABRIC
 
-    def __init__(self, pids: list[int]) -> None:
-        self.pids = pids
+    def __init__(self, echoes: list[bool]) -> None:
+        self.echoes = echoes
 
     def request(self, op: str, meant: bool = False, **_: Any) -> dict[str, Any]:
         note = {"event": "note", "who": "controller", "level": "error", "time_ns": 300_000, "text": REFUSED}
         return {
-            "status": {"controllers": [{"pid": pid} for pid in self.pids]},
+            "status": {"controllers": [{"pid": 1, "answers": True, "echoes": echoes} for echoes in self.echoes]},
             "parameters": {"control": {"reaction_ns": 20_000.0 if meant else 50_000.0}},
             "log": {"events": [note]},
         }[op]
@@ -40,24 +32,14 @@ class Stub:
         return [{"switch": "leaf0"}, {"switch": "leaf0"}, {"switch": "spine0"}]
 
 
-def shown(*pids: int) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+def shown(*echoes: bool) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     now = {"time_ns": 700_000, "fidelity": {"clock": "virtual", "controller_timeouts": 2}}
-    switches, own = VIEWS["controller"].show(Look(Stub([*pids]), now))  # type: ignore[arg-type]
+    switches, own = VIEWS["controller"].show(Look(Stub([*echoes]), now))  # type: ignore[arg-type]
     return {row["Switch"]: row for row in switches.rows}, own.rows[0]
 
 
-@pytest.fixture
-def stopped() -> Iterator[int]:
-    with subprocess.Popen(["sleep", "60"]) as process:
-        process.send_signal(signal.SIGSTOP)
-        stat = Path(f"/proc/{process.pid}/stat")
-        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stands still")
-        yield process.pid
-        process.kill()
-
-
 def test_one_that_runs_has_answered() -> None:
-    switches, own = shown(os.getpid())
+    switches, own = shown(True)
     assert {row["Connected"] for row in switches.values()} == {"yes"} and own["Controller"] == "running"
     assert own["Reaction (us)"] == 50.0 and {row["Echo"] for row in switches.values()} == {"answered"}
     assert (switches["leaf0"]["Flows"], switches["leaf1"]["Flows"]) == (2, 0)
@@ -65,18 +47,18 @@ def test_one_that_runs_has_answered() -> None:
 
 def test_a_golden_sight_has_the_reaction_that_was_meant() -> None:
     now = {"time_ns": 700_000, "fidelity": {"clock": "virtual", "controller_timeouts": 2}}
-    look = Look(Stub([os.getpid()]), now, sight=Sight("asic", "golden"))  # type: ignore[arg-type]
+    look = Look(Stub([True]), now, sight=Sight("asic", "golden"))  # type: ignore[arg-type]
     assert VIEWS["controller"].show(look)[1].rows[0]["Reaction (us)"] == 20.0
 
 
 def test_what_a_switch_has_refused_is_its_own() -> None:
-    switches, own = shown(os.getpid())
+    switches, own = shown(True)
     assert switches["spine0"]["Errors"] == 1 and REFUSED in switches["spine0"]["Last error"]
     assert switches["leaf0"]["Errors"] == 0 and own["Last said"] == f"300.000 us: {REFUSED}"
 
 
-def test_one_that_stands_still_is_connected_and_answers_nothing(stopped: int) -> None:
-    switches, own = shown(stopped)
+def test_one_that_stands_still_is_connected_and_answers_nothing() -> None:
+    switches, own = shown(False)
     assert {(row["Connected"], row["Echo"]) for row in switches.values()} == {("yes", "no answer")}
     assert (own["Controller"], own["Unanswered"], own["Reaction (us)"]) == ("no answer", 2, None)
 

@@ -73,6 +73,15 @@ def test_what_is_wrong_is_said_with_what_is_allowed(line: str, what: str, hint: 
     assert wrong.value.where and wrong.value.exit_code == 2
 
 
+def test_a_word_in_its_plural_is_no_dead_end() -> None:
+    entries = [Entry(words=words, about="") for words in ("show queues", "show queue watermark", "show drops")]
+    for line in ("show queues watermark", "show queue watermarks"):
+        with pytest.raises(InputError) as wrong:
+            find(entries, line.split())
+        assert wrong.value.hint == "did you mean show queue watermark?"
+    assert find(entries, ["show", "drops", "all"])[1] == ["all"]
+
+
 def test_what_begins_alike_is_offered_and_nothing_else() -> None:
     entries = [Entry(words=words, about="") for words in ("config nic cc", "config nic replace", "config ecn", "show")]
     for line in ("config nic", "config nic 4 replace"):
