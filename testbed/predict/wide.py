@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
 from testbed.predict.figure import FLOWS, Figure
 from workloads.base.entry import Algorithm, named
@@ -20,6 +21,7 @@ from workloads.times.wide.all_to_all import crowd_of, spread_ns
 from workloads.times.wide.around import host_ring_over_ns
 from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
+from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
 from workloads.times.wide.peers import exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
@@ -38,7 +40,7 @@ IN_ROUNDS = (
 POWERS = ("halving_doubling", "halving", "recursive_doubling")
 """Of these, for powers of two."""
 
-KNOWN = ("ring", "direct_reduce", "multicast", "spread", "pairwise", *IN_ROUNDS)
+KNOWN = ("ring", "direct_reduce", "in_network", "multicast", "spread", "pairwise", *IN_ROUNDS)
 MOST_PAIRWISE = 4096
 """Ranks whose n - 1 rounds are followed."""
 
@@ -49,9 +51,12 @@ def uses_scale_up(entry: Algorithm) -> bool:
 
 
 def wide_figures(
-    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, place: str
+    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, job: int, place: str
 ) -> Iterator[Figure]:
-    """The lines of a step.  `made`: the queue pairs so far; this step's are added to them."""
+    """The lines of a step; if it is offloaded, it is the fabric's `job`th.
+
+    `made`: the queue pairs so far; this step's are added to them.
+    """
     what, spec = "of so large a fabric all ranks take part", experiment.fabric
     if step.ranks is not None or step.groups is not None:
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
@@ -62,7 +67,7 @@ def wide_figures(
         what = "of so large a fabric no algorithm is chosen"
         raise InputError(what, f"{place}.algorithm", f"name one of {', '.join(KNOWN)}")
     entry = find(step.collective, step.algorithm)
-    time = _Step(experiment, step, entry, places, made, place)
+    time = _Step(experiment, step, entry, places, made, job, place)
     for size_bytes in step.sizes:
         yield Figure(
             step=number,
@@ -84,9 +89,11 @@ class _Step:
         entry: Algorithm,
         places: Places,
         made: Made,
+        job: int,
         place: str,
     ) -> None:
         self.experiment, self.step, self.entry, self.places, self.place = experiment, step, entry, places, place
+        self.job = job
         self.n, self.width = places.ranks, DTYPES[step.dtype]
         self.costs = costs_of(experiment)
         spec = experiment.fabric
@@ -119,6 +126,8 @@ class _Step:
             return self._all_to_all()
         if entry.name == "multicast":
             return self._multicast()
+        if entry.accelerators:
+            return self._by_switches()
         if entry.name not in IN_ROUNDS:
             what = f"there is no model of {entry}{' in pieces' if step.chunk else ''} for {self.n} ranks"
             raise InputError(what, f"{self.place}.algorithm", f"there is one of {', '.join(KNOWN)}")
@@ -207,6 +216,24 @@ class _Step:
         self._made.add(2 * len(distances(self.n)))
         both = Multicasts(self._bare, hosts, self.costs)
         return both.broadcast_ns if self.entry.collective.name == "broadcast" else both.all_gather_ns
+
+    def _by_switches(self) -> Callable[[int], float]:
+        spec, step, bare = self.experiment.fabric, self.step, self._bare
+        accelerator, tree = spec.switch.accelerator, tree_of(self.places, self.job)
+        if accelerator is None or tree.inputs[tree.adding()].max() > accelerator.fan_in:
+            bits = 0 if accelerator is None else accelerator.fan_in
+            what = f"{tree.inputs.max()} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
+            raise InputError(what, f"{self.place}.algorithm", "a run falls back to hosts: predict ring")
+        elements = min(accelerator.elements, spec.nic.mtu // 4)
+        slots = step.slots or slots_over(
+            self.experiment, (spec.cable.rate, spec.cable.delay), self.places.switches, elements
+        )
+        return lambda size_bytes: by_switches_ns(
+            tree, self.n, size_bytes, bare.cable, bare.latency_ns, self.costs,
+            width=self.width, elements=elements, slots=min(slots, accelerator.slots),
+            fixed_point=not step.dtype.startswith(("int", "uint")), convert_bps=self.experiment.costs.convert,
+            rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
+        )  # fmt: skip
 
     def _rounds_apart(self) -> None:
         if isinstance(self.places, Rails | Tiers) and self.places.links:
