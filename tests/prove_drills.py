@@ -4,12 +4,12 @@
 places can be drawn, what a student may see differs from the healthy twin's, the solver gets 80 points or more by what
 a student may see, and finds nothing in the healthy twin. Prints a line a drill; exit 1 if one fails.
 
-`./setup.sh prove drills --generated N [--results FILE] [--for S]`. Makes drills of the seeds N1 .. Nn as `testbed drill
-new` does: each passes all of that, or is refused with a reason. FILE keeps a JSON object a seed: seeds that it has are
-not made again, so that a proof can be ended (`--for`: no seed is begun after so many seconds) and gone on with. In the
-end: how many pass, why others do not, what those who only look would have got, and the rank correlation of difficulty
-with the score of `thresholds`, which has to be below -0.5. Exit 1 if a seed neither passes nor has a reason, or if that
-is not so.
+`./setup.sh prove drills --generated N [--results FILE] [--for S] [--jobs J]`. Makes drills of the seeds N1 .. NN as
+`testbed drill new` does: each passes all of that, or is refused with a reason. FILE keeps a JSON object a seed: seeds
+that it has are not made again, so that a proof can be ended (`--for`: no seed is begun after so many seconds) and gone
+on with. In the end: how many pass, why others do not, what those who only look would have got, and the rank
+correlation of difficulty with the score of `thresholds`, which has to be below -0.5. Exit 1 if that is not so, or if
+the world of a seed has died.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -46,13 +49,18 @@ def _generated() -> None:
     parser.add_argument("--generated", type=int, required=True, metavar="N", help="the seeds N1 .. NN")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keeps what came of each seed, and goes on")
     parser.add_argument("--for", type=float, default=float("inf"), metavar="S", dest="seconds", help="wall time")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="so many seeds at once")
     asked = parser.parse_args()
+    seeds = [f"N{k + 1}" for k in range(asked.generated)]
     found = _kept(asked.results)
     end = time.monotonic() + asked.seconds
-    for seed in (f"N{k + 1}" for k in range(asked.generated)):
-        if seed not in found and time.monotonic() < end:
-            found[seed] = _made(seed, asked.results)
-    told = [found[seed] for seed in (f"N{k + 1}" for k in range(asked.generated)) if seed in found]
+    with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
+        todo = {pool.submit(_made, seed, end): seed for seed in seeds if seed not in found}
+        for done in as_completed(todo):
+            if (one := done.result()) is not None:
+                found[todo[done]] = one
+                _say(one, asked.results)
+    told = [found[seed] for seed in seeds if seed in found]
     print("\n".join(summary(told)))
     wrong = [one["seed"] for one in told if one["died"]]
     rho = correlated(told)
@@ -70,16 +78,21 @@ def _kept(path: Path | None) -> dict[str, dict[str, Any]]:
     return {one["seed"]: one for one in every if not one["died"]}
 
 
-def _made(seed: str, results: Path | None) -> dict[str, Any]:
+def _made(seed: str, end: float) -> dict[str, Any] | None:
+    """None if it is too late to begin."""
     from testbed.drill.make.new import made
 
-    one = made(seed).to_dict()
+    return made(seed).to_dict() if time.monotonic() < end else None
+
+
+def _say(one: Mapping[str, Any], results: Path | None) -> None:
     said = one["refused"] or f"{one['level']} ({one['difficulty']:g}), {one['score']:.0f} points"
-    print(f"{seed:6} {one['setting']:10} {'+'.join(one['classes']):28} {one['took_s']:6.1f} s  {said}", flush=True)
+    print(
+        f"{one['seed']:6} {one['setting']:10} {'+'.join(one['classes']):28} {one['took_s']:6.1f} s  {said}", flush=True
+    )
     if results is not None:
         with results.open("a") as file:
             file.write(json.dumps(one) + "\n")
-    return one
 
 
 def summary(told: list[dict[str, Any]]) -> list[str]:

@@ -104,7 +104,7 @@ def undrawable(drill: Drill) -> list[str]:
 
 @contextmanager
 def playing(drill: Drill, seed: str, *, healthy: bool) -> Iterator[Game]:
-    game = Game.start(Case.of(drill, seed, healthy))
+    game = Game.start(Case.of(drill, seed, healthy), prints=False)
     try:
         yield game
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.drill.check.check import Checked, playing, solved, undrawable, views
+from testbed.drill.check.check import Checked, playing, solved, undrawable
 from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.check.rivals import Signature
 from testbed.drill.check.symptom import steps, symptom
@@ -98,9 +98,9 @@ def _make(its: Sketch, level: str | None, found: Made) -> None:
         raise Refused(wrong[0])
     _must_be_unique(its, drill)
     with playing(drill, its.seed, healthy=True) as well, playing(drill, its.seed, healthy=False) as ill:
-        if views(ill) == views(well):
-            raise Refused("not activated: no permitted view differs from the healthy twin's")
         seen, usual = signs.seen(ill, drill.views), signs.seen(well, drill.views)
+        if seen == usual:
+            raise Refused("not activated: no permitted view differs from the healthy twin's")
         job = symptom(steps(ill), steps(well), drill.warmup)
         own = signs.signed(seen, usual, job)
         found.measured = _measured(its, drill, ill, signs.named(seen, usual))
