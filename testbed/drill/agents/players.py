@@ -266,6 +266,7 @@ class Lookers:
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
         self.said = []
+        game.prints = False  # they read data
         for one in self.rules:
             session = _Counted(game, time.monotonic() + wall_s, noting)
             try:
