@@ -9,11 +9,10 @@ from typing import Any
 
 from testbed.drill.game import Game
 from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.drill import LEVELS
 from testbed.drill.sheet.score import Course, kinds, right, score
 from testbed.drill.solve.baselines import PLAYERS
 
-LOOKERS = ("random", "loudest", "thresholds")
+LOOKERS = ("healthy", "random", "loudest", "thresholds")
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,9 @@ def worth(game: Game, answer: str, ended: Course | None = None) -> Worth:
     return Worth(answer, total, kinds(its.claims, truth) if truth else 0.0)
 
 
-def correlation(levels: Sequence[str], points: Sequence[float]) -> float | None:
-    """Spearman's, of levels with points; None if either is the same for all."""
-    one, other = _ranks([float(LEVELS.index(level)) for level in levels]), _ranks(points)
+def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | None:
+    """Spearman's; None if either is the same for all."""
+    one, other = _ranks(hardness), _ranks(points)
     a, b = [x - fsum(one) / len(one) for x in one], [y - fsum(other) / len(other) for y in other]
     spread = (fsum(x * x for x in a) * fsum(y * y for y in b)) ** 0.5
     return fsum(x * y for x, y in zip(a, b, strict=True)) / spread if spread else None
