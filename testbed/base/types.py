@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from pydantic_core import PydanticCustomError
 
 from testbed.base import units
-from testbed.base.signals import undisturbed
+from testbed.base.this_process import undisturbed
 
 
 class Model(BaseModel):

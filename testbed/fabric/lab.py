@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
 from testbed.base.errors import MachineError, UserError, require_root
-from testbed.base.signals import undisturbed
+from testbed.base.this_process import undisturbed
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers, File, Worker
 from testbed.containers.image import Image

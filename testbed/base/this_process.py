@@ -1,4 +1,4 @@
-"""Signals that end this process: they wait while something must not be disturbed."""
+"""This process: whether it is the `testbed` command, and signals that end it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+ours = False
+"""testbed.cli sets it. In a notebook or a script others' code runs beside ours."""
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import model_serializer
 
-from testbed.base.signals import undisturbed
+from testbed.base.this_process import undisturbed
 from testbed.base.types import Model
 
 
