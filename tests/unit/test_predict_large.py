@@ -76,7 +76,7 @@ TREES = [
     ("topology", "off"),
     [
         ("star: {hosts: 12}", 0.01),
-        ("torus: {dims: [4, 4, 2]}", 0.03),
+        ("torus: {dims: [4, 4, 2]}", 0.05),
         ("torus: {dims: [3, 5]}", 0.06),
         ("rail: {servers: 3, gpus: 4, spines: 2}", 0.03),
         ("clos: {leaves: 3, spines: 2, hosts_per_leaf: 4, pods: 2, cores: 3}", 0.03),
