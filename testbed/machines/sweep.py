@@ -24,16 +24,16 @@ from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.base.this_process import caught
 from testbed.machines import known
-from testbed.machines.engine import Ended, Engine, engine
+from testbed.machines.engine import Ended, Engine, Here
 from testbed.machines.identity import file_hashes, point_hash, resolved_hash
 from testbed.machines.needs import memory_of, room
 from testbed.machines.processes import Processes
-from testbed.machines.remote import Remote, all_of
 from testbed.machines.where import HERE, Other
 from testbed.run import sweep as sweeps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.machines.remote import Remote
 
 KILLED_MOST = 3
 """A point whose process is killed so often is given up: it may be what the machine has no memory for."""
@@ -85,6 +85,8 @@ class OnMachines:
         """Reaches the other machines, which must all be fit for this sweep. Raises UserError."""
         if not self.others:
             return
+        from testbed.machines.remote import Remote, all_of
+
         progress.stage(f"reaching {len(self.others)} machines")
         self._reached = all_of(Remote, self.others)
         named = sweeps.points(experiment) if sweeps.count(experiment) <= sweeps.CHECKED else ()
@@ -146,10 +148,7 @@ class OnMachines:
                 processes = Processes(folder)
             here = room()
             self._memory = min([*([here] if self.here else []), *(remote.memory for remote in remotes)])
-            started = stack.enter_context(engine(processes, self.here, here, for_others=bool(remotes)))
-            stack.callback(self._end, started, processes, remotes)
-            self._progress.stage("starting the workers")
-            all_of(lambda r: r.start(started.port, started.credentials, r.memory, sys.argv), remotes)
+            started = self._started(stack, processes, here)
             self._places = {remote.name: remote.points for remote in remotes} | ({HERE: self.here} if self.here else {})
             self._remotes = {remote.name: remote for remote in remotes}
             yield from self._hand_out(started)
@@ -164,22 +163,45 @@ class OnMachines:
                     self._lost(said.machine)
                 yield from self._hand_out(started)
 
+    def _started(self, stack: ExitStack, processes: Processes | None, memory: float) -> Engine:
+        """An engine, and workers on all machines. What was begun ends with the stack."""
+        remotes = self._reached
+        if processes and not remotes:
+            here = Here(processes, memory)
+            stack.callback(self._end, here, processes, ())
+            return here
+        from testbed.machines.cluster import cluster
+        from testbed.machines.remote import all_of
+
+        made = stack.enter_context(cluster(processes, self.here, memory))
+        stack.callback(self._end, made, processes, remotes)
+        self._progress.stage("starting the workers")
+        all_of(lambda r: r.start(made.port, made.credentials, r.memory, sys.argv), remotes)
+        return made
+
     def _end(self, started: Engine, processes: Processes | None, remotes: Sequence[Remote]) -> None:
         """What still runs ends, and takes its fabric down; another Ctrl-C must not disturb that."""
         with caught(lambda number: None):
             started.cancel()
             if processes:
                 processes.stop()
-            ended = all_of(lambda remote: remote.lost or remote.end(), remotes)
-            for remote, sure in zip(remotes, ended, strict=True):
-                if not sure:
-                    self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
+            self._end_others(remotes)
             if processes and (killed := processes.wait()):
                 self._progress.note(
                     f"{killed} points here did not end, and were killed; testbed clean, if that says so"
                 )
             for remote in remotes:
                 remote.tidied()
+
+    def _end_others(self, remotes: Sequence[Remote]) -> None:
+        if not remotes:
+            return
+        from testbed.machines.remote import all_of
+
+        ended = all_of(lambda remote: remote.lost or remote.end(), remotes)
+        for remote, sure in zip(remotes, ended, strict=True):
+            if not sure:
+                self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
 
     def _lost(self, machine: str) -> None:
         """Its points run on others: Dask has handed them out already. Raises MachineError if there is no other."""

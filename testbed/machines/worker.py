@@ -128,7 +128,7 @@ async def _worked(told: dict[str, Any], folder: Path, said: Any) -> None:
     import dask
     from distributed.security import Security
 
-    from testbed.machines.engine import SETTINGS, PointWorker, options, quiet
+    from testbed.machines.cluster import SETTINGS, PointWorker, options, quiet
     from testbed.machines.processes import Processes
 
     quiet()

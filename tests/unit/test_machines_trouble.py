@@ -23,12 +23,13 @@ from testbed.machines import known, ssh, worker
 from testbed.machines import point as of_point
 from testbed.machines import processes as of_processes
 from testbed.machines import sweep as of_sweep
-from testbed.machines.engine import Ended, Engine
+from testbed.machines.cluster import Cluster
+from testbed.machines.engine import Ended, Here
 from testbed.machines.identity import content_hash, file_hashes
 from testbed.machines.processes import Processes
 from testbed.machines.remote import Remote, all_of
 from testbed.machines.sweep import OnMachines
-from testbed.machines.where import Machine, Other, where
+from testbed.machines.where import HERE, Machine, Other, where
 from tests.parts.machine import wait_until
 from tests.parts.small_sweep import SWEEP, Noted
 
@@ -50,7 +51,7 @@ class Result:
 
 
 def test_a_result_that_was_lost_is_waited_for_and_holds_up_no_other() -> None:
-    engine = Engine.__new__(Engine)
+    engine = Cluster.__new__(Cluster)
     engine.said = queue.SimpleQueue()
     lost, finished, cancelled = Result("lost", {"a": 1}), Result("finished", {"b": 2}), Result("cancelled", {})
     finished.ready.set()
@@ -339,3 +340,57 @@ def test_a_machine_counts_once(tmp_path: Path, text: str, line: int, what: str) 
     with pytest.raises(InputError, match=what) as error:
         where(str(path))
     assert error.value.where.startswith(f"{path}:{line}: machines[1]")
+
+
+# -- the engine of this machine alone
+
+
+class Slow:
+    """Processes whose points last until they are told to end."""
+
+    def __init__(self) -> None:
+        self.began: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.go = {name: threading.Event() for name in "abc"}
+
+    def run(self, point: dict[str, Any]) -> dict[str, Any]:
+        self.began.put(point["run"])
+        assert self.go[point["run"]].wait(60)
+        return {"row": point["run"]}
+
+
+def test_points_here_run_as_far_as_memory_reaches_those_of_lower_numbers_first() -> None:
+    slow = Slow()
+    here = Here(slow, 100)  # type: ignore[arg-type]
+    here.submit(0, {"run": "a"}, 60)
+    assert slow.began.get(timeout=60) == "a"
+    here.submit(1, {"run": "b"}, 60)
+    here.submit(2, {"run": "c"}, 30)  # there is room for it, but it is not its turn
+    slow.go["a"].set()
+    assert here.said.get(timeout=60) == Ended(0, {"row": "a", "machine": HERE})
+    assert [slow.began.get(timeout=60) for _ in range(2)] == ["b", "c"]  # and these two at a time
+    for name in "bc":
+        slow.go[name].set()
+    assert {here.said.get(timeout=60).number for _ in range(2)} == {1, 2}  # type: ignore[union-attr]
+
+
+def test_after_cancel_nothing_begins_here_that_has_waited() -> None:
+    slow = Slow()
+    here = Here(slow, 100)  # type: ignore[arg-type]
+    here.submit(0, {"run": "a"}, 100)
+    assert slow.began.get(timeout=60) == "a"
+    here.submit(1, {"run": "b"}, 100)
+    waiting = next(thread for thread in threading.enumerate() if thread.name == "point-1")
+    here.cancel()
+    slow.go["a"].set()
+    assert here.said.get(timeout=60) == Ended(0, {"row": "a", "machine": HERE})
+    waiting.join(60)
+    assert not waiting.is_alive() and slow.began.empty() and here.said.empty()
+
+
+def test_what_goes_wrong_before_a_point_has_a_process_is_its_error() -> None:
+    def run(_point: dict[str, Any]) -> dict[str, Any]:
+        raise BlockingIOError("no process left")
+
+    here = Here(SimpleNamespace(run=run), 100)  # type: ignore[arg-type]
+    here.submit(0, {"run": "a"}, 1)
+    assert here.said.get(timeout=60) == Ended(0, {}, "BlockingIOError: no process left")
