@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from results.store.folder import RunFolder
 from results.store.sweeps import described
-from testbed.base.errors import InputError, MachineError, UserError
+from testbed.base.errors import InputError, MachineError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.base.this_process import caught
+from testbed.machine.processes import machine
 from testbed.machines import known
 from testbed.machines.engine import Ended, Engine, Here
 from testbed.machines.identity import file_hashes, point_hash, resolved_hash
@@ -89,6 +90,7 @@ class OnMachines:
 
         progress.stage(f"reaching {len(self.others)} machines")
         self._reached = all_of(Remote, self.others)
+        self._each_once()
         named = sweeps.points(experiment) if sweeps.count(experiment) <= sweeps.CHECKED else ()
         files: dict[str, str] = {}
         for one in (experiment, *(p.experiment for p in named)):
@@ -101,6 +103,17 @@ class OnMachines:
         }
         progress.stage("having all machines check the sweep")
         all_of(lambda remote: remote.check(sweep), self._reached)
+
+    def _each_once(self) -> None:
+        """Raises InputError for a machine that two names lead to: its points would take each other's room."""
+        seen = {machine(): f"this machine, which runs {self.here} points already"} if self.here else {}
+        found = []
+        for remote in self._reached:
+            if before := seen.get(remote.machine):
+                found.append(Problem(f"{remote.name} is {before}", remote.other.place, "name each machine once"))
+            seen.setdefault(remote.machine, f"the same machine as {remote.name}")
+        if found:
+            raise InputError(found[0].what, found[0].where, found[0].hint, found[1:])
 
     # -- what was done before
 
@@ -268,6 +281,8 @@ class OnMachines:
                 self._progress.note(f"{machine} runs no more points: {problem['what']} ({problem['hint']})")
                 self._places.pop(machine, None)
                 started.retire(machine)
+                if remote := self._remotes.get(machine):
+                    remote.end_later(self._progress.note)
                 self._again.append(point)
                 return None
             raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
@@ -291,7 +306,7 @@ class OnMachines:
             self._runs_again(point, row["error"])
             return None
         if "files" in told:
-            known.unpacked(told["files"], self._folder.path / row["run"])
+            _brought_home(told["files"], self._folder.path / row["run"])
         row = {**point.values, **row}
         self._note(point, row, told)
         self._say(point.number, row, self._how(told) if "error" not in row else "")
@@ -328,3 +343,14 @@ class OnMachines:
 def _run_of(number: int, name: Any) -> bool:
     """Whether a run's folder of this name is one of point `number`: a machine has said it, and it becomes a path."""
     return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
+
+
+def _brought_home(files: bytes, folder: Path) -> None:
+    """Raises MachineError if its files cannot be written here: so it would be with every further point."""
+    try:
+        known.unpacked(files, folder)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        why = error.strerror or str(error)
+        hint = "make room, and start it again: it goes on"
+        raise MachineError(f"a point's run cannot be written: {why}", str(folder), hint) from None

@@ -85,7 +85,7 @@ def test_what_was_lost_with_a_machine_runs_on_another(
     first = cluster.add()
     cluster.add()
     with cluster.begin(*run(cluster)) as process:
-        until(process, "1 of 4 points done")
+        wait_until(first.fabrics, "a fabric there")  # so that there is a point to lose
         if what == "machine":
             first.kill()
         else:
