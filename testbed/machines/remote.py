@@ -198,7 +198,7 @@ class Remote:
         self._client.close()
 
     def end_later(self, note: Callable[[str], object]) -> None:
-        """As `end`, while the sweep goes on: it runs no more points. If it is not known to have ended, it is tidied up."""
+        """As `end`, while the sweep goes on; `tidy` if it is not known to have ended. It runs no more points."""
 
         def work() -> None:
             if not self.end():
