@@ -45,6 +45,17 @@ def test_one_frame_in_so_many_of_a_flow_still_goes_through_open_vswitch() -> Non
         pair.done()
 
 
+def test_frames_behind_the_first_one_of_a_flow_wait_for_the_decision_and_take_the_same_time() -> None:
+    with star() as f:
+        pair = f.pair(0, 1, SIZE)
+        took, _ = timed_write(pair, SIZE)
+        assert took == Model(f.hardware, 1).long_sent(SIZE)
+        sent = f.counters()["fidelity"]["frame_hops"]
+        assert sent > FRAMES
+        assert (fast(f)["hops"], fast(f)["checked"]) == (sent - 2, 0)  # data, and what is acknowledged
+        pair.done()
+
+
 def test_off_sends_every_frame_through_open_vswitch() -> None:
     with star(sample=0) as f:
         pair = f.pair(0, 1, SIZE)
