@@ -365,7 +365,7 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 		return false;
 	if (p->multicast && p->copies == 0)
 		return silence;
-	if (f->clock.mode == CLOCK_VIRTUAL)
+	if (f->clock.mode == CLOCK_VIRTUAL || p->deadline == PS_NEVER)
 		return silence || p->multicast;
 	return (clock_real_now(f) - p->frame->passage->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->multicast;
 }

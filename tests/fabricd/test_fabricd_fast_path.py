@@ -56,6 +56,20 @@ def test_frames_behind_the_first_one_of_a_flow_wait_for_the_decision_and_take_th
         pair.done()
 
 
+def test_frames_are_checked_with_the_real_clock_too() -> None:
+    with star(sample=4, hardware=Hardware(timeout_ns=1e11), clock={"mode": "real", "dilation": 1000}) as f:
+        pair = f.connect(f.worker(0), f.worker(1), SIZE)
+        pair.park()
+
+        def writes() -> bool:
+            return pair.a.wait(1, wire.FOREVER, pair.write(SIZE))[0].status == 0 and fast(f)["checked"] >= FRAMES // 4
+
+        wait_until(writes, "a quarter of some hundred frames to be checked")
+        assert fast(f)["stale"] == 0
+        pair.a.bye()
+        pair.b.socket.close()
+
+
 def test_off_sends_every_frame_through_open_vswitch() -> None:
     with star(sample=0) as f:
         pair = f.pair(0, 1, SIZE)
