@@ -134,6 +134,7 @@ def test_the_first_looks_leave_the_places_that_they_name_or_all_that_a_class_can
 
     assert left("loss", {port}) == 2, "the cable, and its switch"
     assert left("loss", {"nic:3"}) == 1, "the NIC's own cable"
+    assert left("loss", {"nic:3", port}) == 2, "ports tell where, NICs who suffers"
     assert left("loss", {"nic:3"}, narrow=False) == 12 + 4, "it is elsewhere: 12 cables, 4 switches"
     assert left("straggler", {"nic:3"}) == 1 and left("straggler", set(), narrow=False) == 8
     assert left("dead_ecmp_member", {port}) == 2, "both ends of the cable"
