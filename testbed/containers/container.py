@@ -28,7 +28,7 @@ from testbed.containers.bundle import INSIDE, SOCKETS, Binds, Limits, Users, con
 from testbed.containers.image import Image
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
-from testbed.machine.processes import MARK, Process, wait_for
+from testbed.machine.processes import MARK, Process, reap, wait_for
 from testbed.machine.teardown import in_control_groups
 
 File = int | IO[Any] | None
@@ -181,7 +181,9 @@ class Containers:
     def remove(self, rank: int) -> None:
         """Removes what is left of a container that has ended."""
         if (self.dir / "runc" / self.name(rank)).exists():
+            init = self.running(rank)
             subprocess.run(self.runc("delete", "--force", self.name(rank)), capture_output=True, check=False)
+            reap([init] if init else [])
 
     def discard(self, rank: int) -> None:
         """Ends a job's container, if it runs, and removes what was made for it."""
