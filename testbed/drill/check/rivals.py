@@ -21,7 +21,7 @@ from testbed.drill.sheet.file import loads
 from testbed.faults import CATALOGUE
 
 RESTLESS = ("interfaces counters", "queues", "queue counters", "queue watermark", "priority-group watermark", "qps",
-            "traffic", "job", "interfaces errors.TX_OK")  # fmt: skip
+            "traffic", "job")  # fmt: skip
 _VOLUME = re.compile(r"[rt]x_(packets_phy|prio[36]_packets|vport_rdma_unicast_packets)")
 """Of a NIC. These and the views above change with the speed of the job, whatever has changed it."""
 NOT_COMPARED = ("miswired", "loop", "wrong_port", "dead_ecmp_member", "victim_flow", "incast")
@@ -56,8 +56,17 @@ def _columns(ones: Any, others: Any) -> set[str]:
         key
         for one, other in zip(ones, others, strict=True)
         for key in {*one, *other}
-        if one.get(key) != other.get(key) and not key.endswith(("_bytes", "bytes_phy")) and not _VOLUME.fullmatch(key)
+        if one.get(key) != other.get(key) and not _volume(key)
     }
+
+
+def _volume(column: str) -> bool:
+    return column.endswith(("_bytes", "bytes_phy")) or _VOLUME.fullmatch(column) is not None
+
+
+def steady(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a row does not follow the job's speed."""
+    return {key: value for key, value in row.items() if not _volume(key)}
 
 
 def _of_entries(ones: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> set[str]:

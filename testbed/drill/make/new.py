@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hardware.client import FabricdError
@@ -22,7 +23,7 @@ from testbed.drill.sheet.carried import measured as carried
 from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.families import of as known_families
 from testbed.drill.sheet.file import loads
-from testbed.drill.sheet.places import Ground, candidates
+from testbed.drill.sheet.places import Ground
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
 from testbed.world.world import WorldGone
@@ -121,7 +122,7 @@ def _must_be_unique(its: Sketch, drill: Drill) -> None:
     for recipe in its.recipes:
         if not rows.get(recipe.key):
             raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
-        one = measure.measured(rows[recipe.key], recipe.fault, rows, 1)
+        one = measure.measured(rows[recipe.key], recipe.fault, rows, lambda _: 1)
         if alike := measure.beyond(one.rivals, recipe.fault, known_families(drill.views), whole):
             raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
@@ -169,10 +170,8 @@ def _measured(its: Sketch, drill: Drill, ill: Game, named: set[str]) -> list[Mea
     fabric = ill.fabric
     ground = Ground(fabric, carried(fabric, ill.case.experiment, ill.stage.world.counters()["ports"]))
     found = []
-    for k, recipe in enumerate(its.recipes):
-        name = f"bad{k + 1}" if k else "bad"
-        drawn = {key: place for key, place in ill.stage.drawn.places.items() if key != name}
-        left = measure.places_left(candidates(name, drill.draw[name], ground, drawn), ground, named)
-        one = measure.measured(rows[recipe.key], recipe.fault, rows, left)
-        found.append(one)
+    for recipe, cause in zip(its.recipes, ill.stage.drawn.truth, strict=True):
+        narrow = any(measure.is_named(place, ground, named) for place in cause.resources)
+        left = partial(measure.places_left, ground=ground, named=named, narrow=narrow)
+        found.append(measure.measured(rows[recipe.key], recipe.fault, rows, left))
     return found
