@@ -30,6 +30,7 @@ from testbed.drill.sheet.families import of as computed
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
+from testbed.live.views.job import gone, under_way
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
 from testbed.operate.steps.site import Site
@@ -62,9 +63,12 @@ class Game:
         player: str = "",
         seed_by: str = CHOSEN,
         families: Families | None = None,
+        prints: bool = True,
         up: Up = world_of,
     ) -> None:
         self.stage = stage
+        self.prints = prints
+        """Whether views come as text, too: who reads their data alone saves the time that it takes."""
         self.began = datetime.now(UTC).isoformat(timespec="milliseconds")
         """When its player got it, for leaderboards: of two games of one world the first counts."""
         self.seed_by = seed_by
@@ -104,10 +108,12 @@ class Game:
         player: str = "",
         seed_by: str = CHOSEN,
         families: Families | None = None,
+        prints: bool = True,
         up: Up = world_of,
     ) -> Self:
         """Brings the world up, to the moment when the player gets it. Raises UserError; nothing is left then."""
-        return cls(Stage.up(case, up), exam=exam, player=player, seed_by=seed_by, families=families, up=up)
+        stage = Stage.up(case, up)
+        return cls(stage, exam=exam, player=player, seed_by=seed_by, families=families, prints=prints, up=up)
 
     # -- a session
 
@@ -254,7 +260,7 @@ class Game:
 
     def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
-        for table in tables:
+        for table in tables if self.prints else ():
             body = text_of(as_table(table.name, table.rows, whole=True)) if table.rows else [f"{table.name}: nothing"]
             texts.append("\n".join([*([table.title] if table.title else []), *body]))
         return "\n\n".join(texts), {table.name: table.rows for table in tables}
@@ -303,6 +309,9 @@ class Game:
         shown = " ".join(f"{ns / 1000:.1f}" for ns in times[:12])
         more = f" and {len(times) - 12} more" if len(times) > 12 else ""
         text = f"steps {shown}{more} us" if times else "no step has ended"
+        stands = not times and under_way(self.stage.world.steps, self.time_ns)
+        if stands and (lost := gone(self.stage.world.request("status")["workers"])):
+            text += f"; {lost}"
         return text, {"time_ns": self.time_ns, "steps_ns": times}
 
     def configure(self, words: Sequence[str]) -> Brought:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
+from testbed.drill.check.check import ENOUGH
 from testbed.drill.check.symptom import symptom
 from testbed.drill.make import measure, new, signs
 from testbed.drill.make.new import Refused
@@ -20,9 +22,12 @@ from testbed.drill.make.signatures import drill_of, struck, table
 from testbed.drill.make.sketch import CHECKED, plain, sketch
 from testbed.drill.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
 from testbed.drill.sheet import file
+from testbed.drill.sheet.answer import parse
 from testbed.drill.sheet.carried import possible
 from testbed.drill.sheet.case import ALPHABET, Case
 from testbed.drill.sheet.drill import LEVELS
+from testbed.drill.sheet.score import Course, score
+from testbed.drill.sheet.truth import Cause
 
 seeds = st.text(alphabet=ALPHABET, min_size=1, max_size=12)
 PLAIN = "wjh true"
@@ -98,14 +103,16 @@ ROWS = {
 
 
 def test_difficulty_counts_what_the_first_looks_leave_and_the_views_that_are_needed() -> None:
-    loss = measure.measured(ROWS["loss"], "loss", ROWS, 1)
-    assert (loss.classes, loss.rivals) == (2, ()) and loss.views == ("drops",)
-    rate = measure.measured(ROWS["reduced_rate"], "reduced_rate", ROWS, 4)
-    assert (rate.classes, rate.views, rate.rivals) == (3, ("interfaces status",), ())
-    assert measure.difficulty([rate], 0) == round(math.log2(3 * 4), 3)
-    assert measure.difficulty([rate, loss], 2) == round(math.log2(3 * 4) + math.log2(2) + 1 + 2, 3)
-    jitter = measure.measured(ROWS["jitter"], "jitter", ROWS, 1)
-    assert jitter.rivals == ("long_cable",)
+    places = {"loss": 3, "corruption": 5, "reduced_rate": 12, "jitter": 1, "long_cable": 4}
+    loss = measure.measured(ROWS["loss"], "loss", ROWS, places.__getitem__)
+    assert (loss.classes, loss.hypotheses, loss.rivals) == (("loss", "corruption"), 8, ())
+    assert loss.views == ("drops",)
+    rate = measure.measured(ROWS["reduced_rate"], "reduced_rate", ROWS, places.__getitem__)
+    assert (rate.classes, rate.views, rate.rivals) == (("reduced_rate",), ("interfaces status",), ())
+    assert measure.difficulty([rate], 0) == round(math.log2(12), 3)
+    assert measure.difficulty([rate, loss], 2) == round(math.log2(12) + math.log2(8) + 1 + 2, 3)
+    jitter = measure.measured(ROWS["jitter"], "jitter", ROWS, places.__getitem__)
+    assert jitter.rivals == ("long_cable",) and jitter.hypotheses == 5
     assert [measure.level_of(x) for x in (0, 1.9, 2, 3.9, 4)] == ["easy", "easy", "medium", "medium", "hard"]
 
 
@@ -116,15 +123,35 @@ def test_rivals_of_the_family_do_not_count() -> None:
     assert measure.beyond(["long_cable"], "jitter", (frozenset({"jitter", "long_cable"}),), less) == []
 
 
-def test_a_place_that_the_first_looks_name_is_the_only_one_left() -> None:
+def test_the_first_looks_leave_the_places_that_they_name_or_all_that_a_class_can_strike() -> None:
     case = Case.of(drill_of(plain(SETTINGS["ring"], RECIPES["loss"])), CHECKED, healthy=False)
     ground = measure.Ground(case.experiment.build_fabric(), ())
-    cables = ["cable:leaf0-spine0", "cable:leaf0-spine1", "cable:leaf1-spine0"]
-    fabric = ground.fabric
-    end = fabric.cable_by_name["leaf0-spine1"].a
-    assert measure.places_left(cables, ground, {f"port:{end.node}:{end.port}", "nic:3"}) == 1
-    assert measure.places_left(cables, ground, {"nic:3"}) == 3
-    assert measure.places_left(["switch:leaf0", "switch:leaf1"], ground, {"port:leaf1:2"}) == 1
+    end = ground.fabric.cable_by_name["leaf0-spine1"].a
+    port = f"port:{end.node}:{end.port}"
+
+    def left(kind: str, named: set[str], narrow: bool = True) -> int:
+        return measure.places_left(kind, ground, named, narrow)
+
+    assert left("loss", {port}) == 2, "the cable, and its switch"
+    assert left("loss", {"nic:3"}) == 1, "the NIC's own cable"
+    assert left("loss", {"nic:3", port}) == 2, "ports tell where, NICs who suffers"
+    assert left("loss", {"nic:3"}, narrow=False) == 12 + 4, "it is elsewhere: 12 cables, 4 switches"
+    assert left("straggler", {"nic:3"}) == 1 and left("straggler", set(), narrow=False) == 8
+    assert left("dead_ecmp_member", {port}) == 2, "both ends of the cable"
+    assert left("ecn_off", {port}) == 1 and left("polarised_hash", {port}) == 1
+    used = measure.Ground(ground.fabric, ("cable:leaf0-spine1", "cable:h0-leaf0", "switch:leaf0"))
+    assert measure.places_left("loss", used, set(), narrow=False) == 3
+
+
+def test_a_row_names_a_place_by_more_than_the_speed_of_the_job() -> None:
+    nics = {"nics": {"nics": [{"rank": k, "tx_bytes_phy": 9, "out_of_sequence": 0} for k in range(3)]}}
+    faster = {"nics": {"nics": [{"rank": k, "tx_bytes_phy": 5, "out_of_sequence": int(k == 1)} for k in range(3)]}}
+    assert signs.named(faster, nics) == {"nic:1"}
+    down = {"interfaces status": {"status": [{"Interface": "leaf0:1", "Oper": "down"}]}}
+    up = {"interfaces status": {"status": [{"Interface": "leaf0:1", "Oper": "up"}]}}
+    assert signs.named(down, up) == {"port:leaf0:1"}
+    one, other = ({"job": {"job": [{"step": "0..4", "slowest_rank": rank}]}} for rank in (2, "-"))
+    assert signs.named(one, other) == {"nic:2"} and signs.named(other, one) == set()
 
 
 @pytest.mark.parametrize(
@@ -155,6 +182,36 @@ def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch:
     monkeypatch.setattr(new, "table", lambda name: {PLAIN: {key: frozenset()}})
     with pytest.raises(Refused, match="not activated"):
         new._must_be_unique(its, drill_of(its))
+
+
+@pytest.mark.parametrize(
+    ("speed", "answer", "left"),
+    [(2.0, "loss@cable:leaf0-spine0", True), (1.0, "loss@cable:leaf0-spine0", False), (1.0, "healthy", None)],
+)
+def test_mending_is_not_asked_for_where_it_brings_nothing(
+    speed: float, answer: str, left: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its = plain(SETTINGS["ring"], RECIPES["loss"])
+    drill = drill_of(its)
+    fabric = Case.of(drill, CHECKED, healthy=False).experiment.build_fabric()
+    truth = (Cause("loss", ("cable:leaf0-spine0",)),)
+    course = Course(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
+    given = parse(answer, fabric)
+    ending = SimpleNamespace(answer=given, course=course, score=score(given, truth, course))
+    ill = SimpleNamespace(ending=ending, fabric=fabric, families=(), stage=SimpleNamespace(drawn=SimpleNamespace(
+        truth=truth)), case=SimpleNamespace(drill=drill))  # fmt: skip
+    wrong = [] if ending.score.total >= ENOUGH else ["too few points"]
+    monkeypatch.setattr(new, "solve", lambda game: "healthy")
+    monkeypatch.setattr(new, "answers", lambda game: {"thresholds": "healthy"})
+    monkeypatch.setattr(new, "solved", lambda game, checked: vars(checked).update(wrong=wrong, score=1.0))
+    found = new.Made("7Q4")
+    if left is None:
+        with pytest.raises(Refused, match="not solvable: too few points"):
+            new._must_be_solved(drill, None, ill, found)  # type: ignore[arg-type]
+        return
+    assert new._must_be_solved(drill, None, ill, found) == left  # type: ignore[arg-type]
+    assert found.players["thresholds"].score == 0.0 and (left or found.score == pytest.approx(90.0))
+    assert "fix" in its.told["question"] and its.without_mending().told["question"] == ["healthy", "where", "what"]
 
 
 @pytest.mark.parametrize(

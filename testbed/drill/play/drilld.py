@@ -153,7 +153,9 @@ class Server:
             self.ended = True
         elif self.game.over and not self.written:
             self._write()
-            answer["text"] += f"\nreport says how it went; played again by: testbed drill replay {self.shown}"
+            answer["text"] += (
+                f"\nhow it went: testbed drill report {self.shown}; played again by: testbed drill replay {self.shown}"
+            )
             answer["log"] = str(self.out)
         return answer
 
