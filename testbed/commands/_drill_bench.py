@@ -65,7 +65,9 @@ def bench(
 
     names = suites or ("v1",)
     player, key = player_of(agent, speaks, user), secret_of(secret)
-    todo = tasks(drills_of(names), seeds, key)
+    drills = drills_of(names)
+    benchmark.check_measurable(drills)
+    todo = tasks(drills, seeds, key)
     folder = Path(out or f"results/agents/{datetime.now():%Y%m%d-%H%M%S}")
     if folder.exists():
         raise InputError("it is there already", f"--out {folder}", "name a new folder")

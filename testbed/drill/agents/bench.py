@@ -23,6 +23,7 @@ from testbed.drill.agents.players import Player
 from testbed.drill.game import Game
 from testbed.drill.lines import CONFIG
 from testbed.drill.sheet.daily import OF_SUITE
+from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.score import kinds
 from testbed.drill.sheet.suite import DEV, Task
 from testbed.drill.stage import Up, world_of
@@ -61,6 +62,14 @@ class Played:
     calls: int = 0
     began_ns: int = 0
     healthy_step_ns: float = 0.0
+
+
+def check_measurable(drills: Sequence[Drill]) -> None:
+    """Raises InputError for those with the real clock: worlds of two agents would not be the same."""
+    for drill in drills:
+        if drill.on_real_clock:
+            what = f"{drill.id} is on the real clock: no two agents would get the same world"
+            raise InputError(what, "--suite", "drills with the virtual clock; testbed drill start plays this one")
 
 
 def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> Played:
@@ -112,7 +121,7 @@ def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path
 
 def _valued(blank: Played, game: Game, failed: str, calls: int) -> Played:
     ending = game.ending
-    assert ending is not None
+    assert ending is not None and ending.score is not None
     answer, truth, score = ending.answer, game.stage.drawn.truth, ending.score
     fixed = None
     if truth and game.case.drill.asks_to_fix:

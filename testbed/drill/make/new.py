@@ -9,7 +9,8 @@ from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.drill.check.check import Checked, playing, solved, undrawable, views
+from testbed.drill.check.check import Checked, solved, undrawable
+from testbed.drill.check.looked import playing, views
 from testbed.drill.check.rivals import Signature
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.game import Game
