@@ -335,7 +335,7 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     from pathlib import Path
 
     from testbed.base.errors import require_root
-    from testbed.drill.ranking import ranked
+    from testbed.drill.play.ranking import ranked
 
     if not trust:
         require_root()

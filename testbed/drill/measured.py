@@ -2,7 +2,7 @@
 
 - Whether the game counts at all. If the fabric could not keep time on this machine (its fidelity verdict is not good),
   what the player saw was the machine's doing as well as the fault's: it is `environment_invalid` and has no score.
-- Whether the job is mended: the median of its next steps is within what it is promised (`slo`), of the healthy ones
+- Whether the job is mended: the mean of its next steps is within what it is promised (`slo`), of the healthy ones
   before the fault. It counts only if steps were longer than that before the player acted. It is 0 or 1.
 - Speed and damage do not count: what they are worth in emulated time is a matter of who types, and of the machine. The
   points for speed go to the places (L).
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, cast
 
 from results.figures.fidelity import Fidelity
@@ -46,7 +46,7 @@ class RealEnding(Ending):
     fidelity: Fidelity = field(default_factory=lambda: Fidelity("invalid"))
     took_ns: float = 0.0
     steps_ns: dict[str, float | None] = field(default_factory=dict)
-    """The median step: `healthy`, `before` the player acted, `now`. None: none has ended in its time."""
+    """The mean step `before` the player acted and `now` (None: none has ended in its time); of `healthy` the median."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -105,18 +105,18 @@ def ending_of_real(
 
 
 def _before(stage: Stage, acted_ns: float) -> float | None:
-    """The median of the steps that the fault has met and the player has not; one under way counts as it is by then."""
+    """The mean of the steps that the fault has met and the player has not; one under way counts as it is by then."""
     ill_ns = stage.zero_ns + stage.case.first_fault_ns
     steps = stage.world.steps
     met = [s.end_ns - s.start_ns for s in steps if ill_ns <= s.start_ns and s.end_ns <= acted_ns]
     under_way = acted_ns - max((s.end_ns for s in steps if s.end_ns <= acted_ns), default=acted_ns)
     if not met or under_way > max(met):
         met.append(under_way)
-    return median(met)
+    return fmean(met)
 
 
 def _after(stage: Stage, now_ns: float, promised_ns: float) -> float | None:
-    """The median of the steps that begin now; None if they do not end in time, or have wrong elements."""
+    """The mean of the steps that begin now; None if they do not end in time, or have wrong elements."""
     timeout = stage.case.experiment.fabric.nic.timeout
 
     def later() -> list[Any]:
@@ -127,4 +127,4 @@ def _after(stage: Stage, now_ns: float, promised_ns: float) -> float | None:
     steps = later()[:STEPS]
     if len(steps) < STEPS or any(rank.wrong for step in steps for rank in step.ranks.values()):
         return None
-    return float(median(step.end_ns - step.start_ns for step in steps))
+    return fmean(step.end_ns - step.start_ns for step in steps)

@@ -96,7 +96,7 @@ def _unfit(report: dict[str, Any]) -> str:
 
 
 def _measured_job(report: dict[str, Any]) -> list[str]:
-    """With the real clock: medians of steps."""
+    """With the real clock: means of steps."""
     told = [f"{name} {'none has ended' if ns is None else f'{ns / 1000:.1f} us'}"
             for name, ns in report["steps_ns"].items()]  # fmt: skip
     return [f"job       step {', '.join(told)}", f"          fidelity {report['fidelity']['verdict']}"]

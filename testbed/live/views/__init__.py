@@ -10,7 +10,6 @@ from testbed.live.views import (
     control,
     drops,
     ecn,
-    hosts,
     interfaces,
     job,
     lldp,
@@ -22,5 +21,5 @@ from testbed.live.views import (
 )
 from testbed.live.views.view import View
 
-FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, hosts, switches, job, control)
+FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
 VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}
