@@ -9,6 +9,8 @@ dir=${1:-"$here/../.venv-ryu"}
 lock="$here/ryu-requirements.lock"
 python=${PYTHON:-"$here/../.venv/bin/python"}
 [ -x "$python" ] || python=$(command -v "${PYTHON:-python3}")
+exec 9>"$dir.lock" # two that want it at the same time: one builds it
+flock 9
 stamp="$("$python" -c 'import sys; print(sys.version)') $(cksum < "$lock")"
 
 if [ -f "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import click
 
 from testbed import __version__, commands
-from testbed.base import command_line
+from testbed.base import this_process
 from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
 from testbed.base.text import printable
 
@@ -174,7 +174,7 @@ def main() -> NoReturn:
     def stop(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    command_line.ours = True
+    this_process.ours = True
     ended = _End()
     atexit.register(ended)
     gc.set_threshold(100_000)  # most of what is made is imported, and stays

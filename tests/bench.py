@@ -22,6 +22,7 @@
 - help: `testbed --help` against a Python that imports click alone
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time
+- drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
 
@@ -47,7 +48,7 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
-from tests import bench_predict, bench_ranks, bench_steps, bench_sweeps
+from tests import bench_drills, bench_predict, bench_ranks, bench_steps, bench_sweeps
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
@@ -444,6 +445,7 @@ def measure() -> dict[str, Any]:
         "rail_64_over_16_servers": large_over_small(),
         **help_s(),
         **{f"predict_64x64x64_{key}": value for key, value in bench_predict.predict_torus().items()},
+        **bench_drills.drills(),
         **{f"sweep_local_2_{key}": value for key, value in bench_sweeps.two_at_a_time().items()},
         **memory_mb(),
     }

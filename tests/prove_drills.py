@@ -1,26 +1,121 @@
-"""Proof: every drill is one.
+"""Proof: every drill is one, and a seed gives a drill or a reason.
 
 `./setup.sh prove drills [--seed S] [DRILL ...]`. Checks all drills (or those named) as `testbed drill check` does:
 places can be drawn, what a student may see differs from the healthy twin's, the solver gets 80 points or more by what
 a student may see, and finds nothing in the healthy twin. Prints a line a drill; exit 1 if one fails.
+
+`./setup.sh prove drills --generated N [--results FILE] [--for S] [--jobs J]`. Makes drills of the seeds N1 .. NN as
+`testbed drill new` does: each passes all of that, or is refused with a reason. FILE keeps a JSON object a seed: seeds
+that it has are not made again, so that a proof can be ended (`--for`: no seed is begun after so many seconds) and gone
+on with. In the end: how many pass, why others do not, what those who only look would have got, and the rank
+correlation of difficulty with the score of `thresholds`, which has to be below -0.5. Exit 1 if that is not so, or if
+the world of a seed has died.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+LEAST = -0.5
+"""The rank correlation must be below it."""
 
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
+    if "--generated" in sys.argv:
+        _generated()
+        return
     from testbed.commands._drill_check import check
 
     arguments = sys.argv[1:]
     options = [a for k, a in enumerate(arguments) if a.startswith("--") or (k and arguments[k - 1] == "--seed")]
     named = [a for a in arguments if a not in options]
     check.main([*options, *(named or (["--all"] if "--help" not in options else []))], prog_name="prove drills")
+
+
+def _generated() -> None:
+    parser = argparse.ArgumentParser(prog="prove drills", description=__doc__.partition("\n\n")[0] if __doc__ else "")
+    parser.add_argument("--generated", type=int, required=True, metavar="N", help="the seeds N1 .. NN")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="keeps what came of each seed, and goes on")
+    parser.add_argument("--for", type=float, default=float("inf"), metavar="S", dest="seconds", help="wall time")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="so many seeds at once")
+    asked = parser.parse_args()
+    seeds = [f"N{k + 1}" for k in range(asked.generated)]
+    found = _kept(asked.results)
+    end = time.monotonic() + asked.seconds
+    with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
+        todo = {pool.submit(_made, seed, end): seed for seed in seeds if seed not in found}
+        for done in as_completed(todo):
+            if (one := done.result()) is not None:
+                found[todo[done]] = one
+                _say(one, asked.results)
+    told = [found[seed] for seed in seeds if seed in found]
+    print("\n".join(summary(told)))
+    wrong = [one["seed"] for one in told if one["died"]]
+    rho = correlated(told)
+    if wrong or rho is None or rho >= LEAST:
+        sys.exit(1)
+    if len(told) < asked.generated:
+        print(f"{asked.generated - len(told)} are left")
+
+
+def _kept(path: Path | None) -> dict[str, dict[str, Any]]:
+    """What a file has. A world that has died says nothing of its seed, which is made again."""
+    if path is None or not path.exists():
+        return {}
+    every = [json.loads(line) for line in path.read_text().splitlines()]
+    return {one["seed"]: one for one in every if not one["died"]}
+
+
+def _made(seed: str, end: float) -> dict[str, Any] | None:
+    """None if it is too late to begin."""
+    from testbed.drill.make.new import made
+
+    return made(seed).to_dict() if time.monotonic() < end else None
+
+
+def _say(one: Mapping[str, Any], results: Path | None) -> None:
+    said = one["refused"] or f"{one['level']} ({one['difficulty']:g}), {one['score']:.0f} points"
+    print(
+        f"{one['seed']:6} {one['setting']:10} {'+'.join(one['classes']):28} {one['took_s']:6.1f} s  {said}", flush=True
+    )
+    if results is not None:
+        with results.open("a") as file:
+            file.write(json.dumps(one) + "\n")
+
+
+def summary(told: list[dict[str, Any]]) -> list[str]:
+    """How many pass, why the others do not, what players would have got."""
+    passed = [one for one in told if one["passes"]]
+    lines = [f"{len(passed)} of {len(told)} give a drill"]
+    why = Counter(one["refused"].partition(":")[0] for one in told if not one["passes"])
+    lines += [f"{count:4} refused: {what}" for what, count in why.most_common()]
+    for level in ("easy", "medium", "hard"):
+        of = [one for one in passed if one["level"] == level]
+        names = of[0]["players"] if of else ()
+        means = [f"{name} {fmean(one['players'][name]['score'] for one in of):.1f}" for name in names]
+        lines.append(f"{level:6} {len(of):3} drills; mean scores: {', '.join(means) or '-'}")
+    rho = correlated(told)
+    return [*lines, f"rank correlation of difficulty and score of thresholds: {'-' if rho is None else f'{rho:.2f}'}"]
+
+
+def correlated(told: list[dict[str, Any]]) -> float | None:
+    """Of those that pass."""
+    from testbed.drill.check.players import correlation
+
+    pairs = [(one["difficulty"], one["players"]["thresholds"]["score"]) for one in told if one["passes"]]
+    return correlation([difficulty for difficulty, _ in pairs], [points for _, points in pairs])
 
 
 if __name__ == "__main__":

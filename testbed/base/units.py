@@ -81,7 +81,7 @@ RATE = Kind(
     "400Gbps",
     {f"{p}bps": Decimal(1000) ** i for i, p in enumerate(_THOUSANDS)},
     whole=True,
-    spellings={"kbps": "Kbps"},
+    spellings={"kbps": "Kbps"} | {p: f"{p}bps" for p in _THOUSANDS[1:]},  # 400G, as switches show a port's speed
 )
 TIME = Kind(
     "time",

@@ -13,13 +13,14 @@ from testbed.base.ranges import Number, Whole
 if TYPE_CHECKING:
     from testbed.drill.agents.bench import Played
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (an agent) on stdout.")
 
 
 @click.command("bench")
 @click.option(
-    "--agent", required=True, metavar="CMD", help="A command that plays on its stdin and stdout, or baseline:NAME."
-)
+    "--agent", "agents", required=True, multiple=True, metavar="CMD", help="A command that plays on its stdin and "
+    "stdout, or baseline:NAME; repeatable for baselines that only look, which then share each world."
+)  # fmt: skip
 @click.option("--suite", "suites", multiple=True, metavar="NAME|FILE", help="Which drills (default: v1); repeatable.")
 @click.option("--seeds", type=Whole(1, 1000), default=1, metavar="K", help="Seeds of each drill (default: 1).")
 @click.option("--secret", metavar="FILE", help="What the seeds are made of (default: the public one).")
@@ -33,9 +34,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 )
 @click.option("--user", metavar="NAME", help="As which user the command runs (default: as you).")
 @click.option("-o", "--out", metavar="FOLDER", help="Where results go (default: results/agents/<timestamp>).")
+@click.option("--resume", is_flag=True, help="Go on with a benchmark that was ended: its results are in --out.")
 @_JSON
 def bench(
-    agent: str,
+    agents: tuple[str, ...],
     suites: tuple[str, ...],
     seeds: int,
     secret: str | None,
@@ -43,6 +45,7 @@ def bench(
     wall: float,
     user: str | None,
     out: str | None,
+    resume: bool,
     as_json: bool,
 ) -> None:
     """Measure an agent: each drill of a suite with each seed, and its healthy twin.
@@ -53,44 +56,49 @@ def bench(
     \b
     Examples:
       testbed drill bench --agent baseline:healthy --suite lost/dirty-optics
+      testbed drill bench --agent baseline:loudest --agent baseline:thresholds
       testbed drill bench --agent 'python3 my-agent.py' --seeds 3 --user nobody
     """
     from datetime import datetime
 
     from testbed.base.errors import InputError, UserError, require_root
     from testbed.drill.agents import bench as benchmark
-    from testbed.drill.agents.players import player_of
+    from testbed.drill.agents.players import players_of
     from testbed.drill.play.drilld import marked
     from testbed.drill.sheet.suite import drills_of, secret_of, tasks
 
     names = suites or ("v1",)
-    player, key = player_of(agent, speaks, user), secret_of(secret)
+    player, key = players_of(agents, speaks, user), secret_of(secret)
     drills = drills_of(names)
     benchmark.check_measurable(drills)
     todo = tasks(drills, seeds, key)
     folder = Path(out or f"results/agents/{datetime.now():%Y%m%d-%H%M%S}")
-    if folder.exists():
-        raise InputError("it is there already", f"--out {folder}", "name a new folder")
+    if resume and not out:
+        raise InputError("go on with what?", "--resume", "--out FOLDER, of a benchmark that was ended")
+    if folder.exists() and not resume:
+        raise InputError("it is there already", f"--out {folder}", "name a new folder, or go on with --resume")
     require_root()
 
-    def told(case: Played) -> None:
+    def told(case: Played, name: str) -> None:
         if not as_json:
             twin = "healthy " if case.healthy else ""
             said = case.left_out or case.failed or case.answer
+            who = f"{name}: " if len(player.names) > 1 else ""
             click.echo(
-                f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}: {case.score:.1f}  {said}", err=True
+                f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}: {who}{case.score:.1f}  {said}", err=True
             )
 
     head = {"suite": list(names), "seeds": seeds, "speaks": speaks}
-    played = benchmark.run(todo, player, head, key, folder, wall_s=wall, told=told, up=marked)
-    row = benchmark.row(player.name, played)
+    played = benchmark.run(todo, player, head, key, folder, wall_s=wall, told=told, up=marked, resume=resume)
+    rows = [benchmark.row(name, cases) for name, cases in played.items()]
     if as_json:
-        click.echo(json.dumps({**row, "folder": str(folder)}))
+        for row in rows:
+            click.echo(json.dumps({**row, "folder": str(benchmark.folder_of(folder, row["agent"], list(played)))}))
     else:
-        _show("agents", [_shown(row)])
+        _show("agents", [_shown(row) for row in rows])
         click.echo(str(folder))
-    if row["left_out"]:
-        raise UserError(f"{row['left_out']} of {len(played)} cases do not count: their worlds died or cannot be made",
+    if left_out := rows[0]["left_out"]:
+        raise UserError(f"{left_out} of {len(todo)} cases do not count: their worlds died or cannot be made",
                         str(folder), "testbed doctor")  # fmt: skip
 
 

@@ -76,6 +76,7 @@ def players(found: Sequence[Checked]) -> list[str]:
     """A table of those who only look, and of the solver; and whether levels are what they say."""
     from testbed.drill.agents.figures import estimate
     from testbed.drill.check.players import correlation
+    from testbed.drill.sheet.drill import LEVELS
     from testbed.tables.results import counters, lines
 
     ill, well = [one for one in found if one.ill], [one for one in found if one.well]
@@ -86,7 +87,7 @@ def players(found: Sequence[Checked]) -> list[str]:
         alarms = sum(one.well[name].score == 0 for one in well) / len(well)
         rows.append({"player": name, "worlds": len(ill) + len(well), "rca_f1": str(f1 or "-"),
                      "score": str(points or "-"), "false_alarms": f"{100 * alarms:.0f} %"})  # fmt: skip
-    by = correlation([one.level for one in ill], [one.ill["thresholds"].score for one in ill])
+    by = correlation([LEVELS.index(one.level) for one in ill], [one.ill["thresholds"].score for one in ill])
     told = [] if by is None else [f"rank correlation of level and score of thresholds: {by:.2f}"]
     return [*lines(counters("players", rows, whole=True)), *told] if rows else []
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TRIES = 20
 PREFIX = "N"
-TELLS = ("aim", "classes", "views")
+TELLS = ("aim", "classes", "views", "players")
 """What is wrong there: who will play it is not told."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from controllers.openflow.revalidation import NotPurged, purge
 from testbed.base.errors import MachineError
 from testbed.doctor.findings import Lack, check
-from testbed.fabric.ovs import OpenVSwitch
+from testbed.fabric.ovs import OpenVSwitch, tail
 
 _CAPABILITIES = {
     "CAP_NET_ADMIN": 12,
@@ -27,10 +27,11 @@ _CAPABILITIES = {
     "CAP_SYS_ADMIN": 21,
 }
 _MEND = "install the distribution's openvswitch-switch, or look at what it said"
+_ASK_S = 30.0  # for an answer, on a machine that is busy
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 
 
-def output_of(*command: str, timeout: float = 10) -> str:
+def output_of(*command: str, timeout: float = _ASK_S) -> str:
     """Standard output of a command.  Raises OSError or subprocess.SubprocessError."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, check=True, stdin=subprocess.DEVNULL
@@ -79,7 +80,6 @@ def open_vswitch() -> str:
         need_program(program, package, cost, fatal=True)
     try:
         with tempfile.TemporaryDirectory(prefix="rbdoctor-") as folder, _own_ovs(Path(folder) / "ovs") as ovs:
-            output_of(*_ask(ovs, "ovs-vsctl", "init"))
             columns = "--columns=datapath_types"
             answer = output_of(*_ask(ovs, "ovs-vsctl", "--format=json", columns, "list", "Open_vSwitch"))
             datapaths = json.loads(answer)["data"][0][0]
@@ -110,7 +110,13 @@ def _own_ovs(directory: Path) -> Iterator[OpenVSwitch]:
 
     try:
         ovs.finish([ovs.make_database()])
-        ovs.start_switch(spawn, ovs.start_database(spawn))
+        switch = ovs.start_switch(spawn, ovs.start_database(spawn))
+
+        def check() -> None:
+            if switch.poll() is not None:
+                raise MachineError(f"ovs-vswitchd ends: {tail(ovs.log)}")
+
+        ovs.finish([ovs.begin()], check)
         yield ovs
     finally:
         for process in started:
@@ -119,7 +125,7 @@ def _own_ovs(directory: Path) -> Iterator[OpenVSwitch]:
 
 
 def _ask(ovs: OpenVSwitch, program: str, *arguments: str) -> list[str]:
-    return ["env", f"OVS_RUNDIR={ovs.dir}", program, "--timeout=10", *arguments]
+    return ["env", f"OVS_RUNDIR={ovs.dir}", program, f"--timeout={_ASK_S:.0f}", *arguments]
 
 
 @check("tap devices", vital=True)

@@ -63,9 +63,12 @@ class Game:
         player: str = "",
         seed_by: str = CHOSEN,
         families: Families | None = None,
+        prints: bool = True,
         up: Up = world_of,
     ) -> None:
         self.stage = stage
+        self.prints = prints
+        """Whether views come as text, too: who reads their data alone saves the time that it takes."""
         self.began = datetime.now(UTC).isoformat(timespec="milliseconds")
         """When its player got it, for leaderboards: of two games of one world the first counts."""
         self.seed_by = seed_by
@@ -105,10 +108,12 @@ class Game:
         player: str = "",
         seed_by: str = CHOSEN,
         families: Families | None = None,
+        prints: bool = True,
         up: Up = world_of,
     ) -> Self:
         """Brings the world up, to the moment when the player gets it. Raises UserError; nothing is left then."""
-        return cls(Stage.up(case, up), exam=exam, player=player, seed_by=seed_by, families=families, up=up)
+        stage = Stage.up(case, up)
+        return cls(stage, exam=exam, player=player, seed_by=seed_by, families=families, prints=prints, up=up)
 
     # -- a session
 
@@ -260,7 +265,7 @@ class Game:
 
     def _printed(self, tables: Sequence[Table]) -> Brought:
         texts = []
-        for table in tables:
+        for table in tables if self.prints else ():
             body = text_of(as_table(table.name, table.rows, whole=True)) if table.rows else [f"{table.name}: nothing"]
             texts.append("\n".join([*([table.title] if table.title else []), *body]))
         return "\n\n".join(texts), {table.name: table.rows for table in tables}

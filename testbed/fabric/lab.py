@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
 from testbed.base.errors import MachineError, UserError, require_root
+from testbed.base.this_process import undisturbed
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers, File, Worker
 from testbed.containers.image import Image
@@ -30,7 +31,7 @@ from testbed.machine import ownership
 from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import binds
 from testbed.machine.ownership import HOST, Record, Removed
-from testbed.machine.processes import MARK, Process, undisturbed
+from testbed.machine.processes import MARK, Process
 from topologies import Fabric
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ _HINT = "`testbed doctor` tells whether an Open vSwitch starts here"
 _START_S = 30.0
 _CHECK_S = 0.2
 _MOST_FILES = 1 << 20
-_VSCTL = ("ovs-vsctl", "--timeout=120")
+_VSCTL = ("ovs-vsctl", "--timeout=120", "--retry")  # ovsdb-server may be about to listen
 _LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
 # It takes and gives back a buffer for each port that it looks at, and the kernel need not hear of that.
 _MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=268435456:glibc.malloc.top_pad=16777216"}
@@ -91,7 +91,7 @@ class OpenVSwitch:
         wait_for(lambda: self.database.exists() or database.poll() is not None, _START_S, pause=0.002)
         if database.poll() is not None or not self.database.exists():
             log = self.dir / "ovsdb-server.log"
-            raise MachineError(f"ovsdb-server does not start: {_tail(log)}", where=str(log), hint=_HINT)
+            raise MachineError(f"ovsdb-server does not start: {tail(log)}", where=str(log), hint=_HINT)
         process = self._daemon(spawn, "ovs-vswitchd", [f"unix:{self.database}"])
         # ovs-appctl without a target looks for the socket of the pid that the pid file gives.
         (self.dir / f"ovs-vswitchd.{process.pid}.ctl").symlink_to(self.control.name)
@@ -105,6 +105,10 @@ class OpenVSwitch:
         command = [*_PRIORITY, "prlimit", f"--nofile={most}:", program, *arguments, *files, *_LOGS]
         with log.open("ab") as errors:
             return spawn(command, env={**self.env, **_MALLOC}, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+
+    def begin(self) -> subprocess.Popen[str]:
+        """Starts waiting until ovs-vswitchd has read its database; `finish` waits."""
+        return self._start([*_VSCTL, "init"])
 
     # -- its bridges
 
@@ -192,6 +196,7 @@ def _missing() -> MachineError:
     return MachineError("Open vSwitch is not installed", hint="./setup.sh installs it (package openvswitch-switch)")
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """The end of a log, as one line."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return " ".join(text.split())[-300:] or "it said nothing"

@@ -11,7 +11,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from testbed.machine.processes import Process, carrying, undisturbed
+from testbed.base.this_process import undisturbed
+from testbed.machine.processes import Process, carrying
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -181,37 +180,6 @@ def wait_gone(processes: Iterable[Process], timeout: float) -> set[Process]:
 
     wait_for(gone, timeout, pause=0.002)
     return left
-
-
-@contextmanager
-def caught(note: Callable[[int], object]) -> Iterator[None]:
-    """Signals that end this process are given to `note` until the end of the block; ignored ones stay so (nohup).
-
-    They are caught, not blocked: a blocked one goes to another thread of the process, and its handler runs at once.
-    Python runs handlers in the main thread alone, so that there is nothing to do in another one.
-    """
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, lambda number, _frame: note(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Signals that end this process wait until the end of the block: what is made inside is then in somebody's care."""
-    came: list[int] = []
-    try:
-        with caught(came.append):
-            yield
-    finally:
-        for first in came[:1]:
-            signal.raise_signal(first)
 
 
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:

@@ -13,8 +13,8 @@ import queue
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ SETTINGS = {
 
 def quiet() -> None:
     """What matters, we say."""
-    for name in ("distributed", "tornado", "asyncio"):
+    for name in ("distributed", "distributed.client", "distributed.gc", "tornado", "asyncio"):  # with their own levels
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -201,20 +201,23 @@ def engine(processes: Processes | None, at_a_time: int, memory: float, *, for_ot
     }  # fmt: skip
     with dask.config.set(SETTINGS):
         scheduler = {"cls": PointScheduler, "options": {**protocol, "dashboard": False}}
-        with (
-            SpecCluster(workers={}, scheduler=scheduler, security=security, silence_logs=False) as cluster,
-            Client(cluster, security=security, set_as_default=False) as client,
-        ):
+        with ExitStack() as stack:
+            cluster = SpecCluster(workers={}, scheduler=scheduler, security=security, silence_logs=False)
+            stack.callback(_closed, cluster.close)
+            client = Client(cluster, security=security, set_as_default=False)
+            stack.callback(_closed, client.close)
             started = Engine(cluster, client, security)
-            if processes is None:
-                yield started
-                return
-            worker = client.sync(_worker, started.address, processes, at_a_time, memory, protocol)
-            try:
-                yield started
-            finally:
-                processes.stop()
-                client.sync(worker.close)
+            if processes is not None:
+                worker = client.sync(_worker, started.address, processes, at_a_time, memory, protocol)
+                stack.callback(_closed, lambda: client.sync(worker.close))
+                stack.callback(processes.stop)
+            yield started
+
+
+def _closed(close: Callable[[], object]) -> None:
+    """What goes wrong while Dask ends is nobody's error: points and machines have ended before, and it ends with us."""
+    with suppress(Exception):
+        close()
 
 
 async def _worker(

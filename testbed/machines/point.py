@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from testbed.base import command_line
+from testbed.base import this_process
 from testbed.base.errors import InputError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.experiment import loads
@@ -45,7 +45,7 @@ def main(master: Connection, point: dict[str, Any]) -> None:
         os.setsid()  # a Ctrl-C at the terminal is the master's
     gc.set_threshold(100_000)
     gc.freeze()
-    command_line.ours = True
+    this_process.ours = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)

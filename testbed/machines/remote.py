@@ -186,7 +186,7 @@ class Remote:
         ended = False
         self._ending = True
         if not self.lost:
-            with suppress(OSError, EOFError):
+            with suppress(OSError, EOFError, paramiko.SSHException):
                 self._channel.shutdown_write()
                 ended = self._channel.status_event.wait(END_S) and self._channel.exit_status == 0
             self.close()

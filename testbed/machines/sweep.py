@@ -22,7 +22,7 @@ from results.store.folder import RunFolder
 from results.store.sweeps import described
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
-from testbed.machine.processes import caught
+from testbed.base.this_process import caught
 from testbed.machines import known
 from testbed.machines.engine import Ended, Engine, engine
 from testbed.machines.identity import file_hashes, point_hash, resolved_hash

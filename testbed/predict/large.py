@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
 from testbed.predict.figure import Figure, Tell, step_of
@@ -21,7 +19,7 @@ from topologies import Fabric
 from topologies.graph.fabric import TopologyError
 from topologies.kinds import KINDS, build
 from workloads.registry import find
-from workloads.times.queue_pairs import FIRST
+from workloads.times.wide.peers import Made
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:
@@ -95,7 +93,7 @@ def places_of(kind: str, params: Mapping[str, Any], *, scale_up: bool = False) -
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:
     """The lines of an experiment whose fabric is large.  Raises InputError for what there is no model of."""
     spec = experiment.fabric
-    made = np.full(places_of(spec.topology.kind, spec.topology.params).ranks, FIRST, np.int64)
+    made = Made(places_of(spec.topology.kind, spec.topology.params).ranks)
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)
         tell(step_of(experiment, k))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import Tree, Trees
@@ -41,16 +42,16 @@ def offload_ns(
     if entry.accelerators:
         return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
     if entry.name == "multicast":
-        over = {"broadcast": broadcast_over_ns, "all_gather": all_gather_over_ns}[entry.collective.name]
         hosts = chooser.ways(ranks)
         tree = _Branches(chooser, experiment.build_fabric(), ranks, job)
-        return over(
-            len(ranks),
-            size_bytes,
-            tree.path,
-            chooser.costs,
-            messages=lambda a, b: hosts.path([(a, b)]),
-        )
+
+        def messages(a: int, b: int) -> Path:
+            return hosts.path([(a, b)])
+
+        n, costs = len(ranks), chooser.costs
+        if entry.collective.name == "broadcast":
+            return broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
+        return all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
     costs, engine = chooser.costs, experiment.fabric.nic.engine
     if engine is not None:
         costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
@@ -145,7 +146,14 @@ class _Branches:
         self._up = [[nic, switch, *_above(trees, switch, root)] for nic, switch in zip(nics, at, strict=True)]
         self.path = cache(self._path)
 
-    def _path(self, a: int, b: int) -> Path:
+    def _nodes(self, a: int, b: int) -> list[str]:
         up, down = self._up[a], self._up[b]
         met = next(node for node in up if node in down)
-        return self._chooser.along([*up[: up.index(met) + 1], *reversed(down[: down.index(met)])])
+        return [*up[: up.index(met) + 1], *reversed(down[: down.index(met)])]
+
+    def _path(self, a: int, b: int) -> Path:
+        return self._chooser.along(self._nodes(a, b))
+
+    def hops(self, a: int, b: int) -> list[tuple[str, str]]:
+        """From node to node."""
+        return list(pairwise(self._nodes(a, b)))

@@ -21,13 +21,14 @@ from workloads.times.wide.around import host_ring_over_ns
 from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.multicast import Multicasts
-from workloads.times.wide.peers import Everybody, Peers, RingOfNics, exchanged, neighbours, on_grid
+from workloads.times.wide.peers import exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from workloads.times.wide.places import Ranks
+    from workloads.times.wide.fabric import Numbers
+    from workloads.times.wide.peers import Made
 
 IN_ROUNDS = (
     "torus", "hierarchical", "halving_doubling", "halving", "recursive_doubling", "bruck", "dissemination", "shift",
@@ -48,9 +49,9 @@ def uses_scale_up(entry: Algorithm) -> bool:
 
 
 def wide_figures(
-    experiment: Experiment, step: CollectiveStep, places: Places, made: Ranks, number: int, place: str
+    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, place: str
 ) -> Iterator[Figure]:
-    """The lines of a step.  `made`: each rank's next queue pair; this step's are added to it."""
+    """The lines of a step.  `made`: the queue pairs so far; this step's are added to them."""
     what, spec = "of so large a fabric all ranks take part", experiment.fabric
     if step.ranks is not None or step.groups is not None:
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
@@ -82,7 +83,7 @@ class _Step:
         step: CollectiveStep,
         entry: Algorithm,
         places: Places,
-        made: Ranks,
+        made: Made,
         place: str,
     ) -> None:
         self.experiment, self.step, self.entry, self.places, self.place = experiment, step, entry, places, place
@@ -100,21 +101,20 @@ class _Step:
     def __call__(self, size_bytes: int) -> float:
         return self._time(size_bytes)
 
-    def _ways(self, peers: Peers | Everybody | RingOfNics) -> Wide:
-        """Over these queue pairs, which the step makes."""
-        self._made += peers.made
-        return replace(self._bare, numbers=peers)
+    def _ways(self, numbers: Numbers) -> Wide:
+        """Over these queue pairs."""
+        return replace(self._bare, numbers=numbers)
 
     def _model(self) -> Callable[[int], float]:
         """Raises InputError if there is none."""
         entry, step, order = self.entry, self.step, self.places.order
         if entry.engines:
-            return self._round_nics(self._ways(RingOfNics(self._made.copy(), order)))
+            return self._round_nics(self._ways(self._made.ring(order)))
         if entry.layout == "ring" and not entry.schedule and entry.name == "host":
-            rings = [self._ways(Peers(neighbours(order), self._made.copy(), order)) for _ in range(2)]
+            rings = [self._ways(self._made.numbers(neighbours(order), order)) for _ in range(2)]
             return self._round_nics(*rings)
         if entry.name == "ring" and step.chunk is None:
-            return self._round_hosts(self._ways(Peers(neighbours(order), self._made.copy(), order)))
+            return self._round_hosts(self._ways(self._made.numbers(neighbours(order), order)))
         if entry.collective.name == "all_to_all":
             return self._all_to_all()
         if entry.name == "multicast":
@@ -140,7 +140,7 @@ class _Step:
         return time_ns
 
     def _all_to_all(self) -> Callable[[int], float]:
-        n, ways = self.n, self._ways(Everybody(self._made.copy()))
+        n, ways = self.n, self._ways(self._made.everybody())
         if self.entry.name == "pairwise":
             self._rounds_apart()
             if n > MOST_PAIRWISE:
@@ -168,7 +168,7 @@ class _Step:
         if not dims or prod(dims) != self.n:
             what = "these ranks are no grid"
             raise InputError(what, f"{self.place}.algorithm", "a torus, ring or rail is one")
-        ways = _Once(self._ways(Peers(on_grid(dims), self._made.copy())))
+        ways = _Once(self._ways(self._made.numbers(on_grid(dims))))
         options = {key: getattr(step, key) for key in entry.extra} | {"dims": dims}
 
         def time_ns(size_bytes: int) -> float:
@@ -192,8 +192,7 @@ class _Step:
         def rounds(size_bytes: int) -> Iterator[Round]:
             return rounds_of(entry.name, n, size_bytes // self.width, self.width)
 
-        peers = Peers(exchanged(one.to for one in rounds(max(self.step.sizes))), self._made.copy())
-        ways = self._ways(peers)
+        ways = self._ways(self._made.numbers(exchanged(one.to for one in rounds(max(self.step.sizes)))))
         return lambda size_bytes: rounds_ns(rounds(size_bytes), ways, self.costs)
 
     def _multicast(self) -> Callable[[int], float]:
@@ -205,7 +204,7 @@ class _Step:
         if isinstance(places, Rails) and places.gpus > 1 and spec.scale_up:
             domain = Link(spec.scale_up.rate, spec.scale_up.delay)
             hosts = replace(hosts, places=replace(places, scale_up=True), scale_up=domain)
-        self._made += 2 * len(distances(self.n))
+        self._made.add(2 * len(distances(self.n)))
         both = Multicasts(self._bare, hosts, self.costs)
         return both.broadcast_ns if self.entry.collective.name == "broadcast" else both.all_gather_ns
 

@@ -30,7 +30,7 @@ from results.frames.metrics import (
 from results.frames.series import PLACES, SAMPLES
 from results.store.environment import environment
 from results.store.folder import RunFolder, imports_for_frames
-from testbed.base import command_line, yaml_writer
+from testbed.base import this_process, yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
@@ -211,7 +211,7 @@ class Attempt:
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
         self.profile.stage(WORKLOAD)
-        if command_line.ours:
+        if this_process.ours:
             numpy_core.import_core()  # the workers are at work, we are not
         Thread(target=imports_for_frames, name="imports").start()
         return watch

@@ -19,8 +19,8 @@ from results.figures.fidelity import Fidelity
 from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
+from testbed.base.this_process import caught
 from testbed.experiment.scale import scaled_down
-from testbed.machine.processes import caught
 from testbed.plan import plan as planning
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt

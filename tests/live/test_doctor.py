@@ -135,6 +135,13 @@ def test_open_vswitch_that_does_not_start(tmp_path, monkeypatch):
     assert found.found.startswith("one of our own does not start: ovsdb-server does not start: no room")
 
 
+def test_open_vswitch_whose_switch_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{programs(tmp_path, ovs_vswitchd='echo no room >&2; exit 1')}:{os.environ['PATH']}")
+    found = finding("open vswitch")
+    assert found.status == "fail"
+    assert found.found == "one of our own does not start: ovs-vswitchd ends: no room"
+
+
 def test_open_vswitch_without_the_userspace_datapath(tmp_path, monkeypatch):
     row = """echo '{"data":[["system"]],"headings":["datapath_types"]}'"""
     monkeypatch.setenv("PATH", f"{programs(tmp_path, ovs_vsctl=row)}:{os.environ['PATH']}")

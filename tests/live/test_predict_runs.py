@@ -32,7 +32,14 @@ STEPS = {
         "{clos: {leaves: 2, spines: 3, hosts_per_leaf: 2, pods: 2, cores: 2}}",
         ["all_gather/bruck", "optimizer_step/host", "all_gather/multicast", "all_reduce/halving_doubling"],
     ),
-    "rails": ("{rail: {servers: 2, gpus: 4, spines: 3}}", ["all_reduce/direct_reduce", "all_to_all/pairwise"]),
+    "rails": (
+        "{rail: {servers: 2, gpus: 4, spines: 3}}",
+        ["optimizer_step/optimus_nic/2MB", "all_reduce/direct_reduce", "all_to_all/pairwise"],
+    ),
+    "planes": (  # NICs with two ports, whose own link is faster than the fabric's
+        "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2, links: 2}}",
+        ["all_gather/multicast/2MB", "optimizer_step/optimus_nic/300KB"],
+    ),
     "rail": ("{rail: {servers: 3, gpus: 4}}", ["all_reduce/hierarchical", "broadcast/chain", "all_gather/multicast"]),
 }
 
@@ -41,7 +48,7 @@ STEPS = {
 def test_within_3_percent_of_the_emulation(name: str, tmp_path: Path) -> None:
     topology, ways = STEPS[name]
     text = "".join(
-        f"  - {{collective: {way.split('/')[0]}, algorithm: {way.split('/')[1]}, sizes: [4KiB, 300KB]}}\n"
+        "  - {{collective: {}, algorithm: {}, sizes: [{}]}}\n".format(*[*way.split("/"), "4KiB, 300KB"][:3])
         for way in ways
     )
     experiment = loads(f"name: p\nfabric: {{topology: {topology}}}\nworkload:\n{text}")

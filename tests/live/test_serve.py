@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from testbed.live.views import VIEWS
+from tests.parts.live_fabric import wait_until
 from tests.parts.machine import STAR, cli, fabric_ids, told, traces
 from tests.parts.pages import Server, chromium, page_in, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Request, Route
 
 JOB = "name: job\nworkload: [{collective: all_reduce, sizes: [64KiB], iterations: 2}]\n"
 
@@ -248,10 +249,20 @@ def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) ->
         with serving("serve", fabric, "--period", "0.1") as server, page_in(browser, 400) as page:
             refused = server.ask("/api/advance", "POST", b'{"line": "backwards"}')
             assert (refused[0], b"does not say how far" in refused[2]) == (400, True)
-            page.goto(server.url)
+            with page.expect_response("**/api/steps?*"):
+                page.goto(server.url)
+            advances: list[Request] = []
+            waiting: list[Route] = []  # reads that have no answer yet
+            page.on("request", lambda asked: advances.append(asked) if "/api/advance" in asked.url else None)
+            page.route("**/api/steps?*", lambda read: waiting.append(read))
             page.get_by_role("button", name="10 steps").click()
             page.get_by_text("10 steps have ended").wait_for()
+            wait_until(lambda: bool(page.evaluate("1") and waiting), "the read of the steps")
             page.get_by_role("button", name="100 us", exact=True).click()
+            page.locator("#went", has_text="at work").wait_for()
+            assert len(advances) == 1
+            with page.expect_request("**/api/advance?*"):
+                page.unroute("**/api/steps?*")  # which lets those that wait go
             page.locator("#went", has_text="at work").wait_for(state="detached")
             page.get_by_text(re.compile(r"^\d+ steps? ha(s|ve) ended$")).wait_for()
             shown = server.json("/api/steps?from=0")

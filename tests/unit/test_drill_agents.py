@@ -19,7 +19,7 @@ from testbed.drill.agents import bench, figures, jsonl, mcp
 from testbed.drill.agents.compare import compared
 from testbed.drill.agents.desk import Desk
 from testbed.drill.agents.pages import KEPT, LIMIT, Pages, dumped
-from testbed.drill.agents.players import player_of
+from testbed.drill.agents.players import players_of
 from testbed.drill.agents.tools import BY_NAME, TOOLS
 from testbed.drill.game import Game
 from testbed.drill.sheet import file, suite
@@ -315,7 +315,55 @@ def tasks(tmp_path: Path) -> list[suite.Task]:
 def played(
     tasks: list[suite.Task], agent: str, folder: Path, *, speaks: str = "jsonl", wall_s: float = 20, up: Any = FakeWorld
 ) -> list[bench.Played]:
-    return bench.run(tasks, player_of(agent, speaks, None), {}, suite.DEV, folder, wall_s=wall_s, up=up)
+    (cases,) = bench.run(tasks, players_of([agent], speaks, None), {}, suite.DEV, folder, wall_s=wall_s, up=up).values()
+    return cases
+
+
+def test_who_only_looks_gets_beside_others_what_he_gets_alone(tasks: list[suite.Task], tmp_path: Path) -> None:
+    agents = [f"baseline:{name}" for name in ("random", "healthy", "thresholds")]
+    worlds: list[FakeWorld] = []
+
+    def up(case: Any) -> FakeWorld:
+        worlds.append(FakeWorld(case))
+        return worlds[-1]
+
+    together = bench.run(tasks, players_of(agents, "jsonl", None), {}, suite.DEV, tmp_path / "all", wall_s=20, up=up)
+    assert len(worlds) == len(tasks)
+    for agent in agents:
+        alone = played(tasks, agent, tmp_path / agent)
+        assert together[agent] == alone, agent
+        head, cases = bench.read(tmp_path / "all" / agent.replace(":", "-"))
+        assert cases == alone and head["agent"] == agent
+
+
+def test_a_benchmark_that_was_ended_goes_on(tasks: list[suite.Task], tmp_path: Path) -> None:
+    players, folder = players_of(["baseline:random"], "jsonl", None), tmp_path / "out"
+    (whole,) = bench.run(tasks, players, {}, suite.DEV, tmp_path / "whole", wall_s=20, up=FakeWorld).values()
+
+    def ends(played: bench.Played, name: str) -> None:
+        if played.number == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(tasks, players, {}, suite.DEV, folder, wall_s=20, up=FakeWorld, told=ends)
+    worlds: list[FakeWorld] = []
+
+    def up(case: Any) -> FakeWorld:
+        worlds.append(FakeWorld(case))
+        return worlds[-1]
+
+    (found,) = bench.run(tasks, players, {}, suite.DEV, folder, wall_s=20, up=up, resume=True).values()
+    assert found == whole == bench.read(folder)[1] and len(worlds) == len(tasks) - 2
+    with pytest.raises(InputError, match="another benchmark: secret"):
+        bench.run(tasks, players, {}, b"0123456789abcdef", folder, wall_s=20, up=up, resume=True)
+    with pytest.raises(InputError, match="cannot be read"):
+        bench.run(tasks, players, {}, suite.DEV, tmp_path / "none", wall_s=20, up=up, resume=True)
+
+
+@pytest.mark.parametrize("others", [["baseline:solver"], ["true"], ["baseline:traces", "baseline:random"]])
+def test_who_changes_the_world_plays_alone(others: list[str]) -> None:
+    with pytest.raises(InputError, match="only if none of them changes it"):
+        players_of(["baseline:healthy", *others], "jsonl", None)
 
 
 def script(*words: str) -> str:
@@ -406,4 +454,4 @@ def test_only_the_same_worlds_are_compared(tasks: list[suite.Task], tmp_path: Pa
 ])  # fmt: skip
 def test_what_is_wrong_with_an_agent(agent: str, what: str) -> None:
     with pytest.raises(InputError, match=what):
-        player_of(agent, "jsonl", None)
+        players_of([agent], "jsonl", None)

@@ -98,14 +98,16 @@ ROWS = {
 
 
 def test_difficulty_counts_what_the_first_looks_leave_and_the_views_that_are_needed() -> None:
-    loss = measure.measured(ROWS["loss"], "loss", ROWS, 1)
-    assert (loss.classes, loss.rivals) == (2, ()) and loss.views == ("drops",)
-    rate = measure.measured(ROWS["reduced_rate"], "reduced_rate", ROWS, 4)
-    assert (rate.classes, rate.views, rate.rivals) == (3, ("interfaces status",), ())
-    assert measure.difficulty([rate], 0) == round(math.log2(3 * 4), 3)
-    assert measure.difficulty([rate, loss], 2) == round(math.log2(3 * 4) + math.log2(2) + 1 + 2, 3)
-    jitter = measure.measured(ROWS["jitter"], "jitter", ROWS, 1)
-    assert jitter.rivals == ("long_cable",)
+    places = {"loss": 3, "corruption": 5, "reduced_rate": 12, "jitter": 1, "long_cable": 4}
+    loss = measure.measured(ROWS["loss"], "loss", ROWS, places.__getitem__)
+    assert (loss.classes, loss.hypotheses, loss.rivals) == (("loss", "corruption"), 8, ())
+    assert loss.views == ("drops",)
+    rate = measure.measured(ROWS["reduced_rate"], "reduced_rate", ROWS, places.__getitem__)
+    assert (rate.classes, rate.views, rate.rivals) == (("reduced_rate",), ("interfaces status",), ())
+    assert measure.difficulty([rate], 0) == round(math.log2(12), 3)
+    assert measure.difficulty([rate, loss], 2) == round(math.log2(12) + math.log2(8) + 1 + 2, 3)
+    jitter = measure.measured(ROWS["jitter"], "jitter", ROWS, places.__getitem__)
+    assert jitter.rivals == ("long_cable",) and jitter.hypotheses == 5
     assert [measure.level_of(x) for x in (0, 1.9, 2, 3.9, 4)] == ["easy", "easy", "medium", "medium", "hard"]
 
 
@@ -116,15 +118,34 @@ def test_rivals_of_the_family_do_not_count() -> None:
     assert measure.beyond(["long_cable"], "jitter", (frozenset({"jitter", "long_cable"}),), less) == []
 
 
-def test_a_place_that_the_first_looks_name_is_the_only_one_left() -> None:
+def test_the_first_looks_leave_the_places_that_they_name_or_all_that_a_class_can_strike() -> None:
     case = Case.of(drill_of(plain(SETTINGS["ring"], RECIPES["loss"])), CHECKED, healthy=False)
     ground = measure.Ground(case.experiment.build_fabric(), ())
-    cables = ["cable:leaf0-spine0", "cable:leaf0-spine1", "cable:leaf1-spine0"]
-    fabric = ground.fabric
-    end = fabric.cable_by_name["leaf0-spine1"].a
-    assert measure.places_left(cables, ground, {f"port:{end.node}:{end.port}", "nic:3"}) == 1
-    assert measure.places_left(cables, ground, {"nic:3"}) == 3
-    assert measure.places_left(["switch:leaf0", "switch:leaf1"], ground, {"port:leaf1:2"}) == 1
+    end = ground.fabric.cable_by_name["leaf0-spine1"].a
+    port = f"port:{end.node}:{end.port}"
+
+    def left(kind: str, named: set[str], narrow: bool = True) -> int:
+        return measure.places_left(kind, ground, named, narrow)
+
+    assert left("loss", {port}) == 2, "the cable, and its switch"
+    assert left("loss", {"nic:3"}) == 1, "the NIC's own cable"
+    assert left("loss", {"nic:3"}, narrow=False) == 12 + 4, "it is elsewhere: 12 cables, 4 switches"
+    assert left("straggler", {"nic:3"}) == 1 and left("straggler", set(), narrow=False) == 8
+    assert left("dead_ecmp_member", {port}) == 2, "both ends of the cable"
+    assert left("ecn_off", {port}) == 1 and left("polarised_hash", {port}) == 1
+    used = measure.Ground(ground.fabric, ("cable:leaf0-spine1", "cable:h0-leaf0", "switch:leaf0"))
+    assert measure.places_left("loss", used, set(), narrow=False) == 3
+
+
+def test_a_row_names_a_place_by_more_than_the_speed_of_the_job() -> None:
+    nics = {"nics": {"nics": [{"rank": k, "tx_bytes_phy": 9, "out_of_sequence": 0} for k in range(3)]}}
+    faster = {"nics": {"nics": [{"rank": k, "tx_bytes_phy": 5, "out_of_sequence": int(k == 1)} for k in range(3)]}}
+    assert signs.named(faster, nics) == {"nic:1"}
+    down = {"interfaces status": {"status": [{"Interface": "leaf0:1", "Oper": "down"}]}}
+    up = {"interfaces status": {"status": [{"Interface": "leaf0:1", "Oper": "up"}]}}
+    assert signs.named(down, up) == {"port:leaf0:1"}
+    one, other = ({"job": {"job": [{"step": "0..4", "slowest_rank": rank}]}} for rank in (2, "-"))
+    assert signs.named(one, other) == {"nic:2"} and signs.named(other, one) == set()
 
 
 @pytest.mark.parametrize(

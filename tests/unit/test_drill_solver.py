@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.drill.check.players import correlation
-from testbed.drill.check.rivals import families, signature
+from testbed.drill.check.rivals import _with, families, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
@@ -209,6 +209,29 @@ def test_who_knows_little_says_little() -> None:
     assert "@" in PLAYERS["random"](ill)
 
 
+def logged(message: str) -> dict[str, Any]:
+    row = {"time_us": 1.0, "who": "controller", "level": "error", "message": message}
+    return {"logging": {"logging": [row]}}
+
+
+@pytest.mark.parametrize(
+    ("shown", "alert"),
+    [
+        (logged("connection lost"), "controller_dead@controller"),
+        (logged("spine0 refused 2 flow mods: TABLE_FULL(1)"), "table_full@switch:spine0"),
+        (logged("PFC deadlock: these wait for each other: leaf0:1 queue 3"), "dateline_off@all"),
+        ({"nics": {"nics": [{"rank": 2, "duplicate_request": 5}, {"rank": 5, "duplicate_request": 9}]}},
+         "duplication@cable:h5-leaf1"),
+        ({"nics": {"nics": [{"rank": 2, "duplicate_request": 5, "out_of_sequence": 1}]}}, "loss@cable:h2-leaf0"),
+        ({**logged("PFC deadlock: these wait"), **crc("leaf0:6", "spine1:1")}, "dateline_off@all"),
+        (logged("leaf1:6 down: rerouted"), "healthy"),
+        ({"nics": {"nics": [{"rank": 2, "rp_cnp_handled": 5}]}}, "healthy"),
+    ],
+)  # fmt: skip
+def test_an_alert_is_one_counter_or_one_message(shown: Mapping[str, Any], alert: str) -> None:
+    assert PLAYERS["thresholds"](Recorded(shown)) == alert
+
+
 def test_who_looks_for_traces_sees_what_is_said_of_one_class_and_no_lists() -> None:
     class Leaking(Recorded):
         said = ""
@@ -239,6 +262,37 @@ def test_classes_that_change_the_same_columns_are_a_family() -> None:
     assert families({"x": one, "y": other, "z": third, "n": nothing, "m": nothing}) == [frozenset("xy")]
 
 
+def entry(match: str, actions: str = "output:1", packets: int = 0, switch: str = "leaf0") -> dict[str, Any]:
+    return {"switch": switch, "table": 0, "n_packets": packets, "n_bytes": 64 * packets, "priority": 100,
+            "match": match, "actions": actions}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entries", "columns"),
+    [
+        ([entry("a", packets=7), entry("b")], set()),
+        ([entry("b"), entry("a")], set()),
+        ([entry("a")], {"gone"}),
+        ([], {"gone"}),
+        ([entry("a"), entry("b"), entry("c")], {"new"}),
+        ([entry("a"), entry("b"), entry("b", switch="leaf1")], {"new"}),
+        ([entry("a"), entry("b", "drop")], {"actions"}),
+        ([entry("a", "drop"), entry("c")], {"actions", "new", "gone"}),
+    ],
+)
+def test_flow_entries_are_compared_but_not_what_they_have_counted(
+    entries: list[dict[str, Any]], columns: set[str]
+) -> None:
+    well = {"flows": {"flows": [entry("a"), entry("b")]}}
+    assert signature({"flows": {"flows": entries}}, well) == {f"flows.flows.{c}" for c in columns}
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("loss", 0.02), ("duplication", CATALOGUE["duplication"].example["rate"])])
+def test_a_place_is_struck_as_the_drill_does_it_else_as_the_example(kind: str, rate: float) -> None:
+    struck = _with(file.load("lost/dirty-optics"), kind, "cable:leaf0-spine0")
+    assert struck.faults == [{"fault": kind, "on": "cable:leaf0-spine0", "rate": rate}]
+
+
 def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path) -> None:
     file = tmp_path / "families.yaml"
     file.write_text("""families:
@@ -253,7 +307,7 @@ def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path)
 
 
 def test_whether_harder_drills_are_worth_less() -> None:
-    levels = ["easy", "easy", "medium", "hard"]
+    levels = [0.5, 0.5, 2.3, 8]
     assert correlation(levels, [90.0, 90.0, 50.0, 10.0]) == pytest.approx(-1.0)
     assert correlation(levels, [10.0, 10.0, 50.0, 90.0]) == pytest.approx(1.0)
     assert correlation(levels, [5.0, 5.0, 5.0, 5.0]) is None and correlation([], []) is None

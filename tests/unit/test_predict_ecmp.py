@@ -17,7 +17,7 @@ from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST, QueuePairs, of_ring
 from workloads.times.ways import Routed
 from workloads.times.wide.fabric import Wide
-from workloads.times.wide.peers import Everybody, Peers, RingOfNics, neighbours
+from workloads.times.wide.peers import Everybody, Made, neighbours
 
 CLOS = ("clos", {"leaves": 3, "spines": 3, "hosts_per_leaf": 2, "pods": 2, "cores": 2})
 RAIL = ("rail", {"servers": 3, "gpus": 4, "spines": 3})
@@ -62,14 +62,17 @@ def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, 
 
 def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
     order = [0, 2, 1, 4, 3]
-    pairs, first = QueuePairs(), np.full(5, FIRST)
-    hosts = pairs.connect(of_ring(order))
-    peers = Peers(neighbours(order), first.copy(), order)
-    nics, ring = pairs.ring(order), RingOfNics(first + peers.made, order)
+    pairs, made_at_once = QueuePairs(), Made(5)
+    both = []
+    for by_nics in (False, True, False, True):  # the second ring of NICs is the first one
+        if by_nics:
+            both.append((pairs.ring(order), made_at_once.ring(order)))
+        else:
+            both.append((pairs.connect(of_ring(order)), made_at_once.numbers(neighbours(order), order)))
     for k, a in enumerate(order):
         b = order[(k + 1) % 5]
         ends = np.array([a]), np.array([b])
-        for made, its in ((hosts, peers), (nics, ring)):
+        for made, its in both:
             assert made[a, b, 0] == (int(its(*ends)[0]), int(its(*ends[::-1])[0]))
 
 

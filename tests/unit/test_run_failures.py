@@ -13,7 +13,7 @@ import pytest
 
 from hardware.client import FabricdError, FabricdSilent
 from results import load
-from testbed.base import command_line
+from testbed.base import this_process
 from testbed.base.errors import InputError, MachineError
 from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
@@ -270,7 +270,7 @@ def test_numpys_core_alone_is_imported_in_the_commands_own_process(
     play: Play, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     imported: list[bool] = []
-    monkeypatch.setattr(command_line, "ours", ours)
+    monkeypatch.setattr(this_process, "ours", ours)
     monkeypatch.setattr(numpy_core, "import_core", lambda: imported.append(True))
     play(whole)
     assert bool(imported) == ours

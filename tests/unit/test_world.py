@@ -9,7 +9,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.live.look.steps import RankStep, Step
-from testbed.live.views.job import folded, slowest, under_way
+from testbed.live.views.job import folded, gone, slowest, under_way
 from testbed.world.condition import parse
 from testbed.world.history import History
 from testbed.world.steps import Collected
@@ -150,3 +150,8 @@ def test_a_job_that_stands_says_so_though_its_steps_were_quick() -> None:
     assert steps[-1].end_ns == 120.0
     assert under_way([], 5000.0) == under_way(steps[1:], 120.0 + 180.0) == ""
     assert under_way(steps[1:], 5120.0) == "step 6 has been under way for 5 us (show job --now)"
+
+
+def test_ranks_that_are_no_more_are_named() -> None:
+    workers = [{"rank": rank, "state": state} for rank, state in enumerate(("waiting", "lost", "done", "lost"))]
+    assert [gone(workers), gone(workers[:2]), gone(workers[:1])] == ["ranks 1, 3 are gone", "rank 1 is gone", ""]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 
 from workloads.collectives.exchange import distances
 from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
@@ -12,6 +13,9 @@ OFFLOAD_BYTES = 24
 
 Paths = Callable[[int, int], Path]
 """From one index of the group to another."""
+
+Hops = Callable[[int, int], Sequence[Hashable]]
+"""Names of the links on such a path, to tell who shares one."""
 
 
 def broadcast_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
@@ -44,16 +48,24 @@ def broadcast_over_ns(
 
 
 def all_gather_over_ns(
-    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None
+    ranks: int,
+    size_bytes: int,
+    paths: Paths,
+    costs: Costs,
+    *,
+    messages: Paths | None = None,
+    hops: Hops | None = None,
 ) -> float:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
-    The last one of each goes its way alone to the receiver's link, where they stand one behind the other.
+    The last one of each goes its way alone to the receiver's link, where they stand one behind the other.  Where a link
+    is slower than the senders' own (`hops` tells who shares it), all its datagrams stand there.
     """
     part = -(-size_bytes // ranks)
     count = costs.packets(part)
     full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
     start = _started(ranks, messages or paths, costs)
+    crowd = _crowd(ranks, hops) if hops else Counter()
     here = []
     for rank in range(ranks):
         done = 0.0
@@ -64,7 +76,54 @@ def all_gather_over_ns(
             done = max(done, arrival) + link.time_ns(last[1])
         write = stages_of(paths(others[0], rank), costs, to_memory=True)[-1].time_ns(*last) + costs.pcie_latency_ns
         here.append(done + link.delay_ns + write)
+        if hops:
+            here[-1] = max(here[-1], _crowded_ns(start, rank, (count, full, last), paths, hops, crowd, costs))
     return _all_have_ns(here, messages or paths, costs)
+
+
+_Part = tuple[int, tuple[float, float], tuple[float, float]]  # datagrams, a full one, the last one
+
+
+def _crowd(ranks: int, hops: Hops) -> Counter[Hashable]:
+    """Of how many members each link carries the datagrams: once each, however many ranks they are for."""
+    found: set[tuple[int, Hashable]] = set()
+    for a in range(ranks):
+        for b in range(ranks):
+            if a != b:
+                found.update((a, hop) for hop in hops(a, b))
+    return Counter(hop for _, hop in found)
+
+
+def _crowded_ns(
+    start: Sequence[float],
+    rank: int,
+    part: _Part,
+    paths: Paths,
+    hops: Hops,
+    crowd: Counter[Hashable],
+    costs: Costs,
+) -> float:
+    """When the last datagram is here that a link on the way carries, if it carries all without a gap."""
+    count, full, last = part
+    first: dict[Hashable, float] = {}
+    later: dict[Hashable, float] = {}  # from the first datagram's coming to a link until the last one is here
+    for other, begun in enumerate(start):
+        if other == rank:
+            continue
+        path = paths(other, rank)
+        read, *links, write = stages_of(path, costs, to_memory=True)
+        before = begun + 2 * costs.pcie_latency_ns + read.time_ns(*(full if count > 1 else last))
+        after = path.constant_ns + sum(link.time_ns(*last) for link in links) + write.time_ns(*last)
+        latencies = (*path.switch_latency_ns, 0.0)
+        for hop, link, stage, latency in zip(hops(other, rank), path.links, links, latencies, strict=True):
+            after -= stage.time_ns(*last)
+            first[hop] = min(first.get(hop, before), before)
+            line = (count - 1) * stage.time_ns(*full) + stage.time_ns(*last)
+            later[hop] = crowd[hop] * line + after + costs.pcie_latency_ns
+            passed = link.delay_ns + latency
+            before += stage.time_ns(*(full if count > 1 else last)) + passed
+            after -= passed
+    return max(first[hop] + later[hop] for hop in first)
 
 
 def _datagram(payload_bytes: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
@@ -19,12 +19,14 @@ from typing import Any
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
 from testbed.drill.agents.figures import Estimate, estimate
-from testbed.drill.agents.players import Player
+from testbed.drill.agents.players import Lookers, Player, Said
+from testbed.drill.check.players import scored
 from testbed.drill.game import Game
 from testbed.drill.lines import CONFIG
+from testbed.drill.sheet.answer import Submission
 from testbed.drill.sheet.daily import OF_SUITE
 from testbed.drill.sheet.drill import Drill
-from testbed.drill.sheet.score import kinds
+from testbed.drill.sheet.score import Score, kinds
 from testbed.drill.sheet.suite import DEV, Task
 from testbed.drill.stage import Up, world_of
 
@@ -72,37 +74,38 @@ def check_measurable(drills: Sequence[Drill]) -> None:
             raise InputError(what, "--suite", "drills with the virtual clock; testbed drill start plays this one")
 
 
-def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> Played:
-    """Plays a case, again if the world dies; log, transcript and stderr go into the folder."""
+def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> list[Played]:
+    """Plays a case, again if the world dies; log, transcript and stderr go into the folder. One result for each of the
+    player's names."""
     blank = Played(number, task.drill.id, task.seed, task.healthy, task.world)
+    names = player.names
     why = ""
     for _ in range(TRIES):
         try:
-            game = Game.start(task.case, exam=True, player=player.name, seed_by=OF_SUITE, up=up)
+            game = Game.start(task.case, exam=True, player=", ".join(names), seed_by=OF_SUITE, up=up)
         except InputError as error:  # again it would be the same
-            return _left_out(blank, f"{error.where}: {error.what}")
+            return [replace(blank, left_out=f"{error.where}: {error.what}")] * len(names)
         except (UserError, FabricdError) as error:
             why = str(error)
             continue
         try:
-            played = _play(blank, game, player, wall_s, folder)
+            return _play(blank, game, player, wall_s, folder)
+        except _Died:
+            why = "the world has died"
         except UserError:
             raise
         except Exception as error:  # a fault of ours must not be the player's
-            played = _left_out(blank, f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
         finally:
             game.close()
-        if not played.left_out:
-            return played
-        why = played.left_out
-    return _left_out(blank, f"{why} ({TRIES} times)")
+    return [replace(blank, left_out=f"{why} ({TRIES} times)")] * len(names)
 
 
-def _left_out(blank: Played, why: str) -> Played:
-    return Played(**{**asdict(blank), "left_out": why})
+class _Died(Exception):
+    pass
 
 
-def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path) -> Played:
+def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path) -> list[Played]:
     stem = f"{blank.number:04}"
     transcript: list[str] = []
 
@@ -113,39 +116,53 @@ def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path
     if not game.over and not game.gone:
         game.command("give-up")
     if game.gone or game.ending is None:
-        return _left_out(blank, "the world has died")
+        raise _Died
     (folder / f"{stem}.transcript.jsonl").write_text("".join(f"{line}\n" for line in transcript))
     game.log().write(folder / f"{stem}.log")
-    return _valued(blank, game, failed, calls)
+    if isinstance(player, Lookers):
+        return [_looked(blank, game, one) for one in player.said]
+    return [_valued(blank, game, game.ending.answer, game.ending.score, failed, calls)]
 
 
-def _valued(blank: Played, game: Game, failed: str, calls: int) -> Played:
-    ending = game.ending
-    assert ending is not None and ending.score is not None
-    answer, truth, score = ending.answer, game.stage.drawn.truth, ending.score
+def _looked(blank: Played, game: Game, said: Said) -> Played:
+    """Of one who has looked at the first hold, and answered."""
+    assert game.ending is not None
+    if said.answer is None:
+        return _valued(blank, game, None, game.ending.score, said.why, said.calls)
+    try:
+        answer, points = scored(game, said.answer, game.ending.course)
+    except InputError:
+        return _valued(blank, game, None, game.ending.score, f"it answered {said.answer[:80]!r}", said.calls)
+    submitted = game.case.drill.budget.answers if points.wrong else 1
+    return _valued(blank, game, answer, points, "", said.calls + submitted)
+
+
+def _valued(
+    blank: Played, game: Game, answer: Submission | None, score: Score | None, failed: str, calls: int
+) -> Played:
+    ending, truth = game.ending, game.stage.drawn.truth
+    assert ending is not None and score is not None
     fixed = None
     if truth and game.case.drill.asks_to_fix:
         fixed = score.fixed if answer else 0.0
     acted = [entry for entry in game.entries if entry.ok and entry.acts and entry.line.split()[0] == CONFIG]
     repaired = fixed is not None and fixed >= MENDED and acted
-    return Played(
-        **{
-            **asdict(blank),
-            "failed": failed or ("" if answer else "it has given no answer within the budget, or has given up"),
-            "answer": None if answer is None else str(answer),
-            "truth": ending.truth,
-            "score": score.total,
-            "f1": kinds(answer.claims, truth) if answer else 0.0,
-            "where": score.where,
-            "what": score.what,
-            "fixed": fixed,
-            "false_alarm": not truth and answer is not None and not answer.healthy,
-            "time_ns": ending.course.t_ns,
-            "repair_ns": acted[-1].time_ns + acted[-1].took_ns - game.stage.began_ns if repaired else None,
-            "calls": calls,
-            "began_ns": game.stage.began_ns,
-            "healthy_step_ns": game.stage.healthy_step_ns,
-        }
+    return replace(
+        blank,
+        failed=failed or ("" if answer else "it has given no answer within the budget, or has given up"),
+        answer=None if answer is None else str(answer),
+        truth=ending.truth,
+        score=score.total,
+        f1=kinds(answer.claims, truth) if answer else 0.0,
+        where=score.where,
+        what=score.what,
+        fixed=fixed,
+        false_alarm=not truth and answer is not None and not answer.healthy,
+        time_ns=ending.course.t_ns,
+        repair_ns=acted[-1].time_ns + acted[-1].took_ns - game.stage.began_ns if repaired else None,
+        calls=calls,
+        began_ns=game.stage.began_ns,
+        healthy_step_ns=game.stage.healthy_step_ns,
     )
 
 
@@ -157,28 +174,49 @@ def run(
     folder: Path,
     *,
     wall_s: float,
-    told: Callable[[Played], None] = lambda played: None,
+    told: Callable[[Played, str], None] = lambda played, name: None,
     up: Up = world_of,
-) -> list[Played]:
-    """Plays all of it. Until the end the results lie where an agent of another user does not get at them."""
-    folder.mkdir(parents=True)
-    folder.chmod(0o700)
-    found: list[Played] = []
+    resume: bool = False,
+) -> dict[str, list[Played]]:
+    """Plays all of it; the cases of each of the player's names. Until the end the results lie where an agent of
+    another user does not get at them; those of several in a folder each. `resume`: goes on with what is there.
+    Raises InputError if that is of another benchmark."""
     written = {
-        "railbed_bench": FORMAT, "version": version("railbed"), "agent": player.name, "wall_s": wall_s, **head,
+        "version": version("railbed"), "wall_s": wall_s, **head,
         "secret": "public" if secret == DEV else hashlib.sha256(secret).hexdigest()[:16],
     }  # fmt: skip
-    for number, task in enumerate(tasks):
-        found.append(play(task, number, player, wall_s, folder, up))
-        told(found[-1])
-        _write(folder / RESULTS, {**written, "cases": [asdict(one) for one in found]})
+    own = {name: folder_of(folder, name, player.names) for name in player.names}
+    found = {name: _played_before(own[name], {**written, "agent": name}) if resume else [] for name in own}
+    for place in (folder, *own.values()):
+        place.mkdir(parents=True, exist_ok=True)
+        place.chmod(0o700)
+    for number in range(min(map(len, found.values())), len(tasks)):
+        new = play(tasks[number], number, player, wall_s, folder, up)
+        for (name, cases), one in zip(found.items(), new, strict=True):
+            cases[number:] = [one]
+            _write(own[name] / RESULTS, {"railbed_bench": FORMAT, **written, "agent": name, "cases": cases})
+            told(one, name)
     return found
+
+
+def _played_before(folder: Path, written: dict[str, Any]) -> list[Played]:
+    head, cases = read(folder)
+    other = [key for key in written if head.get(key) != written[key]]
+    if other:
+        what = f"these are results of another benchmark: {other[0]} is {head.get(other[0])}"
+        raise InputError(what, str(folder / RESULTS), f"here it is {written[other[0]]}")
+    return cases
+
+
+def folder_of(folder: Path, name: str, names: Sequence[str]) -> Path:
+    """Where the results of one of them are."""
+    return folder / name.replace(":", "-") if len(names) > 1 else folder
 
 
 def _write(path: Path, told: dict[str, Any]) -> None:
     """Whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as new:
-        json.dump(told, new)
+        json.dump({**told, "cases": [asdict(one) for one in told["cases"]]}, new)
     Path(new.name).replace(path)
 
 

@@ -12,9 +12,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
 from threading import Timer
@@ -24,6 +24,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.base.types import unknown
 from testbed.drill.agents import jsonl, mcp
 from testbed.drill.agents.desk import Desk
+from testbed.drill.check.players import LOOKERS
 from testbed.drill.game import Game
 from testbed.drill.session import Answer
 from testbed.drill.solve.baselines import PLAYERS as BASELINES
@@ -40,11 +41,25 @@ Noting = Callable[[Any, str], None]
 
 class Player(Protocol):
     @property
-    def name(self) -> str: ...
+    def names(self) -> tuple[str, ...]:
+        """Whose results these are: one, but for those who only look."""
+        ...
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
         """Plays to the end. Returns why it has failed ("" if it has not), and how often it has called."""
         ...
+
+
+def players_of(agents: Sequence[str], speaks: str, user: str | None) -> Player:
+    """One, or several baselines that only look. Raises UserError."""
+    players = [player_of(agent, speaks, user) for agent in dict.fromkeys(agents)]
+    if len(players) == 1:
+        return players[0]
+    looking = [one for one in players if isinstance(one, Rules) and one.word in LOOKERS]
+    if len(looking) < len(players):
+        known = ", ".join(f"{BASELINE}{name}" for name in LOOKERS)
+        raise InputError("several play in one world only if none of them changes it", "--agent", f"several of {known}")
+    return Lookers(tuple(looking))
 
 
 def player_of(agent: str, speaks: str, user: str | None) -> Player:
@@ -79,8 +94,8 @@ class Agent:
     user: str | None
 
     @property
-    def name(self) -> str:
-        return shlex.join(self.words)
+    def names(self) -> tuple[str, ...]:
+        return (shlex.join(self.words),)
 
     def _started(self, stderr: Path) -> subprocess.Popen[bytes]:
         try:
@@ -207,8 +222,8 @@ class Rules:
     baseline: Baseline
 
     @property
-    def name(self) -> str:
-        return f"{BASELINE}{self.word}"
+    def names(self) -> tuple[str, ...]:
+        return (f"{BASELINE}{self.word}",)
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
         deadline = time.monotonic() + wall_s
@@ -226,3 +241,38 @@ class Rules:
         except Exception as error:
             why = f"it raised {type(error).__name__}: {error}"
         return "" if game.over or game.gone else why, session.calls
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one of them has answered, or why not."""
+
+    answer: str | None
+    why: str
+    calls: int
+
+
+@dataclass
+class Lookers:
+    """Baselines that change nothing, in one world: each finds it as if it were alone."""
+
+    rules: tuple[Rules, ...]
+    said: list[Said] = field(default_factory=list)
+    """In the last game, in their order."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for one in self.rules for name in one.names)
+
+    def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
+        self.said = []
+        game.prints = False  # they read data
+        for one in self.rules:
+            session = _Counted(game, time.monotonic() + wall_s, noting)
+            try:
+                self.said.append(Said(one.baseline(session), "", session.calls))
+            except _TooLate:
+                self.said.append(Said(None, f"it took more than {wall_s:g} s of wall time", session.calls))
+            except Exception as error:
+                self.said.append(Said(None, f"it raised {type(error).__name__}: {error}", session.calls))
+        return "", 0

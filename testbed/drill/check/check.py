@@ -17,7 +17,7 @@ from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.game import Game
 from testbed.drill.sheet.answer import parse
 from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.drill import Drill
+from testbed.drill.sheet.drill import Drill, Level
 from testbed.drill.sheet.score import kinds
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
@@ -42,7 +42,7 @@ class Checked:
     healthy: str = ""  # the solver's answer of the healthy twin
     answer: str = ""
     score: float | None = None
-    level: str = ""
+    level: Level = "easy"
     ill: dict[str, Worth] = field(default_factory=dict)  # what each player would have got, and for the healthy twin
     well: dict[str, Worth] = field(default_factory=dict)
     took_s: float = 0.0

@@ -15,7 +15,7 @@ Seen = Mapping[str, Any]
 
 @contextmanager
 def playing(drill: Drill, seed: str, *, healthy: bool) -> Iterator[Game]:
-    game = Game.start(Case.of(drill, seed, healthy))
+    game = Game.start(Case.of(drill, seed, healthy), prints=False)
     try:
         yield game
     finally:

@@ -8,12 +8,11 @@ from math import fsum
 from typing import Any
 
 from testbed.drill.game import Game
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.drill import LEVELS
-from testbed.drill.sheet.score import Course, kinds, right, score
+from testbed.drill.sheet.answer import Submission, parse
+from testbed.drill.sheet.score import Course, Score, kinds, right, score
 from testbed.drill.solve.baselines import PLAYERS
 
-LOOKERS = ("random", "loudest", "thresholds")
+LOOKERS = ("healthy", "random", "loudest", "thresholds")
 
 
 @dataclass(frozen=True)
@@ -33,20 +32,26 @@ def answers(game: Game) -> dict[str, str]:
 
 
 def worth(game: Game, answer: str, ended: Course | None = None) -> Worth:
-    """Given at the beginning, and again if it is not right: they have no second thoughts. `ended`: how the game has
-    ended of one who did mend."""
+    """See `scored`."""
+    its, found = scored(game, answer, ended)
+    truth = game.stage.drawn.truth
+    return Worth(answer, found.total, kinds(its.claims, truth) if truth else 0.0)
+
+
+def scored(game: Game, answer: str, ended: Course | None = None) -> tuple[Submission, Score]:
+    """Of an answer given at the beginning, and again if it is not right: they have no second thoughts. `ended`: how
+    the game has ended of one who did mend."""
     its, truth, families = parse(answer, game.fabric), game.stage.drawn.truth, game.families
     wrong = 0 if right(its, truth, families) else game.case.drill.budget.answers - 1
     ended = ended or Course()
     untouched = None if ended.speed is None else ended.speed_fault
     course = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
-    total = score(its, truth, course, families).total
-    return Worth(answer, total, kinds(its.claims, truth) if truth else 0.0)
+    return its, score(its, truth, course, families)
 
 
-def correlation(levels: Sequence[str], points: Sequence[float]) -> float | None:
-    """Spearman's, of levels with points; None if either is the same for all."""
-    one, other = _ranks([float(LEVELS.index(level)) for level in levels]), _ranks(points)
+def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | None:
+    """Spearman's; None if either is the same for all."""
+    one, other = _ranks(hardness), _ranks(points)
     a, b = [x - fsum(one) / len(one) for x in one], [y - fsum(other) / len(other) for y in other]
     spread = (fsum(x * x for x in a) * fsum(y * y for y in b)) ** 0.5
     return fsum(x * y for x, y in zip(a, b, strict=True)) / spread if spread else None

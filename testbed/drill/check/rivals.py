@@ -7,7 +7,8 @@ fault's parameters, so it does not count. Classes whose signatures are the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
@@ -21,11 +22,13 @@ from testbed.drill.sheet.file import loads
 from testbed.faults import CATALOGUE
 
 RESTLESS = ("interfaces counters", "queues", "queue counters", "queue watermark", "priority-group watermark", "qps",
-            "traffic", "flows", "job", "interfaces errors.TX_OK")  # fmt: skip
+            "traffic", "job")  # fmt: skip
 _VOLUME = re.compile(r"[rt]x_(packets_phy|prio[36]_packets|vport_rdma_unicast_packets)")
 """Of a NIC. These and the views above change with the speed of the job, whatever has changed it."""
 NOT_COMPARED = ("miswired", "loop", "wrong_port", "dead_ecmp_member", "victim_flow", "incast")
 """They need a second place."""
+
+_WHEN = ("on", "at", "for", "every")
 
 Signature = frozenset[str]
 
@@ -43,6 +46,8 @@ def signature(ill: Seen, well: Seen) -> Signature:
 def _columns(ones: Any, others: Any) -> set[str]:
     if not isinstance(ones, list) or not isinstance(others, list):
         return set()
+    if any("actions" in row for row in (*ones, *others)):
+        return _of_entries(ones, others)
     if len(ones) != len(others):
         new = [row for row in ones if row not in others]
         gone = [row for row in others if row not in ones]
@@ -52,8 +57,28 @@ def _columns(ones: Any, others: Any) -> set[str]:
         key
         for one, other in zip(ones, others, strict=True)
         for key in {*one, *other}
-        if one.get(key) != other.get(key) and not key.endswith(("_bytes", "bytes_phy")) and not _VOLUME.fullmatch(key)
+        if one.get(key) != other.get(key) and not _volume(key)
     }
+
+
+def _volume(column: str) -> bool:
+    return column.endswith(("_bytes", "bytes_phy")) or _VOLUME.fullmatch(column) is not None
+
+
+def steady(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a row does not follow the job's speed."""
+    return {key: value for key, value in row.items() if not _volume(key)}
+
+
+def _of_entries(ones: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Of flow tables: entries are gone, or new, or do something else. What each has counted follows the job."""
+    its, usual = (Counter((row["switch"], row["table"], row["priority"], row["match"], row["actions"]) for row in rows)
+                  for rows in (ones, others))  # fmt: skip
+    new, gone = its - usual, usual - its
+    changed = {entry[:4] for entry in new} & {entry[:4] for entry in gone}
+    found = {"actions"} if changed else set()
+    found |= {"new"} if any(entry[:4] not in changed for entry in new) else set()
+    return found | ({"gone"} if any(entry[:4] not in changed for entry in gone) else set())
 
 
 def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
@@ -111,12 +136,19 @@ def striking(target: str) -> Iterable[str]:
 
 
 def _with(drill: Drill, kind: str, target: str) -> Drill:
-    """The same drill with one fault of this class there, its parameters those of the catalogue's example."""
+    """The same drill with one fault of this class there. Its parameters are the drill's own if that is what is wrong
+    in it, else those of the catalogue's example."""
     import yaml
 
     told = yaml.safe_load(drill.text)
+    own = [entry for entry in drill.faults if entry["fault"] == kind and "$" not in _others(entry)]
     told.pop("draw", None)
-    benign = [entry for entry in told.pop("benign", []) if "$" not in str(entry)]
-    example = {k: v for k, v in CATALOGUE[kind].example.items() if k not in ("on", "at", "for", "every")}
+    benign = [dict(entry) for entry in drill.benign if "$" not in str(entry)]
+    example = {k: v for k, v in (*own, CATALOGUE[kind].example)[0].items() if k not in ("fault", *_WHEN)}
     told |= {"benign": benign, "faults": [{"fault": kind, "on": target, **example}]}
     return loads(yaml.safe_dump(told), drill.id, drill._directory, id=drill.id)
+
+
+def _others(entry: Mapping[str, Any]) -> str:
+    """What a fault says besides where and when."""
+    return str({key: value for key, value in entry.items() if key not in _WHEN})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
 from testbed.drill.check.check import Checked, solved, undrawable
-from testbed.drill.check.looked import playing, views
+from testbed.drill.check.looked import playing
+from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.check.rivals import Signature
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.game import Game
@@ -22,9 +24,10 @@ from testbed.drill.sheet.carried import measured as carried
 from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.families import of as known_families
 from testbed.drill.sheet.file import loads
-from testbed.drill.sheet.places import Ground, candidates
+from testbed.drill.sheet.places import Ground
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
+from testbed.world.base import WorldGone
 
 TITLES = {
     "stopped": ("The job has stopped, and nobody has stopped it", "No step has ended for a while",
@@ -53,11 +56,16 @@ class Made:
     score: float | None = None
     text: str = ""
     refused: str = ""
+    died: bool = False
+    """Refused because a world has died, which says nothing of the seed."""
+    players: dict[str, Worth] = field(default_factory=dict)
+    """What those would have got who only look."""
     took_s: float = 0.0
     measured: list[Measured] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         told = {key: value for key, value in vars(self).items() if key not in ("text", "measured")}
+        told["players"] = {name: one.to_dict() for name, one in self.players.items()}
         return {**told, "passes": not self.refused}
 
 
@@ -78,8 +86,9 @@ def made(seed: str, level: str | None = None, family: str | None = None) -> Made
     except Refused as why:
         found.refused = str(why)
     except FabricdError as error:
-        found.refused = f"the world has died: {error}"
+        found.refused, found.died = f"the world has died: {error}", True
     except UserError as error:
+        found.died = isinstance(error, WorldGone)
         found.refused = f"{error.what} ({error.where})" if error.where else error.what
     found.took_s = round(time.monotonic() - began, 1)
     return found
@@ -91,9 +100,9 @@ def _make(its: Sketch, level: str | None, found: Made) -> None:
         raise Refused(wrong[0])
     _must_be_unique(its, drill)
     with playing(drill, its.seed, healthy=True) as well, playing(drill, its.seed, healthy=False) as ill:
-        if views(ill) == views(well):
-            raise Refused("not activated: no permitted view differs from the healthy twin's")
         seen, usual = signs.seen(ill, drill.views), signs.seen(well, drill.views)
+        if seen == usual:
+            raise Refused("not activated: no permitted view differs from the healthy twin's")
         job = symptom(steps(ill), steps(well), drill.warmup)
         own = signs.signed(seen, usual, job)
         found.measured = _measured(its, drill, ill, signs.named(seen, usual))
@@ -114,7 +123,7 @@ def _must_be_unique(its: Sketch, drill: Drill) -> None:
     for recipe in its.recipes:
         if not rows.get(recipe.key):
             raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
-        one = measure.measured(rows[recipe.key], recipe.fault, rows, 1)
+        one = measure.measured(rows[recipe.key], recipe.fault, rows, lambda _: 1)
         if alike := measure.beyond(one.rivals, recipe.fault, known_families(drill.views), whole):
             raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
@@ -123,9 +132,12 @@ def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> None:
     answer = solve(well)
     if answer != HEALTHY:
         raise Refused(f"not solvable: the solver takes the healthy twin for {answer}")
+    looked = answers(ill)
     checked = Checked(drill.id, found.seed)
     solved(ill, checked)
     found.score = checked.score
+    if ill.ending is not None:
+        found.players = {name: worth(ill, one, ill.ending.course) for name, one in looked.items()}
     if checked.wrong:
         raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
 
@@ -159,10 +171,8 @@ def _measured(its: Sketch, drill: Drill, ill: Game, named: set[str]) -> list[Mea
     fabric = ill.fabric
     ground = Ground(fabric, carried(fabric, ill.case.experiment, ill.stage.world.counters()["ports"]))
     found = []
-    for k, recipe in enumerate(its.recipes):
-        name = f"bad{k + 1}" if k else "bad"
-        drawn = {key: place for key, place in ill.stage.drawn.places.items() if key != name}
-        left = measure.places_left(candidates(name, drill.draw[name], ground, drawn), ground, named)
-        one = measure.measured(rows[recipe.key], recipe.fault, rows, left)
-        found.append(one)
+    for recipe, cause in zip(its.recipes, ill.stage.drawn.truth, strict=True):
+        narrow = any(measure.is_named(place, ground, named) for place in cause.resources)
+        left = partial(measure.places_left, ground=ground, named=named, narrow=narrow)
+        found.append(measure.measured(rows[recipe.key], recipe.fault, rows, left))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from testbed.base.errors import UserError
 from testbed.drill.check.looked import Seen
-from testbed.drill.check.rivals import Signature, signature
+from testbed.drill.check.rivals import Signature, signature, steady
 from testbed.drill.game import Game
 from testbed.drill.looking import Seen as Source
 from testbed.drill.looking import look
@@ -16,7 +16,8 @@ from testbed.live.views import VIEWS
 LIKE = 0.8
 """Signatures that have so much in common (of all that is in either) are one."""
 JOB, PROBE = "job", "probe mesh"
-FIRST_LOOKS = (JOB, "interfaces errors", "nics")
+FIRST_LOOKS = (JOB, "interfaces status", "interfaces errors", "nics")
+"""The job, the interfaces, the NICs."""
 SIGHTS = tuple(
     Views.model_validate({"drops": drops, "config": config})
     for drops in ("wjh", "counters")
@@ -89,16 +90,22 @@ def alike(one: Signature, other: Signature) -> bool:
 
 
 def named(ill: Seen, well: Seen) -> set[str]:
-    """Ports and NICs whose rows differ in the first looks: `port:leaf0:4`, `nic:3`."""
-    found = set()
+    """Ports and NICs whose rows differ in the first looks, by more than the job's speed: `port:leaf0:4`, `nic:3`."""
+    found = {f"nic:{rank}" for rank in _slowest(ill) - _slowest(well)}
     for view in FIRST_LOOKS[1:]:
         for table, rows in ill.get(view, {}).items():
-            before = well.get(view, {}).get(table, [])
+            before = [steady(row) for row in well.get(view, {}).get(table, [])]
             for row in rows if isinstance(rows, list) else ():
-                if row in before:
+                if steady(row) in before:
                     continue
-                if "IFACE" in row:
-                    found.add(f"port:{row['IFACE']}")
+                port = row.get("IFACE", row.get("Interface"))
+                if port is not None:
+                    found.add(f"port:{port}")
                 elif "rank" in row:
                     found.add(f"nic:{row['rank']}")
     return found
+
+
+def _slowest(seen: Seen) -> set[int]:
+    """The ranks that `show job` names: who is far longer at work than others."""
+    return {row["slowest_rank"] for row in seen.get(JOB, {}).get(JOB, ()) if isinstance(row.get("slowest_rank"), int)}

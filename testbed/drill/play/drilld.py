@@ -156,9 +156,9 @@ class Server:
             self.ended = True
         elif self.game.over and not self.written:
             self._write()
-            real = self.game.case.drill.on_real_clock
-            more = f"its log is {self.shown}" if real else f"played again by: testbed drill replay {self.shown}"
-            answer["text"] += f"\nreport says how it went; {more}"
+            answer["text"] += f"\nhow it went: testbed drill report {self.shown}"
+            if not self.game.case.drill.on_real_clock:
+                answer["text"] += f"; played again by: testbed drill replay {self.shown}"
             answer["log"] = str(self.out)
         return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random as chance
+import re
 from collections.abc import Callable, Iterator
 
 from testbed.drill.session import Session
@@ -43,17 +44,25 @@ def loudest(session: Session) -> str:
 REASONS = {"crc": "loss", "cable": "cable_down", "mtu": "small_mtu", "forwarding": "missing_entry", "ttl": "loop",
            "headroom": "pfc_off", "tail": "small_buffer", "lossy": "wrong_dscp_map", "watchdog": "short_watchdog",
            "icrc": "corruption", "meter": "meter", "no_qp": "wrong_port"}  # fmt: skip
+COUNTED = {"out_of_sequence": "loss", "duplicate_request": "duplication"}
+"""Counters of NICs; frames that are missed before frames that came twice, for those are sent again."""
+_REFUSED = re.compile(r"(\S+) refused \d+ flow mods")
 DEEP, OTHERS, OWN_TIME = 1_000_000, 0.1, 1.5
 """Bytes in a queue; share of traffic that is not the job's; a rank's own time, of the usual one."""
 
 
 def thresholds(session: Session) -> str:
-    """Fixed limits, as alerts have them; the first that is over is the answer, frames that are lost before all."""
+    """Fixed limits, as alerts have them; the first that is over is the answer.
+
+    There is one for each row of the student's table (docs/drills.md) that is told by one counter or message alone.
+    None compares places of one kind, reads a configuration, measures, or tries.
+    """
     desk = Desk(session)
     return next((f"{kind}@{place}" for kind, place in _alerts(desk)), HEALTHY)
 
 
 def _alerts(desk: Desk) -> Iterator[tuple[str, str]]:
+    yield from _logged(desk)
     yield from _drops(desk)
     ports = [
         (row, cable) for row in desk.rows("show interfaces status") if (cable := desk.cable(str(row["Interface"])))
@@ -77,6 +86,7 @@ def _alerts(desk: Desk) -> Iterator[tuple[str, str]]:
             yield "slow_receiver", f"nic:{row['rank']}"
         if number(row, "tx_prio3_pause") > 0:
             yield "pause_storm" if desk.stands else "slow_pcie", f"nic:{row['rank']}"
+    yield from _counted(desk)
     sent = {False: 0.0, True: 0.0}
     for row in desk.recent("show traffic"):
         sent[row["tenant"] == "job"] += number(row, "tx_bytes")
@@ -93,6 +103,29 @@ def _drops(desk: Desk) -> Iterator[tuple[str, str]]:
             node = str(row["node"])
             switch = "switch" in CATALOGUE[kind].on and "cable" not in CATALOGUE[kind].on
             yield kind, f"switch:{node}" if switch and node not in desk.plan.nic_by_name else f"cable:{cable.name}"
+
+
+def _logged(desk: Desk) -> Iterator[tuple[str, str]]:
+    """Messages that name their cause."""
+    for row in desk.rows("show logging"):
+        message = str(row["message"])
+        if "connection lost" in message:
+            yield "controller_dead", "controller"
+        if found := _REFUSED.match(message):
+            yield "table_full", f"switch:{found[1]}"
+        if message.startswith("PFC deadlock"):
+            yield "dateline_off", "all"
+
+
+def _counted(desk: Desk) -> Iterator[tuple[str, str]]:
+    """What NICs and ranks count and should not; the place is their own cable, for they know no other."""
+    for row in desk.rows("show job --ranks --last 1"):
+        if number(row, "wrong") > 0:
+            yield "silent_corruption", f"cable:{desk.nic_cable(int(row['rank'])).name}"
+    for counter, kind in COUNTED.items():
+        for row in sorted(desk.recent("show nics"), key=lambda row: -number(row, counter)):
+            if number(row, counter) > 0:
+                yield kind, f"cable:{desk.nic_cable(int(row['rank'])).name}"
 
 
 def _ranks(desk: Desk) -> Iterator[tuple[str, str]]:

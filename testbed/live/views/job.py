@@ -40,7 +40,10 @@ def job(look: Look, ranks: str | bool = False, last: int | None = None, now: str
         shown = steps[-int(last or _SHOWN) :]
         return [Table("job", "", [row for step in shown for row in _ranks(step)], ("step", "rank"))]
     rows = [_row(group, best) for group in folded(steps[-int(last or len(steps)) :])]
-    return [Table("job", under_way(steps, look.time_ns), rows, COLUMNS)]
+    stands = under_way(steps, look.time_ns)
+    if stands and (lost := gone(look.source.request("status")["workers"])):
+        stands += f"; {lost}"
+    return [Table("job", stands, rows, COLUMNS)]
 
 
 def under_way(steps: Sequence[Step], time_ns: float) -> str:
@@ -50,6 +53,14 @@ def under_way(steps: Sequence[Step], time_ns: float) -> str:
     if not steps or time_ns - since <= STANDS * longest:
         return ""
     return f"step {steps[-1].number + 1} has been under way for {_us(time_ns - since):g} us (show job --now)"
+
+
+def gone(workers: Sequence[Mapping[str, Any]]) -> str:
+    """Which ranks are no more: whatever is mended, the step under way cannot end without them."""
+    ranks = [str(worker["rank"]) for worker in workers if worker["state"] == "lost"]
+    if not ranks:
+        return ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)} {'are' if len(ranks) > 1 else 'is'} gone"
 
 
 NOW_COLUMNS = ("rank", "state", "since_us", "waits_for")

@@ -11,9 +11,9 @@ A ring's state is when each rank begins its next hop.  Two rules make a long rin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -115,6 +115,7 @@ def direct_over_ns(adds: Sequence[int], chunk_bytes: int, ring: Ring, costs: Cos
         )
         for (part, passed, added), same in groupby(kinds)
     ]
+    adding = _Adding.of(kinds, ring, costs)
     packets = Packets.of(last, costs, reth=False, imm=False)
 
     def carried(edge: Edge) -> float:
@@ -124,8 +125,13 @@ def direct_over_ns(adds: Sequence[int], chunk_bytes: int, ring: Ring, costs: Cos
     payload = packets.last[0]
     result = costs.engine_ns(payload * adds[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
     came = ring.of_each(carried)
-    state = longest_ways(runs, len(came)) if always_on(runs) else hop_by_hop(runs, len(came))
-    return begin + float((state + came).max()) + result + costs.wake_ns
+    if always_on(runs):
+        there = longest_ways(runs, len(came)) + came
+    elif adding is None:
+        there = hop_by_hop(runs, len(came)) + came
+    else:
+        there = adding.there(came)
+    return begin + float(there.max()) + result + costs.wake_ns
 
 
 class Run(NamedTuple):
@@ -134,6 +140,53 @@ class Run(NamedTuple):
     cross: Times
     busy: Times
     times: int
+
+
+@dataclass(frozen=True)
+class _Adding:
+    """Hops in which engines may take longer than cables.
+
+    Engines work ahead while what they have added waits to be sent, and what they stretch out stays so.  `kinds`: what
+    each hop adds, in order: bytes, and how often they are gone over.
+    """
+
+    kinds: Sequence[tuple[int, int]]
+    sent: Mapping[int, Times]  # by bytes: what each rank takes to send so many
+    cross: Mapping[int, Times]  # likewise what a first packet takes to the next rank
+    costs: Costs
+
+    @classmethod
+    def of(cls, kinds: Sequence[tuple[int, int, int]], ring: Ring, costs: Costs) -> _Adding | None:
+        """None where every engine is as fast as what its rank sends over.  `kinds`: as Runs are made of."""
+        sent, cross = {}, {}
+        for part in {part for part, _, _ in kinds}:
+            sent[part] = ring.of_each(lambda e, p=part: _busy_ns(p, 0, e.shared, costs))  # type: ignore[misc]
+            cross[part] = ring.of_each(lambda e, p=part: _crossing_ns(p, 0, e.alone, costs))  # type: ignore[misc]
+        of = cls([(part, added) for part, _, added in kinds], sent, cross, costs)
+        return of if any(of.engine_ns(*kind) > sent[kind[0]].min() for kind in set(of.kinds)) else None
+
+    def engine_ns(self, part_bytes: int, adds: int) -> float:
+        """All packets of it, one behind the other."""
+        packets = Packets.of(part_bytes, self.costs, reth=False, imm=False)
+        return packets.count * self.costs.engine_ns(packets.first[0] * adds)
+
+    def there(self, came: Times) -> Times:
+        """When what the last hop brings is at each rank.  `came`: how long it takes by itself."""
+        # when each rank begins to send, has sent, and when its engine is free
+        state = np.zeros((3, len(came)))
+        state[1] = self.sent[self.kinds[0][0]]
+        for (part, adds), same in groupby(self.kinds):
+            state = hops(partial(self._hop, part, adds), state, len(list(same)))
+        begun, ended, _ = state
+        return np.maximum(begun + came, ended + self.cross[self.kinds[-1][0]])
+
+    def _hop(self, part: int, adds: int, now: Times) -> Times:
+        begun, ended, free = now
+        sent, cross, first = self.sent[part], self.cross[part], self.costs.engine_ns(min(self.costs.mtu, part) * adds)
+        at = np.maximum(np.roll(begun + cross, 1), free)
+        added = np.maximum(at + self.engine_ns(part, adds), np.roll(ended + cross, 1) + first)
+        begin = np.maximum(ended, at + first)
+        return np.array([begin, np.maximum(begin + sent, added), added])
 
 
 def hop_by_hop(runs: Sequence[Run], ranks: int) -> Times:

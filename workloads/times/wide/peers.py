@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+from workloads.times.queue_pairs import FIRST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,6 +59,39 @@ class RingOfNics:
         place = self._place[source]
         onward = self._place[target] == (place + 1) % len(self._first)
         return np.asarray(self._first[source] + (onward == (place > 0)))
+
+
+_Some = TypeVar("_Some", Peers, Everybody, RingOfNics)
+
+
+class Made:
+    """The queue pairs of all ranks, as the steps of a file make them one after the other."""
+
+    def __init__(self, ranks: int) -> None:
+        self._next = np.full(ranks, FIRST, np.int64)
+        self._ring: RingOfNics | None = None
+
+    def numbers(self, peers: Iterable[Ranks], order: Sequence[int] | None = None) -> Peers:
+        """Of what each rank asks for at once."""
+        return self._counted(Peers(peers, self._next.copy(), order))
+
+    def everybody(self) -> Everybody:
+        """Likewise where each asks for all others."""
+        return self._counted(Everybody(self._next.copy()))
+
+    def ring(self, order: Sequence[int]) -> RingOfNics:
+        """What NICs make by themselves around all ranks: once, and an earlier step's are used again."""
+        if self._ring is None:
+            self._ring = self._counted(RingOfNics(self._next.copy(), order))
+        return self._ring
+
+    def add(self, each: int) -> None:
+        """So many more of every rank's."""
+        self._next += each
+
+    def _counted(self, peers: _Some) -> _Some:
+        self._next += peers.made
+        return peers
 
 
 def neighbours(order: Sequence[int]) -> list[Ranks]:

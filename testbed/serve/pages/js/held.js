@@ -12,16 +12,26 @@ export class Held {
     this.steps = [];
     this.going = false;
     this.looking = false;
+    this.asked = new Set(); // what only a standing clock can tell, and is not answered yet
     at("held").hidden = false;
     this.chart = new StepChart(at("chart"));
     for (const button of at("held").querySelectorAll("[data-line]")) button.addEventListener("click", () => this.go(button.dataset.line));
     at("until").addEventListener("submit", (event) => { event.preventDefault(); this.go(`until ${at("condition").value}`); });
   }
 
+  /** An answer that only a standing clock can give: the clock does not go on before it is here. */
+  still(answer) {
+    const done = () => this.asked.delete(answer);
+    this.asked.add(answer);
+    answer.then(done, done);
+    return answer;
+  }
+
   async go(line) {
     if (this.going) return;
     this.#set(true);
     try {
+      await Promise.allSettled(this.asked);
       const told = await ask("api/advance", {}, { line });
       const lost = Object.entries(told.errors).map(([rank, why]) => `; the worker of rank ${rank} has given up: ${why}`);
       at("went").textContent = `${told.met ? "" : `not within ${told.limit}; `}${told.steps} ${told.steps === 1 ? "step has" : "steps have"} ended${lost.join("")}`;
@@ -45,7 +55,7 @@ export class Held {
     if (this.going || this.looking) return;
     this.looking = true;
     try {
-      this.steps.push(...(await ask("api/steps", { from: this.steps.length })));
+      this.steps.push(...(await this.still(ask("api/steps", { from: this.steps.length }))));
       const best = Math.min(...this.steps.map((step) => step.step_ns));
       this.chart.show(this.steps, this.steps.length ? best : null);
       const last = this.steps.at(-1);

@@ -97,6 +97,7 @@ function describe(end) {
 
 let asking = false, again = false;
 async function drawTables() {
+  if (held?.going) return; // when the clock stands, they are drawn
   if (asking) {
     again = true;
     return;
@@ -106,7 +107,8 @@ async function drawTables() {
     if (view === LOGS) await drawLogs();
     else {
       const asked = view;
-      const found = await ask("api/view", { view: `${view} ${options.get(view) ?? ""}`, since, page });
+      const answer = ask("api/view", { view: `${view} ${options.get(view) ?? ""}`, since, page });
+      const found = await (held ? held.still(answer) : answer);
       if (asked === view) tables.show(found.tables);
     }
   } catch (error) {

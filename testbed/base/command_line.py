@@ -1,5 +1,0 @@
-"""Whether this process is the `testbed` command: in a notebook or a script others' code runs beside ours."""
-
-from __future__ import annotations
-
-ours = False  # testbed.cli sets it
