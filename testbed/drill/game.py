@@ -31,6 +31,7 @@ from testbed.drill.sheet.families import of as computed
 from testbed.drill.sheet.score import HINTS, Families, right
 from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
+from testbed.live.views.job import gone, under_way
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as done_so_far
 from testbed.operate.steps.site import Site
@@ -314,6 +315,9 @@ class Game:
         shown = " ".join(f"{ns / 1000:.1f}" for ns in times[:12])
         more = f" and {len(times) - 12} more" if len(times) > 12 else ""
         text = f"steps {shown}{more} us" if times else "no step has ended"
+        stands = not times and under_way(self.stage.world.steps, self.time_ns)
+        if stands and (lost := gone(self.stage.world.request("status")["workers"])):
+            text += f"; {lost}"
         return text, {"time_ns": self.time_ns, "steps_ns": times}
 
     def configure(self, words: Sequence[str]) -> Brought:

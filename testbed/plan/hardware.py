@@ -181,8 +181,15 @@ def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: b
 
     With a `server` the round trip goes through a host's memory. SwitchML (Sapio et al., NSDI 2021), section 3.6.
     """
-    rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
-    in_packets = _worst_cable(experiment, graph)[0] * rtt_ns / 8e9 / block_bytes(elements)
+    return slots_over(experiment, _worst_cable(experiment, graph), bounds.most_switches(graph), elements, server=server)
+
+
+def slots_over(
+    experiment: Experiment, cable: tuple[float, float], switches: int, elements: int, *, server: bool = False
+) -> int:
+    """Likewise of the worst `cable`'s rate and delay, and where the longest way has so many switches."""
+    rtt_ns = _aggregation_rtt_ns(experiment, cable, switches, elements, server=server)
+    in_packets = cable[0] * rtt_ns / 8e9 / block_bytes(elements)
     return min(1 << max(math.ceil(in_packets) - 1, 0).bit_length(), 65535)
 
 
@@ -209,17 +216,22 @@ def aggregation_timeout_ns(
         frame_ns = max(frame_ns, (ranks + 1) * packet * 8e9 / accelerator.rate)
     if server:
         frame_ns = (ranks - 1) * max(frame_ns, 4 * elements * 8e9 / (experiment.costs.reduce or math.inf))
-    rtt_ns = _aggregation_rtt_ns(experiment, graph, elements, server=server)
+    switches = bounds.most_switches(graph)
+    rtt_ns = _aggregation_rtt_ns(experiment, _worst_cable(experiment, graph), switches, elements, server=server)
     if accelerator is not None:
-        rtt_ns += 2 * bounds.most_switches(graph) * accelerator.latency
+        rtt_ns += 2 * switches * accelerator.latency
     return min(groups * slots * frame_ns + rtt_ns, 1e9)
 
 
-def _aggregation_rtt_ns(experiment: Experiment, graph: Fabric, elements: int, *, server: bool) -> float:
-    """From a contribution to its sum, in an idle fabric: up to the accelerators (and a host's memory) and back."""
+def _aggregation_rtt_ns(
+    experiment: Experiment, cable: tuple[float, float], ways: int, elements: int, *, server: bool
+) -> float:
+    """From a contribution to its sum, in an idle fabric: up to the accelerators (and a host's memory) and back.
+
+    `ways`: switches there and back over the tree; each accelerator is a second pass.
+    """
     fabric = experiment.fabric
-    rate, delay = _worst_cable(experiment, graph)
-    ways = bounds.most_switches(graph)  # there and back over the tree; each accelerator is a second pass
+    rate, delay = cable
     rtt_ns = 2 * (ways + 1) * (delay + block_bytes(elements) * 8e9 / rate) + 3 * ways * fabric.switch.latency
     return rtt_ns + (3 if server else 1) * (fabric.nic.pcie.latency + 4 * elements * 8e9 / fabric.nic.pcie.rate)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
+from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.wide import uses_scale_up, wide_figures
 from topologies import Fabric
@@ -94,6 +95,7 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
     """The lines of an experiment whose fabric is large.  Raises InputError for what there is no model of."""
     spec = experiment.fabric
     made = Made(places_of(spec.topology.kind, spec.topology.params).ranks)
+    job = 1
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)
         tell(step_of(experiment, k))
@@ -103,4 +105,5 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
             )
         scale_up = spec.scale_up is not None and uses_scale_up(find(step.collective, step.algorithm))
         places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
-        yield from wide_figures(experiment, step, places, made, k, place)
+        yield from wide_figures(experiment, step, places, made, k, job, place)
+        job += jobs({"collective": step.collective, "algorithm": step.algorithm})

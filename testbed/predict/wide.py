@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import prod
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from testbed.base.errors import InputError
+from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
 from testbed.predict.figure import FLOWS, Figure
 from workloads.base.entry import Algorithm, named
@@ -17,13 +20,15 @@ from workloads.registry import find
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
-from workloads.times.wide.around import host_ring_over_ns
+from workloads.times.wide.around import both_ways_ns, host_ring_over_ns
 from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
+from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
-from workloads.times.wide.peers import exchanged, neighbours, on_grid
+from workloads.times.wide.peers import exchanged, in_tree, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
+from workloads.times.wide.trees import HostTrees
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
@@ -38,7 +43,18 @@ IN_ROUNDS = (
 POWERS = ("halving_doubling", "halving", "recursive_doubling")
 """Of these, for powers of two."""
 
-KNOWN = ("ring", "direct_reduce", "multicast", "spread", "pairwise", *IN_ROUNDS)
+TREES = ("binomial_tree", "chain", "scatter_all_gather", "linear")
+KNOWN = (
+    "ring",
+    "direct_reduce",
+    "in_network",
+    "multicast",
+    "spread",
+    "pairwise",
+    "bidirectional_ring",
+    *TREES,
+    *IN_ROUNDS,
+)
 MOST_PAIRWISE = 4096
 """Ranks whose n - 1 rounds are followed."""
 
@@ -49,9 +65,12 @@ def uses_scale_up(entry: Algorithm) -> bool:
 
 
 def wide_figures(
-    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, place: str
+    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, job: int, place: str
 ) -> Iterator[Figure]:
-    """The lines of a step.  `made`: the queue pairs so far; this step's are added to them."""
+    """The lines of a step; if it is offloaded, it is the fabric's `job`th.
+
+    `made`: the queue pairs so far; this step's are added to them.
+    """
     what, spec = "of so large a fabric all ranks take part", experiment.fabric
     if step.ranks is not None or step.groups is not None:
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
@@ -62,7 +81,7 @@ def wide_figures(
         what = "of so large a fabric no algorithm is chosen"
         raise InputError(what, f"{place}.algorithm", f"name one of {', '.join(KNOWN)}")
     entry = find(step.collective, step.algorithm)
-    time = _Step(experiment, step, entry, places, made, place)
+    time = _Step(experiment, step, entry, places, made, job, place)
     for size_bytes in step.sizes:
         yield Figure(
             step=number,
@@ -84,9 +103,11 @@ class _Step:
         entry: Algorithm,
         places: Places,
         made: Made,
+        job: int,
         place: str,
     ) -> None:
         self.experiment, self.step, self.entry, self.places, self.place = experiment, step, entry, places, place
+        self.job = job
         self.n, self.width = places.ranks, DTYPES[step.dtype]
         self.costs = costs_of(experiment)
         spec = experiment.fabric
@@ -119,6 +140,10 @@ class _Step:
             return self._all_to_all()
         if entry.name == "multicast":
             return self._multicast()
+        if entry.accelerators:
+            return self._by_switches()
+        if entry.name in TREES or entry.name == "bidirectional_ring":
+            return self._by_hosts()
         if entry.name not in IN_ROUNDS:
             what = f"there is no model of {entry}{' in pieces' if step.chunk else ''} for {self.n} ranks"
             raise InputError(what, f"{self.place}.algorithm", f"there is one of {', '.join(KNOWN)}")
@@ -163,18 +188,14 @@ class _Step:
         return time_ns
 
     def _on_grid(self) -> Callable[[int], float]:
-        entry, step = self.entry, self.step
         dims = [d for d in self.places.dims if d > 1]
         if not dims or prod(dims) != self.n:
             what = "these ranks are no grid"
             raise InputError(what, f"{self.place}.algorithm", "a torus, ring or rail is one")
         ways = _Once(self._ways(self._made.numbers(on_grid(dims))))
-        options = {key: getattr(step, key) for key in entry.extra} | {"dims": dims}
 
         def time_ns(size_bytes: int) -> float:
-            seed = self.experiment.seed
-            case = Case.of(entry, self.n, size_bytes, self.width, options, seed, self.costs, ways)
-            return float(named(entry.time)(case))
+            return float(named(self.entry.time)(self._case(size_bytes, ways, dims)))
 
         return time_ns
 
@@ -195,6 +216,49 @@ class _Step:
         ways = self._ways(self._made.numbers(exchanged(one.to for one in rounds(max(self.step.sizes)))))
         return lambda size_bytes: rounds_ns(rounds(size_bytes), ways, self.costs)
 
+    def _by_hosts(self) -> Callable[[int], float]:
+        entry, order, costs, width, n = self.entry, self.places.order, self.costs, self.width, self.n
+        if self.step.chunk is not None and entry.name != "chain":
+            what = f"there is no model of {entry} in pieces for {n} ranks"
+            raise InputError(what, f"{self.place}.chunk", "leave it out")
+        if entry.layout == "ring":
+            ways = self._ways(self._made.numbers(neighbours(order), order))
+        elif entry.name == "linear":
+            ways = self._ways(self._made.with_first())
+        else:
+            ways = self._ways(self._made.numbers(in_tree(n)))
+        if entry.name == "bidirectional_ring":
+            ring, both = ways.ring(), ways.ring(both_ways=True)
+            return lambda size: both_ways_ns(ceil(ceil(size // width / n) / 2) * width, ring, both, costs)
+        trees = HostTrees(ways, costs, np.array(order) if entry.layout == "ring" else None)
+
+        def time_ns(size_bytes: int) -> float:
+            count = size_bytes // width
+            match entry.collective.name, entry.name:
+                case ("broadcast" | "reduce") as name, "chain":
+                    case = self._case(size_bytes, ways)
+                    return trees.chain_ns(*case.pieces(size_bytes), reduce=name == "reduce")
+                case "broadcast", "binomial_tree":
+                    return trees.broadcast_ns(size_bytes)
+                case "reduce", _:
+                    return trees.reduce_ns(size_bytes)
+                case "broadcast", _:
+                    return trees.scatter_all_gather_ns(count, width)
+                case "scatter", "binomial_tree":
+                    return trees.scatter_ns(count, width)
+                case "gather", "binomial_tree":
+                    return trees.gather_ns(count, width)
+                case "scatter", _:
+                    return trees.linear_scatter_ns(-(-count // n) * width)
+            return trees.linear_gather_ns(-(-count // n) * width)
+
+        return time_ns
+
+    def _case(self, size_bytes: int, ways: Wide, dims: Sequence[int] = ()) -> Case:
+        step, seed = self.step, self.experiment.seed
+        options = {key: getattr(step, key) for key in self.entry.extra} | {"dims": dims}
+        return Case.of(self.entry, self.n, size_bytes, self.width, options, seed, self.costs, ways)
+
     def _multicast(self) -> Callable[[int], float]:
         places, spec = self.places, self.experiment.fabric
         if not isinstance(places, Rails | Tiers) or (isinstance(places, Tiers) and places.pods > 1):
@@ -207,6 +271,24 @@ class _Step:
         self._made.add(2 * len(distances(self.n)))
         both = Multicasts(self._bare, hosts, self.costs)
         return both.broadcast_ns if self.entry.collective.name == "broadcast" else both.all_gather_ns
+
+    def _by_switches(self) -> Callable[[int], float]:
+        spec, step, bare = self.experiment.fabric, self.step, self._bare
+        accelerator, tree = spec.switch.accelerator, tree_of(self.places, self.job)
+        if accelerator is None or tree.inputs[tree.adding()].max() > accelerator.fan_in:
+            bits = 0 if accelerator is None else accelerator.fan_in
+            what = f"{tree.inputs.max()} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
+            raise InputError(what, f"{self.place}.algorithm", "a run falls back to hosts: predict ring")
+        elements = min(accelerator.elements, spec.nic.mtu // 4)
+        slots = step.slots or slots_over(
+            self.experiment, (spec.cable.rate, spec.cable.delay), self.places.switches, elements
+        )
+        return lambda size_bytes: by_switches_ns(
+            tree, self.n, size_bytes, bare.cable, bare.latency_ns, self.costs,
+            width=self.width, elements=elements, slots=min(slots, accelerator.slots),
+            fixed_point=not step.dtype.startswith(("int", "uint")), convert_bps=self.experiment.costs.convert,
+            rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
+        )  # fmt: skip
 
     def _rounds_apart(self) -> None:
         if isinstance(self.places, Rails | Tiers) and self.places.links:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
+from testbed.drill.check.check import ENOUGH
 from testbed.drill.check.symptom import symptom
 from testbed.drill.make import measure, new, signs
 from testbed.drill.make.new import Refused
@@ -20,9 +22,12 @@ from testbed.drill.make.signatures import drill_of, struck, table
 from testbed.drill.make.sketch import CHECKED, plain, sketch
 from testbed.drill.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
 from testbed.drill.sheet import file
+from testbed.drill.sheet.answer import parse
 from testbed.drill.sheet.carried import possible
 from testbed.drill.sheet.case import ALPHABET, Case
 from testbed.drill.sheet.drill import LEVELS
+from testbed.drill.sheet.score import Course, score
+from testbed.drill.sheet.truth import Cause
 
 seeds = st.text(alphabet=ALPHABET, min_size=1, max_size=12)
 PLAIN = "wjh true"
@@ -129,6 +134,7 @@ def test_the_first_looks_leave_the_places_that_they_name_or_all_that_a_class_can
 
     assert left("loss", {port}) == 2, "the cable, and its switch"
     assert left("loss", {"nic:3"}) == 1, "the NIC's own cable"
+    assert left("loss", {"nic:3", port}) == 2, "ports tell where, NICs who suffers"
     assert left("loss", {"nic:3"}, narrow=False) == 12 + 4, "it is elsewhere: 12 cables, 4 switches"
     assert left("straggler", {"nic:3"}) == 1 and left("straggler", set(), narrow=False) == 8
     assert left("dead_ecmp_member", {port}) == 2, "both ends of the cable"
@@ -176,6 +182,36 @@ def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch:
     monkeypatch.setattr(new, "table", lambda name: {PLAIN: {key: frozenset()}})
     with pytest.raises(Refused, match="not activated"):
         new._must_be_unique(its, drill_of(its))
+
+
+@pytest.mark.parametrize(
+    ("speed", "answer", "left"),
+    [(2.0, "loss@cable:leaf0-spine0", True), (1.0, "loss@cable:leaf0-spine0", False), (1.0, "healthy", None)],
+)
+def test_mending_is_not_asked_for_where_it_brings_nothing(
+    speed: float, answer: str, left: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its = plain(SETTINGS["ring"], RECIPES["loss"])
+    drill = drill_of(its)
+    fabric = Case.of(drill, CHECKED, healthy=False).experiment.build_fabric()
+    truth = (Cause("loss", ("cable:leaf0-spine0",)),)
+    course = Course(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
+    given = parse(answer, fabric)
+    ending = SimpleNamespace(answer=given, course=course, score=score(given, truth, course))
+    ill = SimpleNamespace(ending=ending, fabric=fabric, families=(), stage=SimpleNamespace(drawn=SimpleNamespace(
+        truth=truth)), case=SimpleNamespace(drill=drill))  # fmt: skip
+    wrong = [] if ending.score.total >= ENOUGH else ["too few points"]
+    monkeypatch.setattr(new, "solve", lambda game: "healthy")
+    monkeypatch.setattr(new, "answers", lambda game: {"thresholds": "healthy"})
+    monkeypatch.setattr(new, "solved", lambda game, checked: vars(checked).update(wrong=wrong, score=1.0))
+    found = new.Made("7Q4")
+    if left is None:
+        with pytest.raises(Refused, match="not solvable: too few points"):
+            new._must_be_solved(drill, None, ill, found)  # type: ignore[arg-type]
+        return
+    assert new._must_be_solved(drill, None, ill, found) == left  # type: ignore[arg-type]
+    assert found.players["thresholds"].score == 0.0 and (left or found.score == pytest.approx(90.0))
+    assert "fix" in its.told["question"] and its.without_mending().told["question"] == ["healthy", "where", "what"]
 
 
 @pytest.mark.parametrize(

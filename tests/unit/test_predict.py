@@ -334,7 +334,11 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
     [
         ("{torus: {dims: [64, 64]}}", collective("broadcast", "multicast", "1MiB"), "tree's ways"),
         ("{torus: {dims: [65, 64]}}", collective("all_to_all", "pairwise", "1MiB"), "too many rounds"),
-        ("{torus: {dims: [64, 64]}}", collective("broadcast", "chain", "1MiB"), "no model of broadcast by chain"),
+        (
+            "{torus: {dims: [64, 64]}}",
+            collective("all_reduce", "double_binary_tree", "1MiB"),
+            "no model of all_reduce by double",
+        ),
         (
             "{clos: {leaves: 64, spines: 1, hosts_per_leaf: 128}}",
             collective("all_to_all", "pairwise", "1MiB"),

@@ -90,15 +90,16 @@ def places_left(kind: str, ground: Ground, named: Collection[str], narrow: bool)
 
 
 def is_named(place: str, ground: Ground, named: Collection[str]) -> bool:
-    """Whether a row names the place, or an end of it, or a port of it."""
+    """Whether a row names the place, or an end of it, or a port of it. NICs tell who suffers, ports tell where: a NIC's
+    row names its cable only if no row names a port."""
     if place in named:
         return True
     fabric = ground.fabric
+    ports = any(one.startswith("port:") for one in named)
     match ground.target(place):
         case CableTarget(cable):
-            nics = [
-                f"nic:{fabric.nic_by_name[n].rank}" for n in (cable.a.node, cable.b.node) if n in fabric.nic_by_name
-            ]
+            nodes = () if ports else (cable.a.node, cable.b.node)
+            nics = [f"nic:{fabric.nic_by_name[node].rank}" for node in nodes if node in fabric.nic_by_name]
             return any(end in named for end in (*nics, *(f"port:{e.node}:{e.port}" for e in (cable.a, cable.b))))
         case PortTarget(cable=cable):
             return is_named(f"cable:{cable.name}", ground, named)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.drill.check.check import Checked, solved, undrawable
+from testbed.drill.check.check import ENOUGH, NOTHING_BACK, Checked, solved, undrawable
 from testbed.drill.check.looked import playing
 from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.check.rivals import Signature
@@ -25,6 +25,7 @@ from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.families import of as known_families
 from testbed.drill.sheet.file import loads
 from testbed.drill.sheet.places import Ground
+from testbed.drill.sheet.score import score
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
 from testbed.world.base import WorldGone
@@ -111,7 +112,8 @@ def _make(its: Sketch, level: str | None, found: Made) -> None:
         found.level = measure.level_of(found.difficulty)
         if level and found.level != level:
             raise Refused(f"it is {found.level} (difficulty {found.difficulty:g}), not {level}")
-        _must_be_solved(drill, well, ill, found)
+        if not _must_be_solved(drill, well, ill, found):
+            its = its.without_mending()
     titles = TITLES[job]
     title, ticket = titles[its.dice % len(titles)], TICKETS[its.dice // 16 % len(TICKETS)]
     found.text = its.text(title, ticket, found.level, _evidence(own, found.views))
@@ -128,18 +130,26 @@ def _must_be_unique(its: Sketch, drill: Drill) -> None:
             raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
 
-def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> None:
+def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> bool:
+    """Whether mending may be asked for, too: not if what mends the fault brings the job nothing back."""
     answer = solve(well)
     if answer != HEALTHY:
         raise Refused(f"not solvable: the solver takes the healthy twin for {answer}")
     looked = answers(ill)
     checked = Checked(drill.id, found.seed)
     solved(ill, checked)
-    found.score = checked.score
-    if ill.ending is not None:
-        found.players = {name: worth(ill, one, ill.ending.course) for name, one in looked.items()}
-    if checked.wrong:
+    ending = ill.ending
+    if ending is None or ending.score is None:
         raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
+    course, points, mends = ending.course, ending.score.total, True
+    if checked.wrong and ending.score.fixed is not None and ending.score.fixed < NOTHING_BACK:
+        course, mends = replace(course, speed=None), False
+        points = score(ending.answer, ill.stage.drawn.truth, course, ill.families).total
+    found.score = points
+    if checked.wrong and (mends or points < ENOUGH):
+        raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
+    found.players = {name: worth(ill, one, course) for name, one in looked.items()}
+    return mends
 
 
 def _rows(its: Sketch, drill: Drill) -> Mapping[str, Signature]:

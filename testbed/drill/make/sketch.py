@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -43,6 +43,11 @@ class Sketch:
     """What makes it harder: another fault, one that comes and goes, each old counter, a golden configuration."""
     dice: int
     options: tuple[tuple[str, str], ...] = ()
+
+    def without_mending(self) -> Sketch:
+        """The same, but that the fault need not be mended."""
+        asked = [one for one in self.told["question"] if one != "fix"]
+        return replace(self, told={**self.told, "question": asked})
 
     def text(self, title: str, ticket: str, level: str, evidence: Sequence[str]) -> str:
         """As a drill file."""

@@ -68,6 +68,10 @@ class Ring:
         """Of one turn's edges: the fewest that, repeated, are the ring."""
         return np.array([time_ns(edge) for edge in self.kinds])[self._turn]
 
+    def of_all(self, time_ns: Callable[[Edge], float]) -> Times:
+        """Of all edges."""
+        return np.array([time_ns(edge) for edge in self.kinds])[self.which]
+
     @cached_property
     def _turn(self) -> NDArray[np.intp]:
         which, n = self.which, len(self.which)
@@ -274,3 +278,28 @@ def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, cos
     awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns + reduces[-1] * reduced
     sent = begin + acknowledged
     return float(np.where(sent <= arrived, awake, np.maximum(sent, awake) + costs.wake_ns).max())
+
+
+def both_ways_ns(chunk_bytes: int, ring: Ring, both: Ring, costs: Costs) -> float:
+    """Two rings of hosts that go round the other way each, all-reducing half of every chunk.
+
+    `ring`: one of them by itself; `both`: the same while the other is under way.  Where all edges are alike, one's
+    piece is on the line while the other's is reduced.
+    """
+    n = ring.ranks
+    if len(both.kinds) > 1:
+        return host_ring_over_ns([True] * (n - 1) + [False] * (n - 1), chunk_bytes, both, costs)
+    path = ring.kinds[0].shared
+    acks = acks_ns(chunk_bytes, path, costs)
+    around = costs.post_ns + costs.wake_ns + acks
+    message = around + received_ns(chunk_bytes, path, costs)
+    total = end = 0.0
+    for reducing, hops_of in ((True, n - 1), (False, n - 1)):
+        reduced = reducing * costs.reduce_ns(chunk_bytes)
+        line = max(line_ns(chunk_bytes, path, costs) + acks, costs.post_ns + costs.wake_ns + reduced)
+        first = (total == 0) * (max(2 * line, message + reduced + line) - max(2 * line, message + reduced))
+        last = line + max(message + reduced, around + sent_ns(chunk_bytes, path, costs))
+        each = max(2 * line, message + reduced)
+        end = total + first + (hops_of - 1) * each + last
+        total += first + hops_of * each
+    return end

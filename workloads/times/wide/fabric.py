@@ -67,10 +67,17 @@ class Wide:
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         raise NotImplementedError("bytes from rank to rank are not added up here")
 
-    def ring(self) -> Ring:
-        """All ranks in ring order."""
+    def ring(self, *, both_ways: bool = False) -> Ring:
+        """All ranks in ring order; `both_ways`: where another ring goes round the other way."""
         source = np.array(self.places.order, np.int64)
         target = np.roll(source, -1)
+        if not both_ways:
+            return self.edges(source, target)
+        both = self.edges(np.concatenate([source, target]), np.concatenate([target, source]))
+        return Ring(both.kinds, both.which[: len(source)])
+
+    def edges(self, source: Ranks, target: Ranks) -> Ring:
+        """Messages from each to each, all under way together."""
         inside, loads, most, switches = self._taken(source, target)
         _, first, which = np.unique(np.stack([inside, most, switches]), axis=1, return_index=True, return_inverse=True)
         kinds = []

@@ -20,13 +20,16 @@ class Peers:
     """What each rank asks for at once: its peers in the order of the group, after what it has made before."""
 
     def __init__(self, peers: Iterable[Ranks], first: Ranks, order: Sequence[int] | None = None) -> None:
-        """`peers`: of all ranks by number, the same one several times or not.  `order`: of the group, if not by number.
+        """`peers`: of all ranks by number, the same one several times or not, itself for none.
 
+        `order`: of the group, if not by number.
         `first`: the number of each rank's first one.
         """
         n = len(first)
         self._place = _places(order, n)
-        table = np.sort(np.stack([self._place[one] for one in peers], axis=1), axis=1)
+        table = np.stack([self._place[one] for one in peers], axis=1)
+        table[table == self._place[:, None]] = n
+        table = np.sort(table, axis=1)
         table[:, 1:][table[:, 1:] == table[:, :-1]] = n
         self._table = np.sort(table, axis=1)
         self._first = first
@@ -48,6 +51,18 @@ class Everybody:
         return self._first[source] + target - (target > source)
 
 
+class WithFirst:
+    """Likewise where rank 0 asks for all others, and they for it."""
+
+    def __init__(self, first: Ranks) -> None:
+        self._first = first
+        self.made = np.ones_like(first)
+        self.made[0] = len(first) - 1
+
+    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
+        return np.asarray(self._first[source] + np.where(source == 0, target - 1, 0))
+
+
 class RingOfNics:
     """What NICs make by themselves, edge by edge: to the next, except that the first one's own comes first."""
 
@@ -61,7 +76,7 @@ class RingOfNics:
         return np.asarray(self._first[source] + (onward == (place > 0)))
 
 
-_Some = TypeVar("_Some", Peers, Everybody, RingOfNics)
+_Some = TypeVar("_Some", Peers, Everybody, WithFirst, RingOfNics)
 
 
 class Made:
@@ -78,6 +93,10 @@ class Made:
     def everybody(self) -> Everybody:
         """Likewise where each asks for all others."""
         return self._counted(Everybody(self._next.copy()))
+
+    def with_first(self) -> WithFirst:
+        """Likewise where each asks for rank 0 alone."""
+        return self._counted(WithFirst(self._next.copy()))
 
     def ring(self, order: Sequence[int]) -> RingOfNics:
         """What NICs make by themselves around all ranks: once, and an earlier step's are used again."""
@@ -118,6 +137,17 @@ def exchanged(tos: Iterable[Ranks]) -> list[Ranks]:
         back = np.empty_like(to)
         back[to] = np.arange(len(to))
         found += [to, back]
+    return found
+
+
+def in_tree(n: int) -> list[Ranks]:
+    """Likewise in a binomial tree: of each rank the one above it and those below; itself where there is none."""
+    me = np.arange(n)
+    found = [me & (me - 1)]
+    for k in range((n - 1).bit_length()):
+        child = me + (1 << k)
+        found.append(np.where((me & ((2 << k) - 1) == 0) & (child < n), child, me))
+    found[0][0] = 0
     return found
 
 

@@ -37,6 +37,10 @@ class Places(Protocol):
         """How many links there are between switches."""
 
     @property
+    def switches(self) -> int:
+        """Switches on the longest of the shortest ways between two NICs."""
+
+    @property
     def dims(self) -> tuple[int, ...]:
         """Of the grid that the ranks are; () if they are none."""
 
@@ -64,6 +68,10 @@ class Grid:
     @property
     def links(self) -> int:
         return self.ranks * 2 * len(self.dims)
+
+    @property
+    def switches(self) -> int:
+        return 1 + sum(size // 2 for size in self.dims)
 
     @property
     def order(self) -> Sequence[int]:
@@ -106,6 +114,10 @@ class Tiers:
     @property
     def links(self) -> int:
         return 2 * self.pods * self.spines * (self.leaves + self.cores)
+
+    @property
+    def switches(self) -> int:
+        return 5 if self.pods > 1 else 3 if self.leaves > 1 else 1
 
     @property
     def order(self) -> Sequence[int]:
@@ -159,6 +171,10 @@ class Rails:
     @property
     def links(self) -> int:
         return 2 * self.gpus * self.spines
+
+    @property
+    def switches(self) -> int:
+        return 3 if self.gpus > 1 else 1
 
     @property
     def order(self) -> Sequence[int]:

@@ -1,0 +1,173 @@
+"""All-reduce by the switches of a large fabric: the tree that the controller makes of them, as arrays.
+
+A tree leads from every rank's switch by shortest ways to a root, the switch whose longest way is the shortest; a job's
+number says which of equally good ones (controllers/offload/trees.py).  All cables are alike, so a rank's time depends
+on how far it is from the root, and on what the accelerators on its way add up; only ranks that are the worst in one of
+these need be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workloads.times.in_network import in_network_all_reduce_ns
+from workloads.times.messages import Costs, Path
+from workloads.times.wide.places import Grid, Places, Rails, Tiers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workloads.times.messages import Link
+
+    Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Of switches by number: the one above each (the root's is itself), how far they are from it, and their ports.
+
+    `ranks`: on each.  A switch that is not in the tree is as far as -1.
+    """
+
+    above: Numbers
+    far: Numbers
+    ports: Numbers
+    ranks: Numbers
+
+    @property
+    def inputs(self) -> Numbers:
+        """How many branches come into each from below."""
+        below = np.flatnonzero(self.far > 0)
+        return self.ranks + np.bincount(self.above[below], minlength=len(self.above))
+
+    def adding(self) -> NDArray[np.bool_]:
+        """Which switches add up: the root, and all where two branches meet."""
+        return np.asarray((self.far == 0) | ((self.far > 0) & (self.inputs > 1)))
+
+    def farthest(self) -> list[list[int]]:
+        """The ways up from switches with ranks, root last, that no other way is worse than in all respects."""
+        adding = self.adding()
+        takes = np.stack([np.ones(len(adding)), adding, adding * (self.inputs + 1) / self.ports])
+        order = np.argsort(self.far, kind="stable")
+        order = order[self.far[order] >= 0]
+        for level in np.split(order, np.flatnonzero(np.diff(self.far[order])) + 1)[1:]:
+            takes[:, level] += takes[:, self.above[level]]
+        ends = np.flatnonzero((self.far >= 0) & (self.ranks > 0))
+        its, first = np.unique(takes[:, ends].round(9), axis=1, return_index=True)
+        worst: list[int] = []
+        for k in range(its.shape[1] - 1, -1, -1):  # the longest first
+            if not any((its[1:, w] >= its[1:, k]).all() for w in worst):
+                worst.append(k)
+        return [self._up(int(ends[first[k]])) for k in worst]
+
+    def _up(self, switch: int) -> list[int]:
+        way = [switch]
+        while self.far[way[-1]]:
+            way.append(int(self.above[way[-1]]))
+        return way
+
+
+def tree_of(places: Places, job: int) -> Tree:
+    """Of all ranks, for the fabric's `job`th offloaded collective."""
+    match places:
+        case Grid(dims):
+            return _on_grid(dims, job)
+        case Rails(servers, gpus, spines):
+            return _on_tiers(servers, gpus, spines, 1, 0, job)
+        case Tiers(per, leaves, spines, pods, cores):
+            return _on_tiers(per, leaves, spines, pods, cores, job)
+    raise TypeError(f"{type(places).__name__} is no kind of fabric")
+
+
+def _on_grid(dims: Sequence[int], job: int) -> Tree:
+    """All roots are equally good.  Of equal ways a switch takes one by its and the root's number, in port order."""
+    n = prod(dims)
+    me, root = np.arange(n), job % n
+    at = np.stack(np.unravel_index(me, dims))
+    to = np.array(np.unravel_index(root, dims))
+    far = np.zeros(n, np.int64)
+    port, neighbour = [], []
+    for axis, size in enumerate(dims):
+        ahead, back = (to[axis] - at[axis]) % size, (at[axis] - to[axis]) % size
+        far += np.minimum(ahead, back)
+        stride = prod(dims[axis + 1 :])
+        up, down = (me + ((at[axis] + by) % size - at[axis]) * stride for by in (1, -1))
+        lays = me if size > 2 else np.where(at[axis] == 0, me, up)  # who has laid the cable: ports are in that order
+        for there, laid, near in (
+            (up, lays, (ahead > 0) & (ahead <= back)),
+            (down, down, (back > 0) & (back <= ahead) & (size > 2)),
+        ):
+            port.append(np.where(near, laid * len(dims) + axis, n * len(dims)))
+            neighbour.append(there)
+    order = np.argsort(np.stack(port), axis=0, kind="stable")
+    ways = np.maximum((np.stack(port) < n * len(dims)).sum(axis=0), 1)
+    taken = order[(root + me) % ways, me]
+    above = np.where(me == root, root, np.stack(neighbour)[taken, me])
+    ports = 1 + sum(min(size - 1, 2) for size in dims)
+    return Tree(above, far, np.full(n, ports), np.ones(n, np.int64))
+
+
+def _on_tiers(per: int, leaves: int, spines: int, pods: int, cores: int, job: int) -> Tree:
+    """Leaves come first in number, then spines, then cores."""
+    n_leaves, n_spines = leaves * pods, spines * pods
+    n = n_leaves + n_spines + cores
+    above, far = np.zeros(n, np.int64), np.full(n, -1)
+    ports = np.repeat([per + spines, leaves + cores, max(n_spines, 1)], [n_leaves, n_spines, cores])
+    ranks = np.repeat([per, 0], [n_leaves, n_spines + cores])
+    every = np.arange(n_leaves)
+    if n_leaves == 1:
+        root = 0
+    elif pods == 1:
+        root = n_leaves + job % spines
+        above[every], far[every] = root, 1
+    else:
+        root = n_leaves + n_spines + job % cores
+        spine = n_leaves + every // leaves * spines + (root + every) % spines
+        above[every], far[every] = spine, 2
+        above[spine], far[spine] = root, 1
+    above[root], far[root] = root, 0
+    return Tree(above, far, ports, ranks)
+
+
+def by_switches_ns(
+    tree: Tree,
+    ranks: int,
+    size_bytes: int,
+    cable: Link,
+    latency_ns: float,
+    costs: Costs,
+    *,
+    width: int,
+    elements: int,
+    slots: int,
+    fixed_point: bool,
+    convert_bps: float | None,
+    rate_bps: float | None,
+    accelerator_ns: float,
+) -> float:
+    """Time in ns.  `rate_bps`: of an accelerator (None: of all its switch's ports together)."""
+    adding, inputs = tree.adding(), tree.inputs
+
+    def of(up: list[int]) -> float:
+        adders = tuple((rate_bps or cable.rate_bps * int(tree.ports[s]), int(inputs[s])) for s in up if adding[s])
+        links = 2 * len(up)
+        return in_network_all_reduce_ns(
+            ranks,
+            size_bytes,
+            Path((cable,) * links, (latency_ns,) * (links - 1)),
+            costs,
+            width=width,
+            elements=elements,
+            slots=slots,
+            fixed_point=fixed_point,
+            convert_bps=convert_bps,
+            accelerators=adders,
+            accelerator_ns=accelerator_ns,
+        )
+
+    return max(map(of, tree.farthest()))

@@ -1,0 +1,178 @@
+"""Trees and chains of hosts, and what goes straight to or from one rank, all ranks at once.
+
+A binomial tree is gone through by its levels: at each, every rank that has what it passes on sends one message, and
+nobody who gets one has got one before.  The formulas are those for a few ranks (times/trees.py), which messages that
+are followed one by one agree with: a rank does one thing after the other, so messages seldom meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workloads.collectives.schedule import WINDOW
+from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, received_ns, sent_ns, wire_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workloads.times.wide.fabric import Wide
+
+    Numbers = NDArray[np.int64]
+    Times = NDArray[np.float64]
+    Time = Callable[[int, Path, Costs], float]
+
+
+class HostTrees:
+    """Of all ranks in a group's order (None: by number)."""
+
+    def __init__(self, ways: Wide, costs: Costs, order: Numbers | None = None) -> None:
+        self._ways, self._costs = ways, costs
+        self._n = ways.places.ranks
+        self._order = np.arange(self._n) if order is None else order
+
+    # Binomial trees
+
+    def broadcast_ns(self, size_bytes: int) -> float:
+        """Whole messages down the tree, to each child in turn."""
+        return self._down(lambda child: np.full_like(child, size_bytes))
+
+    def scatter_ns(self, count: int, width: int) -> float:
+        """To each child what it and those under it need, of `count` elements in all."""
+        return self._down(lambda child: self._under(child, count) * width)
+
+    def reduce_ns(self, size_bytes: int) -> float:
+        """Whole messages up the tree, each added when it comes."""
+        return self._up(lambda child: np.full_like(child, size_bytes), reduce=True)
+
+    def gather_ns(self, count: int, width: int) -> float:
+        """From each child what it and those under it have."""
+        return self._up(lambda child: self._under(child, count) * width, reduce=False)
+
+    def scatter_all_gather_ns(self, count: int, width: int) -> float:
+        """A binomial scatter, then a ring of chunks in which nobody sends before its last one is known to be there."""
+        chunk, ring = -(-count // self._n) * width, self._ways.ring()
+        took = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in _BOTH]  # type: ignore[misc]
+        at = self._scattered(lambda child: self._under(child, count) * width)
+        if self._n > _HOPS:  # beside so many hops it is all the same when each begins
+            return float(at.max() + (self._n - 1) * max(took[0].max(), took[1].max()))
+        for _ in range(self._n - 1):
+            at = np.maximum(at + took[1], np.roll(at + took[0], 1))
+        return float(at.max())
+
+    def _down(self, nbytes: Callable[[Numbers], Numbers]) -> float:
+        return float(self._scattered(nbytes).max())
+
+    def _scattered(self, nbytes: Callable[[Numbers], Numbers]) -> Times:
+        at = np.zeros(self._n)
+        for far in reversed(self._distances()):
+            child = np.arange(far, self._n, 2 * far)
+            parent, carried = child - far, nbytes(child)
+            at[child] = at[parent] + self._of_each(parent, child, carried, received_ns)
+            at[parent] += self._of_each(parent, child, carried, sent_ns)
+        return at
+
+    def _up(self, nbytes: Callable[[Numbers], Numbers], *, reduce: bool) -> float:
+        at, end = np.zeros(self._n), 0.0
+        for far in self._distances():
+            child = np.arange(far, self._n, 2 * far)
+            parent, carried = child - far, nbytes(child)
+            asked = at[parent] + self._of_each(parent, child, np.zeros_like(child), received_ns)
+            start = np.where(child + far > self._n, np.maximum(at[child], asked), at[child])  # early ones are asked
+            end = max(end, float((start + self._of_each(child, parent, carried, sent_ns)).max()))
+            adds = reduce * self._costs.reduce_ns(1) * carried
+            arrived = start + self._of_each(child, parent, carried, received_ns)
+            at[parent] = np.maximum(at[parent], arrived) + adds
+        return max(end, float(at[0]))
+
+    def _distances(self) -> list[int]:
+        return [1 << k for k in range((self._n - 1).bit_length())]
+
+    def _under(self, child: Numbers, count: int) -> Numbers:
+        """Elements of a rank and all under it."""
+        n = self._n
+        end = np.minimum(child + (child & -child), n)
+        each, more = divmod(count, n)
+        return np.asarray(each * (end - child) + np.minimum(end, more) - np.minimum(child, more))
+
+    # Chains
+
+    def chain_ns(self, pieces: int, piece_bytes: int, *, reduce: bool) -> float:
+        """From one to the next in pieces, from the first to the last, or towards the first and added on the way."""
+        near, on = self._order[:-1], self._order[1:]
+        edges = self._ways.edges(on, near) if reduce else self._ways.edges(near, on)
+        costs = self._costs
+        adds = reduce * costs.reduce_ns(piece_bytes)
+        received = edges.of_all(lambda e: self._message(piece_bytes, e.shared, received_ns)) + adds
+        last = edges.kinds[edges.which[0 if reduce else -1]].shared
+        late = self._message(piece_bytes, last, sent_ns) - self._message(piece_bytes, last, received_ns) - adds
+        line = max(self._line(piece_bytes, kind.shared, adds, windowed=pieces > 1) for kind in edges.kinds)
+        return float(received.sum()) + max(0.0, late) + (pieces - 1) * line
+
+    def _line(self, nbytes: int, path: Path, adds: float, *, windowed: bool) -> float:
+        """What one piece of many takes (times/case.py)."""
+        host = self._costs.post_ns + self._costs.wake_ns + adds
+        window = self._message(nbytes, path, sent_ns) / WINDOW if windowed else 0.0
+        return max(line_ns(nbytes, path, self._costs), host, window)
+
+    # One rank and all others
+
+    def linear_scatter_ns(self, chunk_bytes: int) -> float:
+        """The root posts all; its queue pairs take turns packet by packet."""
+        ends = [0.0]
+        for to, line in self._apart(chunk_bytes):
+            first = chunk_bytes - (self._costs.packets(chunk_bytes) - 1) * self._costs.mtu
+            turn = line * self._wire(first) / self._wire(chunk_bytes)
+            out = len(to) * (line - turn) + np.arange(1, len(to) + 1) * turn
+            begun = np.maximum(to * self._costs.post_ns, out - line + self._costs.post_ns) - self._costs.post_ns
+            for done in _BOTH:
+                took = self._of_each(np.zeros_like(to), to, np.full_like(to, chunk_bytes), done, alone=True)
+                ends.append(float((begun + took).max()))
+        return max(ends)
+
+    def linear_gather_ns(self, chunk_bytes: int) -> float:
+        """All send at once; they stand one behind the other at the root's cable."""
+        ends = [0.0]
+        for each, line in self._apart(chunk_bytes):
+            root, whole = np.zeros_like(each), np.full_like(each, chunk_bytes)
+            came = np.sort(self._of_each(each, root, whole, received_ns, alone=True))
+            known = self._of_each(each, root, whole, sent_ns, alone=True)
+            ends.append(float((came + np.arange(len(each) - 1, -1, -1) * line).max()))
+            ends[-1] += max(0.0, float(known.max() - came[-1]))
+        return max(ends)
+
+    def _apart(self, chunk_bytes: int) -> Iterator[tuple[Numbers, float]]:
+        """The places of those that the root reaches over its NIC, and in its domain; and what a message takes there."""
+        every = np.arange(1, self._n)
+        ranks = self._order[every]
+        inside = self._ways.places.inside(np.full_like(ranks, self._order[0]), ranks) & bool(self._ways.scale_up)
+        for its in (every[inside], every[~inside]):
+            if its.size:
+                path = self._ways.path([(int(self._order[its[0]]), int(self._order[0]))])
+                yield its, line_ns(chunk_bytes, path, self._costs)
+
+    def _wire(self, nbytes: int) -> int:
+        return nbytes + self._costs.packets(nbytes) * FRAME_BYTES
+
+    def _message(self, nbytes: int, path: Path, done: Time) -> float:
+        return self._costs.post_ns + done(nbytes, path, self._costs) + self._costs.wake_ns
+
+    def _of_each(self, source: Numbers, target: Numbers, nbytes: Numbers, done: Time, *, alone: bool = False) -> Times:
+        """From posting to completion of a message between places in the order, while the others share its way."""
+        ways, costs = self._ways, self._costs
+        paths, which, most, later = ways.kinds(self._order[source], self._order[target])
+        kinds, kind = np.unique(np.stack([which, nbytes]), axis=1, return_inverse=True)
+        kind = np.asarray(kind).reshape(-1)
+        took = np.array([self._message(int(size), paths[k], done) for k, size in kinds.T])[kind]
+        if alone or most.max() <= 1:
+            return took
+        lines = np.array([line_ns(int(size), paths[k], costs) for k, size in kinds.T])[kind]
+        hop = ways.cable.time_ns(wire_bytes(costs.mtu)) + ways.cable.delay_ns + ways.latency_ns
+        return np.asarray(took + np.maximum((most - 1) * lines - later * hop, 0.0))
+
+
+_HOPS = 1 << 13
+"""Ranks whose ring is followed from when each begins."""
+_BOTH: tuple[Time, Time] = (received_ns, sent_ns)
