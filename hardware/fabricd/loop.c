@@ -58,7 +58,7 @@ static ps_t clock_limit(const struct fabric *f)
 
 	if (c->mode == CLOCK_REAL)
 		return clock_real_now(f) + 1;
-	if (!c->started || (f->flow_cache && f->flow_cache->holds && trace_holds(f->flow_cache)))
+	if (!c->started || ovs_checks_late(f->ovs))
 		return 0;
 	ps_t limit = c->workers;
 	if (f->ovs->head && f->ovs->head->deadline < limit)
@@ -87,7 +87,7 @@ ON(group_called, struct group, offload_ask(f, x))
 ON(group_opens, struct group, offload_open(f, x))
 ON(doorbell, struct post, worker_doorbell(f, x))
 ON(fetched, struct frame, port_enqueue(f, tx_of(x)->port, x))
-ON(hand_over, struct frame, ovs_hand_over(f, x))
+ON(hand_over, struct frame, switch_decide(f, x))
 ON(port_idle, struct port, port_became_idle(f, x))
 ON(pause_ends, struct port, pfc_end(f, x, e->t))
 ON(pause_refresh, struct port, pfc_refresh(f, x))
@@ -353,7 +353,7 @@ static int64_t sleep_ns(struct fabric *f)
 		}
 		return f->ovs->head && ns > REAL_OVS_PATIENCE_NS ? REAL_OVS_PATIENCE_NS : ns;
 	}
-	return f->ovs->head && !f->ovs->fence_round ? OVS_PATIENCE_NS : NAP_NS;
+	return f->ovs->inside && !f->ovs->fence_round ? OVS_PATIENCE_NS : NAP_NS;
 }
 
 /* Has a frame been in Open vSwitch for so long that a fence should ask? */
@@ -361,11 +361,11 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 {
 	const struct pending *p = f->ovs->head;
 
-	if (!p)
+	if (!f->ovs->inside)
 		return false;
 	if (p->multicast && p->copies == 0)
 		return silence;
-	if (f->clock.mode == CLOCK_VIRTUAL)
+	if (f->clock.mode == CLOCK_VIRTUAL || p->deadline == PS_NEVER)
 		return silence || p->multicast;
 	return (clock_real_now(f) - p->frame->passage->t_in) / PS_PER_NS * f->clock.dilation > REAL_OVS_PATIENCE_NS || p->multicast;
 }
@@ -374,6 +374,7 @@ static bool ask_ovs(const struct fabric *f, bool silence)
 void fabric_run(struct fabric *f)
 {
 	while (!f->stop) {
+		ovs_let_go(f);
 		bool ran = fabric_step(f);
 		ovs_stepped(f);
 		if (ran && f->heap.n && event_first(&f->heap)->t < clock_limit(f) && !must_wait(f, event_first(&f->heap))) {

@@ -89,6 +89,10 @@ def command(
 
         _run(lambda progress: run_on(fabric, file, settings, out, progress, profile=profile), host, as_json)
         return
+    if on is not None and on.startswith("local:"):
+        from testbed.machines.processes import fork_server
+
+        fork_server()
     experiment = override(load(file), settings)
     if experiment.sweep and profile:
         raise InputError("--profile is for one run, and this is a sweep", file, "--set sweep={} and one point's values")

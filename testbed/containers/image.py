@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2  # noqa: F401  # tarfile imports these when it meets such an archive: too late after chroot
 import ctypes
+import errno
 import gzip
 import hashlib
 import json
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from testbed.base.errors import InputError, UserError
+from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine.directories import make_folders, remove
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
@@ -50,12 +51,16 @@ class ImageError(Exception):
     """What is wrong with an archive."""
 
 
+class NoRoom(ImageError):
+    """Nothing is wrong with it: this machine has no room for it."""
+
+
 def unpack(
     archive: Path, rootfs: Path, first_id: int = 0, *, reserve_bytes: int = 256 << 20, reserve_files: int = 1 << 14
 ) -> Image:
     """Unpacks into `rootfs`, a new directory, leaving at least so many bytes and files free there.
 
-    Its users and groups are `first_id` and the 65535 ids after that. Raises InputError.
+    Its users and groups are `first_id` and the 65535 ids after that. Raises InputError; MachineError for lack of room.
     """
     rootfs.mkdir(parents=True)
     there = os.statvfs(rootfs)
@@ -70,7 +75,10 @@ def unpack(
     except ValueError:
         answer = {"error": done.stderr.strip().rpartition("\n")[2] or f"unpacking ended with {done.returncode}"}
     if "error" in answer:
-        raise InputError(f"cannot unpack the image: {answer['error']}", where=str(archive), hint=_HINT)
+        what = f"cannot unpack the image: {answer['error']}"
+        if answer.get("no_room"):
+            raise MachineError(what, where=str(archive), hint="make room under /run/railbed, or use a smaller image")
+        raise InputError(what, where=str(archive), hint=_HINT)
     env_of_image = (entry.partition("=") for entry in answer["env"])
     return Image(rootfs, {key: value for key, _, value in env_of_image})
 
@@ -90,11 +98,11 @@ def _main(archive: str, rootfs: str, *numbers: str) -> dict[str, Any]:
                 unpacker.layer(layer)
             return {"env": (config.get("config") or {}).get("Env") or []}
     except ImageError as error:
-        return {"error": str(error)}
+        return {"error": str(error), "no_room": isinstance(error, NoRoom)}
     except _NOT_AN_IMAGE as error:
         return {"error": f"not an image archive, or a damaged one ({type(error).__name__}: {error})"}
     except OSError as error:
-        return {"error": str(error)}
+        return {"error": str(error), "no_room": error.errno in (errno.ENOSPC, errno.EDQUOT)}
 
 
 # -- the archive
@@ -273,9 +281,9 @@ class _Unpacker:
         self._room -= -(-size // _BLOCK) * _BLOCK + _INODE
         self._files -= 1
         if self._room < 0:
-            raise ImageError("not enough room for it under /run/railbed; free some, or use a smaller image")
+            raise NoRoom("not enough room for it under /run/railbed; free some, or use a smaller image")
         if self._files < 0:
-            raise ImageError("it has more files than there is room for under /run/railbed; use a smaller image")
+            raise NoRoom("it has more files than there is room for under /run/railbed; use a smaller image")
 
 
 def _copy(source: IO[bytes] | None, path: str) -> None:

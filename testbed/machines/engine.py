@@ -1,92 +1,23 @@
-"""Dask's scheduler in this process, and a worker for the points that run on this machine.
+"""Engines run the points of a sweep, several at a time: this one all on this machine, cluster.py on several.
 
-Nothing of it listens where others could reach it: within this process it speaks by queues, and if there are other
-machines by TLS on the loopback interface, with a certificate made for this one sweep.
+`Here` is a thread for each point, which waits for its process. Dask is for several machines: here there is nothing to
+hand around and nobody to lose, and it takes as long to start as a small point takes to run.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import logging
 import queue
-import secrets
-import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import dask
-from distributed import Client, Future, Scheduler, SpecCluster, Worker, get_worker
-from distributed.diagnostics.plugin import SchedulerPlugin
-from distributed.security import Security
-
-from testbed.machines.known import packed
 from testbed.machines.processes import Processes
 from testbed.machines.where import HERE
-
-MEMORY = "memory"
-SETTINGS = {
-    "distributed.scheduler.allowed-failures": 3,  # machines that may be lost under one point before it counts as failed
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.system-monitor.interval": "10s",
-    "distributed.comm.timeouts.connect": "20s",
-    "distributed.comm.timeouts.tcp": "20s",
-    "distributed.scheduler.worker-ttl": "60s",  # a machine that is silent for so long is lost
-}
-
-
-def quiet() -> None:
-    """What matters, we say."""
-    for name in ("distributed", "distributed.client", "distributed.gc", "tornado", "asyncio"):  # with their own levels
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-class Unseen:
-    """Of a Dask process that has no page for a browser: nothing listens for one."""
-
-    def start_http_server(self, *_: Any, **__: Any) -> None:
-        pass
-
-
-class PointScheduler(Unseen, Scheduler):
-    pass
-
-
-class PointWorker(Unseen, Worker):
-    """Runs points in processes of this machine."""
-
-    processes: Processes
-
-
-def run_point(point: dict[str, Any]) -> dict[str, Any]:
-    """A task: runs on the machine that Dask has chosen, in a thread of its worker."""
-    worker = get_worker()
-    if point["folder"]:  # of this machine
-        return {**worker.processes.run(point), "machine": str(worker.name)}
-    folder = worker.processes.folder / secrets.token_hex(8)
-    folder.mkdir()
-    try:
-        told = worker.processes.run({**point, "folder": str(folder / point["run"])})
-        row = told.get("row", {})
-        files = {"files": packed(folder / row["run"])} if "run" in row else {}
-        return {**told, **files, "machine": str(worker.name)}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A point that has come back, with what it says; or `error`: every machine that had it was lost."""
+    """A point that has come back, with what it says; or `error`: it could not be run at all."""
 
     number: int
     told: dict[str, Any]
@@ -100,142 +31,68 @@ class Lost:
     machine: str
 
 
-class _Watch(SchedulerPlugin):
-    def __init__(self, said: queue.SimpleQueue[Ended | Lost]) -> None:
-        self._said = said
-        self._names: dict[str, str] = {}
-
-    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        self._names[worker] = str(scheduler.workers[worker].name)
-
-    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
-        self._said.put(Lost(self._names.pop(worker, worker)))
-
-
-class Engine:
+class Engine(Protocol):
     """Points are handed in with `submit`; what becomes of them, and of machines, comes out of `said`."""
 
-    def __init__(self, cluster: SpecCluster, client: Client, security: Security | None) -> None:
-        self.said: queue.SimpleQueue[Ended | Lost] = queue.SimpleQueue()
-        self.security = security
-        self.address: str = cluster.scheduler.address
-        self._scheduler = cluster.scheduler
-        self._client = client
-        self._futures: dict[int, Future] = {}
-        self._tries = 0
-        client.sync(self._watch)
-
-    async def _watch(self) -> None:
-        self._scheduler.add_plugin(_Watch(self.said), name="railbed")
+    said: queue.SimpleQueue[Ended | Lost]
 
     def submit(self, number: int, point: dict[str, Any], memory: float) -> None:
         """Has a point run, those of lower numbers first."""
-        self._tries += 1
-        future = self._client.submit(
-            run_point,
-            point,
-            key=f"point-{number}-{self._tries}",
-            priority=-number,
-            pure=False,
-            resources={MEMORY: memory},
-        )
-        self._futures[number] = future
-        future.add_done_callback(lambda done: self._ended(number, done))
-
-    def _ended(self, number: int, future: Future) -> None:
-        """Dask calls this for one point after the other: no point may wait here for another one's result."""
-        threading.Thread(target=self._fetched, args=(number, future), name=f"point-{number}", daemon=True).start()
-
-    def _fetched(self, number: int, future: Future) -> None:
-        """What was lost with its machine before it was fetched ("lost") is computed anew: `result` waits for that."""
-        if future.status == "cancelled":
-            return
-        try:
-            told = Ended(number, future.result())
-        except (asyncio.CancelledError, concurrent.futures.CancelledError):
-            return
-        except Exception as error:
-            what = str(error) if future.status == "error" else f"{type(error).__name__}: {error}"
-            told = Ended(number, {}, what)
-        self.said.put(told)
 
     def forget(self, number: int) -> None:
         """What came of it is at home."""
-        self._futures.pop(number).release()
-
-    @property
-    def port(self) -> int:
-        """Of the scheduler, on the loopback interface."""
-        return int(self.address.rpartition(":")[2])
-
-    @property
-    def credentials(self) -> dict[str, str]:
-        """A worker's, as text."""
-        assert self.security is not None
-        keys = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
-        return {key: str(getattr(self.security, key)) for key in keys}
 
     def retire(self, machine: str) -> None:
         """Gives a machine nothing more; what it has goes to others."""
-        for address, worker in list(self._scheduler.workers.items()):
-            if str(worker.name) == machine:
-                self._client.sync(self._scheduler.remove_worker, address, stimulus_id="retire", expected=False)
 
     def cancel(self) -> None:
         """Nothing more is run."""
-        for future in self._futures.values():
-            future.cancel(force=True)
-        self._futures.clear()
 
 
-@contextmanager
-def engine(processes: Processes | None, at_a_time: int, memory: float, *, for_others: bool) -> Iterator[Engine]:
-    """An engine; with `processes` so many points at a time also run here, in so much memory.
+class Here:
+    """An Engine of this machine alone. As many points as are handed in run at a time, in `memory` bytes altogether."""
 
-    Workers of other machines reach it only with `for_others`.
-    """
-    quiet()
-    security = Security.temporary() if for_others else None
-    protocol = {"protocol": "tls://", "host": "127.0.0.1", "security": security} if for_others else {
-        "protocol": "inproc://"
-    }  # fmt: skip
-    with dask.config.set(SETTINGS):
-        scheduler = {"cls": PointScheduler, "options": {**protocol, "dashboard": False}}
-        with ExitStack() as stack:
-            cluster = SpecCluster(workers={}, scheduler=scheduler, security=security, silence_logs=False)
-            stack.callback(_closed, cluster.close)
-            client = Client(cluster, security=security, set_as_default=False)
-            stack.callback(_closed, client.close)
-            started = Engine(cluster, client, security)
-            if processes is not None:
-                worker = client.sync(_worker, started.address, processes, at_a_time, memory, protocol)
-                stack.callback(_closed, lambda: client.sync(worker.close))
-                stack.callback(processes.stop)
-            yield started
+    def __init__(self, processes: Processes, memory: float) -> None:
+        self.said: queue.SimpleQueue[Ended | Lost] = queue.SimpleQueue()
+        self._processes = processes
+        self._free = memory
+        self._waiting: set[int] = set()
+        self._changed = threading.Condition()
 
+    def submit(self, number: int, point: dict[str, Any], memory: float) -> None:
+        """Has a point run."""
+        with self._changed:
+            self._waiting.add(number)
+        threading.Thread(target=self._run, args=(number, point, memory), name=f"point-{number}", daemon=True).start()
 
-def _closed(close: Callable[[], object]) -> None:
-    """What goes wrong while Dask ends is nobody's error: points and machines have ended before, and it ends with us."""
-    with suppress(Exception):
-        close()
+    def _run(self, number: int, point: dict[str, Any], memory: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: number not in self._waiting or self._is_next(number, memory))
+            if number not in self._waiting:
+                return
+            self._waiting.discard(number)
+            self._free -= memory
+            self._changed.notify_all()
+        try:
+            told = Ended(number, {**self._processes.run(point), "machine": HERE})
+        except Exception as error:
+            told = Ended(number, {}, f"{type(error).__name__}: {error}")
+        with self._changed:
+            self._free += memory
+            self._changed.notify_all()
+        self.said.put(told)
 
+    def _is_next(self, number: int, memory: float) -> bool:
+        return number == min(self._waiting) and memory <= self._free
 
-async def _worker(
-    address: str, processes: Processes, at_a_time: int, memory: float, protocol: dict[str, Any]
-) -> PointWorker:
-    worker = PointWorker(address, **options(at_a_time, memory, processes.folder, HERE), **protocol)
-    worker.processes = processes
-    await worker
-    return worker
+    def forget(self, number: int) -> None:
+        """What came of it is at home: nothing is kept here."""
 
+    def retire(self, machine: str) -> None:
+        """There is no other machine that its points could go to."""
 
-def options(at_a_time: int, memory: float, folder: Path, name: str) -> dict[str, Any]:
-    """Of a worker."""
-    return {
-        "nthreads": at_a_time,
-        "resources": {MEMORY: memory},
-        "memory_limit": 0,
-        "local_directory": str(folder),
-        "name": name,
-        "dashboard": False,
-    }
+    def cancel(self) -> None:
+        """Nothing more is run."""
+        with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()

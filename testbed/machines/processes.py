@@ -13,13 +13,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import UserError
 from testbed.machine import ownership
 from testbed.machine.processes import Process, wait_gone
-from testbed.machines import point as of_point
 
 PRELOADED = "testbed.machines.preload"
 OWNERS = "owners"
@@ -36,16 +36,15 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / OWNERS).mkdir(exist_ok=True)
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([PRELOADED])
-        with _no_interrupts():  # inherited: a Ctrl-C at the terminal is ours alone
-            forkserver.ensure_running()
+        self._context = fork_server()
         self._running: set[Process] = set()
         self._lock = threading.Condition()
         self._stopped = False
 
     def run(self, point: dict[str, Any]) -> dict[str, Any]:
         """Runs a point to its end. What it says is in `point.main`, or `killed`: by which signal."""
+        from testbed.machines import point as of_point  # takes long: its processes have it already
+
         ours, its = self._context.Pipe()
         with ours:
             with self._lock:
@@ -96,6 +95,15 @@ class Processes:
                 process.signal(signal.SIGKILL)
             self._lock.wait_for(lambda: not self._running, seconds)  # their fabrics are taken down
             return len(killed)
+
+
+def fork_server() -> ForkServerContext:
+    """Starts what points are forked from, if it does not run yet: it imports what they need while we go on."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOADED])
+    with _no_interrupts():  # inherited: a Ctrl-C at the terminal is ours alone
+        forkserver.ensure_running()
+    return context
 
 
 @contextmanager

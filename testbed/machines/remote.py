@@ -151,6 +151,7 @@ class Remote:
             raise self._error("its sshd forwards no ports", "AllowTcpForwarding yes in its sshd_config") from None
         self._tunnel = ToThere(transport)
         self.folder: str = told["folder"]
+        self.machine: str = told["machine"]
         self.memory: int = told["memory"]
         self.points: int = min(self.other.machine.points or told["cpus"], 4096)
 
@@ -185,11 +186,10 @@ class Remote:
         """Has what runs there end, and waits for that; False if it is not known to have ended."""
         ended = False
         self._ending = True
-        if not self.lost:
-            with suppress(OSError, EOFError, paramiko.SSHException):
-                self._channel.shutdown_write()
-                ended = self._channel.status_event.wait(END_S) and self._channel.exit_status == 0
-            self.close()
+        with suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.shutdown_write()
+            ended = self._channel.status_event.wait(END_S) and self._channel.exit_status == 0
+        self.close()
         return ended
 
     def close(self) -> None:
@@ -197,13 +197,25 @@ class Remote:
             self._tunnel.close()
         self._client.close()
 
+    def end_later(self, note: Callable[[str], object]) -> None:
+        """As `end`, while the sweep goes on; `tidy` if it is not known to have ended. It runs no more points."""
+
+        def work() -> None:
+            if not self.end():
+                note(f"{self.name}: its worker did not end as it should; {self.tidy()}")
+
+        self._later(work, note)
+
     def tidy_later(self, note: Callable[[str], object]) -> None:
         """As `tidy`, while the sweep goes on; `tidied` waits for it."""
-        self.lost = True
 
         def work() -> None:
             self._said = self.tidy()
 
+        self._later(work, note)
+
+    def _later(self, work: Callable[[], None], note: Callable[[str], object]) -> None:
+        self.lost = True
         self._note = note
         self._tidying = threading.Thread(target=work, name="tidying")
         self._tidying.start()
@@ -212,7 +224,8 @@ class Remote:
         """Says how that went, if there was anything to tidy up."""
         if self._tidying:
             self._tidying.join()
-            self._note(f"{self.name}: {self._said}")
+            if self._said:
+                self._note(f"{self.name}: {self._said}")
             self._tidying = None
             self._client.close()
 

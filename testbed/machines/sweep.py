@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from results.store.folder import RunFolder
 from results.store.sweeps import described
-from testbed.base.errors import InputError, MachineError, UserError
+from testbed.base.errors import InputError, MachineError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.base.this_process import caught
+from testbed.machine.processes import machine
 from testbed.machines import known
-from testbed.machines.engine import Ended, Engine, engine
+from testbed.machines.engine import Ended, Engine, Here
 from testbed.machines.identity import file_hashes, point_hash, resolved_hash
 from testbed.machines.needs import memory_of, room
 from testbed.machines.processes import Processes
-from testbed.machines.remote import Remote, all_of
 from testbed.machines.where import HERE, Other
 from testbed.run import sweep as sweeps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.machines.remote import Remote
 
 KILLED_MOST = 3
 """A point whose process is killed so often is given up: it may be what the machine has no memory for."""
@@ -85,8 +86,11 @@ class OnMachines:
         """Reaches the other machines, which must all be fit for this sweep. Raises UserError."""
         if not self.others:
             return
+        from testbed.machines.remote import Remote, all_of
+
         progress.stage(f"reaching {len(self.others)} machines")
         self._reached = all_of(Remote, self.others)
+        self._each_once()
         named = sweeps.points(experiment) if sweeps.count(experiment) <= sweeps.CHECKED else ()
         files: dict[str, str] = {}
         for one in (experiment, *(p.experiment for p in named)):
@@ -99,6 +103,17 @@ class OnMachines:
         }
         progress.stage("having all machines check the sweep")
         all_of(lambda remote: remote.check(sweep), self._reached)
+
+    def _each_once(self) -> None:
+        """Raises InputError for a machine that two names lead to: its points would take each other's room."""
+        seen = {machine(): f"this machine, which runs {self.here} points already"} if self.here else {}
+        found = []
+        for remote in self._reached:
+            if before := seen.get(remote.machine):
+                found.append(Problem(f"{remote.name} is {before}", remote.other.place, "name each machine once"))
+            seen.setdefault(remote.machine, f"the same machine as {remote.name}")
+        if found:
+            raise InputError(found[0].what, found[0].where, found[0].hint, found[1:])
 
     # -- what was done before
 
@@ -146,10 +161,7 @@ class OnMachines:
                 processes = Processes(folder)
             here = room()
             self._memory = min([*([here] if self.here else []), *(remote.memory for remote in remotes)])
-            started = stack.enter_context(engine(processes, self.here, here, for_others=bool(remotes)))
-            stack.callback(self._end, started, processes, remotes)
-            self._progress.stage("starting the workers")
-            all_of(lambda r: r.start(started.port, started.credentials, r.memory, sys.argv), remotes)
+            started = self._started(stack, processes, here)
             self._places = {remote.name: remote.points for remote in remotes} | ({HERE: self.here} if self.here else {})
             self._remotes = {remote.name: remote for remote in remotes}
             yield from self._hand_out(started)
@@ -164,22 +176,45 @@ class OnMachines:
                     self._lost(said.machine)
                 yield from self._hand_out(started)
 
+    def _started(self, stack: ExitStack, processes: Processes | None, memory: float) -> Engine:
+        """An engine, and workers on all machines. What was begun ends with the stack."""
+        remotes = self._reached
+        if processes and not remotes:
+            here = Here(processes, memory)
+            stack.callback(self._end, here, processes, ())
+            return here
+        from testbed.machines.cluster import cluster
+        from testbed.machines.remote import all_of
+
+        made = stack.enter_context(cluster(processes, self.here, memory))
+        stack.callback(self._end, made, processes, remotes)
+        self._progress.stage("starting the workers")
+        all_of(lambda r: r.start(made.port, made.credentials, r.memory, sys.argv), remotes)
+        return made
+
     def _end(self, started: Engine, processes: Processes | None, remotes: Sequence[Remote]) -> None:
         """What still runs ends, and takes its fabric down; another Ctrl-C must not disturb that."""
         with caught(lambda number: None):
             started.cancel()
             if processes:
                 processes.stop()
-            ended = all_of(lambda remote: remote.lost or remote.end(), remotes)
-            for remote, sure in zip(remotes, ended, strict=True):
-                if not sure:
-                    self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
+            self._end_others(remotes)
             if processes and (killed := processes.wait()):
                 self._progress.note(
                     f"{killed} points here did not end, and were killed; testbed clean, if that says so"
                 )
             for remote in remotes:
                 remote.tidied()
+
+    def _end_others(self, remotes: Sequence[Remote]) -> None:
+        if not remotes:
+            return
+        from testbed.machines.remote import all_of
+
+        ended = all_of(lambda remote: remote.lost or remote.end(), remotes)
+        for remote, sure in zip(remotes, ended, strict=True):
+            if not sure:
+                self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
 
     def _lost(self, machine: str) -> None:
         """Its points run on others: Dask has handed them out already. Raises MachineError if there is no other."""
@@ -246,6 +281,8 @@ class OnMachines:
                 self._progress.note(f"{machine} runs no more points: {problem['what']} ({problem['hint']})")
                 self._places.pop(machine, None)
                 started.retire(machine)
+                if remote := self._remotes.get(machine):
+                    remote.end_later(self._progress.note)
                 self._again.append(point)
                 return None
             raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
@@ -269,7 +306,7 @@ class OnMachines:
             self._runs_again(point, row["error"])
             return None
         if "files" in told:
-            known.unpacked(told["files"], self._folder.path / row["run"])
+            _brought_home(told["files"], self._folder.path / row["run"])
         row = {**point.values, **row}
         self._note(point, row, told)
         self._say(point.number, row, self._how(told) if "error" not in row else "")
@@ -306,3 +343,14 @@ class OnMachines:
 def _run_of(number: int, name: Any) -> bool:
     """Whether a run's folder of this name is one of point `number`: a machine has said it, and it becomes a path."""
     return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
+
+
+def _brought_home(files: bytes, folder: Path) -> None:
+    """Raises MachineError if its files cannot be written here: so it would be with every further point."""
+    try:
+        known.unpacked(files, folder)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        why = error.strerror or str(error)
+        hint = "make room, and start it again: it goes on"
+        raise MachineError(f"a point's run cannot be written: {why}", str(folder), hint) from None

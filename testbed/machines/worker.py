@@ -75,6 +75,7 @@ def versions() -> dict[str, str]:
 
 def _hello(folder: Path) -> dict[str, Any]:
     from testbed import doctor
+    from testbed.machine.processes import machine
     from testbed.machines.needs import room
 
     problems: list[dict[str, str]] = []
@@ -87,6 +88,7 @@ def _hello(folder: Path) -> dict[str, Any]:
     return {
         "versions": versions(),
         "folder": str(folder),
+        "machine": machine(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory": room(),
         "problems": problems,
@@ -128,7 +130,7 @@ async def _worked(told: dict[str, Any], folder: Path, said: Any) -> None:
     import dask
     from distributed.security import Security
 
-    from testbed.machines.engine import SETTINGS, PointWorker, options, quiet
+    from testbed.machines.cluster import SETTINGS, PointWorker, options, quiet
     from testbed.machines.processes import Processes
 
     quiet()

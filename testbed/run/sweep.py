@@ -224,8 +224,10 @@ def measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[s
         stopped = {"stopped": failure.exit_code} if isinstance(failure, RunInterrupted) else {}
         return {"error": failure.what, "run": failure.folder.name, **stopped}
     said = result.to_dict()
+    done = load(folder)
+    done.experiment = dict(result.experiment)  # as it stands there, and reading it takes long
     return {
-        **load(folder).figures,
+        **done.figures,
         "fidelity": said["fidelity"]["verdict"],
         "metrics_sha256": said["metrics_sha256"],
         "run": folder.name,

@@ -38,7 +38,7 @@ KEPT_PORTS = 10_000
 """So many rows of ports are kept as history, over all moments."""
 
 
-_END_S = 1.0  # for a fabric's lock to be free when its fabricd has ended
+_END_S = 10.0  # for a fabric's lock to be free when its fabricd has ended
 _DOWN_S = 10.0  # for `testbed down` to be through
 _REMOVED_S = 3.0  # for what is left of a fabric to be removed, if somebody does so
 _PAUSE_S = 0.05

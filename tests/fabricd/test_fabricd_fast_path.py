@@ -45,6 +45,31 @@ def test_one_frame_in_so_many_of_a_flow_still_goes_through_open_vswitch() -> Non
         pair.done()
 
 
+def test_frames_behind_the_first_one_of_a_flow_wait_for_the_decision_and_take_the_same_time() -> None:
+    with star() as f:
+        pair = f.pair(0, 1, SIZE)
+        took, _ = timed_write(pair, SIZE)
+        assert took == Model(f.hardware, 1).long_sent(SIZE)
+        sent = f.counters()["fidelity"]["frame_hops"]
+        assert sent > FRAMES
+        assert (fast(f)["hops"], fast(f)["checked"]) == (sent - 2, 0)  # data, and what is acknowledged
+        pair.done()
+
+
+def test_frames_are_checked_with_the_real_clock_too() -> None:
+    with star(sample=4, hardware=Hardware(timeout_ns=1e11), clock={"mode": "real", "dilation": 1000}) as f:
+        pair = f.connect(f.worker(0), f.worker(1), SIZE)
+        pair.park()
+
+        def writes() -> bool:
+            return pair.a.wait(1, wire.FOREVER, pair.write(SIZE))[0].status == 0 and fast(f)["checked"] >= FRAMES // 4
+
+        wait_until(writes, "a quarter of some hundred frames to be checked")
+        assert fast(f)["stale"] == 0
+        pair.a.bye()
+        pair.b.socket.close()
+
+
 def test_off_sends_every_frame_through_open_vswitch() -> None:
     with star(sample=0) as f:
         pair = f.pair(0, 1, SIZE)

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, MachineError
 from testbed.containers.image import ImageError, _Unpacker, unpack
 from testbed.machine.directories import remove_tree
 from tests.parts.machine import ROOT, TESTBED, cli, fabrics_begun_by, traces
@@ -221,14 +221,26 @@ def test_archives_that_are_none(tmp_path: Path) -> None:
 
 def test_an_image_that_does_not_fit(tmp_path: Path) -> None:
     path = docker(tmp_path / "i.tar", [layer(("big", "x" * 100_000))])
-    with pytest.raises(InputError, match="not enough room"):
+    with pytest.raises(MachineError, match="not enough room"):
         unpack(path, tmp_path / "root", reserve_bytes=shutil.disk_usage(tmp_path).free - 50_000)
+
+
+def test_a_full_disk_is_the_machines_problem_not_the_images(tmp_path: Path) -> None:
+    path = docker(tmp_path / "i.tar", [layer(("big", "x" * 3_000_000))])
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "rb-small", str(small)], check=True)
+    try:
+        with pytest.raises(MachineError, match="No space left on device"):
+            unpack(path, small / "root", reserve_bytes=-100_000_000)  # others take it meanwhile
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_an_image_with_too_many_files(tmp_path: Path) -> None:
     """Empty files take no bytes, and a file system runs out of inodes all the same."""
     path = docker(tmp_path / "i.tar", [layer(*((f"d/{n}", "") for n in range(2000)))])
-    with pytest.raises(InputError, match="more files than there is room for"):
+    with pytest.raises(MachineError, match="more files than there is room for"):
         unpack(path, tmp_path / "root", reserve_files=os.statvfs(tmp_path).f_favail - 1000)
 
 

@@ -228,7 +228,7 @@ def test_the_page_shows_the_fabric(
 def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser, tmp_path: Path) -> None:
     fabric = up(tmp_path)
     try:
-        with serving("serve", fabric, "--period", "0.1") as server, page_in(browser) as page:
+        with serving("serve", fabric, "--period", "0.1") as server, page_in(browser, gone=True) as page:
             page.goto(server.url)
             told("inject", "cable_down", "--on", "cable:h1-sw0", "--fabric", fabric)
             page.get_by_text("cable_down on cable:h1-sw0, on").wait_for()

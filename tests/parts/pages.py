@@ -117,15 +117,21 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def page_in(browser: Browser, width: int = 1280, dark: bool = False) -> Iterator[Page]:
-    """A page; the test fails if it logs an error, asks another server, or is wider than its window."""
+def page_in(browser: Browser, width: int = 1280, dark: bool = False, *, gone: bool = False) -> Iterator[Page]:
+    """A page; the test fails if it logs an error, asks another server, or is wider than its window.
+
+    `gone`: what it shows is taken away meanwhile, so what it asks for just then may be answered by 410 (Gone).
+    """
     wrong: list[str] = []
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
     )
     page = context.new_page()
     page.set_default_timeout(ANSWER_S * 1000)
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    expected = "status of 410 (Gone)" if gone else "\0"
+    page.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and expected not in said.text else None
+    )
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda asked: wrong.append(asked.url) if _elsewhere(asked.url) else None)
     try:
@@ -133,7 +139,7 @@ def page_in(browser: Browser, width: int = 1280, dark: bool = False) -> Iterator
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     finally:
         context.close()
-    assert wrong == []
+    assert not wrong, wrong
 
 
 def _elsewhere(url: str) -> bool:

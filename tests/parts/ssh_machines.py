@@ -183,7 +183,7 @@ class SshMachines:
     def testbed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`testbed` at home, to its end."""
         with self.begin(*arguments) as process:
-            out, err = process.communicate(timeout=90)
+            out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import multiprocessing
@@ -9,6 +10,8 @@ import os
 import queue
 import re
 import threading
+import zipfile
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,16 +22,18 @@ import pytest
 from results.store.folder import RunFolder
 from testbed.base.errors import InputError, MachineError
 from testbed.experiment import loads
+from testbed.machine.processes import machine
 from testbed.machines import known, ssh, worker
 from testbed.machines import point as of_point
 from testbed.machines import processes as of_processes
 from testbed.machines import sweep as of_sweep
-from testbed.machines.engine import Ended, Engine
+from testbed.machines.cluster import Cluster
+from testbed.machines.engine import Ended, Here
 from testbed.machines.identity import content_hash, file_hashes
 from testbed.machines.processes import Processes
 from testbed.machines.remote import Remote, all_of
 from testbed.machines.sweep import OnMachines
-from testbed.machines.where import Machine, Other, where
+from testbed.machines.where import HERE, Machine, Other, where
 from tests.parts.machine import wait_until
 from tests.parts.small_sweep import SWEEP, Noted
 
@@ -50,7 +55,7 @@ class Result:
 
 
 def test_a_result_that_was_lost_is_waited_for_and_holds_up_no_other() -> None:
-    engine = Engine.__new__(Engine)
+    engine = Cluster.__new__(Cluster)
     engine.said = queue.SimpleQueue()
     lost, finished, cancelled = Result("lost", {"a": 1}), Result("finished", {"b": 2}), Result("cancelled", {})
     finished.ready.set()
@@ -170,6 +175,66 @@ def test_a_machine_that_is_not_known_to_have_ended_is_named() -> None:
     made._end(engine, slow, list(made._remotes.values()))  # type: ignore[arg-type]
     assert said.notes[0] == "lab3: not known to have ended; testbed clean there"
     assert said.notes[1].startswith("2 points here did not end") and len(said.notes) == 2
+
+
+def test_a_machine_that_gets_no_more_points_ends_at_once_and_it_is_said_if_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(Remote, "close", lambda self: None)
+    monkeypatch.setattr(Remote, "tidy", lambda self: "what was left there is removed")
+    for code, says in ((0, []), (1, ["lab1: its worker did not end as it should; what was left there is removed"])):
+        one = Remote.__new__(Remote)
+        one.name, one._said, one._client = "lab1", "", SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
+        asked = threading.Event()
+        one._channel = SimpleNamespace(  # type: ignore[assignment]
+            shutdown_write=asked.set, status_event=SimpleNamespace(wait=lambda _: True), exit_status=code
+        )
+        one.end_later(notes.append)
+        assert one.lost  # nobody else ends it
+        assert one._tidying is not None
+        one._tidying.join(60)
+        assert asked.is_set() and notes == says
+        one.tidied()
+        assert notes == says
+
+
+def test_a_retired_machine_is_ended_while_the_sweep_goes_on() -> None:
+    made, _ = runner("lab1", "lab2")
+    made._again = deque()
+    done: list[str] = []
+    made._remotes["lab1"].end_later = lambda note: done.append("ended")  # type: ignore[method-assign]
+    engine = SimpleNamespace(retire=lambda machine: done.append(f"{machine} retired"))
+    point = SimpleNamespace(values={"seed": 1})
+    told = {"machine": "lab1", "problem": {"what": "no room", "where": "", "hint": "", "exit_code": 3}}
+    assert made._row(point, Ended(0, told), engine) is None  # type: ignore[arg-type]
+    assert done == ["lab1 retired", "ended"] and list(made._again) == [point] and list(made._places) == ["lab2"]
+
+
+def test_one_machine_under_two_names_is_a_mistake_of_the_file() -> None:
+    made = OnMachines(here=2)
+    places = [
+        ("localhost", machine(), 2),
+        ("lab1", "a boot/1", 3),
+        ("lab2", "a boot/2", 4),
+        ("lab1.net", "a boot/1", 5),
+    ]
+    made._reached = [
+        SimpleNamespace(
+            name=name, machine=its, close=lambda: None, other=SimpleNamespace(place=f"machines.yaml:{line}")
+        )
+        for name, its, line in places
+    ]  # type: ignore[misc]
+    with pytest.raises(InputError) as error:
+        made._each_once()
+    said = [(error.value.what, error.value.where), *((p.what, p.where) for p in error.value.also)]
+    assert said == [
+        ("localhost is this machine, which runs 2 points already", "machines.yaml:2"),
+        ("lab1.net is the same machine as lab1", "machines.yaml:5"),
+    ]
+    made.here = 0  # then it may be reached by SSH
+    made._reached = made._reached[:3]
+    made._each_once()
 
 
 def test_an_interrupt_waits_for_no_machine_and_closes_those_that_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,3 +404,73 @@ def test_a_machine_counts_once(tmp_path: Path, text: str, line: int, what: str) 
     with pytest.raises(InputError, match=what) as error:
         where(str(path))
     assert error.value.where.startswith(f"{path}:{line}: machines[1]")
+
+
+# -- the engine of this machine alone
+
+
+class Slow:
+    """Processes whose points last until they are told to end."""
+
+    def __init__(self) -> None:
+        self.began: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.go = {name: threading.Event() for name in "abc"}
+
+    def run(self, point: dict[str, Any]) -> dict[str, Any]:
+        self.began.put(point["run"])
+        assert self.go[point["run"]].wait(60)
+        return {"row": point["run"]}
+
+
+def test_points_here_run_as_far_as_memory_reaches_those_of_lower_numbers_first() -> None:
+    slow = Slow()
+    here = Here(slow, 100)  # type: ignore[arg-type]
+    here.submit(0, {"run": "a"}, 60)
+    assert slow.began.get(timeout=60) == "a"
+    here.submit(1, {"run": "b"}, 60)
+    here.submit(2, {"run": "c"}, 30)  # there is room for it, but it is not its turn
+    slow.go["a"].set()
+    assert here.said.get(timeout=60) == Ended(0, {"row": "a", "machine": HERE})
+    assert [slow.began.get(timeout=60) for _ in range(2)] == ["b", "c"]  # and these two at a time
+    for name in "bc":
+        slow.go[name].set()
+    assert {here.said.get(timeout=60).number for _ in range(2)} == {1, 2}  # type: ignore[union-attr]
+
+
+def test_after_cancel_nothing_begins_here_that_has_waited() -> None:
+    slow = Slow()
+    here = Here(slow, 100)  # type: ignore[arg-type]
+    here.submit(0, {"run": "a"}, 100)
+    assert slow.began.get(timeout=60) == "a"
+    here.submit(1, {"run": "b"}, 100)
+    waiting = next(thread for thread in threading.enumerate() if thread.name == "point-1")
+    here.cancel()
+    slow.go["a"].set()
+    assert here.said.get(timeout=60) == Ended(0, {"row": "a", "machine": HERE})
+    waiting.join(60)
+    assert not waiting.is_alive() and slow.began.empty() and here.said.empty()
+
+
+def test_what_goes_wrong_before_a_point_has_a_process_is_its_error() -> None:
+    def run(_point: dict[str, Any]) -> dict[str, Any]:
+        raise BlockingIOError("no process left")
+
+    here = Here(SimpleNamespace(run=run), 100)  # type: ignore[arg-type]
+    here.submit(0, {"run": "a"}, 1)
+    assert here.said.get(timeout=60) == Ended(0, {}, "BlockingIOError: no process left")
+
+
+def test_a_disk_that_is_full_here_ends_the_sweep_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: zipfile.ZipFile, folder: Path) -> None:
+        (folder / "half").mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    files = io.BytesIO()
+    zipfile.ZipFile(files, "w").close()
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
+    with pytest.raises(MachineError) as error:
+        of_sweep._brought_home(files.getvalue(), tmp_path / "point-0")
+    assert error.value.what == "a point's run cannot be written: No space left on device"
+    assert error.value.where == str(tmp_path / "point-0") and not (tmp_path / "point-0").exists()

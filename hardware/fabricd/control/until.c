@@ -29,7 +29,6 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
-#include "fast_path/flow_cache.h"
 #include "switch/ovs.h"
 
 #define UNTIL_MAX_NS 1e12
@@ -40,8 +39,6 @@ bool until_rests(struct fabric *f)
 	const struct clock *c = &f->clock;
 
 	if (!c->bounded || !c->started || f->ovs->head || c->hold_left || c->workers_now != PS_NEVER)
-		return false;
-	if (f->flow_cache && f->flow_cache->holds && trace_holds(f->flow_cache))
 		return false;
 	return !f->heap.n || event_first(&f->heap)->t > c->until;
 }

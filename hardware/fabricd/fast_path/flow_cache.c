@@ -18,9 +18,9 @@
  *  - when anybody changes a bridge, its flows are forgotten, and Open vSwitch is
  *    made to forget what it has cached; the run is not exact, as the moment of the
  *    change in emulated time is an accident;
- *  - one frame in `sample` of each flow goes through Open vSwitch all the same.
- *    What becomes of it must be what the cache says, or all is forgotten, and the
- *    run is not exact.
+ *  - of one frame in `sample` of each flow a twin goes through Open vSwitch all the
+ *    same.  Nobody waits for it: the frame itself goes by the cache.  What becomes of
+ *    the twin must be what the cache says, or all is forgotten, and the run is not exact.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +79,7 @@ void flow_cache_forget(struct fabric *f, const struct node *sw)
 	struct flow_cache *c = f->flow_cache;
 
 	c->epoch++;
+	c->decided++;
 	c->forgotten += c->count != 0;
 	for (uint32_t i = 0; c->count && i < 1u << BUCKET_BITS; i++)
 		for (struct flow **at = &c->bucket[i]; *at;) {
@@ -115,6 +116,13 @@ void flow_cache_settled(struct fabric *f)
 	flow_cache_forget(f, NULL);
 }
 
+static bool has_udp_checksum(const struct flow_key *key, const struct frame *fr)
+{
+	const uint8_t *sum = fr->data + 40 + (key->vlan ? 4 : 0);
+
+	return sum[0] | sum[1];
+}
+
 /* A copy of a frame that is on its way to a switch, as it will leave it
  * @key:	Of the frame
  */
@@ -128,15 +136,46 @@ static struct frame *copied(struct fabric *f, struct frame *fr, const struct flo
 		out->len = out->away + (uint32_t)flow_key_rewrite(&copy->headers, out->data, frame_near(out));
 	}
 	out->id = fr->id;
-	out->passage = passage_join(fr->passage);
+	if (fr->passage)
+		out->passage = passage_join(fr->passage);
 	return out;
 }
 
-static bool has_udp_checksum(const struct flow_key *key, const struct frame *fr)
+/* flow_cache_carried() - A frame goes by the cache and by nothing else */
+void flow_cache_carried(struct flow_cache *c, struct flow *flow, const struct frame *fr)
 {
-	const uint8_t *sum = fr->data + 40 + (key->vlan ? 4 : 0);
+	c->hits++;
+	flow->packets++;
+	flow->bytes += fr->len;
+}
 
-	return sum[0] | sum[1];
+/* flow_cache_checks() - A frame goes by the cache, and a twin of it will go through Open vSwitch */
+void flow_cache_checks(struct flow_cache *c, struct flow *flow, const struct frame *fr)
+{
+	c->checked++;
+	flow->left = c->sample;
+	flow->packets++;
+	flow->bytes += fr->len;
+}
+
+/* flow_cache_twin_goes() - It goes: Open vSwitch counts it for its rules, and nobody else does */
+void flow_cache_twin_goes(struct flow *flow, const struct frame *twin)
+{
+	flow->packets--; /* below zero for a while, if it was counted meanwhile */
+	flow->bytes -= twin->len;
+}
+
+/* flow_cache_awaits() - Is something awaited from Open vSwitch before a frame may go by the cache, or teach it?
+ * @flow:	Set to the flow that is being decided about; or NULL: the switch is not watched yet
+ */
+bool flow_cache_awaits(struct fabric *f, const struct port *in, const struct frame *fr, struct flow **flow)
+{
+	struct flow_key key;
+
+	if (!flow_key_of(&key, in->index, fr->data, frame_near(fr)) || has_udp_checksum(&key, fr))
+		return false;
+	*flow = *find(f->flow_cache, &key);
+	return *flow ? flow_is_undecided(*flow) : !tables_watched(f, in->node) && tables_watch_begins(f->flow_cache, in->node);
 }
 
 /* flow_cache_forward() - A frame has started on its cable: forward it if it is known how
@@ -145,33 +184,27 @@ static bool has_udp_checksum(const struct flow_key *key, const struct frame *fr)
  *
  * The frame itself is one of the copies, unless its headers change.
  *
- * Return: false if Open vSwitch has to be asked
+ * Return: its flow, for flow_cache_carried() or, if none are `left`, flow_cache_checks(); or NULL: Open vSwitch has to be
+ * asked
  */
-bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_t t)
+struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_t t)
 {
 	struct flow_cache *c = f->flow_cache;
 	struct flow_key key;
 
 	if (!c->count || !flow_key_of(&key, in->index, fr->data, frame_near(fr)))
-		return false;
+		return NULL;
 	struct flow *flow = *find(c, &key);
 	if (!flow || flow->state != FLOW_CACHED || has_udp_checksum(&key, fr))
-		return false;
-	if (!--flow->left) {
-		flow->left = c->sample;
-		flow->due = true;
-		return false;
-	}
+		return NULL;
 	bool shared = false;
 
-	c->hits++;
-	flow->packets++;
-	flow->bytes += fr->len;
+	flow->left -= flow->left > 0;
 	if (t < f->clock.now)
 		t = f->clock.now;
 	if (flow->alone) {
 		event_add(f, t, EV_FORWARD, in->node->index, in->number, flow->alone, fr->id, fr, 0);
-		return true;
+		return flow;
 	}
 	for (uint16_t i = 0; i < flow->copies; i++) {
 		const struct flow_copy *copy = &flow->copy[i];
@@ -186,7 +219,7 @@ bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_
 		event_add(f, t, EV_FORWARDING_DROP, in->node->index, in->number, 0, fr->id, fr, 0);
 	else if (!shared)
 		frame_release(f, fr);
-	return true;
+	return flow;
 }
 
 /* flow_cache_learns() - Is it worth to look at what becomes of a frame that Open vSwitch gets?
@@ -214,11 +247,10 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 				.in_port = in->number};
 		c->count++;
 	}
-	if (flow->state == FLOW_CACHED && flow->due) {
-		flow->due = false;
-		return flow;
-	}
-	return flow->state == FLOW_NEW ? flow : NULL;
+	if (flow->state != FLOW_NEW || !trace_ready(f))
+		return NULL;
+	flow->state = FLOW_SHOWN;
+	return flow;
 }
 
 /* Does a rewriting of headers, or none, make one frame of the other? */
@@ -276,21 +308,19 @@ void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d)
 
 	qsort(d->copy, d->copies, sizeof *d->copy, by_port);
 	if (flow->state == FLOW_CACHED) {
-		c->checked++;
 		if (as_cached(flow, d))
 			return;
 		c->stale++;
 		flow_cache_forget(f, NULL);
 		return;
 	}
-	if (flow->state != FLOW_NEW)
+	if (flow->state != FLOW_SHOWN)
 		return;
+	c->decided++;
 	if (d->strange) {
 		flow->state = FLOW_UNCACHED;
 		return;
 	}
-	if (!trace_ask(f, flow))
-		return; /* with another frame, later */
 	flow->state = FLOW_ASKED;
 	flow->copies = d->copies;
 	if (d->copies) {
@@ -299,6 +329,16 @@ void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d)
 			abort();
 		memcpy(flow->copy, d->copy, d->copies * sizeof *flow->copy);
 	}
+	if (!trace_ask(f, flow))
+		flow_cache_forget(f, NULL);
+}
+
+/* flow_cache_asked() - The flow of that number, if it is to be asked about; or NULL */
+const struct flow *flow_cache_asked(const struct flow_cache *c, const struct flow_key *key, uint32_t number)
+{
+	const struct flow *flow = *find(c, key);
+
+	return flow && flow->number == number && flow->state == FLOW_ASKED ? flow : NULL;
 }
 
 /* flow_cache_explained() - Open vSwitch has said what decides about a flow
@@ -320,6 +360,7 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
 	flow->alone = flow->copies == 1 && !flow->copy->rewritten ? flow->copy->port : 0;
 	flow->left = c->sample;
+	c->decided++;
 	return flow->state == FLOW_CACHED ? flow : NULL;
 }
 

@@ -37,6 +37,7 @@ struct decision {
 
 enum flow_state {
 	FLOW_NEW,	/* nothing is known of it */
+	FLOW_SHOWN,	/* a frame of it is inside Open vSwitch */
 	FLOW_ASKED,	/* Open vSwitch is asked whether the headers alone decide */
 	FLOW_CACHED,
 	FLOW_UNCACHED,	/* they do not: every frame goes through Open vSwitch */
@@ -46,10 +47,9 @@ struct flow {
 	_Alignas(LINE_BYTES) struct flow *next; /* with the same hash */
 	struct flow_key key;
 	struct flow_copy *copy;
-	uint32_t left;	/* frames until one goes through Open vSwitch again */
+	uint32_t left;	/* frames until one is checked: a twin of it goes through Open vSwitch */
 	uint16_t copies;
 	uint16_t alone; /* port of the only copy, if its headers stay; or 0 */
-	bool due;	/* the next one goes through Open vSwitch */
 	uint8_t state;	/* enum flow_state */
 	uint16_t in_port;
 	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
@@ -58,6 +58,12 @@ struct flow {
 	uint32_t rule_count;
 	uint32_t number;
 };
+
+/* flow_is_undecided() - Will it be known soon what becomes of its frames? */
+static inline bool flow_is_undecided(const struct flow *flow)
+{
+	return flow->state == FLOW_SHOWN || flow->state == FLOW_ASKED;
+}
 
 /* An OpenFlow rule that is in a switch: what went by the cache counts for it */
 struct rule {
@@ -72,10 +78,11 @@ struct rule {
 };
 
 struct flow_cache {
-	uint32_t sample; /* one frame in so many of a flow goes through Open vSwitch all the same */
+	uint32_t sample; /* one frame in so many of a flow is checked */
 	struct flow **bucket;
 	uint32_t count, last_number;
 	uint64_t epoch; /* goes up when anything is forgotten */
+	uint64_t decided; /* goes up when frames that wait for a decision may go on */
 	uint32_t purges; /* of Open vSwitch's own cache, not yet answered: what comes out may follow old rules */
 	uint64_t hits, checked, stale, forgotten;
 	uint64_t changed; /* times that tables were changed while the clock waited for nobody */
@@ -83,14 +90,18 @@ struct flow_cache {
 	char (*bridge)[BRIDGE_BYTES]; /* of each switch, by its index */
 	struct rule **rules; /* by hash of the cookie */
 	struct trace *trace;
-	bool holds; /* so many questions are open that the clock waits for the answers: trace_holds() */
 	struct tables_watch *watches; /* one for each switch, or NULL */
 };
 
 struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t switches);
-bool flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_t t);
+struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_t t);
+void flow_cache_carried(struct flow_cache *c, struct flow *flow, const struct frame *fr);
+void flow_cache_checks(struct flow_cache *c, struct flow *flow, const struct frame *fr);
+void flow_cache_twin_goes(struct flow *flow, const struct frame *twin);
+bool flow_cache_awaits(struct fabric *f, const struct port *in, const struct frame *fr, struct flow **flow);
 struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const struct frame *fr);
 void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d);
+const struct flow *flow_cache_asked(const struct flow_cache *c, const struct flow_key *key, uint32_t number);
 struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies);
 void flow_cache_changed(struct fabric *f, const struct node *sw);
 void flow_cache_forget(struct fabric *f, const struct node *sw);
@@ -108,11 +119,12 @@ json_t *rules_json(struct fabric *f);
 void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after);
 
 int local_connect(const char *folder, const char *name, const char *suffix);
+bool trace_ready(struct fabric *f);
 bool trace_ask(struct fabric *f, const struct flow *flow);
-bool trace_holds(struct flow_cache *c);
 void trace_free(struct fabric *f);
 bool trace_purge(struct fabric *f);
 bool tables_watched(struct fabric *f, struct node *sw);
+bool tables_watch_begins(const struct flow_cache *c, const struct node *sw);
 void tables_read(struct fabric *f, const struct node *sw);
 void tables_settled(struct fabric *f);
 void tables_unwatch(struct fabric *f);

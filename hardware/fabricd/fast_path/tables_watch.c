@@ -124,7 +124,10 @@ static bool heard(struct fabric *f, struct tables_watch *w, const uint8_t *messa
 	case ECHO_REPLY: return true;
 	case ECHO_REQUEST: return echo(w, message);
 	case ERROR: w->refused = true; return true;
-	case BARRIER_REPLY: w->in_force = !w->refused; return true;
+	case BARRIER_REPLY:
+		w->in_force = !w->refused;
+		f->flow_cache->decided++;
+		return true;
 	}
 	if (w->in_force)
 		flow_cache_changed(f, w->sw);
@@ -206,6 +209,14 @@ bool tables_watched(struct fabric *f, struct node *sw)
 	if (w->fd >= 0 && (!watch_add(f, w->fd, WATCH_READER, w) || !ask(w->fd)))
 		lost(f, w);
 	return false;
+}
+
+/* tables_watch_begins() - Has a switch been asked to tell of changes, and not answered yet? */
+bool tables_watch_begins(const struct flow_cache *c, const struct node *sw)
+{
+	const struct tables_watch *w = &c->watches[sw->index];
+
+	return w->fd >= 0 && !w->in_force && !w->refused;
 }
 
 void tables_unwatch(struct fabric *f)

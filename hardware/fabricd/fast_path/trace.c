@@ -7,16 +7,14 @@
  * if that is to output it, with headers changed or not, and no action on the way
  * looks at anything but headers, will the next packet of the flow fare alike.
  *
- * Open vSwitch answers some questions at each turn of its main loop, and its turns
- * get longer with each port.  Where thousands of flows begin at once, most of their
- * frames would be through before the answers are there.  So when many questions are
- * open, the virtual clock stands still until all are answered (trace_holds()).  That
- * costs no figure, as it makes no difference which way frames go; and should answers
- * not come, the clock goes on after HOLD_NS of wall time.
+ * Open vSwitch answers ten questions of each connection at each turn of its main loop,
+ * and its turns get longer with each port.  Thousands of flows may begin at once, and
+ * frames wait for the answers (switch/ovs.c).  So there are several connections, and
+ * questions beyond what they hold stand in a queue.
  *
  * The control socket speaks JSON-RPC 1.0: {"id", "method", "params"} one way,
  * {"id", "result", "error"} the other, one after another.  Questions are sent
- * without waiting; frames take the slow path until the answer is there.
+ * without waiting.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,10 +31,9 @@
 #include "fast_path/flow_cache.h"
 
 #define SOCKET "ovs-vswitchd.ctl"
-#define ASKED_MAX 64
+#define LINES 8
+#define ASKED_MAX (LINES * 16)
 #define ANSWER_MAX (1u << 20)
-#define MANY (ASKED_MAX / 2)
-#define HOLD_NS 1000000000LL
 #define PURGE 0 /* the id of that request; those of questions are larger */
 
 struct question {
@@ -44,15 +41,23 @@ struct question {
 	struct flow_key key;
 };
 
-struct trace {
+/* A connection */
+struct line {
 	struct reader reader; /* first */
-	int fd; /* -1: not connected */
-	int64_t again_ns; /* wall time before which it is not tried again */
-	struct question asked[ASKED_MAX];
-	uint32_t open; /* questions */
-	int64_t holds_until_ns; /* of wall time */
+	int fd;
 	char *answer;
 	size_t have, room;
+};
+
+struct trace {
+	struct line line[LINES];
+	bool connected; /* all of them */
+	uint32_t turn;	/* which of them asks next */
+	int64_t again_ns; /* wall time before which it is not tried again */
+	struct question asked[ASKED_MAX];
+	uint32_t open; /* of these */
+	struct question *queue; /* not asked yet */
+	size_t first, next, queue_room;
 };
 
 /* Do the datapath's actions only output, with headers changed or not?
@@ -108,7 +113,6 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 	uint32_t number = q->number;
 	q->number = 0;
 	t->open--;
-	f->flow_cache->holds &= t->open > 0;
 	int copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
 	struct flow *flow = flow_cache_explained(f, &q->key, number, copies);
 	if (flow)
@@ -117,20 +121,29 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 
 static void hang_up(struct fabric *f, struct trace *t)
 {
-	watch_remove(f, t->fd);
-	close(t->fd);
-	t->fd = -1;
-	t->have = 0;
+	for (int i = 0; i < LINES; i++) {
+		struct line *line = &t->line[i];
+		if (line->fd < 0)
+			continue;
+		watch_remove(f, line->fd);
+		close(line->fd);
+		line->fd = -1;
+		line->have = 0;
+	}
+	t->connected = false;
 	memset(t->asked, 0, sizeof t->asked);
 	t->open = 0;
-	f->flow_cache->holds = false;
+	t->first = t->next = 0;
 	f->flow_cache->purges = 0;
 	flow_cache_forget(f, NULL);
 }
 
+static bool ask_next(struct fabric *f, struct trace *t);
+
 static void readable(struct fabric *f, struct reader *r)
 {
-	struct trace *t = (struct trace *)r;
+	struct line *t = (struct line *)r;
+	struct trace *trace = f->flow_cache->trace;
 	json_error_t error;
 	json_t *answer;
 
@@ -138,7 +151,7 @@ static void readable(struct fabric *f, struct reader *r)
 		size_t room = t->room ? 2 * t->room : 1 << 16;
 		char *grown = room > ANSWER_MAX ? NULL : realloc(t->answer, room);
 		if (!grown) {
-			hang_up(f, t);
+			hang_up(f, trace);
 			return;
 		}
 		t->answer = grown;
@@ -148,18 +161,19 @@ static void readable(struct fabric *f, struct reader *r)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		hang_up(f, t);
+		hang_up(f, trace);
 		return;
 	}
 	t->have += (size_t)n;
 	while (t->have && (answer = json_loadb(t->answer, t->have, JSON_DISABLE_EOF_CHECK, &error))) {
-		heard(f, t, answer);
+		heard(f, trace, answer);
 		json_decref(answer);
 		if (t->fd < 0)
 			return; /* hung up: it had something to ask, and could not */
 		t->have -= (size_t)error.position;
 		memmove(t->answer, t->answer + error.position, t->have);
 	}
+	ask_next(f, trace);
 }
 
 /* local_connect() - A stream to a socket in Open vSwitch's folder, or -1 */
@@ -186,23 +200,29 @@ static struct trace *trace_open(struct fabric *f)
 		t = c->trace = calloc(1, sizeof *t);
 		if (!t)
 			abort();
-		t->reader.readable = readable;
-		t->fd = -1;
+		for (int i = 0; i < LINES; i++)
+			t->line[i] = (struct line){.reader.readable = readable, .fd = -1};
 	}
-	if (t->fd < 0 && wall_ns() >= t->again_ns) {
+	if (!t->connected && wall_ns() >= t->again_ns) {
 		t->again_ns = wall_ns() + RETRY_NS;
-		t->fd = local_connect(c->folder, SOCKET, "");
-		if (t->fd >= 0 && !watch_add(f, t->fd, WATCH_READER, t))
+		t->connected = true;
+		for (int i = 0; i < LINES && t->connected; i++) {
+			struct line *line = &t->line[i];
+			line->fd = local_connect(c->folder, SOCKET, "");
+			t->connected = line->fd >= 0 && watch_add(f, line->fd, WATCH_READER, line);
+		}
+		if (!t->connected)
 			hang_up(f, t);
 	}
-	return t->fd < 0 ? NULL : t;
+	return t->connected ? t : NULL;
 }
 
 static bool request(struct fabric *f, struct trace *t, uint64_t id, const char *method, json_t *params)
 {
+	struct line *line = &t->line[t->turn++ % LINES];
 	json_t *o = json_pack("{s:I, s:s, s:o}", "id", (json_int_t)id, "method", method, "params", params);
 	char *text = json_dumps(o, JSON_COMPACT);
-	bool sent = text && write(t->fd, text, strlen(text)) == (ssize_t)strlen(text);
+	bool sent = text && write(line->fd, text, strlen(text)) == (ssize_t)strlen(text);
 
 	json_decref(o);
 	free(text);
@@ -211,36 +231,66 @@ static bool request(struct fabric *f, struct trace *t, uint64_t id, const char *
 	return sent;
 }
 
-/* trace_ask() - Ask what decides about a flow; flow_cache_explained() has the answer
- * Return: false if it cannot be asked now
+/* Ask what stands in the queue, as far as there is room
+ * Return: false if Open vSwitch cannot be asked, and all is forgotten
  */
-bool trace_ask(struct fabric *f, const struct flow *flow)
+static bool ask_next(struct fabric *f, struct trace *t)
 {
-	struct trace *t = trace_open(f);
 	char what[320];
-	uint32_t i = 0;
 
-	while (t && i < ASKED_MAX && t->asked[i].number)
-		i++;
-	if (!t || i == ASKED_MAX)
-		return false;
-	flow_key_print(&flow->key, flow->in_port, what, sizeof what);
-	if (!request(f, t, (uint64_t)flow->number * ASKED_MAX + i, "ofproto/trace", json_pack("[s, s]", f->flow_cache->bridge[flow->sw->index], what)))
-		return false;
-	t->asked[i] = (struct question){.number = flow->number, .key = flow->key};
-	if (++t->open >= MANY && !f->flow_cache->holds) {
-		f->flow_cache->holds = true;
-		t->holds_until_ns = wall_ns() + HOLD_NS;
+	while (t->first != t->next && t->open < ASKED_MAX) {
+		struct question q = t->queue[t->first++ % t->queue_room];
+		const struct flow *flow = flow_cache_asked(f->flow_cache, &q.key, q.number);
+		uint32_t i = 0;
+		if (!flow)
+			continue; /* forgotten meanwhile */
+		while (t->asked[i].number)
+			i++;
+		t->open++;
+		t->asked[i] = q;
+		flow_key_print(&flow->key, flow->in_port, what, sizeof what);
+		if (!request(f, t, (uint64_t)q.number * ASKED_MAX + i, "ofproto/trace",
+			     json_pack("[s, s]", f->flow_cache->bridge[flow->sw->index], what)))
+			return false;
 	}
 	return true;
 }
 
-/* trace_holds() - Are so many questions open that the clock had better wait for the answers? */
-bool trace_holds(struct flow_cache *c)
+/* trace_ready() - Can Open vSwitch be asked? */
+bool trace_ready(struct fabric *f)
 {
-	if (c->holds && wall_ns() > c->trace->holds_until_ns)
-		c->holds = false;
-	return c->holds;
+	return trace_open(f);
+}
+
+static void queue_grow(struct trace *t)
+{
+	size_t room = t->queue_room ? 2 * t->queue_room : 1024;
+	struct question *queue = calloc(room, sizeof *queue);
+
+	if (!queue)
+		abort();
+	for (size_t i = t->first; i != t->next; i++)
+		queue[i - t->first] = t->queue[i % t->queue_room];
+	free(t->queue);
+	t->queue = queue;
+	t->next -= t->first;
+	t->first = 0;
+	t->queue_room = room;
+}
+
+/* trace_ask() - Ask what decides about a flow; flow_cache_explained() has the answer
+ * Return: false if it cannot be asked; the flow may be forgotten then
+ */
+bool trace_ask(struct fabric *f, const struct flow *flow)
+{
+	struct trace *t = trace_open(f);
+
+	if (!t)
+		return false;
+	if (t->next - t->first == t->queue_room)
+		queue_grow(t);
+	t->queue[t->next++ % t->queue_room] = (struct question){.number = flow->number, .key = flow->key};
+	return ask_next(f, t);
 }
 
 /* trace_purge() - Have Open vSwitch forget what it has cached
@@ -259,8 +309,11 @@ void trace_free(struct fabric *f)
 
 	if (!t)
 		return;
-	if (t->fd >= 0)
-		close(t->fd);
-	free(t->answer);
+	for (int i = 0; i < LINES; i++) {
+		if (t->line[i].fd >= 0)
+			close(t->line[i].fd);
+		free(t->line[i].answer);
+	}
+	free(t->queue);
 	free(t);
 }

@@ -110,10 +110,13 @@ void ovs_tick(struct fabric *f)
 	struct ovs *o = f->ovs;
 	char why[128];
 
-	if (!o->head)
+	if (!o->inside)
 		return;
 	if (o->fence_tap < 0) {
-		ovs_settle(f, o->head);
+		struct pending *p = o->head;
+		while (p->number == HELD)
+			p = p->next;
+		ovs_settle(f, p);
 		return;
 	}
 	if (!o->fence_round) {

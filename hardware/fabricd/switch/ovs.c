@@ -13,6 +13,9 @@
  *  - two fences, one after the other, have gone through Open vSwitch after it (fence.c):
  *    no copy at all is a forwarding drop.
  *
+ * Now and then a twin of a frame that goes by the fast path is handed over: a check.
+ * Nobody waits for it, and what comes out is only compared.
+ *
  * A copy of a frame that is settled already, or a frame without our trailer
  * (a controller's packet-out), is taken at the current time and flagged.
  */
@@ -128,6 +131,11 @@ static void flag(struct fabric *f, const struct port *p, const char *what, const
 					p->number, "time_ns", ns_json(f->clock.now), "headers", text));
 }
 
+static bool is_check(const struct pending *p)
+{
+	return p->deadline == PS_NEVER;
+}
+
 /* The fast path learns what has become of a frame, or finds out that it knew otherwise */
 static void learn(struct fabric *f, struct pending *p)
 {
@@ -138,12 +146,31 @@ static void learn(struct fabric *f, struct pending *p)
 		flow_cache_decided(f, flow, p->decision);
 }
 
-/* ovs_settle() - It is known what has become of a frame */
-void ovs_settle(struct fabric *f, struct pending *p)
+static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t deadline, struct flow *flow);
+
+/* Twins go as soon as there is room for them */
+static void checks_go(struct fabric *f)
 {
 	struct ovs *o = f->ovs;
 
-	learn(f, p);
+	while (o->first_check != o->next_check) {
+		struct check *c = &o->check[o->first_check % CHECKS_MAX];
+		bool over = c->epoch != f->flow_cache->epoch;
+		if (!over && !ovs_room(f, c->in))
+			return;
+		o->first_check++;
+		if (over) {
+			frame_release(f, c->twin);
+			continue;
+		}
+		flow_cache_twin_goes(c->flow, c->twin);
+		hand_over(f, c->in, c->twin, PS_NEVER, c->flow);
+	}
+}
+
+/* ovs_take_out() - It pends no longer */
+void ovs_take_out(struct ovs *o, struct pending *p)
+{
 	if (p->prev)
 		p->prev->next = p->next;
 	else
@@ -152,16 +179,27 @@ void ovs_settle(struct fabric *f, struct pending *p)
 		p->next->prev = p->prev;
 	else
 		o->tail = p->prev;
+	p->in_use = false;
+	o->free_slot[o->free_count++] = p->slot;
+}
+
+/* ovs_settle() - It is known what has become of a frame */
+void ovs_settle(struct fabric *f, struct pending *p)
+{
+	struct ovs *o = f->ovs;
+
+	learn(f, p);
+	ovs_take_out(o, p);
+	o->inside--;
 	o->settled_ns = o->last_ns;
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
-	if (p->copies)
+	if (p->copies || is_check(p))
 		frame_release(f, p->frame);
 	else
 		event_add(f, p->deadline > f->clock.now ? p->deadline : f->clock.now, EV_FORWARDING_DROP, p->in->node->index,
 			  p->in->number, 0, p->frame->id, p->frame, 0);
-	p->in_use = false;
-	o->free_slot[o->free_count++] = p->slot;
+	checks_go(f);
 }
 
 static void insert_by_deadline(struct ovs *o, struct pending *p)
@@ -182,40 +220,49 @@ static void insert_by_deadline(struct ovs *o, struct pending *p)
 		o->head = p;
 }
 
-/* ovs_hand_over() - Give a frame to Open vSwitch at the port that it is on its way to
- *
- * The caller has asked ovs_room() first.
+/* ovs_pend() - A frame takes a slot; there is a free one
+ * @deadline:	The clock waits for it then
+ * @flow:	That is being decided about, or NULL
  */
-void ovs_hand_over(struct fabric *f, struct frame *fr)
+struct pending *ovs_pend(struct fabric *f, struct port *in, struct frame *fr, ps_t deadline, struct flow *flow)
 {
 	struct ovs *o = f->ovs;
-	struct port *in = fr->passage->in;
 	struct pending *p = &o->slot[o->free_slot[--o->free_count]];
 
-	frame_whole(f, fr);
 	p->frame = fr;
 	p->in = in;
-	p->deadline = fr->passage->t_in + ((struct sw *)in->node)->latency;
-	p->number = ++o->last_number;
+	p->deadline = deadline;
+	p->number = HELD;
 	p->generation++;
 	p->in_use = true;
 	p->multicast = fr->data[0] & 1;
 	p->copies = 0;
-	p->flow = f->flow_cache ? flow_cache_learns(f, in, fr) : NULL;
-	if (p->flow) {
+	p->flow = flow;
+	if (flow)
 		p->epoch = f->flow_cache->epoch;
+	if (!o->head)
+		o->settled_ns = wall_ns();
+	insert_by_deadline(o, p);
+	return p;
+}
+
+/* @flow:	What becomes of the frame is noted for it, or NULL */
+static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t deadline, struct flow *flow)
+{
+	struct ovs *o = f->ovs;
+	struct pending *p = ovs_pend(f, in, fr, deadline, flow);
+
+	frame_whole(f, fr);
+	p->number = ++o->last_number;
+	if (flow) {
 		if (!p->decision && !(p->decision = malloc(sizeof *p->decision)))
 			abort();
 		p->decision->copies = 0;
 		p->decision->strange = false;
 	}
+	o->inside++;
 	in->tap_pending++;
 	in->tap_pending_bytes += truesize(fr->len);
-	if (!o->head)
-		o->settled_ns = wall_ns();
-	insert_by_deadline(o, p);
-	if (!o->hops++)
-		o->first_ns = wall_ns();
 
 	uint8_t *t = put_le32(fr->data + fr->len, o->nonce);
 	t = put_le32(t, p->generation);
@@ -230,6 +277,41 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 		o->write_errors++;
 		flag(f, in, strerror(errno), fr->data, fr->len);
 	}
+}
+
+static void count_hop(struct ovs *o)
+{
+	if (!o->hops++)
+		o->first_ns = wall_ns();
+}
+
+/* ovs_hand_over() - Give a frame to Open vSwitch at the port that it is on its way to
+ *
+ * The caller has asked ovs_room() first.
+ */
+void ovs_hand_over(struct fabric *f, struct frame *fr)
+{
+	struct port *in = fr->passage->in;
+
+	count_hop(f->ovs);
+	hand_over(f, in, fr, fr->passage->t_in + ((struct sw *)in->node)->latency,
+		  f->flow_cache ? flow_cache_learns(f, in, fr) : NULL);
+}
+
+/* ovs_spared() - A frame goes through a switch by the fast path */
+void ovs_spared(struct fabric *f, struct port *in, struct frame *fr, struct flow *flow)
+{
+	struct ovs *o = f->ovs;
+
+	count_hop(o);
+	if (flow->left || f->flow_cache->purges || o->next_check - o->first_check == CHECKS_MAX) {
+		flow_cache_carried(f->flow_cache, flow, fr);
+		return;
+	}
+	flow_cache_checks(f->flow_cache, flow, fr);
+	o->check[o->next_check++ % CHECKS_MAX] =
+		(struct check){.twin = frame_twin(f, fr), .in = in, .flow = flow, .epoch = f->flow_cache->epoch};
+	checks_go(f);
 }
 
 static struct pending *trailer_pending(struct ovs *o, const uint8_t *data, size_t len, bool *ours)
@@ -253,14 +335,20 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 
 	fr->len = (uint32_t)(ours ? n - TRAILER_BYTES : n);
 	if (p) {
+		p->copies++;
+		if (p->flow)
+			decision_add(f, p->decision, p->frame, out->number, fr);
+		if (is_check(p)) {
+			frame_release(f, fr);
+			if (!p->multicast)
+				ovs_settle(f, p);
+			return;
+		}
 		fr->id = p->frame->id;
 		fr->passage = passage_join(p->frame->passage);
 		if (p->deadline > t)
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);
-		p->copies++;
-		if (p->flow)
-			decision_add(f, p->decision, p->frame, out->number, fr);
 		if (!p->multicast)
 			ovs_settle(f, p);
 		return;
@@ -286,13 +374,6 @@ void ovs_readable(struct fabric *f, struct port *out)
 		}
 		came_out(f, out, fr, (size_t)n);
 	}
-}
-
-/* ovs_spared() - A frame goes through a switch by the fast path */
-void ovs_spared(struct fabric *f)
-{
-	if (!f->ovs->hops++)
-		f->ovs->first_ns = wall_ns();
 }
 
 /* ovs_stepped() - A burst of events is over: frames may have gone by the fast path */

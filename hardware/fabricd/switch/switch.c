@@ -25,19 +25,37 @@
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 
+/* By the fast path, now or when its flow is decided about?  Return: false if Open vSwitch has to get it */
+static bool known(struct fabric *f, struct port *in, struct frame *fr)
+{
+	ps_t leaves = fr->passage->t_in + ((struct sw *)in->node)->latency;
+	struct flow *flow = flow_cache_forward(f, in, fr, leaves);
+
+	if (!flow)
+		return ovs_hold(f, fr, leaves);
+	ovs_spared(f, in, fr, flow);
+	return true;
+}
+
+/* switch_decide() - It is to be decided where a frame leaves; without room in Open vSwitch that waits */
+void switch_decide(struct fabric *f, struct frame *fr)
+{
+	struct port *in = fr->passage->in;
+
+	if (f->flow_cache && known(f, in, fr))
+		return;
+	if (ovs_room(f, in))
+		ovs_hand_over(f, fr);
+	else
+		event_add(f, f->clock.now, EV_HAND_OVER, in->node->index, in->number, 0, fr->id, fr, 0);
+}
+
 /* Open vSwitch may think about a frame from the time that it starts on its cable */
 static void announce(struct fabric *f, struct port *in, struct frame *fr, ps_t t_in)
 {
 	fr->passage = passage_new(f, in, t_in, fr->len);
 	fr->refs = 2;
-	if (f->flow_cache && flow_cache_forward(f, in, fr, t_in + ((struct sw *)in->node)->latency)) {
-		ovs_spared(f);
-		return;
-	}
-	if (ovs_room(f, in))
-		ovs_hand_over(f, fr);
-	else
-		event_add(f, f->clock.now, EV_HAND_OVER, in->node->index, in->number, 0, fr->id, fr, 0);
+	switch_decide(f, fr);
 }
 
 /* A frame has come in at @in, entirely */

@@ -27,6 +27,7 @@ struct sw {
 };
 
 extern const struct node_ops switch_ops;
+void switch_decide(struct fabric *f, struct frame *fr);
 void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
 void switch_forwarding_drop(struct fabric *f, struct frame *fr);
 
