@@ -1,9 +1,13 @@
-"""`algorithm: auto`: for each size the algorithm that its closed form expects to be the fastest on this fabric."""
+"""`algorithm: auto`: for each size the algorithm that is expected to be the fastest on this fabric.
+
+Where there are several spines, which of them ECMP's hash takes may make more of a difference than the algorithm.  It
+follows from the numbers of queue pairs, so a collective step is looked at with those that it has as the first one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +19,21 @@ from topologies.ranks.grid import NoGrid
 from topologies.ranks.hops import Hops
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.collectives.schedule import schedule_of
+from workloads.collectives.shape import shape_of
 from workloads.registry import choices
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.messages import Link, Path
-from workloads.times.queue_pairs import Numbers
+from workloads.times.queue_pairs import Numbers, QueuePairs, of_schedule
 from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
+
+
+MOST_NUMBERED = 20_000
+"""Queue pairs of a candidate that are numbered, a tenth of a second of ours; of more, spines are drawn."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +101,32 @@ class Chooser:
                     found.append(Candidate(entry, told, self.ways(ranks)))
         return found
 
-    def choose(self, step: CollectiveStep) -> dict[str, dict[str, Any]]:
-        """size -> `algorithm`, `ranks`, `dims`, and `expected_ns` of every candidate.  Of equals the first one wins."""
+    def choose(self, step: CollectiveStep, *, numbered: bool = True) -> dict[str, dict[str, Any]]:
+        """size -> `algorithm`, `ranks`, `dims`, and `expected_ns` of every candidate.  Of equals the first one wins.
+
+        `numbered`: as if the fabric's first queue pairs were this step's; else spines are drawn.
+        """
         candidates = self.candidates(step)
+        made, parts = QueuePairs(), dict[str, Numbers]()  # by algorithm, as the run connects them: at its first size
         chosen = {}
         for size_bytes in step.sizes:
-            expected = {c.entry.name: round(self.expected_ns(c, step, size_bytes), 3) for c in candidates}
+            expected = {}
+            for candidate in candidates:
+                name, its = candidate.entry.name, candidate
+                if numbered and self.chooses:
+                    numbers = parts.get(name) or self._connected(made.copy(), candidate, step)
+                    its = replace(candidate, ways=replace(candidate.ways, numbers=numbers))
+                expected[name] = round(self.expected_ns(its, step, size_bytes), 3)
             best = min(candidates, key=lambda c: expected[c.entry.name])
+            if numbered and self.chooses and best.entry.name not in parts:
+                parts[best.entry.name] = self._connected(made, best, step)
             told = {"algorithm": best.entry.name, **best.told, "expected_ns": expected}
             chosen[str(size_bytes)] = told
         return chosen
+
+    def _connected(self, pairs: QueuePairs, candidate: Candidate, step: CollectiveStep) -> Numbers:
+        """What a candidate connects next, for the step's largest size."""
+        entry, ranks = candidate.entry, candidate.ways.ranks
+        options = {key: getattr(step, key) for key in entry.extra} | candidate.told
+        largest = shape_of(entry, len(ranks), max(step.sizes), DTYPES[step.dtype], options, self._seed)
+        return pairs.connect(of_schedule(schedule_of(entry), largest, ranks, MOST_NUMBERED))

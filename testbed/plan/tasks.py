@@ -49,7 +49,7 @@ def planned(
     @cache
     def chosen(like: Collective) -> str:
         """What is fastest in the group's first tuple, of all that each of its tuples can do: all of them do it."""
-        ((_, best),) = chooser().choose(step_of(like)).items()
+        ((_, best),) = chooser().choose(step_of(like), numbered=False).items()
         expected: dict[str, float] = best["expected_ns"]
         tuples = graph.groups[like.group]
         return next(

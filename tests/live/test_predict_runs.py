@@ -63,6 +63,18 @@ def test_within_3_percent_of_the_emulation(name: str, tmp_path: Path) -> None:
     assert not any(row["fallback"] for row in measured)
 
 
+def test_auto_is_as_fast_as_the_fastest_by_its_name(tmp_path: Path) -> None:
+    """On a fabric where the hash makes Bruck's all-gather share a spine's cable."""
+
+    def time_ns(algorithm: str) -> float:
+        text = "name: p\nfabric: {topology: {clos: {leaves: 4, spines: 4, hosts_per_leaf: 2}}}\nworkload:\n"
+        step = f"  - {{collective: all_gather, algorithm: {algorithm}, sizes: [1MiB]}}\n"
+        (row,) = run(loads(text + step), tmp_path / algorithm).results
+        return float(row["time_ns"])
+
+    assert time_ns("auto") == time_ns("recursive_doubling") < time_ns("bruck")
+
+
 def test_source_ports_are_those_of_the_run(tmp_path: Path) -> None:
     """Of every queue pair of three steps: what ECMP goes by."""
     steps = "".join(

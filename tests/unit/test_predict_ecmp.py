@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from testbed.experiment import Experiment, loads
+from testbed.plan.plan import plan
 from testbed.predict import predict
 from testbed.predict.large import large_figures, places_of
 from topologies import Fabric
 from topologies.kinds import build
 from topologies.ranks.hops import Hops
 from workloads.times.messages import Link
-from workloads.times.queue_pairs import FIRST, QueuePairs, of_ring
+from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring
 from workloads.times.ways import Routed
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.peers import Everybody, Made, neighbours
@@ -63,7 +64,7 @@ def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, 
 def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
     order = [0, 2, 1, 4, 3]
     pairs, made_at_once = QueuePairs(), Made(5)
-    both = []
+    both: list[tuple[Numbers, Any]] = []
     for by_nics in (False, True, False, True):  # the second ring of NICs is the first one
         if by_nics:
             both.append((pairs.ring(order), made_at_once.ring(order)))
@@ -99,3 +100,40 @@ def test_with_several_spines_a_large_fabrics_models_are_as_the_others(topology: 
     one = experiment(topology, {**step, "sizes": "[4KiB, 256KiB, 4MiB]"})
     with_graph, without = predict(one).figures, list(large_figures(one))
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("topology", "step", "fastest", "by_drawn_spines"),
+    [
+        (
+            "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}",
+            {"collective": "all_reduce", "sizes": "[16MiB]"},
+            "bidirectional_ring",
+            "double_binary_tree",
+        ),
+        (
+            "{clos: {leaves: 4, spines: 4, hosts_per_leaf: 2}}",
+            {"collective": "all_reduce", "sizes": "[1MiB]"},
+            "halving_doubling",
+            "double_binary_tree",
+        ),
+        (
+            "{clos: {leaves: 4, spines: 4, hosts_per_leaf: 2}}",
+            {"collective": "all_gather", "sizes": "[4KiB, 1MiB]"},
+            "recursive_doubling",
+            "bruck",
+        ),
+    ],
+)
+def test_auto_takes_what_is_fastest_over_the_spines_that_the_hash_takes(
+    topology: str, step: dict[str, Any], fastest: str, by_drawn_spines: str
+) -> None:
+    """With several sizes over those of the queue pairs that come behind what earlier sizes have connected."""
+    one = experiment(topology, {**step, "algorithm": "auto"})
+    (planned,) = plan(one)["steps"]
+    found = list(planned["chosen"].values())[-1]
+    assert found["algorithm"] == fastest
+    assert predict(one).figures[-1].time_ns == pytest.approx(found["expected_ns"][fastest])
+    if len(planned["chosen"]) == 1:
+        other = experiment(topology, {**step, "algorithm": by_drawn_spines})
+        assert predict(other).figures[0].time_ns == pytest.approx(found["expected_ns"][by_drawn_spines])

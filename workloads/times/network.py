@@ -36,8 +36,9 @@ class Agenda:
         heappush(self._heap, (t, next(self._order), call, args))
 
     def run(self) -> None:
-        while self._heap:
-            t, _, call, args = heappop(self._heap)
+        heap = self._heap
+        while heap:
+            t, _, call, args = heappop(heap)
             call(t, *args)
 
 
@@ -183,12 +184,14 @@ class Network:
     def _enter(self, t: float, train: _Train, pair: QueuePair, k: int) -> None:
         """A train's first packet is at stage `k`."""
         stage = pair.stages[k]
-        first, last = (part[stage.counts] * stage.ns_per_byte for part in (train.first, train.last))
+        counts, ns_per_byte = stage.counts, stage.ns_per_byte
+        first, last = train.first[counts] * ns_per_byte, train.last[counts] * ns_per_byte
         if stage.joins:
             t, last = t - first, 0.0
-        start = max(t, stage.free)
-        stage.free = start + train.whole[stage.counts] * stage.ns_per_byte
-        tail = max(stage.free, train.tail + last)
+        start = t if t > stage.free else stage.free
+        tail = stage.free = start + train.whole[counts] * ns_per_byte
+        if train.tail + last > tail:
+            tail = train.tail + last
         train.tail = tail + stage.after_ns
         if k == 0:
             self._agenda.at(tail - last, self._sent, pair.port, train.whole[_WIRE])

@@ -41,6 +41,12 @@ class QueuePairs:
         self._made: Counter[int] = Counter()
         self._rings: dict[tuple[int, int], tuple[int, int]] = {}
 
+    def copy(self) -> QueuePairs:
+        """To try what would come next."""
+        other = QueuePairs()
+        other._made, other._rings = self._made.copy(), dict(self._rings)
+        return other
+
     def connect(self, calls: Mapping[int, Sequence[Call]]) -> Numbers:
         """What each rank asks for, in its order."""
         made = {(rank, *call): self._new(rank) for rank, its in calls.items() for call in its}
