@@ -173,11 +173,15 @@ compile_python() { .venv/bin/python -m compileall -q topologies controllers work
 
 # Only ever the wheel for CPUs: the ordinary one brings gigabytes for GPUs that nothing here uses.
 torch_wheel='torch==2.13.0+cpu'
+torch_parts='torch, torch._dynamo, torch.distributed.fsdp, torch.distributed.tensor'
 install_torch() {
     .venv/bin/python -c 'import importlib.metadata as m; raise SystemExit(not m.version("torch").startswith("2.13."))' \
         2>/dev/null && return
     say "installing $torch_wheel"
-    .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-compile "$torch_wheel" >/dev/null 2>&1
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-compile "$torch_wheel" >/dev/null 2>&1 ||
+        return
+    # Of its many files only those that scripts import are compiled: else each script would do so, as above.
+    env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import $torch_parts" >/dev/null 2>&1 || true
 }
 
 build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }

@@ -27,7 +27,8 @@ from tests.parts.ssh_machines import Machine, SshMachines
 
 POINTS = 24
 MACHINES = 3
-LATEST_S = 20.0  # when one is killed, at most, after the first fabric
+LATEST = POINTS - 2 * MACHINES  # points that are done when one is killed, at most: the sweep is not over then
+WITHIN_S = 1.0  # after the last of these, at most
 
 
 def main() -> int:
@@ -54,16 +55,19 @@ def once(text: str, alone: list[dict[str, Any]], draw: random.Random) -> str:
         path = Path(folder, "sweep.yaml")
         path.write_text(text)
         line = ("run", str(path), "--on", str(cluster.file(points=2)), "--out", str(Path(folder, "out")), "--json")
-        victim, whole, after = draw.choice(machines), draw.random() < 0.5, draw.uniform(0, LATEST_S)
+        victim, whole, after = draw.choice(machines), draw.random() < 0.5, draw.randint(0, LATEST)
+        pause = draw.uniform(0, WITHIN_S)
         with cluster.begin(*line) as process:
             wait_until(victim.fabrics, "a fabric on the machine that is to be killed", 120)
-            end = time.monotonic() + after
-            while time.monotonic() < end and process.poll() is None:
-                time.sleep(0.01)
+            assert process.stderr is not None
+            said = ""
+            while after and f"{after} of {POINTS} points done" not in said and (more := process.stderr.readline()):
+                said += more
+            time.sleep(pause)
             over = process.poll() is not None
             kill(victim, whole)
             out, err = process.communicate(timeout=600)
-        assert process.returncode == 0, err
+        assert process.returncode == 0, said + err
         assert json.loads(out)["points"] == alone, "other figures than one machine's"
         for machine in machines:
             if machine is not victim or not whole:
@@ -71,7 +75,8 @@ def once(text: str, alone: list[dict[str, Any]], draw: random.Random) -> str:
                 assert machine.fabrics() == [], f"left on {machine.address}: {machine.fabrics()}"
                 assert machine.folders() == [], f"left on {machine.address}: {machine.folders()}"
         assert folders() <= before, f"left here: {folders() - before}"
-    return f"{'machine' if whole else 'worker and points'} killed after {after:.1f} s{' (it was over)' if over else ''}"
+    what = "machine" if whole else "worker and points"
+    return f"{what} killed {pause:.2f} s after {after} points{' (it was over)' if over else ''}"
 
 
 def kill(machine: Machine, whole: bool) -> None:

@@ -8,9 +8,15 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Compiled for what processors of a kind have in common, and for more, where the loader can choose */
+/* Compiled for what processors of a kind have in common, and for more, where the loader can choose.  x86-64-v4 is
+ * AVX-512 with what narrows a vector in one instruction: sums in a cache take a third less time.  GCC 12 knows the name.
+ */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
+#if __GNUC__ >= 12
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
 #define WIDE __attribute__((target_clones("avx2", "default")))
+#endif
 #else
 #define WIDE
 #endif

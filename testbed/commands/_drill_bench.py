@@ -69,7 +69,9 @@ def bench(
 
     names = suites or ("v1",)
     player, key = players_of(agents, speaks, user), secret_of(secret)
-    todo = tasks(drills_of(names), seeds, key)
+    drills = drills_of(names)
+    benchmark.check_measurable(drills)
+    todo = tasks(drills, seeds, key)
     folder = Path(out or f"results/agents/{datetime.now():%Y%m%d-%H%M%S}")
     if resume and not out:
         raise InputError("go on with what?", "--resume", "--out FOLDER, of a benchmark that was ended")

@@ -137,7 +137,7 @@ def _page(
     from testbed.serve.student import Student, application
 
     sock = server.listen(port)
-    session = _session(drill, fabric, seed, daily=daily, exam=exam, player=player, out=out)
+    session = _session(drill, fabric, seed, daily=daily, exam=exam, player=player, out=out, page=True)
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
@@ -169,6 +169,13 @@ def _page(
         sock.close()
 
 
+def _no_page() -> Exception:
+    from testbed.base.errors import InputError
+
+    what = "this drill is on the real clock, and the page is for a world that stands still"
+    return InputError(what, "--web", "testbed drill start plays it at a prompt; --jsonl and --mcp go, too")
+
+
 def _session(
     drill: str | None,
     fabric: str | None,
@@ -178,16 +185,23 @@ def _session(
     player: str,
     out: str | None,
     daily: bool = False,
+    page: bool = False,
 ) -> Remote:
-    """The client of a drill that is on, or of a new one."""
+    """The client of a drill that is on, or of a new one. Raises InputError for a `page` of one on the real clock."""
     from testbed.base.errors import require_root
     from testbed.drill.play import client
 
     if not drill and not daily:
-        return client.connect(fabric)
+        there = client.connect(fabric)
+        if page and there.ticket()["clock"] == "real":
+            there.leave()
+            raise _no_page()
+        return there
     from testbed.drill.sheet.case import Case
 
     loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam)
+    if page and loaded.on_real_clock:
+        raise _no_page()
     Case.of(loaded, chosen)
     require_root()
     click.echo("bringing the world up ..", err=True)

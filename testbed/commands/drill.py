@@ -168,7 +168,7 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
         raise InputError(what, "--family", hint)
     found = [file.load(name) for name in names if family in (None, name.partition("/")[0])]
     rows = [
-        {"drill": d.id, "level": d.level, "asks to mend": d.asks_to_fix, "title": d.title}
+        {"drill": d.id, "level": d.level, "asks to mend": d.asks_to_fix, "clock": d.clock.mode, "title": d.title}
         for d in found
         if level in (None, d.level)
     ]
@@ -176,7 +176,8 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
         click.echo(json.dumps({"drills": rows}))
         return
     for row in rows:
-        click.echo(f"{row['drill']:32} {row['level']:7} {'fix ' if row['asks to mend'] else '    '} {row['title']}")
+        marks = f"{'fix' if row['asks to mend'] else '':4} {'real' if row['clock'] == 'real' else '':4}"
+        click.echo(f"{row['drill']:32} {row['level']:7} {marks} {row['title']}")
     if not rows:
         click.echo("no drill is like that")
 
@@ -335,7 +336,7 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     from pathlib import Path
 
     from testbed.base.errors import require_root
-    from testbed.drill.ranking import ranked
+    from testbed.drill.play.ranking import ranked
 
     if not trust:
         require_root()

@@ -28,7 +28,7 @@ from testbed.containers.bundle import INSIDE, SOCKETS, Binds, Limits, Users, con
 from testbed.containers.image import Image
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
-from testbed.machine.processes import MARK, Process, wait_for
+from testbed.machine.processes import MARK, Process, reap, wait_for
 from testbed.machine.teardown import in_control_groups
 
 File = int | IO[Any] | None
@@ -59,6 +59,10 @@ class Containers:
     def name(self, rank: int) -> str:
         return f"rb{self.fabric_id}-r{rank}{self.suffix}"
 
+    def group(self, rank: int) -> str:
+        """The control group of a rank's container, below the root of each hierarchy."""
+        return f"{self.control_group}/r{rank}{self.suffix}"
+
     def prepare(self, rank: int, argv: Sequence[str], others: Sequence[int] = ()) -> Path:
         """Writes the bundle of a rank's container, which `others` share; returns its directory."""
         bundle = self.dir / "containers" / f"{rank}{self.suffix}"
@@ -75,7 +79,7 @@ class Containers:
             env=self.environment(rank),
             network_namespace=f"/proc/{host}/ns/net",
             users=users,
-            control_group=f"/{self.control_group}/r{rank}{self.suffix}",
+            control_group=f"/{self.group(rank)}",
             limits=self.limits.of(1 + len(others)),
             binds=Binds(
                 sockets[rank],
@@ -181,7 +185,9 @@ class Containers:
     def remove(self, rank: int) -> None:
         """Removes what is left of a container that has ended."""
         if (self.dir / "runc" / self.name(rank)).exists():
+            init = self.running(rank)
             subprocess.run(self.runc("delete", "--force", self.name(rank)), capture_output=True, check=False)
+            reap([init] if init else [])
 
     def discard(self, rank: int) -> None:
         """Ends a job's container, if it runs, and removes what was made for it."""
@@ -220,7 +226,7 @@ class Containers:
     def _signal(self, rank: int, number: int, unless: str = "") -> int:
         """Signals every program in the container that is in none of these states (proc(5)); returns how many."""
         count = 0
-        for process in in_control_groups(f"{self.control_group}/r{rank}{self.suffix}"):
+        for process in in_control_groups(self.group(rank)):
             if process.state() not in (*unless, "Z", ""):
                 count += 1
                 process.signal(number)

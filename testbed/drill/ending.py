@@ -24,7 +24,8 @@ Times = Sequence[tuple[float, float]]  # start and duration of steps
 class Ending:
     answer: Submission | None
     truth: str
-    score: Score
+    score: Score | None
+    """None: the environment was unfit, and nothing is scored (measured.py)."""
     course: Course
     speed: float
     """Of the job in the end, in right steps per second."""
@@ -37,7 +38,7 @@ class Ending:
         return {
             "answer": None if self.answer is None else str(self.answer),
             "truth": self.truth,
-            "score": self.score.to_dict(),
+            "score": self.score.to_dict() if self.score else None,
             "time_ns": self.course.t_ns,
             "lost_steps": self.lost_steps,
             "speed": {"now": self.speed, "fault": self.course.speed_fault, "mended": self.course.speed_mended},
@@ -45,6 +46,7 @@ class Ending:
 
     @property
     def text(self) -> str:
+        assert self.score
         s = self.score
         parts = [f"detected {10 * s.detected:.0f}/10", f"where {s.where:.2f}", f"what {s.what:.2f}"]
         parts += [] if s.fixed is None else [f"fixed {s.fixed:.2f}"]

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -19,8 +19,9 @@ from testbed.base.errors import InputError, UserError
 from testbed.drill import registry, session
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
-from testbed.drill.log import RULES, Entry, Log
+from testbed.drill.log import REAL, RULES, Entry, Log
 from testbed.drill.looking import Counted, Seen, look
+from testbed.drill.measured import ending_of_real
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, offered, parse
@@ -37,9 +38,9 @@ from testbed.operate.steps.site import Site
 from testbed.tables.results import counters as as_table
 from testbed.tables.results import lines as text_of
 from testbed.words.entry import find, offers
+from testbed.world.base import WorldGone
 from testbed.world.condition import parse as parse_condition
-from testbed.world.operator import RepeatedJob
-from testbed.world.world import WorldGone
+from testbed.world.operator import LastingJob, RepeatedJob
 
 if TYPE_CHECKING:
     from testbed.live.look.table import Table
@@ -144,6 +145,8 @@ class Game:
     def command(self, line: str, page: bool = False) -> Answer:
         """`page`: nobody has typed it, a page has asked to draw its picture."""
         began, found = self.time_ns, None
+        if not self.over and self.budget_left_ns <= 0:  # on the real clock it goes while nothing is typed
+            return Answer(True, began, self._end(None)[0])
         try:
             words = _words(line)
             entry, rest = find([one.entry for one in self.lines.values()], words, "drill")
@@ -197,7 +200,9 @@ class Game:
         return session.ticket(self.case, self.seal.commitment, self.code, None if self.exam else self.case.seed)
 
     def ticket_text(self) -> str:
-        return session.ticket_text(self.ticket(), self.case, self.fabric, self.time_ns)
+        lab = getattr(self.stage.world, "lab", None)
+        dilation = lab.dilation if lab is not None and self.case.drill.on_real_clock else 1
+        return session.ticket_text(self.ticket(), self.case, self.fabric, self.time_ns, dilation)
 
     def state(self) -> dict[str, Any]:
         steps = self.stage.world.steps
@@ -214,7 +219,8 @@ class Game:
             "over": self.over,
             "paused": self.paused,
             "messages": list(self.messages),
-            "score": ended.score.to_dict() if ended else None,
+            "score": ended.score.to_dict() if ended and ended.score else None,
+            "environment_invalid": bool(ended and not ended.score),
             "steps": [{"number": s.number, "start_ns": s.start_ns, "step_ns": s.end_ns - s.start_ns} for s in steps],
             "topology": self.fabric.to_dict(),
         }
@@ -318,7 +324,10 @@ class Game:
         """An operator's action: it takes effect now, then the time passes that it takes."""
         world: Any = self.stage.world
         before = len(world.steps)
-        done = config(Site(world.lab, world, world.take_out, RepeatedJob(world)), words, self._spend)
+        if self.case.drill.on_real_clock:  # its time passes by itself
+            done = config(Site(world.lab, world, world.take_out, LastingJob()), words)
+        else:
+            done = config(Site(world.lab, world, world.take_out, RepeatedJob(world)), words, self._spend)
         world.settle()
         texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
         texts += [f"  {note}" for one in done for note in one.notes]
@@ -361,9 +370,8 @@ class Game:
         return self._end(None)
 
     def _end(self, answer: Submission | None) -> Brought:
-        self.ending = ending_of(
-            self.stage, answer, self.touched(), hints=self.hints, wrong=self.wrong, families=self.families, up=self._up
-        )
+        of = partial(ending_of_real) if self.case.drill.on_real_clock else partial(ending_of, up=self._up)
+        self.ending = of(self.stage, answer, self.touched(), hints=self.hints, wrong=self.wrong, families=self.families)
         return self.ending.text, self.ending.to_dict()
 
     def report(self) -> dict[str, Any]:
@@ -413,6 +421,7 @@ class Game:
             "version": version("railbed"), "rules": RULES, "began": self.began, "code": self.code,
             "drill": case.drill.id, "text": case.drill.text,
             "seed": case.seed, "seed_by": self.seed_by, "healthy": case.healthy, "exam": self.exam,
+            **({REAL: True} if case.drill.on_real_clock else {}),
             "player": self.player, "instructed": self.instructed, "sealed": self.seal.commitment,
             "truth": self.seal.truth, "salt": self.seal.salt,
         }  # fmt: skip

@@ -21,6 +21,8 @@ RULES = 2
 """How worlds are drawn and games go. One more with each change after which older logs are no longer played the same;
 a log that says none is of a time before 2."""
 INSTRUCTOR = "instructor"
+REAL = "real_clock"
+"""In the head of a game on the real clock, which cannot be played again."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from testbed.base.errors import InputError, UserError
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor
-from testbed.drill.log import Entry, Log, of_another_version
+from testbed.drill.log import REAL, Entry, Log, of_another_version
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
@@ -36,11 +36,15 @@ def replay(
     """Plays it again; `told` gets each line that acts and what it has brought. Raises UserError for a drill that cannot
     be played here."""
     head = log.head
+    if head.get(REAL):
+        raise on_real_clock("replay", name)
     if other := of_another_version(head):  # it would look like cheating
         raise InputError(other, name, "play it again with that version")
     drill = file.loads(head["text"], name, Path(name).parent, id=head["drill"])
     truth = head.get("truth", log.end["truth"])  # at the start: an instructor may have added to it
     _may_be_played(drill, name)
+    if drill.on_real_clock:  # whatever its head says
+        raise on_real_clock("replay", name)
     sealed = commitment(head["salt"], truth, head["text"])
     if sealed != head["sealed"]:
         return Replayed(log, "its truth is not the one that was sealed", None)
@@ -61,12 +65,19 @@ def replay(
             game.command("give-up")
         assert game.ending is not None
         ending = json.loads(json.dumps(game.ending.to_dict()))
+        assert game.ending.score is not None
         total = game.ending.score.total
         if ending != {key: value for key, value in log.end.items() if key != "report"}:
             return Replayed(log, f"the end is another: score {total:.1f}, not {log.end['score']['total']:.1f}", total)
         return Replayed(log, "", total, game.report())
     finally:
         game.close()
+
+
+def on_real_clock(where: str, name: str) -> InputError:
+    """That a game cannot be played again, so that what its log claims cannot be proved."""
+    what = f"{name} is on the real clock: it never goes the same way twice, so it cannot be played again"
+    return InputError(what, where, "its log says how it went: testbed drill report LOG")
 
 
 def again(game: Game, entry: Entry) -> tuple[Answer, str]:

@@ -72,18 +72,38 @@ def write(report: dict[str, Any], path: Path) -> list[Path]:
 
 
 def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    s, speed = report["score"], report["speed"]
+    s = report["score"]
     truth = [f"truth     {report['truth']}"]
     for fault in report["faults"]:
         more = ", ".join(f"{k} {v}" for k, v in fault.items() if k not in ("fault", "on") and v not in (None, "both"))
         truth.append(f"          {fault['fault']} on {fault['on']} ({more})")
-    answer = [f"answer    {report['answer'] or 'none'}", f"score     {s['total']:.1f}"]
+    answer = [f"answer    {report['answer'] or 'none'}", f"score     {s['total']:.1f}" if s else _unfit(report)]
     evidence = [f"{'evidence' if k == 0 else '':10}{k + 1}. {line}" for k, line in enumerate(report["evidence"])]
     looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
     looked = [f"{'looked at' if k == 0 else '':10}{line}" for k, line in enumerate(looks)] or ["looked at nothing"]
     acted = [f"{'did' if k == 0 else '':10}{clock(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])]
     said = [f"{clock(e['time_ns'])}: {e['line']}" for e in report.get("instructed", ())]
     instructed = [f"{'teacher' if k == 0 else '':10}{line}" for k, line in enumerate(said)]
+    named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted),
+             ("Instructor", instructed)]  # fmt: skip
+    job = _measured_job(report) if "steps_ns" in report else _job(report)
+    return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]
+
+
+def _unfit(report: dict[str, Any]) -> str:
+    reasons = "; ".join(report["fidelity"]["reasons"])
+    return f"score     none: environment_invalid, fidelity {report['fidelity']['verdict']}: {reasons}"
+
+
+def _measured_job(report: dict[str, Any]) -> list[str]:
+    """With the real clock: means of steps."""
+    told = [f"{name} {'none has ended' if ns is None else f'{ns / 1000:.1f} us'}"
+            for name, ns in report["steps_ns"].items()]  # fmt: skip
+    return [f"job       step {', '.join(told)}", f"          fidelity {report['fidelity']['verdict']}"]
+
+
+def _job(report: dict[str, Any]) -> list[str]:
+    s, speed = report["score"], report["speed"]
     healthy = 1e9 / report["healthy_step_ns"]
     job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
@@ -91,9 +111,7 @@ def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     if s["fixed"] is not None:
         job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
-    named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted),
-             ("Instructor", instructed)]  # fmt: skip
-    return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]
+    return job
 
 
 def _share(speed: float, healthy: float) -> str:

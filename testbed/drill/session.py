@@ -72,6 +72,7 @@ def ticket(case: Case, sealed: str, code: str, seed: str | None) -> dict[str, An
         "level": drill.level,
         "question": drill.question,
         "views": drill.views.model_dump(mode="json"),
+        "clock": drill.clock.mode,
         "budget": {
             "emulated_ns": drill.budget.emulated,
             "answers": drill.budget.answers,
@@ -82,8 +83,8 @@ def ticket(case: Case, sealed: str, code: str, seed: str | None) -> dict[str, An
     }
 
 
-def ticket_text(told: dict[str, Any], case: Case, fabric: Fabric, time_ns: int) -> str:
-    """A ticket as a prompt prints it, when the clock stands at `time_ns`."""
+def ticket_text(told: dict[str, Any], case: Case, fabric: Fabric, time_ns: int, dilation: int = 1) -> str:
+    """A ticket as a prompt prints it, when the clock stands at `time_ns`; `dilation` is the real clock's."""
     topology, job = case.experiment.fabric.topology, case.drill.job
     from testbed.fabric.inventory import topology_text
 
@@ -104,6 +105,13 @@ def ticket_text(told: dict[str, Any], case: Case, fabric: Fabric, time_ns: int) 
             *([f"        {told['text']}"] if told["text"] else []),
             f"ASKED   {' '.join(asked[one] for one in told['question'])}",
             f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
-            f"The clock stands at {clock(time_ns)}, and goes on only by what you type (help).",
+            + _clock_says(told, time_ns, dilation),
         ]
     )
+
+
+def _clock_says(told: dict[str, Any], time_ns: int, dilation: int) -> str:
+    if told["clock"] == "virtual":
+        return f"The clock stands at {clock(time_ns)}, and goes on only by what you type (help)."
+    wall_s = round(told["budget"]["emulated_ns"] * dilation / 1e9)
+    return f"The clock is real, {dilation} times slower, and goes on while you think: {wall_s} s are left (help)."

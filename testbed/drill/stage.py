@@ -26,7 +26,7 @@ LONGEST_STEP = 20
 
 
 class Held(Protocol):
-    """What a drill uses of a world that stands still (testbed/world)."""
+    """What a drill uses of a world (testbed/world), which stands still, or with the real clock goes on."""
 
     @property
     def time_ns(self) -> int: ...
@@ -54,6 +54,11 @@ Up = Callable[[Case], Held]
 
 
 def world_of(case: Case) -> Held:
+    if case.drill.on_real_clock:
+        from testbed.world.real import RealWorld
+
+        going: Held = RealWorld.up(case.experiment, opaque=True)
+        return going
     from testbed.world.world import World
 
     world: Held = World.up(case.experiment, opaque=True)
@@ -69,6 +74,9 @@ class Stage:
     drawn: Drawn
     began_ns: int  # when the student gets it
     healthy_step_ns: float
+    zero_ns: int = 0
+    """The time from which those of the drill's file count. On the real clock it is the end of the job's first step: how
+    long it takes to start is a matter of the machine."""
     later: list[tuple[int, Injection]] = field(default_factory=list)
     """Faults that were put in while it was played, and when."""
     _faults: list[str] = field(default_factory=list)
@@ -83,14 +91,18 @@ class Stage:
                 hint = "a smaller job, or a longer warm-up"
                 raise UserError("no step of the job ends in the healthy world", drill.place("job"), hint)
             drawn = case.draw(measured(world.fabric, case.experiment, world.counters()["ports"]))
-            stage = cls(case, world, drawn, max(round(drill.begins_ns), world.time_ns), 0.0)
+            zero = world.time_ns if drill.on_real_clock else 0
+            stage = cls(case, world, drawn, max(zero + round(drill.begins_ns), world.time_ns), 0.0, zero)
             for k, herring in enumerate(drawn.benign):
-                world.put_in(_from_now(herring, world.time_ns), f"b{k}")
+                world.put_in(_from_now(herring, world.time_ns - zero), f"b{k}")
             if not healthy:
                 for k, fault in enumerate(drawn.faults):
-                    stage._faults.append(world.put_in(_from_now(fault, world.time_ns), f"e{k}"))
-            stage.until_ns(round(drill.warmup))
-            stage.healthy_step_ns = _usual([step.end_ns - step.start_ns for step in world.steps])
+                    stage._faults.append(world.put_in(_from_now(fault, world.time_ns - zero), f"e{k}"))
+            stage.until_ns(zero + round(drill.warmup))
+            steps = [step for step in world.steps if step.start_ns >= zero]
+            if not steps:
+                raise UserError("no step of the job ends within the warm-up", drill.place("warmup"), "a longer one")
+            stage.healthy_step_ns = _usual([step.end_ns - step.start_ns for step in steps])
             if begin:
                 stage.until_ns(stage.began_ns)
             return stage

@@ -287,8 +287,9 @@ def undo(record: Record) -> Removed:
     with _locked(record.dir):
         errors: list[str] = []
         # The processes that keep namespaces alive go last: until then the others inside are found.
-        known = Record.read(record.dir).processes
-        removed.processes += _kill(record, {p.pid for name, p in known.items() if name == "holder" or HOST in name})
+        known = Record.read(record.dir)
+        last = {p.pid for name, p in known.processes.items() if name == "holder" or HOST in name}
+        removed.processes += _kill(known, last)
         now = Record.read(record.dir)
         if not now.in_our_namespace and now.state == "alive":
             raise MachineError(
@@ -315,24 +316,34 @@ def undo(record: Record) -> Removed:
 
 
 def _kill(record: Record, last: set[int]) -> int:
-    """Kills the fabric's processes until no more are found, and the pids in `last` only then."""
+    """Kills the fabric's processes until no more are found, and the pids in `last` only then; returns how many.
+
+    Those of hosts and in containers may have become our children, when their parents ended, and would stay in the
+    kernel's table as long as we live: they are reaped.
+    """
     killed: set[Process] = set()
+    inherited = {p for name, p in record.processes.items() if HOST in name}
     spare = processes.ancestors()
     for _ in range(100):
-        left = {p for p in _processes(record) if p.pid not in spare and p.alive()}
+        contained = teardown.in_control_groups(control_group(record.id))
+        left = {p for p in _processes(record) | contained if p.pid not in spare and p.alive()}
         if not left:
-            return len(killed)
+            break
         found = {p for p in left if p.pid not in last} or left
         for process in found:
             process.signal(9)
         killed |= found
+        inherited |= contained
         processes.wait_gone(found, timeout=2)
+    waited_for = {p for p in killed if p.pid in last or p in inherited}  # not Open vSwitch, which takes its time
+    processes.wait_for(lambda: all(p.ended() for p in waited_for), _GONE_S)
+    processes.reap(inherited)
     return len(killed)
 
 
 def _processes(record: Record) -> set[Process]:
     record = Record.read(record.dir)  # it may still be starting processes
-    found = set(record.processes.values()) | teardown.in_control_groups(control_group(record.id))
+    found = set(record.processes.values())
     inside = [p for name, p in record.processes.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
     return found | processes.belonging(record.mark, (processes.network_namespace(p.pid) for p in inside))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -88,9 +88,19 @@ class Process:
             fields = _stat(self.pid)
         except ProcessLookupError:
             return False
-        # If the shift is not a whole number of ticks, rounding may differ by one.
-        same = abs(int(fields[19]) - _shift() - self.start) <= 1
-        return same and fields[0] not in "ZX" and not int(fields[6]) & _EXITING
+        return self._same(fields) and fields[0] not in "ZX" and not int(fields[6]) & _EXITING
+
+    def ended(self) -> bool:
+        """Whether it is gone, or its parent can reap it, and its children have another parent."""
+        try:
+            fields = _stat(self.pid)
+        except ProcessLookupError:
+            return True
+        return fields[0] in "ZX" or not self._same(fields)
+
+    def _same(self, fields: Sequence[str]) -> bool:
+        """Whether these are its fields, and not a later process's."""
+        return abs(int(fields[19]) - _shift() - self.start) <= 1  # a shift may be no whole number of ticks
 
     def state(self) -> str:
         """The letter of proc_pid_stat(5), "" if it is gone."""
@@ -180,6 +190,14 @@ def wait_gone(processes: Iterable[Process], timeout: float) -> set[Process]:
 
     wait_for(gone, timeout, pause=0.002)
     return left
+
+
+def reap(ended: Iterable[Process]) -> None:
+    """Forgets those that have ended and are our children. They must be nobody's who waits for them, as Popen does."""
+    for process in ended:
+        with suppress(ProcessLookupError, ChildProcessError):
+            if process._same(_stat(process.pid)):
+                os.waitpid(process.pid, os.WNOHANG)
 
 
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:

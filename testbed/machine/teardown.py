@@ -31,9 +31,9 @@ def in_control_groups(name: str) -> set[Process]:
     """All processes below that name in any hierarchy."""
     found = set()
     for path in control_group_paths(name):
-        for procs in path.rglob("cgroup.procs"):
+        for group, _, _ in os.walk(path):
             with suppress(OSError):
-                for pid in procs.read_text().split():
+                for pid in Path(group, "cgroup.procs").read_text().split():
                     with suppress(ProcessLookupError):
                         found.add(Process.of(int(pid)))
     return found
@@ -43,9 +43,9 @@ def remove_control_groups(name: str, errors: list[str]) -> int:
     """Removes them, children first; returns how many there were."""
     count = 0
     for path in list(control_group_paths(name)):
-        for group in sorted((d for d in [path, *path.rglob("*")] if d.is_dir()), key=lambda d: -len(d.parts)):
+        for group, _, _ in os.walk(path, topdown=False):
             count += 1
-            if not wait_for(partial(_rmdir, group), timeout=GONE_S):  # busy while its last process goes away
+            if not wait_for(partial(_rmdir, Path(group)), timeout=GONE_S):  # busy while its last process goes away
                 errors.append(f"control group {group} is busy")
     return count
 

@@ -29,8 +29,9 @@ from testbed.base.errors import RUN_FAILED, UserError
 from testbed.faults import Injection
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
+from testbed.world.base import WorldGone
 from testbed.world.operator import config
-from testbed.world.world import World, WorldGone
+from testbed.world.world import World
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

@@ -38,6 +38,16 @@ class RepeatedJob:
         world.restart(workload)
 
 
+class LastingJob:
+    """The job of a world on the real clock (operate/steps/site.py): it is the drill's as long as that lasts."""
+
+    def workload(self) -> list[dict[str, Any]]:
+        raise InputError("with the real clock the job is not begun anew", "job", "drain, shut down or replace things")
+
+    def restart(self, workload: list[dict[str, Any]], away_ns: float) -> None:
+        self.workload()
+
+
 def config(world: World, words: Sequence[str]) -> list[Done]:
     """Carries out a line of `config`: an action, or `rollback [N|all]`. Raises UserError; then nothing was done."""
     site = Site(world.lab, world, world.take_out, RepeatedJob(world))

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.faults import CannotInject, Injection
 from testbed.inject.live import put_in
+from testbed.machine.ownership import HOST, Record
 from tests.parts.machine import ROOT, TESTBED, wait_until
 from tests.parts.rank_container import folder as folder
 from tests.parts.rank_container import lab as lab
@@ -47,6 +49,18 @@ def test_killing_takes_the_children_along(lab: Lab) -> None:
         w.kill(signal.SIGTERM)
         assert w.wait() == -signal.SIGTERM
         wait_until(lambda: group.read_text() == "", "nobody is left")
+
+
+def test_what_a_fabric_left_to_us_is_gone_with_it(tmp_path: Path) -> None:
+    """Hosts and containers outlive who started them: a process that runs sweeps would keep all of them as zombies."""
+    with Lab.up(loads("name: e\nfabric: {topology: {star: {hosts: 3}}}")) as lab:
+        hosts = [p.pid for name, p in Record.read(lab.dir).processes.items() if name.startswith(HOST)]
+        with (tmp_path / "out").open("wb") as out:
+            left, removed = (lab.start_worker(rank, ["sleep", "600"], stdout=out, stderr=out) for rank in (0, 1))
+        assert left.started() and removed.started() and len(hosts) == 3
+        lab.containers.remove(1)
+        assert not Path(f"/proc/{removed.pid}").exists()
+    assert [pid for pid in (*hosts, left.pid) if Path(f"/proc/{pid}").exists()] == []
 
 
 def test_a_program_that_is_not_there(lab: Lab) -> None:

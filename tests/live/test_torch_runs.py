@@ -1,4 +1,4 @@
-"""Scripts of PyTorch on a fabric: DDP, FSDP2 and HSDP of a small transformer on eight ranks, recorded once for all.
+"""Scripts of PyTorch on a fabric: DDP, FSDP2 and HSDP of a small transformer on four ranks, recorded once for all.
 
 Losses are those of the same script over Gloo, and steps take what the longest path through their tasks takes.
 """
@@ -25,7 +25,7 @@ from workloads.tasks.oracle import step_ns
 from workloads.torch import launch
 
 SCRIPT = Path(__file__).parents[1] / "parts" / "training_script.py"
-RANKS = 8
+RANKS = 4
 
 pytestmark = pytest.mark.skipif(
     not launch.available(),

@@ -132,8 +132,10 @@ class ControllerProcess:
 
     def _listens(self) -> bool:
         assert self.process.poll() is None, "the controller ended"
-        lines = Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]
-        sockets = [line.split() for line in lines]
+        net = Path(f"/proc/{self.process.pid}/net")
+        if "TCP: inuse 0 " in (net / "sockstat").read_text():  # the list takes the kernel 4 ms
+            return False
+        sockets = [line.split() for line in (net / "tcp").read_text().splitlines()[1:]]
         return any(fields[1].endswith(f":{self.port:04X}") and fields[3] == "0A" for fields in sockets)
 
     def said(self) -> Any:

@@ -38,7 +38,7 @@ class OwnSwitch:
         self.ovs.finish([self.ovs.make_database()])
         database = self.ovs.start_database(self._spawn)
         self.processes = [self.holder, database, self.ovs.start_switch(self._spawn, database)]
-        self.run("ovs-vsctl", "--timeout=60", "show")
+        self.run("ovs-vsctl", "--timeout=60", "--retry", "show")  # ovsdb-server may be about to listen
 
     def _spawn(self, argv: Sequence[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
         command = [*_TETHER, *self.inside, *argv]

@@ -24,7 +24,7 @@ from testbed.drill.agents.tools import BY_NAME, TOOLS
 from testbed.drill.game import Game
 from testbed.drill.sheet import file, suite
 from testbed.drill.sheet.case import Case
-from testbed.world.world import WorldGone
+from testbed.world.base import WorldGone
 from tests.parts.fake_world import FakeWorld
 
 TEXT = """

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from testbed.commands.drill import command
 from testbed.drill import log as logs
 from testbed.drill.game import Game
-from testbed.drill.ranking import ranked
+from testbed.drill.play.ranking import ranked
 from testbed.drill.sheet import daily, file
 from testbed.drill.sheet.case import Case, healthy_by_seed, seed_of
 from testbed.drill.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily, of_day

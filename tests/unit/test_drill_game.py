@@ -13,7 +13,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.drill import log as logs
 from testbed.drill.game import Game
 from testbed.drill.play import prompt
-from testbed.drill.ranking import ranked
+from testbed.drill.play.ranking import ranked
 from testbed.drill.replay import _may_be_played, replayed
 from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file

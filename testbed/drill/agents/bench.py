@@ -25,6 +25,7 @@ from testbed.drill.game import Game
 from testbed.drill.lines import CONFIG
 from testbed.drill.sheet.answer import Submission
 from testbed.drill.sheet.daily import OF_SUITE
+from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.score import Score, kinds
 from testbed.drill.sheet.suite import DEV, Task
 from testbed.drill.stage import Up, world_of
@@ -63,6 +64,14 @@ class Played:
     calls: int = 0
     began_ns: int = 0
     healthy_step_ns: float = 0.0
+
+
+def check_measurable(drills: Sequence[Drill]) -> None:
+    """Raises InputError for those with the real clock: worlds of two agents would not be the same."""
+    for drill in drills:
+        if drill.on_real_clock:
+            what = f"{drill.id} is on the real clock: no two agents would get the same world"
+            raise InputError(what, "--suite", "drills with the virtual clock; testbed drill start plays this one")
 
 
 def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> list[Played]:
@@ -128,9 +137,11 @@ def _looked(blank: Played, game: Game, said: Said) -> Played:
     return _valued(blank, game, answer, points, "", said.calls + submitted)
 
 
-def _valued(blank: Played, game: Game, answer: Submission | None, score: Score, failed: str, calls: int) -> Played:
+def _valued(
+    blank: Played, game: Game, answer: Submission | None, score: Score | None, failed: str, calls: int
+) -> Played:
     ending, truth = game.ending, game.stage.drawn.truth
-    assert ending is not None
+    assert ending is not None and score is not None
     fixed = None
     if truth and game.case.drill.asks_to_fix:
         fixed = score.fixed if answer else 0.0

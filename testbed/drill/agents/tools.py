@@ -157,10 +157,11 @@ TOOLS: tuple[Tool, ...] = (
          (Argument("who", "string", "only this one: a switch, nicRANK, rankRANK, controller"),)),
     Tool("flows", "The OpenFlow rules of a switch, with what each has counted. Takes no time.",
          lambda g: f"show flows {shlex.quote(g['switch'])}", (Argument("switch", "string", "its name", True),)),
-    Tool("probe", "Measure small RDMA writes (lat), a large one (bw), or all pairs (mesh). Takes emulated time.",
+    Tool("probe", "Measure small RDMA writes (lat), a large one (bw), or all pairs (mesh); on the real clock run ping "
+         "or iperf3. Takes emulated time.",
          _probe, (Argument("kind", "string", "what to measure", True, _KINDS),
-                  Argument("a", "integer", "rank that sends (lat, bw)"),
-                  Argument("b", "integer", "rank that receives (lat, bw)"))),
+                  Argument("a", "integer", "rank that sends (not of mesh)"),
+                  Argument("b", "integer", "rank that receives (not of mesh)"))),
     Tool("capture", "Capture what goes by at a port or NIC. Takes emulated time.", _capture, (
         Argument("place", "string", "a port (leaf0:1) or a NIC (nic:3)", True),
         Argument("us", "number", "for so many us of emulated time"),

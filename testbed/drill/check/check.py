@@ -6,13 +6,13 @@ Everything goes by what a student may see: the views of two games of the same ca
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
+from testbed.drill.check import real
+from testbed.drill.check.looked import playing, views
 from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.game import Game
 from testbed.drill.sheet.answer import parse
@@ -29,8 +29,6 @@ WINDOW_NS = 200_000
 ENOUGH = 80.0
 NOTHING_BACK = 0.05
 """Of what is left of the points for mending: less is none."""
-
-Seen = Mapping[str, Any]
 
 
 @dataclass
@@ -65,6 +63,10 @@ def check(drill: Drill, seed: str) -> Checked:
     began = time.monotonic()
     try:
         found.wrong += undrawable(drill)
+        if drill.on_real_clock:
+            measured(drill, seed, found)
+            found.took_s = time.monotonic() - began
+            return found
         with playing(drill, seed, healthy=True) as well:
             said = answers(well)
             if drill.faults:
@@ -78,7 +80,7 @@ def check(drill: Drill, seed: str) -> Checked:
                     if ill.ending is not None:
                         found.ill = {name: worth(ill, one, ill.ending.course) for name, one in looked.items()}
                         f1 = kinds(parse(found.answer, ill.fabric).claims, ill.stage.drawn.truth)
-                        found.ill["solver"] = Worth(found.answer, ill.ending.score.total, f1)
+                        found.ill["solver"] = Worth(found.answer, found.score or 0.0, f1)
             found.healthy = solve(well)
             found.well = {name: worth(well, one) for name, one in {**said, "solver": found.healthy}.items()}
             if found.healthy != HEALTHY:
@@ -91,6 +93,28 @@ def check(drill: Drill, seed: str) -> Checked:
     return found
 
 
+def measured(drill: Drill, seed: str, found: Checked) -> None:
+    """With the real clock: one world after the other, again if this machine was not fit for it."""
+    well = real.play(drill, seed, healthy=True)
+    found.healthy = well.answer
+    if well.unfit:
+        found.wrong.append(f"the healthy twin: {well.unfit}")
+        return
+    if well.answer != HEALTHY:
+        found.wrong.append(f"the solver takes the healthy twin for {well.answer}")
+    if not drill.faults:
+        return
+    ill = real.play(drill, seed, healthy=False)
+    found.truth, found.answer, found.score = ill.truth, ill.answer, ill.score
+    found.differs = real.shows(ill, well)
+    if ill.unfit:
+        found.wrong.append(ill.unfit)
+    elif not found.differs:
+        found.wrong.append("no counter of errors moves that stands still in the healthy twin, and the job goes on")
+    elif ill.score is None or ill.score < ENOUGH:
+        found.wrong.append(f"the solver gets {ill.score or 0.0:.1f}, with {ill.answer}")
+
+
 def undrawable(drill: Drill) -> list[str]:
     """Seeds for which no place can be drawn; the first one says it for all."""
     failed: dict[str, list[str]] = {}
@@ -100,26 +124,6 @@ def undrawable(drill: Drill) -> list[str]:
         except InputError as error:
             failed.setdefault(f"{error.what} ({error.where})", []).append(seed)
     return [f"{what}: seeds {', '.join(seeds[:5])}" for what, seeds in failed.items()]
-
-
-@contextmanager
-def playing(drill: Drill, seed: str, *, healthy: bool) -> Iterator[Game]:
-    game = Game.start(Case.of(drill, seed, healthy), prints=False)
-    try:
-        yield game
-    finally:
-        game.close()
-
-
-def views(game: Game) -> Seen:
-    """All that may be looked at without words of its own."""
-    found = {}
-    for words in game.lines:
-        if words.startswith("show "):
-            answer = game.command(words)
-            if answer.ok:
-                found[words[5:]] = answer.data
-    return found
 
 
 def _activated(well: Game, ill: Game) -> tuple[str, ...]:
@@ -142,8 +146,10 @@ def solved(game: Game, found: Checked) -> None:
     if game.ending is None:
         found.wrong.append(f"the solver's answer ends nothing: {answer.text}")
         return
-    found.score = game.ending.score.total
+    score = game.ending.score
+    assert score is not None
+    found.score = score.total
     if found.score < ENOUGH:
         found.wrong.append(f"the solver gets {found.score:.1f}, with {found.answer}")
-        if game.ending.score.fixed is not None and game.ending.score.fixed < NOTHING_BACK and game.touched():
+        if score.fixed is not None and score.fixed < NOTHING_BACK and game.touched():
             found.wrong.append("what the solver does brings the job nothing back: leave `fix` out of the question")

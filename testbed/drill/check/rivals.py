@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
-from testbed.drill.check.check import WINDOW_NS, WINDOWS, Seen, playing, views
+from testbed.drill.check.check import WINDOW_NS, WINDOWS
+from testbed.drill.check.looked import Seen, playing, views
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.game import Game
 from testbed.drill.sheet.carried import measured
@@ -90,6 +91,8 @@ def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
 
 def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) -> tuple[dict[str, Signature], list[str]]:
     """The signature of each class at a place of a drill, and why classes have none."""
+    if drill.on_real_clock:
+        raise InputError(f"{drill.id} is on the real clock: no two of its worlds can be compared", "--rivals")
     signatures: dict[str, Signature] = {}
     left: list[str] = []
     with playing(drill, seed, healthy=True) as game:

@@ -10,7 +10,8 @@ from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.drill.check.check import ENOUGH, NOTHING_BACK, Checked, playing, solved, undrawable
+from testbed.drill.check.check import ENOUGH, NOTHING_BACK, Checked, solved, undrawable
+from testbed.drill.check.looked import playing
 from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.check.rivals import Signature
 from testbed.drill.check.symptom import steps, symptom
@@ -27,7 +28,7 @@ from testbed.drill.sheet.places import Ground
 from testbed.drill.sheet.score import score
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
-from testbed.world.world import WorldGone
+from testbed.world.base import WorldGone
 
 TITLES = {
     "stopped": ("The job has stopped, and nobody has stopped it", "No step has ended for a while",
@@ -138,7 +139,7 @@ def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> bool:
     checked = Checked(drill.id, found.seed)
     solved(ill, checked)
     ending = ill.ending
-    if ending is None:
+    if ending is None or ending.score is None:
         raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
     course, points, mends = ending.course, ending.score.total, True
     if checked.wrong and ending.score.fixed is not None and ending.score.fixed < NOTHING_BACK:

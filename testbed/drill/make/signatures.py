@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import InputError, MachineError, UserError
-from testbed.drill.check.check import playing
+from testbed.drill.check.looked import playing
 from testbed.drill.check.rivals import Signature
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.make import signs

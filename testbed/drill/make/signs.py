@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from testbed.base.errors import UserError
-from testbed.drill.check.check import Seen
+from testbed.drill.check.looked import Seen
 from testbed.drill.check.rivals import Signature, signature, steady
 from testbed.drill.game import Game
 from testbed.drill.looking import Seen as Source

@@ -14,6 +14,7 @@ from testbed.base.errors import InputError, UserError
 from testbed.drill.game import OVER
 from testbed.drill.instructor import Instructor
 from testbed.drill.play.wire import Lines
+from testbed.drill.replay import on_real_clock
 from testbed.drill.sheet.daily import CHOSEN
 
 REFUSED = UserError("that is not the code of this drill's instructor", "instruct", "who has started it was told it")
@@ -99,6 +100,8 @@ class Desk:
                 if game.over:
                     raise InputError(OVER, "fork", "replay plays its log again")
                 drill = game.case.drill
+                if drill.on_real_clock:
+                    raise on_real_clock("fork", "this drill")
                 return {
                     "text": drill.text, "name": drill.place(), "id": drill.id,
                     "directory": os.path.abspath(drill.directory), "seed": game.case.seed,

@@ -31,7 +31,7 @@ from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Held, world_of
 from testbed.machine.ownership import mark_as_drill
-from testbed.world.world import WorldGone
+from testbed.world.base import WorldGone
 
 LOG = "drilld.log"
 LOOK_S = 1.0
@@ -90,6 +90,9 @@ class Server:
             world.heed()
         except WorldGone:
             return False
+        if not self.game.over and self.game.budget_left_ns <= 0:  # on the real clock nobody need type for that
+            self.game.command("status")
+            self._write()
         return (self.dir / SOCKET).exists()
 
     def _hear(self, client: Lines) -> None:
@@ -153,9 +156,9 @@ class Server:
             self.ended = True
         elif self.game.over and not self.written:
             self._write()
-            answer["text"] += (
-                f"\nhow it went: testbed drill report {self.shown}; played again by: testbed drill replay {self.shown}"
-            )
+            answer["text"] += f"\nhow it went: testbed drill report {self.shown}"
+            if not self.game.case.drill.on_real_clock:
+                answer["text"] += f"; played again by: testbed drill replay {self.shown}"
             answer["log"] = str(self.out)
         return answer
 

@@ -98,10 +98,14 @@ class Case:
 
     def _injection(self, entry: Mapping[str, Any], drawn: Mapping[str, Any], path: KeyPath, at_ns: float) -> Injection:
         try:
-            return Injection.of(_timed(entry, drawn, at_ns))
+            injection = Injection.of(_timed(entry, drawn, at_ns))
         except Mistakes as wrong:
             first, *also = [Problem(w, self.drill.place(*path, *inner), hint) for inner, w, hint in wrong.found]
             raise InputError(first.what, first.where, first.hint, also) from None
+        if injection.fault.only_real_clock and not self.drill.on_real_clock:
+            hint = "clock: {real: {dilation: 100000}}"
+            raise InputError(f"{injection.fault.name} is for the real clock", self.drill.place(*path, "fault"), hint)
+        return injection
 
     def cause(self, injection: Injection) -> Cause:
         """What an injection makes part of the truth. Raises CannotInject if it does not fit the fabric."""
@@ -185,6 +189,7 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
         "transport": drill.transport,
         "costs": drill.costs,
         # which rank will be struck is not drawn yet: none may share a process that is killed
+        **({"clock": drill.clock.model_dump(mode="json")} if drill.on_real_clock else {}),
         "workers": {"ranks_per_process": 1} if any(f.get("fault") in OF_PROCESSES for f in drill.faults) else {},
     }
 

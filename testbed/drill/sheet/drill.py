@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model
 
 from testbed.base.types import Model, Size, Time, default, mistake
 from testbed.drill.sheet.draw import Draw, references
+from testbed.experiment.blocks.clock import Clock
 
 Level = Literal["easy", "medium", "hard"]
 LEVELS: tuple[Level, ...] = ("easy", "medium", "hard")
@@ -92,6 +93,10 @@ class Drill(Model):
     title: str = Field(min_length=5, max_length=200, description="the ticket's first line: a symptom, not the cause")
     ticket: str = Field(default="", max_length=2000, description="what else the person says who has opened it")
     level: Level = Field(description="how hard it is")
+    clock: Clock = default(
+        "virtual",
+        "`virtual`: time passes only by what is typed; `{real: {dilation: N}}`: [it goes on](drills-real.md)",
+    )
     fabric: dict[str, Any] = Field(description="as in an experiment (docs/experiment.md)")
     control: dict[str, Any] = Field(default_factory=dict, description="as in an experiment")
     transport: dict[str, Any] = Field(default_factory=dict, description="as in an experiment")
@@ -180,6 +185,11 @@ class Drill(Model):
     @property
     def asks_to_fix(self) -> bool:
         return FIX in self.question
+
+    @property
+    def on_real_clock(self) -> bool:
+        """Its world goes on while the player thinks, and never goes the same way twice."""
+        return self.clock.mode == "real"
 
     def place(self, *path: str | int) -> str:
         """`FILE:LINE: KEY` of what stands at `path`."""

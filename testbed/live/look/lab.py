@@ -46,5 +46,19 @@ class OfLab:
     def steps(self) -> Sequence[Step] | None:
         return None
 
+    def cpus(self) -> list[dict[str, Any]] | None:
+        if not self.lab.kernel:
+            return None
+        from testbed.containers.cpu import cpu_of
+
+        found = []
+        for nic in self.fabric.nics:
+            cpu = cpu_of(self.lab.containers.group(nic.rank))
+            found.append({
+                "rank": nic.rank, "cpu_s": round(cpu.ran_ns / 1e9, 3), "nr_periods": cpu.periods,
+                "nr_throttled": cpu.throttled, "throttled_ms": cpu.throttled_ns // 1_000_000,
+            })  # fmt: skip
+        return found
+
     def actions(self) -> Sequence[Done]:
         return log(self.lab.dir)

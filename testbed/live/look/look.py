@@ -55,6 +55,10 @@ class Source(Protocol):
         """The steps that have ended of a job that is repeated; None if there is no such job."""
         ...
 
+    def cpus(self) -> list[dict[str, Any]] | None:
+        """What each rank's programs have had of the CPUs; None with the virtual clock, which knows none."""
+        ...
+
     def actions(self) -> Sequence[Done]:
         """What operators have done."""
         ...

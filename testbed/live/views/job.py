@@ -1,4 +1,4 @@
-"""The steps of the job that a held fabric repeats (docs/held.md)."""
+"""The steps of the job that a held fabric repeats (docs/held.md), and what ranks' programs have had of the CPUs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,16 @@ def _us(ns: float) -> float:
     return round(ns / 1000, 3)
 
 
+def cpu(look: Look) -> list[Table]:
+    """A row for each rank's container, as its control group's cpu.stat has it; times are wall time."""
+    rows = look.source.cpus()
+    if rows is None:
+        raise InputError("emulated time knows no CPUs", "cpu", "it is for the real clock: testbed up without --virtual")
+    return [Table("cpu", "", rows, ("rank", "cpu_s"))]
+
+
 VIEWS = (
+    View(words="cpu", about="Show what each rank's programs have had of the CPUs (real clock).", make=cpu),
     View(
         words="job",
         about="Show the steps of the job that a held fabric repeats: their times, and for whom the ranks wait.",

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
-from testbed.drill.log import Log, read
-from testbed.drill.replay import replay
+from testbed.drill.log import REAL, Log, read
+from testbed.drill.replay import on_real_clock, replay
 from testbed.drill.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily
 from testbed.drill.stage import Up, world_of
 
@@ -34,6 +34,8 @@ def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[
             refused[path.name] = error.what
     for path, log in sorted(whole, key=lambda one: (_began(one[1]), one[0].name)):
         try:
+            if log.head.get(REAL):
+                raise on_real_clock("leaderboard", path.name)
             again = replay(log, str(path), up) if play else None
             player = str(log.head.get("player") or "-")
             _row(player, "", [log])  # it has all that is counted

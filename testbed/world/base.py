@@ -1,0 +1,254 @@
+"""What all worlds have in common: a fabric with a job on it without end, what it has said, and what was put in.
+
+A world stands still unless it is told to go on (world.py), or it goes on by itself (real.py). How time passes is all in
+which they differ.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from hardware.client import FabricdError
+from testbed.base.errors import UserError
+from testbed.experiment.overrides import override
+from testbed.fabric.lab import Lab
+from testbed.fabric.postmortem import why_dead
+from testbed.faults.base import fault_id
+from testbed.inject.agent import Agent
+from testbed.operate.record import Done, log
+from testbed.plan import together
+from testbed.plan.hardware import line_rate_bps
+from testbed.world.history import Counters, History
+from testbed.world.job import Job, plan_of
+from testbed.world.steps import Step
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.faults import Injection
+    from testbed.faults.base import Place
+    from topologies import Fabric
+
+READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
+"""Requests to fabricd that change nothing."""
+_UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
+OPAQUE = "world"
+
+
+class WorldGone(UserError):
+    """The world cannot go on: fabricd, Open vSwitch or a worker is gone or hangs."""
+
+
+@dataclass
+class AnyWorld(ABC):
+    """Made by `up`. As a context manager it closes itself. Its calls belong to one thread at a time."""
+
+    lab: Lab
+    experiment: Experiment
+    job: Job
+    events: list[dict[str, Any]] = field(default_factory=list)  # what fabricd has told of, in order
+    _history: History = field(default_factory=History)
+    _agent: Agent | None = None
+    _closed: bool = False
+
+    # -- up
+
+    @classmethod
+    def up(cls, experiment: Experiment, *, opaque: bool = False, faults: bool = True) -> Self:
+        """Brings the fabric up, with the workload as its job.
+
+        `faults`: those of `inject:` are put in. `opaque`: the fabric's directory does not have the experiment's name;
+        faults are never in it. Raises UserError; nothing is left then.
+        """
+        hidden = {"inject": [], "capture": [], **({"name": OPAQUE} if opaque else {})}
+        lab = Lab.up(experiment.model_copy(update=hidden))
+        try:
+            return cls._begin(lab, experiment, experiment.inject if faults else ())
+        except BaseException:
+            lab.down()
+            raise
+
+    @classmethod
+    @abstractmethod
+    def _begin(cls, lab: Lab, experiment: Experiment, injections: Sequence[Injection]) -> Self: ...
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.lab.fabric
+
+    # -- time
+
+    @abstractmethod
+    def advance(self, ns: int) -> None:
+        """Lets so much time pass."""
+
+    @abstractmethod
+    def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool:
+        """Until the condition is met, but for no longer than `limit_ns`; returns whether it is.
+
+        Raises InputError for one that does not parse.
+        """
+
+    @abstractmethod
+    def _now(self) -> int: ...
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Returns when all has happened that happens now: after changes that were made in other ways."""
+
+    def advance_steps(self, count: int, limit_ns: int) -> bool:
+        """Until so many more steps have ended, but for no longer than `limit_ns`; returns whether they have."""
+        goal = len(self.steps) + count
+        return self.until(lambda world: len(world.steps) >= goal, limit_ns)
+
+    def _event(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "act":
+            assert self._agent
+            self._agent.act(event)
+        elif kind == "worker_hung":
+            raise WorldGone(f"the worker of rank {event['rank']} hangs: {event['reason']}")
+        elif kind == "ovs_lost":
+            raise WorldGone(event["reason"])
+        if kind not in _UNSAID:
+            self.events.append(event)
+
+    def _look_at_workers(self) -> None:
+        """A worker that has ended before it has connected would be waited for, for ever."""
+        ended = self.job.ended()
+        if not ended:
+            return
+        absent = {w["rank"] for w in self.lab.fabricd.request("status")["workers"] if w["state"] == "absent"}
+        for rank, why in ended.items():
+            if rank in absent:
+                raise WorldGone(f"the worker of rank {rank} does not start: {why}")
+
+    def _remember(self) -> None:
+        self._history.add(self._now(), self.counters())
+
+    def heed(self) -> None:
+        """Does what fabricd asks for between two of our calls, because others have asked it for something."""
+        with Gone(self.lab):
+            for event in self.lab.fabricd.events(0.0):
+                self._event(event)
+
+    # -- the job
+
+    def with_workload(self, workload: Sequence[Mapping[str, Any]] | None) -> Experiment:
+        """The experiment with another workload. Raises InputError if it does not fit."""
+        changed = [] if workload is None else [f"workload={json.dumps([*workload])}"]
+        experiment = override(self.experiment, changed)
+        plan_of(experiment)
+        return experiment
+
+    def _struck(self) -> set[int]:
+        return together.struck(fault["request"] for fault in self.request("faults")["faults"])
+
+    # -- reads
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps of the job that have ended by now."""
+        return self.job.said.steps
+
+    @property
+    def best_ns(self) -> float | None:
+        """The time of the quickest step, None before the first has ended."""
+        return self.job.said.best_ns
+
+    @property
+    def errors(self) -> dict[int, str]:
+        """The ranks whose workers have given up, each with why."""
+        return self.job.said.errors
+
+    def counters(self) -> Counters:
+        """All of fabricd's counters, now."""
+        return self.request("counters")
+
+    def history(self) -> History:
+        """Counters that were kept since the beginning."""
+        return self._history
+
+    def actions(self) -> Sequence[Done]:
+        """What operators have done."""
+        return log(self.lab.dir)
+
+    # -- changes
+
+    @abstractmethod
+    def request(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """A request to fabricd. Raises FabricdError if it is refused."""
+
+    def put_in(self, injection: Injection, name: str | None = None) -> str:
+        """Puts a fault in, now; its times count from now. Returns its id. Raises CannotInject, FabricdError."""
+        name = name or self._free_name()
+        place = place_of(injection, self.lab, self.experiment, self.experiment.seed)
+        done: list[str] = []
+        try:
+            for request in injection.requests(place, name, now_ns=self._now()):
+                self.lab.fabricd.request("inject", **request)
+                done.append(request["fault"])
+        except BaseException:
+            for one in done:
+                self.lab.fabricd.request("heal", fault=one)
+            raise
+        self.settle()
+        return name
+
+    def take_out(self, name: str) -> list[str]:
+        """Heals a fault, or `all`; returns the ids. There may be none of that name."""
+        self._now()
+        every = self.lab.fabricd.request("faults")["faults"]
+        here = [f["fault"] for f in every if not f["request"].get("operator")]
+        chosen = [fault for fault in here if name in ("all", fault_id(fault))]
+        for fault in chosen:
+            self.lab.fabricd.request("heal", fault=fault)
+        self.settle()
+        return list(dict.fromkeys(fault_id(fault) for fault in chosen))
+
+    def _free_name(self) -> str:
+        taken = {fault_id(f["fault"]) for f in self.counters()["faults"]}
+        return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)
+
+    # -- the end
+
+    def close(self) -> None:
+        """Takes the fabric down; nothing of it is left. Raises MachineError if that fails."""
+        if not self._closed:
+            self._closed = True
+            self.job.close()
+            self.lab.down()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Gone:
+    """Says of a fabricd that is gone why, as WorldGone."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(value, FabricdError):
+            hint = f"testbed clean {self._lab.id}"
+            raise WorldGone(f"fabric {self._lab.id} cannot go on: {value}", why_dead(self._lab.record), hint) from None
+
+
+def place_of(injection: Injection, lab: Lab, experiment: Experiment, seed: int) -> Place:
+    rate = line_rate_bps(experiment, lab.fabric, range(lab.fabric.ranks))
+    return replace(injection.place(lab.fabric, rate, seed, experiment.transport.cc.name), programs=lab.kernel)

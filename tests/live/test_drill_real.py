@@ -1,0 +1,118 @@
+"""A drill on the real clock, played: programs between hosts, a repair, a score; and a machine that cannot keep up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from testbed.drill import measured
+from testbed.drill.game import Game
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from testbed.drill.stage import Stage
+
+# A step takes 9 us, and 150 us more if a frame of it is lost, as in every other one: with one such in 16 it is slow
+TEXT = """
+title: Steps take longer
+level: easy
+clock: {real: {dilation: 20000, fifo: true}}
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}, nic: {timeout: 150us}}
+control: {reaction: 20us}
+job: {collective: all_to_all, size: 16KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.1, classes: [3]}]
+warmup: 200us
+begins: 700us
+question: [healthy, where, what, fix]
+budget: {emulated: 100ms}
+slo: {step: 2}
+"""
+HOGS = 4
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    stage = Stage.up(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False))
+    yield stage
+    stage.close()
+
+
+def said(game: Game, line: str) -> Any:
+    answer = game.command(line)
+    assert answer.ok, (line, answer.text)
+    return answer.data
+
+
+def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    # whether this machine keeps time is the other test's matter
+    monkeypatch.setattr(measured, "fit", lambda fidelity: True)
+    game = Game(stage)
+    before = game.time_ns
+    (ping,) = said(game, "probe ping 0 3")["ping"]
+    assert (ping["sent"], ping["received"], ping["lost"]) == (3, 3, 0)  # class 0 passes
+    assert ping["min_us"] >= 7.0  # eight times a cable's 500 ns, six times a switch's
+    assert game.time_ns > before
+    (tcp,) = said(game, "probe iperf3 0 3 --for 1")["iperf3"]
+    assert tcp["bytes"] > 0 and tcp["Gbps"] > 0
+    (cause,) = stage.drawn.truth
+    cable = cause.place.removeprefix("cable:")
+
+    def damaged() -> set[str]:
+        tables = said(game, "show interfaces errors")
+        return {str(row["IFACE"]) for rows in tables.values() for row in rows if row["RX_CRC"]}
+
+    assert stage.world.until(lambda _: len(damaged()) > 1, 10_000_000)  # 200 s at most
+    ports = damaged()
+    assert ports == {f"{e.node}:{e.port}" for c in game.fabric.cables if c.name == cable for e in (c.a, c.b)}
+    assert all(row["nr_throttled"] == 0 for row in said(game, "show cpu")["cpu"])
+    refused = game.command("config job restart")
+    assert not refused.ok and "with the real clock the job is not begun anew" in refused.text
+    leaf = next(port for port in ports if port.startswith("leaf"))
+    said(game, f"config route drain {leaf}")
+    said(game, "advance 400us")
+    said(game, f"submit {cause}")
+    assert isinstance(game.ending, measured.RealEnding) and game.ending.score is not None
+    steps = game.ending.steps_ns
+    assert steps["before"] and steps["now"] and steps["now"] < steps["before"]
+    assert (game.ending.score.where, game.ending.score.fixed, game.ending.score.total) == (1.0, 1.0, 100.0)
+
+
+@contextmanager
+def load(pid: int) -> Iterator[None]:
+    """A host with too much to do: the process has to share one CPU, as the last of several."""
+    cpu = {min(os.sched_getaffinity(0))}
+    os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+    os.sched_setaffinity(pid, cpu)
+    os.setpriority(os.PRIO_PROCESS, pid, 19)
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(HOGS)]
+    try:
+        for hog in hogs:
+            os.sched_setaffinity(hog.pid, cpu)
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) -> None:
+    game = Game(stage)
+    world: Any = stage.world
+
+    def late(_: object) -> bool:
+        return float(world.counters()["fidelity"]["lateness_ns"]["p99"]) > 3e6
+
+    with load(world.lab.hardware.pid):
+        assert world.until(late, 10_000_000), world.fidelity()  # 200 s at most
+        (cause,) = stage.drawn.truth
+        text = game.command(f"submit {cause}").text
+    # a hop is 583.6 ns, which are 11.7 ms here: good up to 0.117 ms
+    assert text.startswith("environment_invalid") and "of the smallest hop (11.7 ms of wall time)" in text
+    assert game.ending is not None and game.ending.score is None and "SCORE" not in text
+    assert game.ending.to_dict()["fidelity"]["verdict"] == "invalid"
