@@ -28,6 +28,8 @@ def amount(value: Any) -> tuple[float, str] | None:
     if match is None:
         return None
     number, unit = float(match[1]), match[2]
+    if unit != "k" and unit in _PREFIXES:  # 400G, as switches show a port's speed
+        unit += "bps"
     if unit in _TIMES:
         return number * _TIMES[unit], "ns"
     for kind in ("bps", "B"):
