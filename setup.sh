@@ -234,6 +234,10 @@ servers() { # what tests of sweeps on many machines reach
     command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ] || packages="$packages openssh-server openssh-client"
 }
 
+mpi() { # what a test of programs on a fabric starts
+    command -v mpirun >/dev/null 2>&1 || packages="$packages openmpi-bin"
+}
+
 explore() {
     end=$(($(date +%s) + ${1:-10} * 60))
     property_tests=$(grep -rl --include='test_*.py' '^from hypothesis' tests)
@@ -280,6 +284,7 @@ case "$verb" in
         fuzzers
         browser
         servers
+        mpi
         set_up --sanitize
         said=$(mktemp)
         lint >"$said" 2>&1 & # on one core; pip, then the tests, which often wait, need not wait for it

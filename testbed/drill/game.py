@@ -145,9 +145,9 @@ class Game:
     def command(self, line: str, page: bool = False) -> Answer:
         """`page`: nobody has typed it, a page has asked to draw its picture."""
         began, found = self.time_ns, None
-        if not self.over and self.budget_left_ns <= 0:  # on the real clock it goes while nothing is typed
-            return Answer(True, began, self._end(None)[0])
         try:
+            if not self.over and self.budget_left_ns <= 0:  # on the real clock it goes while nothing is typed
+                return Answer(True, began, *self._end(None))
             words = _words(line)
             entry, rest = find([one.entry for one in self.lines.values()], words, "drill")
             found = self.lines[entry.words]

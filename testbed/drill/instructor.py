@@ -218,6 +218,8 @@ def _status(one: Instructor, _: Mapping[str, Any]) -> Brought:
 
 
 def _pause(one: Instructor, _: Mapping[str, Any]) -> Brought:
+    if one.game.case.drill.on_real_clock:
+        raise InputError("the real clock goes on, and would take the player's budget", "pause", "hint and say go")
     one.game.paused = True
     return "paused: the player can look, and nothing else", None
 

@@ -3,7 +3,8 @@
 - Whether the game counts at all. If the fabric could not keep time on this machine (its fidelity verdict is not good),
   what the player saw was the machine's doing as well as the fault's: it is `environment_invalid` and has no score.
 - Whether the job is mended: the mean of its next steps is within what it is promised (`slo`), of the healthy ones
-  before the fault. It counts only if steps were longer than that before the player acted. It is 0 or 1.
+  before the fault. It counts only if steps were longer than that before the player acted. It is 0 or 1, and 0 if he has
+  changed nothing: a fault that strikes now and then spares some steps by itself.
 - Speed and damage do not count: what they are worth in emulated time is a matter of who types, and of the machine. The
   points for speed go to the places (L).
 """
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_INVALID = "environment_invalid"
 FIT = ("exact", "good")
-STEPS = 3
-"""So many steps after the last answer say whether the job is mended."""
+STEPS = 8
+"""So many steps after the last answer say whether the job is mended: a fault that spares every other step by chance
+spares all of them once in 256."""
 PATIENCE = 4
 """How many times as long as it is promised each of them is waited for, besides two timeouts of a NIC."""
 
@@ -86,13 +88,16 @@ def ending_of_real(
     """Measures what counts, waits for some steps if something was to be mended. Raises WorldGone."""
     drill, world = stage.case.drill, cast("RealWorld", stage.world)
     now, promised = world.time_ns, drill.slo.step * stage.healthy_step_ns
-    acted_ns = next((entry.time_ns for entry in touched if entry.line.split()[0] == CONFIG), now)
-    steps: dict[str, float | None] = {"healthy": stage.healthy_step_ns, "before": _before(stage, acted_ns)}
+    acted_ns = next((entry.time_ns for entry in touched if entry.ok and entry.line.split()[0] == CONFIG), None)
+    steps: dict[str, float | None] = {
+        "healthy": stage.healthy_step_ns,
+        "before": _before(stage, now if acted_ns is None else acted_ns),
+    }
     mended: bool | None = None
     if answer and stage.drawn.truth and drill.asks_to_fix:
         steps["now"] = _after(stage, now, promised)
         if steps["before"] is None or steps["before"] > promised:
-            mended = steps["now"] is not None and steps["now"] <= promised
+            mended = acted_ns is not None and steps["now"] is not None and steps["now"] <= promised
     speed = None if mended is None else float(mended)
     course = Course(hints=hints, wrong=wrong, speed=speed, speed_mended=1.0, speed_healthy=1.0)
     fidelity = world.fidelity()

@@ -49,6 +49,12 @@ def said(game: Game, line: str) -> Any:
     return answer.data
 
 
+def errors(game: Game) -> dict[str, int]:
+    """Of each port that has had some."""
+    tables = said(game, "show interfaces errors")
+    return {str(row["IFACE"]): int(row["RX_CRC"]) for rows in tables.values() for row in rows if row["RX_CRC"]}
+
+
 def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # whether this machine keeps time is the other test's matter
     monkeypatch.setattr(measured, "fit", lambda fidelity: True)
@@ -63,12 +69,8 @@ def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest
     (cause,) = stage.drawn.truth
     cable = cause.place.removeprefix("cable:")
 
-    def damaged() -> set[str]:
-        tables = said(game, "show interfaces errors")
-        return {str(row["IFACE"]) for rows in tables.values() for row in rows if row["RX_CRC"]}
-
-    assert stage.world.until(lambda _: len(damaged()) > 1, 10_000_000)  # 200 s at most
-    ports = damaged()
+    assert stage.world.until(lambda _: len(errors(game)) > 1, 10_000_000)  # 200 s at most
+    ports = set(errors(game))
     assert ports == {f"{e.node}:{e.port}" for c in game.fabric.cables if c.name == cable for e in (c.a, c.b)}
     assert all(row["nr_throttled"] == 0 for row in said(game, "show cpu")["cpu"])
     refused = game.command("config job restart")
@@ -76,11 +78,15 @@ def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest
     leaf = next(port for port in ports if port.startswith("leaf"))
     said(game, f"config route drain {leaf}")
     said(game, "advance 400us")
+    lost, steps = errors(game), len(stage.world.steps)
+    assert stage.world.until(lambda world: len(world.steps) >= steps + measured.STEPS, 10_000_000)
+    assert errors(game) == lost  # no frame passes there any more
     said(game, f"submit {cause}")
     assert isinstance(game.ending, measured.RealEnding) and game.ending.score is not None
-    steps = game.ending.steps_ns
-    assert steps["before"] and steps["now"] and steps["now"] < steps["before"]
-    assert (game.ending.score.where, game.ending.score.fixed, game.ending.score.total) == (1.0, 1.0, 100.0)
+    # how long a step takes is this machine's matter, too: the decision is in tests/unit/test_drill_real.py
+    taken = game.ending.steps_ns
+    assert set(taken) == {"healthy", "before", "now"} and taken["healthy"] and taken["before"]
+    assert (game.ending.score.where, game.ending.score.what) == (1.0, 1.0)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from hardware.client import FabricdError
 from results.figures.fidelity import Fidelity, real_clock
 from testbed.base.errors import InputError
 from testbed.commands import drill
@@ -17,9 +18,12 @@ from testbed.drill import log as logs
 from testbed.drill.agents.bench import check_measurable
 from testbed.drill.check.real import Played, shows
 from testbed.drill.game import Game
+from testbed.drill.instructor import Instructor, Transcript
 from testbed.drill.log import Entry
 from testbed.drill.measured import RealEnding, ending_of_real
+from testbed.drill.play.drilld import Server
 from testbed.drill.play.ranking import ranked
+from testbed.drill.play.wire import SOCKET
 from testbed.drill.replay import replayed
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import parse
@@ -136,12 +140,119 @@ def test_mended_is_what_a_measurement_confirms() -> None:
     assert healed.score.damage == 0.0 and healed.score.speed == 1.0
 
 
+class SparingWorld(GoingWorld):
+    """Its fault strikes now and then: from the moment of the answer it spares some steps by chance."""
+
+    spared = 7
+
+    def spare(self) -> None:
+        self.told.append("spared")
+        self.kept, self.faults = self.faults, {}
+
+    def advance(self, ns: int) -> None:
+        super().advance(ns)
+        if "spared" in self.told and self.faults == {} and self._clean() >= self.spared:
+            self.faults = self.kept
+
+    def _clean(self) -> int:
+        times = [step.end_ns - step.start_ns for step in self.steps]
+        return next((k for k, took in enumerate(reversed(times)) if took != HEALTHY_NS), len(times))
+
+
+def test_steps_that_the_fault_spares_by_chance_do_not_mend() -> None:
+    stage = Stage.up(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False), SparingWorld)  # type: ignore[arg-type]
+    world: Any = stage.world
+    stage.world.advance(300_000)
+    answer = parse(" ".join(map(str, stage.drawn.truth)), stage.world.fabric)
+    config = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
+    refused = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, False, True)
+    world.spare()
+    world.spared = 100
+    # so lucky is nobody; but who has changed nothing, or could not, has mended nothing
+    for touched in ([], [refused]):
+        ending = ending_of_real(stage, answer, touched, hints=0, wrong=0)
+        assert ending.score and (ending.score.fixed, ending.steps_ns["now"]) == (0.0, HEALTHY_NS)
+    ending = ending_of_real(stage, answer, [config], hints=0, wrong=0)
+    assert ending.score and ending.score.fixed == 1.0
+
+
+@pytest.mark.parametrize(("spared", "fixed"), [(3, 0.0), (7, 0.0)])
+def test_a_few_quick_steps_are_no_repair(spared: int, fixed: float) -> None:
+    text = TEXT.replace("slo: {step: 1.2}", "slo: {step: 1.05}")  # one of eight that is not: 1.0625
+    stage = Stage.up(Case.of(file.loads(text, "d.yaml"), "7Q4", False), SparingWorld)  # type: ignore[arg-type]
+    world: Any = stage.world
+    stage.world.advance(300_000)
+    answer = parse(" ".join(map(str, stage.drawn.truth)), stage.world.fabric)
+    config = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
+    world.spare()
+    world.spared = spared
+    ending = ending_of_real(stage, answer, [config], hints=0, wrong=0)
+    assert ending.score and ending.score.fixed == fixed
+
+
+class LostWorld(GoingWorld):
+    def counters(self) -> dict[str, Any]:
+        if self.time_ns > 3_000_000:
+            raise FabricdError("fabricd is gone")
+        return super().counters()
+
+    def fidelity(self) -> Fidelity:
+        self.counters()
+        return self.verdict
+
+
+def test_a_world_that_is_gone_when_the_budget_is_ends_the_game() -> None:
+    game = game_of(LostWorld)
+    game.stage.world.time_ns = 4_000_000  # type: ignore[misc]
+    answer = game.command("status")
+    assert not answer.ok and "the world has died: fabricd is gone" in answer.text
+    assert game.gone and not game.over
+
+
+def served(tmp_path: Path, world: type[GoingWorld] = GoingWorld) -> Server:
+    """A server of a game whose budget goes while nobody types."""
+    game = game_of(world)
+    server = Server.__new__(Server)
+    server.game, server.out, server.shown = game, tmp_path / "game.log", "game.log"
+    server.dir, server.transcript = tmp_path, Transcript()
+    server.written = server.told = server.ended = False
+    (tmp_path / SOCKET).touch()
+    return server
+
+
+def test_who_types_nothing_until_the_end_is_told_it_with_his_next_line(tmp_path: Path) -> None:
+    server = served(tmp_path)
+    assert server._there() and not server.game.over
+    server.game.stage.world.advance(3_000_000)
+    assert server._there() and server.game.over and server.out.exists()
+    (row,) = server.transcript.since(0)[1]
+    assert (row["line"], row["ok"]) == ("the budget is gone", True) and "SCORE 0.0" in row["text"]
+    told = server._command("show job", False)
+    assert told["ok"] and "SCORE 0.0" in told["text"] and "how it went: testbed drill report game.log" in told["text"]
+    assert told["log"] == str(server.out) and told["data"]["score"]["total"] == 0.0
+    later = server._command("show job", False)
+    assert not later["ok"] and "log" not in later
+
+
+def test_a_server_ends_when_the_world_does_at_the_end_of_the_budget(tmp_path: Path) -> None:
+    server = served(tmp_path, LostWorld)
+    server.game.stage.world.time_ns = 4_000_000  # type: ignore[misc]
+    assert not server._there() and server.game.gone and not server.out.exists()
+
+
+def test_an_instructor_cannot_pause_it() -> None:
+    game = game_of()
+    answer = Instructor(game).command("pause")
+    assert not answer.ok and "the real clock goes on" in answer.text and not game.paused
+
+
 def test_the_budget_goes_while_nothing_is_typed() -> None:
     game = game_of()
     game.stage.world.advance(3_000_000)
     assert not game.over
     answer = game.command("show job")
     assert game.over and answer.ok and "SCORE 0.0" in answer.text
+    assert answer.data["score"]["total"] == 0.0 and answer.data["environment_invalid"] is False
 
 
 def test_what_needs_another_such_world_is_refused(tmp_path: Path) -> None:

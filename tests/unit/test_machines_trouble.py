@@ -422,18 +422,32 @@ class Slow:
         return {"row": point["run"]}
 
 
-def test_points_here_run_as_far_as_memory_reaches_those_of_lower_numbers_first() -> None:
+def test_points_here_run_as_far_as_memory_reaches() -> None:
+    slow = Slow()
+    here = Here(slow, 100)  # type: ignore[arg-type]
+    for number, (name, memory) in enumerate({"a": 60, "b": 30, "c": 20}.items()):
+        here.submit(number, {"run": name}, memory)
+    assert {slow.began.get(timeout=60) for _ in range(2)} == {"a", "b"}  # these two at a time
+    slow.go["b"].set()
+    assert slow.began.get(timeout=60) == "c"
+    for name in "ac":
+        slow.go[name].set()
+    assert {here.said.get(timeout=60).number for _ in range(3)} == {0, 1, 2}  # type: ignore[union-attr]
+
+
+def test_points_of_lower_numbers_run_first_here() -> None:
     slow = Slow()
     here = Here(slow, 100)  # type: ignore[arg-type]
     here.submit(0, {"run": "a"}, 60)
     assert slow.began.get(timeout=60) == "a"
-    here.submit(1, {"run": "b"}, 60)
+    here.submit(1, {"run": "b"}, 80)
     here.submit(2, {"run": "c"}, 30)  # there is room for it, but it is not its turn
     slow.go["a"].set()
     assert here.said.get(timeout=60) == Ended(0, {"row": "a", "machine": HERE})
-    assert [slow.began.get(timeout=60) for _ in range(2)] == ["b", "c"]  # and these two at a time
-    for name in "bc":
-        slow.go[name].set()
+    assert slow.began.get(timeout=60) == "b"
+    slow.go["b"].set()
+    assert slow.began.get(timeout=60) == "c"
+    slow.go["c"].set()
     assert {here.said.get(timeout=60).number for _ in range(2)} == {1, 2}  # type: ignore[union-attr]
 
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hardware.client import FabricdError
 from testbed.base.errors import UserError
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor, Transcript
@@ -27,6 +28,7 @@ from testbed.drill.log import Entry
 from testbed.drill.play.desk import Desk, listening
 from testbed.drill.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
 from testbed.drill.replay import again
+from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Held, world_of
@@ -36,6 +38,8 @@ from testbed.world.base import WorldGone
 LOG = "drilld.log"
 LOOK_S = 1.0
 """How often it looks, at least, whether its fabric is there."""
+SPENT = "the budget is gone"
+"""What stands in the transcript where a line would: nobody has typed it."""
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
 
 
@@ -54,6 +58,7 @@ class Server:
         self.shown = shown  # the same, as its player calls it
         self.token = token
         self.written = False
+        self.told = False  # its player how it has ended, and where the log is
         self.ended = False
         self._clients: list[Lines] = []
         self._now: Lines | None = None  # whose command goes on
@@ -88,10 +93,12 @@ class Server:
         world: Any = self.game.stage.world
         try:
             world.heed()
-        except WorldGone:
+        except (WorldGone, FabricdError):
             return False
         if not self.game.over and self.game.budget_left_ns <= 0:  # on the real clock nobody need type for that
-            self.game.command("status")
+            self.transcript.add(SPENT, self.game.time_ns, self.game.command("status"))
+            if self.game.gone:
+                return False
             self._write()
         return (self.dir / SOCKET).exists()
 
@@ -148,13 +155,17 @@ class Server:
 
     def _command(self, line: str, page: bool) -> dict[str, Any]:
         began, entries = self.game.time_ns, len(self.game.entries)
+        untold = self.game.over and not self.told  # it has ended while he typed nothing
         brought = self.game.command(line, page)
+        if untold and not brought.ok and (ending := self.game.ending):
+            brought = Answer(True, brought.time_ns, ending.text, ending.to_dict())
         if not page or any(entry.by != "page" for entry in self.game.entries[entries:]):
             self.transcript.add(line, began, brought)  # a page's looks are not the player's
         answer = dict(brought.to_dict())
         if self.game.gone:
             self.ended = True
-        elif self.game.over and not self.written:
+        elif self.game.over and not self.told:
+            self.told = True
             self._write()
             answer["text"] += f"\nhow it went: testbed drill report {self.shown}"
             if not self.game.case.drill.on_real_clock:
