@@ -108,25 +108,31 @@ class Chooser:
         """
         candidates = self.candidates(step)
         made, parts = QueuePairs(), dict[str, Numbers]()  # by algorithm, as the run connects them: at its first size
+        tried: dict[tuple[str, int], Numbers] = {}  # by algorithm, and how many parts are before it
         chosen = {}
         for size_bytes in step.sizes:
             expected = {}
             for candidate in candidates:
                 name, its = candidate.entry.name, candidate
                 if numbered and self.chooses:
-                    numbers = parts.get(name) or self._connected(made.copy(), candidate, step)
+                    numbers = parts.get(name)
+                    if numbers is None and (key := (name, len(parts))) not in tried:
+                        tried[key] = self._connected(made.copy(), candidate, step)
+                    numbers = tried[key] if numbers is None else numbers
                     its = replace(candidate, ways=replace(candidate.ways, numbers=numbers))
                 expected[name] = round(self.expected_ns(its, step, size_bytes), 3)
             best = min(candidates, key=lambda c: expected[c.entry.name])
             if numbered and self.chooses and best.entry.name not in parts:
                 parts[best.entry.name] = self._connected(made, best, step)
+                numbered = bool(parts[best.entry.name])  # else what comes behind it is not known, either
             told = {"algorithm": best.entry.name, **best.told, "expected_ns": expected}
             chosen[str(size_bytes)] = told
         return chosen
 
     def _connected(self, pairs: QueuePairs, candidate: Candidate, step: CollectiveStep) -> Numbers:
-        """What a candidate connects next, for the step's largest size."""
+        """What a candidate connects next, for the step's largest size; {}: too much."""
         entry, ranks = candidate.entry, candidate.ways.ranks
         options = {key: getattr(step, key) for key in entry.extra} | candidate.told
         largest = shape_of(entry, len(ranks), max(step.sizes), DTYPES[step.dtype], options, self._seed)
-        return pairs.connect(of_schedule(schedule_of(entry), largest, ranks, MOST_NUMBERED))
+        calls = of_schedule(schedule_of(entry), largest, ranks, MOST_NUMBERED)
+        return {} if calls is None else pairs.connect(calls)

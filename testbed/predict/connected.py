@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from workloads.base.entry import Algorithm
 
 MOST = 120_000
-"""Queue pairs of one collective that are numbered: of as many messages as are followed."""
+"""Queue pairs of one collective that are numbered: of as many messages as are followed.  Of more, spines are drawn."""
 
 
 class Connected:
-    """Of one fabric.  Where there is nothing to choose among, nothing is numbered."""
+    """Of one fabric.  Where there is nothing to choose among, nothing is numbered, nor what comes behind too many."""
 
     def __init__(self, chooser: Chooser, seed: int) -> None:
         self._chooses, self._seed = chooser.chooses, seed
@@ -36,7 +36,11 @@ class Connected:
         if entry.schedule:
             width = DTYPES[told["dtype"]]
             largest = shape_of(entry, len(ranks), max(told["sizes"] or [0]), width, told, self._seed)
-            return (connect(of_schedule(schedule_of(entry), largest, ranks, MOST)),)
+            calls = of_schedule(schedule_of(entry), largest, ranks, MOST)
+            if calls is None:
+                self._chooses = False  # what comes behind them is not known, either
+                return ({},)
+            return (connect(calls),)
         if entry.name == "multicast":
             return (connect(of_multicast(ranks)),)
         if entry.engines:

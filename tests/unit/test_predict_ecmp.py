@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from testbed.experiment import Experiment, loads
+from testbed.plan import choose
 from testbed.plan.plan import plan
-from testbed.predict import predict
+from testbed.predict import connected, predict
 from testbed.predict.large import large_figures, places_of
 from testbed.predict.wide import TREES
 from topologies import Fabric
@@ -94,7 +95,9 @@ def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(collectiv
     shape = shape_of(entry, n, 4096, 4, {}, 0)
     pairs, made = QueuePairs(), Made(n)
     for _ in range(2):
-        known = pairs.connect(of_schedule(schedule_of(entry), shape, order, math.inf))
+        calls = of_schedule(schedule_of(entry), shape, order, math.inf)
+        assert calls is not None
+        known = pairs.connect(calls)
         tree, ring = made.by_hosts(algorithm, order)
         for index, rank in enumerate(order):
             for step in steps(program_of(schedule_of(entry), shape, index)):
@@ -165,3 +168,38 @@ def test_auto_takes_what_is_fastest_over_the_spines_that_the_hash_takes(
     if len(planned["chosen"]) == 1:
         other = experiment(topology, {**step, "algorithm": by_drawn_spines})
         assert predict(other).figures[0].time_ns == pytest.approx(found["expected_ns"][by_drawn_spines])
+
+
+def test_auto_numbers_each_candidate_once_for_what_is_chosen_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it has too many queue pairs: it takes as long to find that out."""
+    numbered: list[Any] = []
+    counted = choose.of_schedule
+
+    def of_schedule(schedule: Any, *of: Any) -> Any:
+        numbered.append(schedule)
+        return counted(schedule, *of)
+
+    monkeypatch.setattr(choose, "of_schedule", of_schedule)
+    topology = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2}}"
+    many = ", ".join(f"{4 * k}KiB" for k in range(1, 9))
+    one = experiment(topology, {"collective": "all_to_all", "algorithm": "auto", "sizes": f"[{many}]"})
+    for most in (choose.MOST_NUMBERED, 3):
+        monkeypatch.setattr(choose, "MOST_NUMBERED", most)
+        numbered.clear()
+        (planned,) = plan(one)["steps"]
+        assert {way["algorithm"] for way in planned["chosen"].values()} == {"spread"}
+        tries = 2 + 1 + (most > 3)  # both; the chosen one; then the other one behind it, if that can be known
+        assert len(numbered) == tries
+
+
+def test_behind_too_many_queue_pairs_no_step_is_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spines are drawn, whatever it is; not hashed with numbers that others have."""
+    step = {"collective": "all_reduce", "algorithm": "halving_doubling", "sizes": "[1MiB]"}
+    text = "name: t\nfabric: {topology: {clos: {leaves: 4, spines: 4, hosts_per_leaf: 2}}}\nworkload:\n"
+    text += "- {collective: all_to_all, algorithm: spread, sizes: [4KiB]}\n"
+    one = loads(text + f"- {step}".replace("'", ""))
+    hashed = predict(one).figures[1].time_ns
+    monkeypatch.setattr(connected, "MOST", 30)  # 8 ranks have 24 for halving, and 56 to all others
+    behind = predict(one).figures[1].time_ns
+    monkeypatch.setattr(connected, "MOST", 0)
+    assert behind == predict(one).figures[1].time_ns != hashed

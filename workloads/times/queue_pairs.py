@@ -68,10 +68,10 @@ class QueuePairs:
         return number
 
 
-def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], most: float) -> dict[int, list[Call]]:
+def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], most: float) -> dict[int, list[Call]] | None:
     """What each rank asks for to carry out a schedule: every peer and channel, in their order.
 
-    {}: more than `most`.
+    None: more than `most`.
     """
     calls, count = {}, 0
     for index, rank in enumerate(ranks):
@@ -80,7 +80,7 @@ def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], most: 
         calls[rank] = [(ranks[peer], channel) for peer, channel in channels]
         count += len(channels)
         if count > most:
-            return {}
+            return None
     return calls
 
 
