@@ -56,6 +56,27 @@ def test_frames_behind_the_first_one_of_a_flow_wait_for_the_decision_and_take_th
         pair.done()
 
 
+def test_frames_that_waited_and_leave_with_other_headers_are_checked_as_they_came() -> None:
+    def written(sample: int) -> int:
+        with star(sample) as f:
+            rule(f, f"ip,dl_dst={f.fabric.nics[1].mac},actions=set_field:3->ip_ecn,output:{{h1}}")
+            pair = f.pair(0, 1, SIZE)
+            took, record = timed_write(pair, SIZE)
+            assert record.status == 0
+
+            def all_through_open_vswitch() -> bool:
+                return f" n_packets={FRAMES}," in f.ofctl("dump-flows", f.bridge("sw0"))
+
+            if sample:
+                assert fast(f)["checked"] > FRAMES
+                wait_until(lambda: fast(f)["stale"] > 0 or all_through_open_vswitch(), "all twins to be there")
+                assert fast(f)["stale"] == 0
+            pair.done()
+        return took
+
+    assert written(1) == written(0)
+
+
 def test_frames_are_checked_with_the_real_clock_too() -> None:
     with star(sample=4, hardware=Hardware(timeout_ns=1e11), clock={"mode": "real", "dilation": 1000}) as f:
         pair = f.connect(f.worker(0), f.worker(1), SIZE)

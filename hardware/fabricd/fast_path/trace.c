@@ -52,6 +52,7 @@ struct line {
 struct trace {
 	struct line line[LINES];
 	bool connected; /* all of them */
+	uint32_t hang_ups;
 	uint32_t turn;	/* which of them asks next */
 	int64_t again_ns; /* wall time before which it is not tried again */
 	struct question asked[ASKED_MAX];
@@ -121,6 +122,7 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 
 static void hang_up(struct fabric *f, struct trace *t)
 {
+	t->hang_ups++;
 	for (int i = 0; i < LINES; i++) {
 		struct line *line = &t->line[i];
 		if (line->fd < 0)
@@ -166,10 +168,11 @@ static void readable(struct fabric *f, struct reader *r)
 	}
 	t->have += (size_t)n;
 	while (t->have && (answer = json_loadb(t->answer, t->have, JSON_DISABLE_EOF_CHECK, &error))) {
+		uint32_t hang_ups = trace->hang_ups;
 		heard(f, trace, answer);
 		json_decref(answer);
-		if (t->fd < 0)
-			return; /* hung up: it had something to ask, and could not */
+		if (trace->hang_ups != hang_ups)
+			return; /* it had something to ask, and could not; the line may be a new one */
 		t->have -= (size_t)error.position;
 		memmove(t->answer, t->answer + error.position, t->have);
 	}

@@ -63,6 +63,8 @@ bool ovs_hold(struct fabric *f, struct frame *fr, ps_t deadline)
 void ovs_let_go(struct fabric *f)
 {
 	struct ovs *o = f->ovs;
+	struct frame *going[HELD_MAX];
+	uint32_t n = 0;
 
 	if (!o->held)
 		return;
@@ -76,8 +78,10 @@ void ovs_let_go(struct fabric *f)
 		next = p->next;
 		if (p->number != HELD || is_undecided(f, p))
 			continue;
-		o->held--;
+		going[n++] = p->frame;
 		ovs_take_out(o, p);
-		switch_decide(f, p->frame);
 	}
+	o->held -= n;
+	for (uint32_t i = 0; i < n; i++)
+		switch_decide(f, going[i]); /* which may hold it again, for what is asked now */
 }

@@ -29,12 +29,13 @@
 static bool known(struct fabric *f, struct port *in, struct frame *fr)
 {
 	ps_t leaves = fr->passage->t_in + ((struct sw *)in->node)->latency;
-	struct flow *flow = flow_cache_forward(f, in, fr, leaves);
 
-	if (!flow)
-		return ovs_hold(f, fr, leaves);
-	ovs_spared(f, in, fr, flow);
-	return true;
+	fr->refs++; /* for a frame that has come in already, and whose copies are all other frames, nobody else has one */
+	struct flow *flow = flow_cache_forward(f, in, fr, leaves);
+	if (flow)
+		ovs_spared(f, in, fr, flow);
+	frame_release(f, fr);
+	return flow || ovs_hold(f, fr, leaves);
 }
 
 /* switch_decide() - It is to be decided where a frame leaves; without room in Open vSwitch that waits */
