@@ -81,7 +81,7 @@ def _time(
     place: str,
 ) -> tuple[float, str]:
     if not entry.schedule:
-        return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, numbers, job), FORMULA
+        return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, numbers, job, place), FORMULA
     case = _case(experiment, chooser, entry, ranks, size_bytes, way, numbers)
     followed = replayed(case, schedule_of(entry), MOST_FOLLOWED)
     if followed is None:

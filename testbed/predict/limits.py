@@ -9,6 +9,7 @@ from testbed.base.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.blocks.fabric import Accelerator
 
 REFUSED = {
     "omnireduce": "what it sends depends on where the vectors have zeros",
@@ -54,6 +55,22 @@ def _refused(experiment: Experiment) -> Iterator[Problem]:
             if step.compression is not None:
                 what = "there is no model of compression in NICs"
                 yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
+
+
+def accelerator_for(experiment: Experiment, contributors: int, place: str) -> Accelerator:
+    """The accelerator of every switch, for a collective of which so many contributors come to one.
+
+    Raises InputError where the controller refuses it (controllers/offload/jobs.py), and a run falls back to hosts.
+    """
+    accelerator = experiment.fabric.switch.accelerator
+    where, hint = f"{place}.algorithm", "a run falls back to hosts: predict ring"
+    if accelerator is None:
+        raise InputError("switches have no accelerator", where, hint)
+    if contributors > accelerator.fan_in:
+        bits = accelerator.fan_in
+        what = f"{contributors} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
+        raise InputError(what, where, hint)
+    return accelerator
 
 
 def left_out(experiment: Experiment) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import Tree, Trees
+from testbed.predict.limits import accelerator_for
 from workloads.base.entry import named
 from workloads.base.vocabulary import DTYPES
 from workloads.times.in_network import in_network_all_reduce_ns
@@ -34,13 +35,15 @@ def offload_ns(
     way: Mapping[str, Any],
     numbers: Sequence[Numbers],
     job: int,
+    place: str,
 ) -> float:
     """Time in ns of the fabric's `job`th offloaded collective: that number says which of equal roots its tree has.
 
-    `numbers`: of the queue pairs that it uses, one time after the other.
+    `numbers`: of the queue pairs that it uses, one time after the other.  `place`: of the step in the file.
+    Raises InputError where switches are to add up and cannot.
     """
     if entry.accelerators:
-        return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
+        return _by_switches(experiment, chooser, ranks, size_bytes, way, job, place)
     if entry.name == "multicast":
         hosts = chooser.ways(ranks)
         tree = _Branches(chooser, experiment.build_fabric(), ranks, job)
@@ -78,14 +81,14 @@ def _by_switches(
     size_bytes: int,
     way: Mapping[str, Any],
     job: int,
+    place: str,
 ) -> float:
     """Over the tree that the controller makes of the ranks' shortest ways to a root."""
-    aggregation, accelerator = way["aggregation"], experiment.fabric.switch.accelerator
-    assert accelerator is not None
-    fabric = experiment.build_fabric()
+    aggregation, fabric = way["aggregation"], experiment.build_fabric()
     among = {s.name for s in fabric.switches if s.accelerator}
     trees = Trees(fabric)
-    tree = trees.tree(ranks, job, among)
+    tree = trees.tree(ranks, job, among or None)
+    accelerator = accelerator_for(experiment, max(map(tree.inputs, tree.adding)), place)
     found = {_way(experiment, chooser, trees, tree, rank) for rank in ranks}
     return max(
         in_network_all_reduce_ns(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from testbed.base.errors import InputError
 from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
 from testbed.predict.figure import FLOWS, Figure
+from testbed.predict.limits import REFUSED, accelerator_for
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
-from workloads.registry import find
+from workloads.registry import algorithms, find
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
@@ -25,7 +26,7 @@ from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
-from workloads.times.wide.peers import exchanged, in_tree, neighbours, on_grid
+from workloads.times.wide.peers import exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 from workloads.times.wide.trees import HostTrees
@@ -44,17 +45,7 @@ POWERS = ("halving_doubling", "halving", "recursive_doubling")
 """Of these, for powers of two."""
 
 TREES = ("binomial_tree", "chain", "scatter_all_gather", "linear")
-KNOWN = (
-    "ring",
-    "direct_reduce",
-    "in_network",
-    "multicast",
-    "spread",
-    "pairwise",
-    "bidirectional_ring",
-    *TREES,
-    *IN_ROUNDS,
-)
+BY_HOSTS = (*TREES, "bidirectional_ring")
 MOST_PAIRWISE = 4096
 """Ranks whose n - 1 rounds are followed."""
 
@@ -62,6 +53,20 @@ MOST_PAIRWISE = 4096
 def uses_scale_up(entry: Algorithm) -> bool:
     """Whether its messages go through scale-up domains: NICs have the network alone."""
     return bool(entry.schedule) or entry.name == "host"
+
+
+def _has_model(entry: Algorithm) -> bool:
+    """Whether there is one, with some number of ranks on some fabric."""
+    if entry.name in REFUSED or entry.collective.name in REFUSED:
+        return False
+    if entry.engines or entry.accelerators or entry.collective.name == "all_to_all":
+        return True
+    return entry.name in ("host", "ring", "multicast", *BY_HOSTS, *IN_ROUNDS)
+
+
+def _modelled(collective: str) -> str:
+    """Names of a collective's algorithms."""
+    return ", ".join(entry.name for entry in algorithms(collective) if _has_model(entry)) or "none of them has one"
 
 
 def wide_figures(
@@ -79,7 +84,7 @@ def wide_figures(
         raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
     if step.algorithm == AUTO:
         what = "of so large a fabric no algorithm is chosen"
-        raise InputError(what, f"{place}.algorithm", f"name one of {', '.join(KNOWN)}")
+        raise InputError(what, f"{place}.algorithm", f"name one of {_modelled(step.collective)}")
     entry = find(step.collective, step.algorithm)
     time = _Step(experiment, step, entry, places, made, job, place)
     for size_bytes in step.sizes:
@@ -142,11 +147,11 @@ class _Step:
             return self._multicast()
         if entry.accelerators:
             return self._by_switches()
-        if entry.name in TREES or entry.name == "bidirectional_ring":
+        if entry.name in BY_HOSTS:
             return self._by_hosts()
         if entry.name not in IN_ROUNDS:
             what = f"there is no model of {entry}{' in pieces' if step.chunk else ''} for {self.n} ranks"
-            raise InputError(what, f"{self.place}.algorithm", f"there is one of {', '.join(KNOWN)}")
+            raise InputError(what, f"{self.place}.algorithm", f"there is one of {_modelled(step.collective)}")
         return self._on_grid() if entry.layout in ("grid", "domains") else self._in_rounds()
 
     def _round_nics(self, *ways: Wide) -> Callable[[int], float]:
@@ -221,16 +226,13 @@ class _Step:
         if self.step.chunk is not None and entry.name != "chain":
             what = f"there is no model of {entry} in pieces for {n} ranks"
             raise InputError(what, f"{self.place}.chunk", "leave it out")
-        if entry.layout == "ring":
-            ways = self._ways(self._made.numbers(neighbours(order), order))
-        elif entry.name == "linear":
-            ways = self._ways(self._made.with_first())
-        else:
-            ways = self._ways(self._made.numbers(in_tree(n)))
+        order = order if entry.layout == "ring" else range(n)
+        numbers, around = self._made.by_hosts(entry.name, order)
+        ways = self._ways(numbers)
         if entry.name == "bidirectional_ring":
             ring, both = ways.ring(), ways.ring(both_ways=True)
-            return lambda size: both_ways_ns(ceil(ceil(size // width / n) / 2) * width, ring, both, costs)
-        trees = HostTrees(ways, costs, np.array(order) if entry.layout == "ring" else None)
+            return lambda size: both_ways_ns(-(-(size // width) // (2 * n)) * width, ring, both, costs)
+        trees, gather = HostTrees(ways, costs, np.array(order)), self._ways(around).ring()
 
         def time_ns(size_bytes: int) -> float:
             count = size_bytes // width
@@ -243,7 +245,7 @@ class _Step:
                 case "reduce", _:
                     return trees.reduce_ns(size_bytes)
                 case "broadcast", _:
-                    return trees.scatter_all_gather_ns(count, width)
+                    return trees.scatter_all_gather_ns(count, width, gather)
                 case "scatter", "binomial_tree":
                     return trees.scatter_ns(count, width)
                 case "gather", "binomial_tree":
@@ -274,11 +276,8 @@ class _Step:
 
     def _by_switches(self) -> Callable[[int], float]:
         spec, step, bare = self.experiment.fabric, self.step, self._bare
-        accelerator, tree = spec.switch.accelerator, tree_of(self.places, self.job)
-        if accelerator is None or tree.inputs[tree.adding()].max() > accelerator.fan_in:
-            bits = 0 if accelerator is None else accelerator.fan_in
-            what = f"{tree.inputs.max()} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
-            raise InputError(what, f"{self.place}.algorithm", "a run falls back to hosts: predict ring")
+        tree = tree_of(self.places, self.job)
+        accelerator = accelerator_for(self.experiment, int(tree.inputs[tree.adding()].max()), self.place)
         elements = min(accelerator.elements, spec.nic.mtu // 4)
         slots = step.slots or slots_over(
             self.experiment, (spec.cable.rate, spec.cable.delay), self.places.switches, elements

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,15 @@ from testbed.experiment import Experiment, loads
 from testbed.plan.plan import plan
 from testbed.predict import predict
 from testbed.predict.large import large_figures, places_of
+from testbed.predict.wide import TREES
 from topologies import Fabric
 from topologies.kinds import build
 from topologies.ranks.hops import Hops
+from workloads.collectives.schedule import Send, program_of, schedule_of, steps
+from workloads.collectives.shape import shape_of
+from workloads.registry import ALGORITHMS, find
 from workloads.times.messages import Link
-from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring
+from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring, of_schedule
 from workloads.times.ways import Routed
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.peers import Everybody, Made, neighbours
@@ -74,7 +79,30 @@ def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
         b = order[(k + 1) % 5]
         ends = np.array([a]), np.array([b])
         for made, its in both:
-            assert made[a, b, 0] == (int(its(*ends)[0]), int(its(*ends[::-1])[0]))
+            assert made[a, b, 0] == tuple(int(end[0]) for end in its(*ends))
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm"),
+    [(c, a) for c, a in ALGORITHMS if a in (*TREES, "bidirectional_ring")],
+)
+@pytest.mark.parametrize("n", [6, 7])
+def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(collective: str, algorithm: str, n: int) -> None:
+    """And how many each rank has made: the next step's come behind them."""
+    entry = find(collective, algorithm)
+    order = [0, 2, 1, 4, 5, 3, 6][:n] if entry.layout == "ring" else list(range(n))
+    shape = shape_of(entry, n, 4096, 4, {}, 0)
+    pairs, made = QueuePairs(), Made(n)
+    for _ in range(2):
+        known = pairs.connect(of_schedule(schedule_of(entry), shape, order, math.inf))
+        tree, ring = made.by_hosts(algorithm, order)
+        for index, rank in enumerate(order):
+            for step in steps(program_of(schedule_of(entry), shape, index)):
+                if isinstance(step, Send):
+                    its = ring if algorithm == "scatter_all_gather" and step.channel else tree
+                    peer = order[step.peer]
+                    found = tuple(int(end[0]) for end in its(np.array([rank]), np.array([peer])))
+                    assert found == known[rank, peer, step.channel], (rank, peer, step.channel)
 
 
 def experiment(topology: str, step: dict[str, Any]) -> Experiment:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.predict import predict
 from testbed.predict.large import large_figures, of_any_size
+from workloads.times.messages import Costs, Path
+from workloads.times.wide import trees
+from workloads.times.wide.around import Edge, Ring, direct_over_ns
 from workloads.times.wide.in_network import tree_of
 from workloads.times.wide.places import Grid
 
@@ -93,3 +97,62 @@ def test_two_rings_the_other_way_round_share_each_nic(topology: str) -> None:
     one = experiment(topology, step("all_reduce", "bidirectional_ring", "4KiB, 256KiB, 4MiB"))
     with_graph, without = predict(one).figures, list(large_figures(one))
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.03)
+
+
+@pytest.mark.parametrize("topology", ["star: {hosts: 12}", "clos: {leaves: 24, spines: 2, hosts_per_leaf: 8}"])
+def test_of_very_many_ranks_when_each_begins_its_ring_makes_no_difference(
+    topology: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = experiment(topology, step("broadcast", "scatter_all_gather", "4KiB, 4MiB"))
+    followed = [f.time_ns for f in large_figures(one)]
+    monkeypatch.setattr(trees, "_HOPS", 4)
+    assert [f.time_ns for f in large_figures(one)] == pytest.approx(followed, rel=0.003)
+
+
+def test_a_short_last_packet_keeps_a_slow_engine_for_its_bytes_alone() -> None:
+    """One rank more is one hop more, in which every engine goes over all bytes of a chunk."""
+    costs = Costs(engine_reduce_bps=1e9)
+    path = Path.uniform(1, rate_bps=400e9, delay_ns=500, latency_ns=500)
+
+    def time_ns(ranks: int) -> float:
+        ring = Ring([Edge(path, path)], np.zeros(ranks, np.intp))
+        return direct_over_ns([1] * (ranks - 1), costs.mtu + 1000, ring, costs)
+
+    assert time_ns(12) - time_ns(11) == pytest.approx((costs.mtu + 1000) * 8, rel=1e-6)
+
+
+def test_a_hint_names_what_the_steps_collective_has_a_model_of() -> None:
+    one = experiment("star: {hosts: 12}", step("all_reduce", "double_binary_tree", "1MiB"))
+    with pytest.raises(InputError, match="no model of .*double_binary_tree") as caught:
+        list(large_figures(one))
+    assert "bidirectional_ring" in caught.value.hint and "linear" not in caught.value.hint
+    with pytest.raises(InputError, match="no algorithm is chosen") as caught:
+        list(large_figures(experiment("star: {hosts: 12}", step("broadcast", "auto", "1MiB"))))
+    assert "chain" in caught.value.hint and "direct_reduce" not in caught.value.hint
+
+
+@pytest.mark.parametrize("accelerator", ["{}", "{fan_in: 8}"])
+def test_a_small_fabric_too_is_refused_where_the_controller_refuses(accelerator: str) -> None:
+    """Its run falls back to hosts (controllers/offload/jobs.py)."""
+    text = (
+        "name: t\nfabric: {topology: {star: {hosts: 100}}, switch: {accelerator: %s}}\n"
+        "workload:\n- {collective: all_reduce, algorithm: in_network, sizes: [1MiB]}\n"
+    )
+    one = loads(text % accelerator, "t.yaml")
+    with pytest.raises(InputError, match="100 contributors") as caught:
+        predict(one)
+    assert caught.value.where == "t.yaml:4: workload[0].algorithm" and "falls back" in caught.value.hint
+    with pytest.raises(InputError, match="100 contributors") as again:
+        list(large_figures(one))
+    assert str(again.value) == str(caught.value)
+
+
+def test_switches_without_accelerators_are_said_to_have_none() -> None:
+    text = (
+        "name: t\nfabric: {topology: {star: {hosts: 8}}, switch: {accelerator: null}}\n"
+        "workload:\n- {collective: all_reduce, algorithm: in_network, sizes: [1MiB]}\n"
+    )
+    one = loads(text, "t.yaml")
+    for figures in (lambda: predict(one).figures, lambda: list(large_figures(one))):
+        with pytest.raises(InputError, match="no accelerator"):
+            figures()

@@ -171,8 +171,7 @@ class _Adding:
 
     def engine_ns(self, part_bytes: int, adds: int) -> float:
         """All packets of it, one behind the other."""
-        packets = Packets.of(part_bytes, self.costs, reth=False, imm=False)
-        return packets.count * self.costs.engine_ns(packets.first[0] * adds)
+        return _engine_ns(Packets.of(part_bytes, self.costs, reth=False, imm=False), adds, self.costs)
 
     def there(self, came: Times) -> Times:
         """When what the last hop brings is at each rank.  `came`: how long it takes by itself."""
@@ -237,7 +236,13 @@ def _busy_ns(part_bytes: int, before: int, path: Path, costs: Costs) -> float:
     packets = Packets.of(part_bytes, costs, reth=False, imm=False)
     acks = (packets.count - 1) // costs.ack_every + 1
     sending = packets.through([slowest_stage(path, costs)]) + acks * path.links[0].time_ns(ACK_BYTES)
-    return max(sending, packets.count * costs.engine_ns(packets.first[0] * before))
+    return max(sending, _engine_ns(packets, before, costs))
+
+
+def _engine_ns(packets: Packets, adds: int, costs: Costs) -> float:
+    """All of a message's packets; the last may be short."""
+    (first, _), (last, _) = packets.first, packets.last
+    return (packets.count - 1) * costs.engine_ns(first * adds) + costs.engine_ns(last * adds)
 
 
 def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, costs: Costs) -> float:
@@ -294,12 +299,13 @@ def both_ways_ns(chunk_bytes: int, ring: Ring, both: Ring, costs: Costs) -> floa
     around = costs.post_ns + costs.wake_ns + acks
     message = around + received_ns(chunk_bytes, path, costs)
     total = end = 0.0
-    for reducing, hops_of in ((True, n - 1), (False, n - 1)):
+    for reducing in (True, False):
         reduced = reducing * costs.reduce_ns(chunk_bytes)
         line = max(line_ns(chunk_bytes, path, costs) + acks, costs.post_ns + costs.wake_ns + reduced)
-        first = (total == 0) * (max(2 * line, message + reduced + line) - max(2 * line, message + reduced))
         last = line + max(message + reduced, around + sent_ns(chunk_bytes, path, costs))
         each = max(2 * line, message + reduced)
-        end = total + first + (hops_of - 1) * each + last
-        total += first + hops_of * each
+        if reducing:  # at the very first hop both rings' pieces share the line, and come in together
+            total += max(2 * line, message + reduced + line) - each
+        end = total + (n - 2) * each + last
+        total += (n - 1) * each
     return end

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from workloads.times.wide.places import Ranks, Stage
 
-    Numbers = Callable[[Ranks, Ranks], Ranks]  # of the queue pairs of ranks that lead to others
+    Numbers = Callable[[Ranks, Ranks], tuple[Ranks, Ranks]]  # of the queue pairs at both ends of flows
 
 
-def first_ones(source: Ranks, target: Ranks) -> Ranks:
+def first_ones(source: Ranks, target: Ranks) -> tuple[Ranks, Ranks]:
     """As if there were no others."""
-    return np.full_like(source, FIRST)
+    return np.full_like(source, FIRST), np.full_like(target, FIRST)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Wide:
 
     def ports(self, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks) -> Ranks:
         """UDP source ports."""
-        return source_port(self.numbers(source, target), self.numbers(target, source), source_ip, target_ip)
+        return source_port(*self.numbers(source, target), source_ip, target_ip)
 
     def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64]) -> Path:
         """Of one message."""

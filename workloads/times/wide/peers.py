@@ -1,8 +1,10 @@
-"""The queue pairs of all ranks at once: which number of a rank's leads to which peer (queue_pairs.py)."""
+"""The queue pairs of all ranks at once: which numbers those have that lead from ranks to others (queue_pairs.py)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,45 +15,71 @@ from workloads.times.queue_pairs import FIRST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from workloads.times.wide.fabric import Numbers
+
     Ranks = NDArray[np.int64]
 
 
-class Peers:
+class _Pairs(ABC):
+    """`made`: how many each rank has made."""
+
+    made: Ranks
+
+    def __call__(self, source: Ranks, target: Ranks, channel: int | Ranks = 0) -> tuple[Ranks, Ranks]:
+        """The numbers at both ends of flows from each to each."""
+        return self._at(source, target, channel), self._at(target, source, channel)
+
+    @abstractmethod
+    def _at(self, rank: Ranks, peer: Ranks, channel: int | Ranks) -> Ranks:
+        """The numbers of the ranks' own ones."""
+
+
+class Peers(_Pairs):
     """What each rank asks for at once: its peers in the order of the group, after what it has made before."""
 
-    def __init__(self, peers: Iterable[Ranks], first: Ranks, order: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        peers: Iterable[Ranks],
+        first: Ranks,
+        order: Sequence[int] | None = None,
+        channels: Sequence[int] | None = None,
+    ) -> None:
         """`peers`: of all ranks by number, the same one several times or not, itself for none.
 
         `order`: of the group, if not by number.
         `first`: the number of each rank's first one.
+        `channels`: of each of `peers`, if there are several; what leads to one peer is in their order.
         """
         n = len(first)
         self._place = _places(order, n)
-        table = np.stack([self._place[one] for one in peers], axis=1)
-        table[table == self._place[:, None]] = n
+        places = np.stack([self._place[one] for one in peers], axis=1)
+        each = np.zeros(places.shape[1], np.int64) if channels is None else np.array(channels)
+        self._channels = int(each.max()) + 1
+        none = n * self._channels
+        table = np.where(places == self._place[:, None], none, places * self._channels + each)
         table = np.sort(table, axis=1)
-        table[:, 1:][table[:, 1:] == table[:, :-1]] = n
+        table[:, 1:][table[:, 1:] == table[:, :-1]] = none
         self._table = np.sort(table, axis=1)
         self._first = first
-        self.made = (self._table < n).sum(axis=1)
+        self.made = (self._table < none).sum(axis=1)
 
-    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
-        before = (self._table[source] < self._place[target][:, None]).sum(axis=1)
-        return np.asarray(self._first[source] + before)
+    def _at(self, rank: Ranks, peer: Ranks, channel: int | Ranks) -> Ranks:
+        wanted = self._place[peer] * self._channels + channel
+        return np.asarray(self._first[rank] + (self._table[rank] < wanted[:, None]).sum(axis=1))
 
 
-class Everybody:
+class Everybody(_Pairs):
     """Likewise where each asks for all others."""
 
     def __init__(self, first: Ranks) -> None:
         self._first = first
         self.made = np.full_like(first, len(first) - 1)
 
-    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
-        return self._first[source] + target - (target > source)
+    def _at(self, rank: Ranks, peer: Ranks, channel: int | Ranks) -> Ranks:
+        return self._first[rank] + peer - (peer > rank)
 
 
-class WithFirst:
+class WithFirst(_Pairs):
     """Likewise where rank 0 asks for all others, and they for it."""
 
     def __init__(self, first: Ranks) -> None:
@@ -59,21 +87,21 @@ class WithFirst:
         self.made = np.ones_like(first)
         self.made[0] = len(first) - 1
 
-    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
-        return np.asarray(self._first[source] + np.where(source == 0, target - 1, 0))
+    def _at(self, rank: Ranks, peer: Ranks, channel: int | Ranks) -> Ranks:
+        return np.asarray(self._first[rank] + np.where(rank == 0, peer - 1, 0))
 
 
-class RingOfNics:
+class RingOfNics(_Pairs):
     """What NICs make by themselves, edge by edge: to the next, except that the first one's own comes first."""
 
     def __init__(self, first: Ranks, order: Sequence[int]) -> None:
         self._first, self._place = first, _places(order, len(first))
         self.made = np.full_like(first, 2)
 
-    def __call__(self, source: Ranks, target: Ranks) -> Ranks:
-        place = self._place[source]
-        onward = self._place[target] == (place + 1) % len(self._first)
-        return np.asarray(self._first[source] + (onward == (place > 0)))
+    def _at(self, rank: Ranks, peer: Ranks, channel: int | Ranks) -> Ranks:
+        place = self._place[rank]
+        onward = self._place[peer] == (place + 1) % len(self._first)
+        return np.asarray(self._first[rank] + (onward == (place > 0)))
 
 
 _Some = TypeVar("_Some", Peers, Everybody, WithFirst, RingOfNics)
@@ -86,9 +114,32 @@ class Made:
         self._next = np.full(ranks, FIRST, np.int64)
         self._ring: RingOfNics | None = None
 
-    def numbers(self, peers: Iterable[Ranks], order: Sequence[int] | None = None) -> Peers:
+    def numbers(
+        self,
+        peers: Iterable[Ranks],
+        order: Sequence[int] | None = None,
+        channels: Sequence[int] | None = None,
+    ) -> Peers:
         """Of what each rank asks for at once."""
-        return self._counted(Peers(peers, self._next.copy(), order))
+        return self._counted(Peers(peers, self._next.copy(), order, channels))
+
+    def by_hosts(self, algorithm: str, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """What trees, chains and two rings of hosts in a group's `order` ask for: for a tree's edges, for a ring's."""
+        ring = neighbours(order)
+        match algorithm:
+            case "linear":
+                one: Numbers = self.with_first()
+            case "chain":
+                one = self.numbers(_open(ring, order), order)
+            case "bidirectional_ring":
+                one = partial(_onward, self.numbers([*ring, *ring], order, [0, 0, 1, 1]), _places(order, len(order)))
+            case "scatter_all_gather":
+                tree = _in_order(in_tree(len(order)), order)
+                its = self.numbers([*tree, *ring], order, [0] * len(tree) + [1, 1])
+                return its, partial(its, channel=1)
+            case _:
+                one = self.numbers(_in_order(in_tree(len(order)), order), order)
+        return one, one
 
     def everybody(self) -> Everybody:
         """Likewise where each asks for all others."""
@@ -122,6 +173,29 @@ def neighbours(order: Sequence[int]) -> list[Ranks]:
         peers[ranks] = np.roll(ranks, by)
         found.append(peers)
     return found
+
+
+def _open(ring: Sequence[Ranks], order: Sequence[int]) -> list[Ranks]:
+    """A ring's neighbours without those beyond the first and the last rank."""
+    before, after = (peers.copy() for peers in ring)
+    before[order[0]], after[order[-1]] = order[0], order[-1]
+    return [before, after]
+
+
+def _in_order(peers: Iterable[Ranks], order: Sequence[int]) -> list[Ranks]:
+    """By rank, of peers by place in a group's order."""
+    ranks, found = np.array(order, np.int64), []
+    for one in peers:
+        its = np.empty_like(ranks)
+        its[ranks] = ranks[one]
+        found.append(its)
+    return found
+
+
+def _onward(numbers: Peers, place: Ranks, source: Ranks, target: Ranks) -> tuple[Ranks, Ranks]:
+    """Of two rings the one that leads from each to each: the first goes to the next, the second to the one before."""
+    back = (place[target] - place[source]) % len(place) != 1
+    return numbers(source, target, back.astype(np.int64))
 
 
 def on_grid(dims: Sequence[int]) -> list[Ranks]:

@@ -18,6 +18,7 @@ from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, received
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from workloads.times.wide.around import Ring
     from workloads.times.wide.fabric import Wide
 
     Numbers = NDArray[np.int64]
@@ -51,9 +52,9 @@ class HostTrees:
         """From each child what it and those under it have."""
         return self._up(lambda child: self._under(child, count) * width, reduce=False)
 
-    def scatter_all_gather_ns(self, count: int, width: int) -> float:
+    def scatter_all_gather_ns(self, count: int, width: int, ring: Ring) -> float:
         """A binomial scatter, then a ring of chunks in which nobody sends before its last one is known to be there."""
-        chunk, ring = -(-count // self._n) * width, self._ways.ring()
+        chunk = -(-count // self._n) * width
         took = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in _BOTH]  # type: ignore[misc]
         at = self._scattered(lambda child: self._under(child, count) * width)
         if self._n > _HOPS:  # beside so many hops it is all the same when each begins
