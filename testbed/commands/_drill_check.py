@@ -59,8 +59,9 @@ def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, o
             click.echo(json.dumps(one.to_dict()))
             continue
         score = "-" if one.score is None else f"{one.score:.1f}"
-        verdict = "ok" if one.passes else "FAILS"
-        click.echo(f"{one.drill:34} {verdict:5} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}")
+        click.echo(
+            f"{one.drill:34} {one.verdict:7} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}"
+        )
         for what in one.wrong:
             click.echo(f"  {what}")
     passed = sum(one.passes for one in found)

@@ -1,4 +1,7 @@
-"""What a container has had of the CPUs, as its control group and its tasks say (cpu.stat, /proc/PID/schedstat)."""
+"""What a container has had of the CPUs, as its control group and its tasks say.
+
+Its control group: cpu.stat, and in version 1 cpuacct.usage. Its tasks: /proc/PID/schedstat.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +22,27 @@ class Cpu:
     """Of them those in which the quota was used up."""
     throttled_ns: int
     ran_ns: int
-    """Of the tasks that are there now."""
+    """Of all tasks, those that have ended as well."""
     waited_ns: int
-    """Of the same: ready to run, and no CPU was given."""
+    """Of the tasks that are there now: ready to run, and no CPU was given."""
 
 
 def cpu_of(group: str) -> Cpu:
     """Of a control group by its name below the root of each hierarchy; all zero if there is none."""
     stat: dict[str, int] = {}
+    ran_ns = 0
     for path in control_group_paths(group):
         with suppress(OSError, ValueError):
             told = dict(line.split() for line in (path / "cpu.stat").read_text().splitlines())
+            ran_ns = max(ran_ns, 1000 * int(told.get("usage_usec", 0)))
             if "nr_periods" in told:
                 stat = {key: int(value) for key, value in told.items()}
+        with suppress(OSError, ValueError):
+            ran_ns = max(ran_ns, int((path / "cpuacct.usage").read_text()))
     throttled_ns = stat.get("throttled_time", 1000 * stat.get("throttled_usec", 0))  # cgroup 1, cgroup 2
-    times = [_schedstat(path) for process in in_control_groups(group) for path in _tasks(process.pid)]
+    waited_ns = sum(_waited_ns(path) for process in in_control_groups(group) for path in _tasks(process.pid))
     return Cpu(
-        stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_ns,
-        sum(ran for ran, _ in times), sum(waited for _, waited in times),
+        stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_ns, ran_ns, waited_ns,
     )  # fmt: skip
 
 
@@ -46,9 +52,9 @@ def _tasks(pid: int) -> list[Path]:
     return []
 
 
-def _schedstat(task: Path) -> tuple[int, int]:
-    """Time on a CPU and time ready without one, in ns (proc(5), Documentation/scheduler/sched-stats)."""
+def _waited_ns(task: Path) -> int:
+    """Time ready without a CPU (Documentation/scheduler/sched-stats)."""
     with suppress(OSError, ValueError):
-        ran, waited, _ = (task / "schedstat").read_text().split()
-        return int(ran), int(waited)
-    return 0, 0
+        _, waited, _ = (task / "schedstat").read_text().split()
+        return int(waited)
+    return 0

@@ -91,8 +91,9 @@ class RealWorld(AnyWorld):
             poll.register(fd, select.POLLIN)
         wall_s = min(most_ns * self.lab.dilation / 1e9, LOOK_S)
         if not poll.poll(max(1, round(wall_s * 1000))):
-            self.lab.fabricd.pulse()
-            self._look_at_workers()
+            with Gone(self.lab):
+                self.lab.fabricd.pulse()
+                self._look_at_workers()
         self.heed()
 
     def heed(self) -> None:
@@ -102,6 +103,10 @@ class RealWorld(AnyWorld):
         if time.monotonic() - self._kept_s >= KEPT_S:
             self._kept_s = time.monotonic()
             self._remember()
+
+    def _remember(self) -> None:
+        with Gone(self.lab):
+            super()._remember()
 
     def settle(self) -> None:
         self.heed()
@@ -113,8 +118,10 @@ class RealWorld(AnyWorld):
         return ""
 
     def fidelity(self) -> Fidelity:
-        """How far its figures can be trusted, as measured since it came up."""
-        return judged(self.experiment, self.counters()["fidelity"], self._steal.share())
+        """How far its figures can be trusted, as measured since it came up. Raises WorldGone."""
+        with Gone(self.lab):
+            counters = self.counters()
+        return judged(self.experiment, counters["fidelity"], self._steal.share())
 
     # -- changes
 

@@ -16,6 +16,7 @@ from testbed.commands import drill
 from testbed.containers import cpu
 from testbed.drill import log as logs
 from testbed.drill.agents.bench import check_measurable
+from testbed.drill.check.check import Checked
 from testbed.drill.check.real import Played, shows
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor, Transcript
@@ -308,14 +309,18 @@ def test_what_shows_is_what_stays_zero_in_the_healthy_world() -> None:
 
 
 @pytest.mark.parametrize(
-    "stat", ["nr_periods 12\nnr_throttled 5\nthrottled_time 460000000\n",  # cgroup 1
-             "usage_usec 9\nnr_periods 12\nnr_throttled 5\nthrottled_usec 460000\n"],  # cgroup 2
+    "files", [{"cpu.stat": "nr_periods 12\nnr_throttled 5\nthrottled_time 460000000\n", "cpuacct.usage": "9000\n"},
+              {"cpu.stat": "usage_usec 9\nnr_periods 12\nnr_throttled 5\nthrottled_usec 460000\n"}],
+    ids=["cgroup 1", "cgroup 2"],
 )  # fmt: skip
-def test_both_control_groups_tell_of_throttling(stat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cpu.stat").write_text(stat)
+def test_both_control_groups_tell_of_throttling(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     monkeypatch.setattr(cpu, "control_group_paths", lambda name: iter([tmp_path, tmp_path / "none"]))
     monkeypatch.setattr(cpu, "in_control_groups", lambda name: set())
-    assert cpu.cpu_of("any") == cpu.Cpu(12, 5, 460_000_000, 0, 0)
+    assert cpu.cpu_of("any") == cpu.Cpu(12, 5, 460_000_000, 9_000, 0)  # no task is left
 
 
 @pytest.mark.parametrize(
@@ -334,3 +339,12 @@ def test_the_endings_are_plain_data() -> None:
     game = game_of(LateWorld)
     game.command("give-up")
     assert json.loads(json.dumps(game.log().end))["report"]["fidelity"]["verdict"] == "doubtful"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "unfit", "verdict"),
+    [([], False, "ok"), (["late"], True, "not fit"), (["late", "no place"], True, "FAILS"), (["x"], False, "FAILS")],
+)
+def test_a_check_on_a_machine_that_was_not_fit_says_so(wrong: list[str], unfit: bool, verdict: str) -> None:
+    found = Checked("d", "7Q4", wrong=wrong, unfit=unfit)
+    assert (found.verdict, found.passes) == (verdict, not wrong)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/poison.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
@@ -16,6 +17,20 @@
 struct room {
 	struct room *next;
 };
+
+static void frame_free(struct fabric *f, struct frame *fr)
+{
+	fr->next = f->free_frames;
+	f->free_frames = fr;
+	poison(&fr->next + 1, sizeof *fr - sizeof fr->next);
+}
+
+static void room_free(struct fabric *f, struct room *room)
+{
+	room->next = f->free_rooms;
+	f->free_rooms = room;
+	poison(room + 1, f->frame_room - sizeof *room);
+}
 
 /* SLAB_FRAMES pieces of memory, which frames_close() frees */
 static uint8_t *slab_new(struct fabric *f, size_t each)
@@ -40,11 +55,8 @@ static void more_frames(struct fabric *f)
 	size_t each = lines(sizeof(struct frame));
 	uint8_t *slab = slab_new(f, each);
 
-	for (size_t i = SLAB_FRAMES; i-- > 0;) {
-		struct frame *fr = (struct frame *)(slab + i * each);
-		fr->next = f->free_frames;
-		f->free_frames = fr;
-	}
+	for (size_t i = SLAB_FRAMES; i-- > 0;)
+		frame_free(f, (struct frame *)(slab + i * each));
 }
 
 static void more_rooms(struct fabric *f)
@@ -52,11 +64,8 @@ static void more_rooms(struct fabric *f)
 	size_t each = lines(f->frame_room);
 	uint8_t *slab = slab_new(f, each);
 
-	for (size_t i = SLAB_FRAMES; i-- > 0;) {
-		struct room *room = (struct room *)(slab + i * each);
-		room->next = f->free_rooms;
-		f->free_rooms = room;
-	}
+	for (size_t i = SLAB_FRAMES; i-- > 0;)
+		room_free(f, (struct room *)(slab + i * each));
 }
 
 /* frame_small() - An empty frame with FRAME_HEAD_BYTES bytes */
@@ -66,6 +75,7 @@ struct frame *frame_small(struct fabric *f)
 		more_frames(f);
 	struct frame *fr = f->free_frames;
 	f->free_frames = fr->next;
+	unpoison(fr, sizeof *fr);
 	memset(fr, 0, offsetof(struct frame, head));
 	fr->data = fr->head;
 	return fr;
@@ -80,6 +90,7 @@ void frame_grow(struct fabric *f, struct frame *fr)
 		more_rooms(f);
 	struct room *room = f->free_rooms;
 	f->free_rooms = room->next;
+	unpoison(room, f->frame_room);
 	fr->data = (uint8_t *)room;
 	memcpy(fr->data, fr->head, frame_near(fr) < FRAME_HEAD_BYTES ? frame_near(fr) : FRAME_HEAD_BYTES);
 }
@@ -114,13 +125,9 @@ void frame_release(struct fabric *f, struct frame *fr)
 	passage_leave(f, fr);
 	if (fr->lender)
 		lent_end(fr);
-	if (fr->data != fr->head) {
-		struct room *room = (struct room *)fr->data;
-		room->next = f->free_rooms;
-		f->free_rooms = room;
-	}
-	fr->next = f->free_frames;
-	f->free_frames = fr;
+	if (fr->data != fr->head)
+		room_free(f, (struct room *)fr->data);
+	frame_free(f, fr);
 }
 
 /* passage_new() - A frame is on its way to a switch's port; the frame itself is its first user */

@@ -47,10 +47,18 @@ class Checked:
     well: dict[str, Worth] = field(default_factory=dict)
     took_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
+    unfit: bool = False
+    """This machine could not keep time, so one of its worlds says nothing."""
 
     @property
     def passes(self) -> bool:
         return not self.wrong
+
+    @property
+    def verdict(self) -> str:
+        if self.passes:
+            return "ok"
+        return "not fit" if self.unfit and len(self.wrong) == 1 else "FAILS"
 
     def to_dict(self) -> dict[str, Any]:
         worths = {key: {name: one.to_dict() for name, one in getattr(self, key).items()} for key in ("ill", "well")}
@@ -99,6 +107,7 @@ def measured(drill: Drill, seed: str, found: Checked) -> None:
     found.healthy = well.answer
     if well.unfit:
         found.wrong.append(f"the healthy twin: {well.unfit}")
+        found.unfit = True
         return
     if well.answer != HEALTHY:
         found.wrong.append(f"the solver takes the healthy twin for {well.answer}")
@@ -109,6 +118,7 @@ def measured(drill: Drill, seed: str, found: Checked) -> None:
     found.differs = real.shows(ill, well)
     if ill.unfit:
         found.wrong.append(ill.unfit)
+        found.unfit = True
     elif not found.differs:
         found.wrong.append("no counter of errors moves that stands still in the healthy twin, and the job goes on")
     elif ill.score is None or ill.score < ENOUGH:

@@ -7,14 +7,15 @@ long as emulated time; the tables have emulated time, and the programs' own word
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
-from testbed.base.errors import UserError
+from testbed.base.errors import MachineError, UserError
 from testbed.live.look.table import Table
 from testbed.live.tools.site import Site
 from testbed.live.tools.tool import Tool
@@ -42,11 +43,13 @@ class _Program:
     def __init__(self, site: Site, rank: int, argv: Sequence[str]) -> None:
         try:
             command, env = site.lab.exec_command(rank, ["env", "--", *argv], tty=False)
-        except UserError:  # whatever keeps the host from it, that is all that one sees of it
+        except MachineError:  # that is no doing of the fabric's
+            raise
+        except UserError:  # whatever fault keeps the host from it, that is all that one sees of it
             raise Wrong(f"rank {rank} does not answer", "no program can be started there") from None
-        self._output = TemporaryFile()  # noqa: SIM115  closed in __exit__
+        self._output, self._errors = TemporaryFile(), TemporaryFile()  # noqa: SIM115  closed in __exit__
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT, env={**env}
+            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, env={**env}
         )
 
     def __enter__(self) -> _Program:
@@ -61,6 +64,7 @@ class _Program:
             self._process.kill()
             self._process.wait()
         self._output.close()
+        self._errors.close()
 
     @property
     def ended(self) -> bool:
@@ -72,8 +76,18 @@ class _Program:
 
     @property
     def said(self) -> str:
-        self._output.seek(0)
-        return self._output.read().decode(errors="replace")
+        return _whole(self._output)
+
+    @property
+    def everything(self) -> str:
+        """Its errors behind what it has said."""
+        return f"{self.said}\n{_whole(self._errors)}"
+
+
+def _whole(file: IO[bytes]) -> str:
+    """The program writes at the offset that we share with it, so it has to stay where it is."""
+    fd = file.fileno()
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
 
 
 def _hosts(site: Site, a: int, b: int) -> None:
@@ -95,10 +109,10 @@ def ping(site: Site, a: int, b: int, count: int = COUNT, size: float = BYTES) ->
     argv = ["ping", "-n", "-c", str(count), "-s", str(int(size)), "-W", str(wait_s), address]
     with _Program(site, a, argv) as program:
         site.until(lambda: program.ended, _emulated_ns(site, START_S + count + wait_s))
-        said = program.said
+        said, everything = program.said, program.everything
     counts, times = _COUNTS.search(said), _TIMES.search(said)
     if counts is None:
-        raise Wrong(f"ping at rank {a} has come to no end", _last(said))
+        raise Wrong(f"ping at rank {a} has come to no end", _last(everything))
     sent, received = int(counts[1]), int(counts[2])
     least, mean, most = (float(t) * 1e6 / site.lab.dilation / 1000 for t in times.groups()) if times else (None,) * 3
     row = {
@@ -116,22 +130,21 @@ def iperf3(site: Site, a: int, b: int, lasts: int = LASTS_S) -> list[Table]:
     client = ["iperf3", "-J", "-c", address, "-p", str(PORT), "-t", str(lasts)]
     with _Program(site, b, server) as listening:
         site.until(lambda: listening.ended or "listening" in listening.said, _emulated_ns(site, START_S))
+        if listening.ended:
+            raise Wrong(f"iperf3 at rank {b} does not listen", _last(listening.everything))
         with _Program(site, a, client) as sending:
             site.until(lambda: sending.ended, _emulated_ns(site, limit_s))
-            said = sending.said
-    try:
-        told = json.loads(said)
-    except ValueError:
-        raise Wrong(f"iperf3 at rank {a} has come to no end", _last(said)) from None
-    if "error" in told:
-        raise Wrong(f"iperf3 from {a} to {b}: {told['error']}", "probe ping says whether the hosts reach each other")
-    end: dict[str, Any] = told["end"]
-    sent, got = end["sum_sent"], end["sum_received"]
+            said, everything = sending.said, sending.everything
+    error, sums = _sums(said)
+    if error:
+        raise Wrong(f"iperf3 from {a} to {b}: {error}", "probe ping says whether the hosts reach each other")
+    if sums is None:
+        raise Wrong(f"iperf3 at rank {a} has come to no end", _last(everything))
     row = {
-        "from": a, "to": b, "bytes": int(got["bytes"]), "Gbps": _gbps(site, got["bits_per_second"]),
-        "sent_Gbps": _gbps(site, sent["bits_per_second"]), "retransmits": int(sent.get("retransmits", 0)),
+        "from": a, "to": b, "bytes": int(sums["bytes"]), "Gbps": _gbps(site, sums["bps"]),
+        "sent_Gbps": _gbps(site, sums["sent_bps"]), "retransmits": int(sums["retransmits"]),
     }  # fmt: skip
-    wall = f"{got['bits_per_second'] / 1e6:.2f} Mbits/sec of wall time"
+    wall = f"{sums['bps'] / 1e6:.2f} Mbits/sec of wall time"
     return [
         Table(
             "iperf3",
@@ -140,6 +153,21 @@ def iperf3(site: Site, a: int, b: int, lasts: int = LASTS_S) -> list[Table]:
             ("from", "to", "Gbps", "sent_Gbps"),
         )
     ]
+
+
+def _sums(said: str) -> tuple[str, dict[str, float] | None]:
+    """Of iperf3's JSON: its error, and what was received and sent in all; nothing if it is not whole."""
+    try:
+        told: dict[str, Any] = json.loads(said)
+        if "error" in told:
+            return str(told["error"]), None
+        sent, got = told["end"]["sum_sent"], told["end"]["sum_received"]
+        return "", {
+            "bytes": float(got["bytes"]), "bps": float(got["bits_per_second"]),
+            "sent_bps": float(sent["bits_per_second"]), "retransmits": float(sent.get("retransmits", 0)),
+        }  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "", None
 
 
 def _title(site: Site, said: str) -> str:
