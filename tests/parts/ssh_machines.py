@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from testbed.machine.ownership import control_group
+from testbed.machine.teardown import remove_control_groups
 from tests.parts.machine import ROOT, TESTBED, wait_until
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
@@ -65,6 +67,7 @@ class Machine:
         self._outer.stdin.write(b"go\n")
         self._outer.stdin.close()
         wait_until(lambda: "listening" in (self.folder / "log").read_text(), "sshd")
+        self._run = os.open(f"/proc/{self.pid}/root/run/", os.O_RDONLY)  # outlives the machine
 
     def _inner(self) -> list[str]:
         with suppress(OSError):
@@ -106,6 +109,16 @@ class Machine:
             os.kill(self.pid, signal.SIGKILL)
         self._outer.wait(10)
         self._log.close()
+        self._forget_fabrics()
+
+    def _forget_fabrics(self) -> None:
+        """Control groups of fabrics that died with it are left: the kernel has those of all machines in one place."""
+        errors: list[str] = []
+        with suppress(FileNotFoundError):
+            for fabric in os.listdir(f"/proc/self/fd/{self._run}/railbed"):
+                remove_control_groups(control_group(fabric), errors)
+        os.close(self._run)
+        assert not errors, errors
 
 
 class SshMachines:
