@@ -15,7 +15,7 @@ name: profiled
 fabric: {topology: {star: {hosts: 2}}}
 control: {fast_path: {sample: 1024}}
 workload:
-  - {collective: all_reduce, algorithm: ring, sizes: [16MiB]}
+  - {collective: all_reduce, algorithm: ring, sizes: [64MiB], iterations: 4}  # enough for dozens of samples
 """
 
 
