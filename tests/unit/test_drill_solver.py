@@ -39,7 +39,7 @@ class Recorded:
         if line == "ticket":
             return Answer(True, NOW_NS, "", {"question": self.question, "sealed": "5e"})
         if not line.startswith("show "):
-            self.done.append(line)
+            self.done += [line] * line.startswith("config ")
             return Answer(True, NOW_NS, "", {})
         words = line[5:].partition(" --")[0]
         if line.startswith("show job --last"):

@@ -28,6 +28,8 @@ class Desk:
         told = session.command("ticket")
         self.ticket: Mapping[str, Any] = told.data or {}
         self.time_ns = float(told.time_ns)
+        self.from_ns = 0.0
+        """What was before is not recent, whatever is asked for."""
 
     @cached_property
     def plan(self) -> Fabric:
@@ -53,7 +55,7 @@ class Desk:
 
     def recent(self, view: str, table: str = "", of_ns: float = RECENT_NS) -> Sequence[Row]:
         """What has changed of late: counters of last year stay out."""
-        since = min(of_ns, max(1000.0, self.time_ns - 1000.0))
+        since = min(of_ns, max(1000.0, self.time_ns - max(1000.0, self.from_ns)))
         return self.rows(f"{view} --changed {since:.0f}ns", table)
 
     # -- acting

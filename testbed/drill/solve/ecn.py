@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from testbed.drill.solve.desk import Desk, number
+from collections.abc import Iterable, Mapping
+
+from testbed.drill.solve.desk import Desk, Row, number
 from testbed.drill.solve.finding import Finding
 from testbed.drill.solve.mending import new_cable
 
@@ -36,19 +38,40 @@ def bleached(desk: Desk) -> list[Finding]:
 
 
 def remarked(desk: Desk) -> list[Finding]:
-    """Frames go into a cable in class 3 and leave the switch behind it in class 0, both ways."""
-    sent: dict[str, dict[str, float]] = {}
-    for row in desk.recent("show queue counters"):
-        sent.setdefault(str(row["Port"]), {})[str(row["TxQ"])] = number(row, "Counter/pkts")
-    best_effort = {port.partition(":")[0] for port, its in sent.items() if its.get("UC0", 0) > 0}
-    found = []
-    for cable in desk.plan.cables:
-        ends = [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]
-        clean = all(sent.get(p, {}).get("UC0", 0) == 0 and sent.get(p, {}).get("UC3", 0) > 0 for p in ends)
-        if clean and {cable.a.node, cable.b.node} <= best_effort:
-            why = f"class 0 begins behind {cable.name}"
-            found.append(Finding("dscp_remarked", f"cable:{cable.name}", why, new_cable(desk, cable)))
+    """Frames go into a cable in another class, and come out of it in class 0: it begins there, not at a switch."""
+    sent = _classes(desk.rows("show queue counters"))
+    now = _classes(desk.recent("show queue counters"))
+    begun: dict[str, list[str]] = {}
+    for row in desk.rows("show priority-group watermark"):
+        port = str(row["Port"])
+        peer = desk.peer(port)
+        if number(row, "PG0") > 0 and peer in sent and "UC0" not in sent[peer]:
+            begun.setdefault(port.partition(":")[0], []).append(port)
+    found: dict[str, Finding] = {}
+    for switch, ports in begun.items():
+        cable = desk.cable(ports[0])
+        others = any("UC3" in its for port, its in now.items() if port.partition(":")[0] == switch)
+        if len(ports) > 1 or cable is None or not others and _takes_all(desk, switch, ports[0], now):
+            continue  # all that comes in is in class 0: it is the switch
+        why = f"class 0 begins behind {cable.name}, at {ports[0]}"
+        found[cable.name] = Finding("dscp_remarked", f"cable:{cable.name}", why, new_cable(desk, cable))
+    return list(found.values())
+
+
+def _classes(rows: Iterable[Row]) -> dict[str, set[str]]:
+    """In which classes each port has sent."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        if number(row, "Counter/pkts") > 0:
+            found.setdefault(str(row["Port"]), set()).add(str(row["TxQ"]))
     return found
+
+
+def _takes_all(desk: Desk, switch: str, port: str, now: Mapping[str, set[str]]) -> bool:
+    """Whether other ports bring it data, too."""
+    ends = [end for cable in desk.plan.cables for end in (cable.a, cable.b) if end.node == switch]
+    names = {f"{end.node}:{end.port}" for end in ends} - {port}
+    return any("UC3" in now.get(desk.peer(name), ()) for name in names)
 
 
 def late(desk: Desk) -> list[Finding]:
@@ -78,4 +101,5 @@ def _deep(desk: Desk, switch: str) -> float:
     return most if begins and most > 2 * begins else 0.0
 
 
-LATER = (bleached, remarked, late)
+OWN = (remarked,)
+LATER = (bleached, late)

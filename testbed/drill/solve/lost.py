@@ -58,17 +58,18 @@ def _of(desk: Desk, view: str, port: str, column: str, bins: int) -> float:
     return next((number(row, column) for row in rows if row["IFACE"] == port), 0.0)
 
 
-def missing(desk: Desk) -> dict[str, float]:
+def missing(desk: Desk, *, dropped: bool = True) -> dict[str, float]:
     """By port: frames that it has sent and its peer has neither received nor counted. Below zero: too many.
 
-    A port that has counted nothing of late has no row.
+    A port that has counted nothing of late has no row. `dropped`: what the peer has dropped for want of room counts
+    beside what it has received; some of it is in both.
     """
     rows = {str(r["IFACE"]): r for r in desk.recent("show interfaces counters")}
     nics = {desk.plan.nics[int(r["rank"])].name: r for r in desk.recent("show nics")}
     found = {}
     for cable in desk.plan.cables if rows else ():
         for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
-            found[f"{end.node}:{end.port}"] = _sent(end, desk, rows, nics) - _came(other, desk, rows, nics)
+            found[f"{end.node}:{end.port}"] = _sent(end, desk, rows, nics) - _came(other, desk, rows, nics, dropped)
     return found
 
 
@@ -78,12 +79,12 @@ def _sent(end: End, desk: Desk, rows: dict[str, Row], nics: dict[str, Row]) -> f
     return number(rows.get(f"{end.node}:{end.port}", {}), "TX_OK")
 
 
-def _came(end: End, desk: Desk, rows: dict[str, Row], nics: dict[str, Row]) -> float:
+def _came(end: End, desk: Desk, rows: dict[str, Row], nics: dict[str, Row], dropped: bool) -> float:
     if end.node in desk.plan.nic_by_name:
         row = nics.get(end.node, {})
         return number(row, "rx_packets_phy") + number(row, "rx_crc_errors_phy")
     row = rows.get(f"{end.node}:{end.port}", {})
-    return number(row, "RX_OK") + number(row, "RX_ERR") + number(row, "RX_DRP")
+    return number(row, "RX_OK") + number(row, "RX_ERR") + (number(row, "RX_DRP") if dropped else 0.0)
 
 
 def vanished(desk: Desk) -> list[Finding]:

@@ -7,6 +7,7 @@ from testbed.drill.solve.finding import Finding
 
 MORE = 3.0
 FEW = 20
+FEWEST = 3
 
 
 def _sent(desk: Desk) -> dict[str, float]:
@@ -38,10 +39,12 @@ def unheeded(desk: Desk) -> list[Finding]:
     if not over:
         return []
     port = max(over, key=lambda p: over[p])
-    rank = desk.rank(desk.peer(port).partition(":")[0])
-    place = f"port:{desk.peer(port)}" if rank is None else f"nic:{rank}"
-    mend = (f"pfc {desk.peer(port)} on",) if rank is None else (f"nic pfc {rank} on",)
-    return [Finding("pfc_off", place, f"{over[port]:g} frames too many at {port}, in spite of its pauses", mend)]
+    peer, rank = desk.peer(port), desk.rank(desk.peer(port).partition(":")[0])
+    deaf = _sent(desk).get(port, 0.0) > 0  # else nobody has told it to be still
+    place = f"port:{port}" if not deaf else f"port:{peer}" if rank is None else f"nic:{rank}"
+    mend = (f"pfc {port} on", f"pfc {peer} on" if rank is None else f"nic pfc {rank} on")
+    how = "in spite of its pauses" if deaf else "and it sends no pauses"
+    return [Finding("pfc_off", place, f"{over[port]:g} frames too many at {port}, {how}", mend)]
 
 
 def shallow(desk: Desk) -> list[Finding]:
@@ -63,5 +66,18 @@ def shallow(desk: Desk) -> list[Finding]:
     return found
 
 
-LATER = (storm, unheeded)
+def held_back(desk: Desk) -> list[Finding]:
+    """The job is slow, and all NICs are told to be still now and then but one: it has never so much to send."""
+    if not desk.slow or desk.stands:
+        return []
+    rows = {int(row["rank"]): row for row in desk.recent("show nics")}
+    told = {nic.rank: number(rows.get(nic.rank, {}), "rx_prio3_pause") for nic in desk.plan.nics}
+    never = [rank for rank, n in told.items() if not n]
+    if len(never) != 1 or len(told) <= FEWEST or number(rows.get(never[0], {}), "tx_prio3_pause"):
+        return []
+    why = f"all NICs but {never[0]} are paused by their switches"
+    return [Finding("slow_pcie", f"nic:{never[0]}", why, (f"nic pcie retrain {never[0]}",))]
+
+
+LATER = (storm, unheeded, held_back)
 LAST = (shallow,)

@@ -76,6 +76,8 @@ def _why(desk: Desk, switch: str, to: set[str]) -> Finding | None:
     open_ = [nic.rank for nic in desk.plan.nics if not _entry(flows, str(nic.ip))]
     if not open_:
         port = _dead_member(desk, switch, flows)
+        if not port and not to and _copies_less(desk, switch):
+            return Finding("missing_group", f"switch:{switch}", "others copy multicast, it does not", resync(switch))
         why = f"{switch} has entries for {sorted(to)}, and one member of its group drops"
         return Finding("dead_ecmp_member", f"port:{port}", why, resync(switch)) if port else None
     kind = "missing_entry" if len(open_) == 1 else "partial_write"
@@ -88,6 +90,18 @@ def _entry(flows: Sequence[Row], ip: str) -> bool:
         if told and "arp" not in str(row["match"]) and ip_address(ip) in ip_network(told[1], strict=False):
             return True
     return False
+
+
+def _copies_less(desk: Desk, switch: str) -> bool:
+    """Than another switch of its kind, which has rules for groups."""
+    groups: dict[str, int] = {}
+    for row in desk.rows("show flows"):
+        told = _DST.search(str(row["match"]))
+        groups[str(row["switch"])] = groups.get(str(row["switch"]), 0) + bool(
+            told and ip_network(told[1], strict=False).is_multicast
+        )
+    like = [n for other, n in groups.items() if other != switch and other[:2] == switch[:2]]
+    return groups.get(switch, 0) < max(like, default=0)
 
 
 def _dead_member(desk: Desk, switch: str, flows: Sequence[Row]) -> str:
@@ -137,4 +151,5 @@ def one_class(desk: Desk) -> list[Finding]:
     return [Finding("dateline_off", "all", why, ("route dateline on", *free))]
 
 
-RULES = (above, metered, nowhere, alike, one_class)
+LOST = (nowhere,)
+RULES = (above, metered, *LOST, alike, one_class)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Sequence
 
 from testbed.drill.session import Session
 from testbed.drill.solve import (
@@ -20,7 +22,7 @@ from testbed.drill.solve import (
     stragglers,
     wiring,
 )
-from testbed.drill.solve.desk import Desk
+from testbed.drill.solve.desk import SLOW, Desk
 from testbed.drill.solve.finding import Finding, answer
 
 Rule = Callable[[Desk], list[Finding]]
@@ -29,10 +31,19 @@ TELLS_ITSELF: tuple[Rule, ...] = (
     *congestion.RULES,
 )  # fmt: skip
 """Each for itself: several may be right."""
+OWN: tuple[Rule, ...] = (*ecn.OWN, *corruption.OWN)
+"""Asked, and each for itself: what they go by nothing else makes."""
 ASKED: tuple[Rule, ...] = (
     *pfc.LATER, *lost.LATER, *ecn.LATER, *corruption.LATER, *pfc.LAST, *stragglers.LAST, *congestion.LAST,
 )  # fmt: skip
 """One after the other, until one has found something."""
+BEHIND: tuple[Rule, ...] = (*offload.RULES, *routing.LOST, *lost.RULES)
+"""What may have been hidden by what is mended; logs and settings have told all they have to tell."""
+TAKE_NO_TIME = ("silent_corruption", "duplication", "dscp_remarked")
+"""If the job is slow, there is something else."""
+MOST = 3
+_SWITCH_OUT = re.compile(r"route drain [^:]+$")
+SETTLES_STEPS, SETTLES_NS, LOOKS = 3, 100_000.0, 3
 
 
 def findings(desk: Desk) -> list[Finding]:
@@ -43,24 +54,62 @@ def findings(desk: Desk) -> list[Finding]:
     found = [finding for rule in TELLS_ITSELF for finding in rule(desk)]
     refused = {f.place for f in found if f.kind == "table_full"}
     found = [f for f in found if not (f.kind == "partial_write" and f.place in refused)]
-    if found:
-        return found
+    found += [finding for rule in OWN for finding in rule(desk)]
+    return found if any(one.kind not in TAKE_NO_TIME for one in found) else found + _asked(desk)
+
+
+def _asked(desk: Desk) -> list[Finding]:
     return next((found for rule in ASKED if (found := rule(desk))), [])
 
 
 def solve(session: Session) -> str:
-    """The answer, as `submit` takes it. Mends first, if that is asked for."""
+    """The answer, as `submit` takes it. Mends first, if that is asked for; what is still wrong then is looked for."""
     desk = Desk(session)
     going = desk.ticket.get("clock") == "real"
     found = real.findings(desk) if going else findings(desk)
-    if desk.asked_to_mend:
-        ways = dict.fromkeys((finding.mend, finding.otherwise) for finding in found if finding.mend)
-        mended = [desk.carry_out(m) or bool(o) and desk.carry_out(o) for m, o in ways]  # nothing is no mending
-        if any(mended) and going:
-            real.settle(desk)
-        elif any(mended) and _given_up(desk):
-            desk.do("config job restart")
+    if not desk.asked_to_mend:
+        return answer(found)
+    mended = mend(desk, found)
+    if going and mended:
+        real.settle(desk)
+    while mended and not going and len(found) < MOST and not (_well(desk) or _begun_anew(desk) and _well(desk)):
+        new = [one for one in behind(desk) if str(one) not in map(str, found)]
+        found += new
+        mended = mend(desk, new)
     return answer(found)
+
+
+def mend(desk: Desk, found: Sequence[Finding]) -> bool:
+    """Cables first: without a switch there is no way around them. Whether anything was done."""
+    ways = dict.fromkeys((one.mend, one.otherwise) for one in found if one.mend)  # nothing is no mending
+    ordered = sorted(ways, key=lambda way: any(_SWITCH_OUT.match(line) for line in way[0]))
+    done = [desk.carry_out(lines) or bool(other) and desk.carry_out(other) for lines, other in ordered]
+    if any(done) and desk.ticket.get("clock") != "real" and _given_up(desk):
+        desk.do("config job restart")
+    return any(done)
+
+
+def _begun_anew(desk: Desk) -> bool:
+    """Ranks that add up by themselves, for want of a switch that does, go on so until the job begins anew."""
+    alone = any(row.get("fallback") for row in desk.rows("show job --ranks --last 1"))
+    return alone and desk.do("config job restart")
+
+
+def behind(desk: Desk) -> list[Finding]:
+    """What is wrong besides what has been mended."""
+    found = [finding for rule in (*BEHIND, *OWN) for finding in rule(desk)]
+    return found or _asked(desk)
+
+
+def _well(desk: Desk) -> bool:
+    """Whether the job goes as it did, or is on its way there: rates come back by and by."""
+    desk.from_ns, times = desk.time_ns, list[float]()
+    while len(times) < LOOKS:
+        desk.pass_(max(SETTLES_NS, SETTLES_STEPS * 1000 * desk.best_us))
+        times.append(math.inf if desk.stands else float(desk.rows("show job --last 1")[-1]["time_us"]))
+        if times[-1] <= SLOW * desk.best_us:
+            return True
+    return times[-1] * SLOW < times[-2]
 
 
 def _given_up(desk: Desk) -> bool:
