@@ -123,7 +123,7 @@ def _must_be_unique(its: Sketch, drill: Drill) -> None:
     """By the table alone, so before anything is brought up."""
     rows, whole = _rows(its, drill), table(its.setting.name)[signs.sight_name(signs.SIGHTS[0])]
     for recipe in its.recipes:
-        if not rows.get(recipe.key):
+        if not rows.get(recipe.key, frozenset()) - signs.NOTHING:
             raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
         one = measure.measured(rows[recipe.key], recipe.fault, rows, lambda _: 1)
         if alike := measure.beyond(one.rivals, recipe.fault, known_families(drill.views), whole):

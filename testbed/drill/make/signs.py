@@ -16,6 +16,7 @@ from testbed.live.views import VIEWS
 LIKE = 0.8
 """Signatures that have so much in common (of all that is in either) are one."""
 JOB, PROBE = "job", "probe mesh"
+NOTHING = frozenset([f"{JOB}.{JOB}.same"])
 FIRST_LOOKS = (JOB, "interfaces status", "interfaces errors", "nics")
 """The job, the interfaces, the NICs."""
 SIGHTS = tuple(

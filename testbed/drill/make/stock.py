@@ -12,7 +12,7 @@ from typing import Any
 Told = Mapping[str, Any]
 CLOS = {"leaves": 2, "spines": 2, "hosts_per_leaf": 4}
 ONE_SPINE = {"leaves": 2, "spines": 1, "hosts_per_leaf": 4}
-MARKS = {"kmin": "40KB", "kmax": "160KB", "pmax": 0.2}
+MARKS = {"kmin": "20KB", "kmax": "80KB", "pmax": 0.5}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Recipe:
     amounts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     more: Told = field(default_factory=dict)  # parameters that are always the same
     name: str = ""  # if there are several of one class
-    configured: bool = False  # a golden configuration hides it
+    configured: bool = False  # a golden configuration hides it, and something else still tells it
     pulses: bool = False  # it may come and go
     mends: bool = False  # it can be mended for less than it costs
     stops: bool = False  # no step ends any more, so nothing else shows beside it
@@ -62,7 +62,7 @@ SETTINGS = {
         Setting("lossless", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("256KiB", "512KiB"), (None,),
                 {"switch": {"buffer": "1MB"}, "nic": {"timeout": "100us"}}, cc="none", rivals=("marking",)),
         Setting("marking", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("512KiB", "256KiB"), (None,),
-                {"switch": {"buffer": "2MB", "ecn": MARKS}, "nic": {"timeout": "500us"}}, rivals=("lossless",)),
+                {"switch": {"buffer": "4MB", "ecn": MARKS}, "nic": {"timeout": "500us"}}, rivals=("lossless",)),
         Setting("star", [{"star": {"hosts": 8}}, {"star": {"hosts": 6}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), (None, "20us"),
                 {"nic": {"timeout": "100us"}}, {"reaction": "50us"}, rivals=("lossless", "rail")),
@@ -116,12 +116,14 @@ RECIPES = {
         Recipe("pfc", "pause_storm", NIC, ("ring",), stops=True),
         Recipe("pfc", "pfc_off", HOST_CABLE, ("lossless",), configured=True, mends=True),
         Recipe("pfc", "short_watchdog", LEAF, ("lossless",), {"detect": ["2us", "1us"]}, {"restore": "10us"},
-               configured=True, mends=True),
+               mends=True),
         Recipe("ecn", "ecn_thresholds", LEAF, ("marking",), {"kmin": ["1KB", "2KB"], "kmax": ["4KB", "6KB"]},
-               configured=True, mends=True),
+               mends=True),
         Recipe("ecn", "ecn_bleached", HOST_CABLE, ("marking",)),
-        Recipe("ecn", "wrong_dscp_map", LEAF, ("lossless", "marking", "ring"), {}, {"dscp": 26, "to": 0},
+        Recipe("ecn", "wrong_dscp_map", LEAF, ("lossless", "marking"), {}, {"dscp": 26, "to": 0},
                configured=True, mends=True),
+        Recipe("ecn", "wrong_dscp_map", LEAF, ("ring",), {}, {"dscp": 26, "to": 0}, name="wrong_map_on_ring",
+               mends=True),
         Recipe("ecn", "dscp_remarked", UPLINK, ("ring",), {}, {"dscp": 0}, mends=True),
         Recipe("routing", "missing_entry", TO_VICTIM, ("ring",), {}, {"to": "$victim"}, mends=True,
                stops=True),

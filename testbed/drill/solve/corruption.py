@@ -28,8 +28,8 @@ def checksums(desk: Desk) -> list[Finding]:
     why = f"spoilt on the way: {sorted(pairs)}"
     shared = set.intersection(*[set(pair) for pair in pairs])
     ranks = sorted({dst for _, dst in pairs} & shared or shared)
-    cable = None
-    if not ranks or len(pairs) == 1:  # the way of one flow has cables between switches, too
+    cable = None  # of one flow, its way has cables between switches, too
+    if not ranks or len(pairs) == 1 and len({_switch(desk, rank) for rank in next(iter(pairs))}) > 1:
         cable = change_cables(desk, used(desk), _icrc, WINDOW_NS)
     if cable is None and ranks:
         cable = desk.nic_cable(ranks[0])
@@ -50,6 +50,10 @@ def _spoilt(desk: Desk) -> set[tuple[int, int]]:
         if int(row["peer"]) in at and number(row, "retransmitted") > 0:
             found.add((int(row["rank"]), int(row["peer"])))
     return found
+
+
+def _switch(desk: Desk, rank: int) -> str:
+    return desk.switch_end(desk.nic_cable(rank)).partition(":")[0]
 
 
 def _icrc(desk: Desk, ns: float) -> bool:
