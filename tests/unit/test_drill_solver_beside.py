@@ -84,9 +84,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "duplication@cable:h0-leaf0",
     ),
-    "all are paused but one": (
+    "all are paused but one, and that is all": (
         {"job": {"job": SLOW}, **nics(rx_prio3_pause={rank: 20 for rank in range(8) if rank != 3})},
-        "slow_pcie@nic:3",
+        "healthy",
     ),
     "two faults that have nothing to do with each other": (
         {**crc("leaf0:6", "spine1:1"), **spoilt(2)},
@@ -152,6 +152,14 @@ def test_what_was_behind_a_fault_is_looked_for_when_it_is_mended() -> None:
     asked = Mended(ecn_config(leaf1=1000), {**ecn_config(), **held})
     assert solve(asked) == "ecn_thresholds@switch:leaf1 slow_pcie@nic:3"
     assert asked.done[1:] == ["config nic pcie retrain 3"]
+
+
+def test_a_job_that_stands_after_a_repair_is_not_taken_for_a_worker_that_stands_still() -> None:
+    long_ago = {"job": {"job": [{**step, "began_us": 1.0} for step in SLOW]}}
+    quiet = {"qps": {"qps": [{"rank": rank, "peer": 0, "tx_bytes": 9 * rank} for rank in range(8)]}}
+    assert solve(Recorded({**long_ago, **quiet})) == "worker_frozen@nic:0"
+    asked = Mended(ecn_config(leaf1=1000), {**ecn_config(), **long_ago, **quiet})
+    assert solve(asked) == "ecn_thresholds@switch:leaf1"
 
 
 def test_who_is_not_asked_to_mend_does_not_look_behind() -> None:

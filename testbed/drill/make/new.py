@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -67,6 +67,7 @@ class Made:
     def to_dict(self) -> dict[str, Any]:
         told = {key: value for key, value in vars(self).items() if key not in ("text", "measured")}
         told["players"] = {name: one.to_dict() for name, one in self.players.items()}
+        told["measured"] = [asdict(one) for one in self.measured]
         return {**told, "passes": not self.refused}
 
 

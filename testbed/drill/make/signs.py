@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from testbed.base.errors import UserError
 from testbed.drill.check.looked import Seen
@@ -15,10 +16,11 @@ from testbed.live.views import VIEWS
 
 LIKE = 0.8
 """Signatures that have so much in common (of all that is in either) are one."""
-JOB, PROBE = "job", "probe mesh"
+JOB, PROBE, NIC, TRAFFIC = "job", "probe mesh", "nic", "traffic"
 NOTHING = frozenset([f"{JOB}.{JOB}.same"])
 FIRST_LOOKS = (JOB, "interfaces status", "interfaces errors", "nics")
 """The job, the interfaces, the NICs."""
+TELLING = (*(words for words in VIEWS if words.endswith(" config")), NIC, TRAFFIC)
 SIGHTS = tuple(
     Views.model_validate({"drops": drops, "config": config})
     for drops in ("wjh", "counters")
@@ -33,16 +35,28 @@ def sight_name(views: Views) -> str:
 
 
 def seen(game: Game, views: Views) -> Seen:
-    """Every view that needs no words of its own, as one with that sight has it."""
+    """Every view that needs no words of its own, and that of each NIC, as one with that sight has it."""
     source = Source(game.stage)
-    found = {}
+    found: dict[str, dict[str, list[Any]]] = {}
     for words, view in VIEWS.items():
-        try:
-            tables = view.show(look(source, views), **view.read([], game.fabric))
-        except UserError:
-            continue
-        found[words] = {table.name: list(table.rows) for table in tables}
+        for own in ([str(nic.rank)] for nic in game.fabric.nics) if words == NIC else ([],):
+            try:
+                tables = view.show(look(source, views), **view.read(list(own), game.fabric))
+            except UserError:
+                continue
+            for table in tables:
+                found.setdefault(words, {}).setdefault(table.name, []).extend(table.rows)
     return found
+
+
+def of_others(ill: Seen, well: Seen) -> Signature:
+    """Whether there is traffic between ranks that is not the job's, and was not there before: how much is another
+    matter."""
+    its, usual = (
+        {(row["rank"], row["peer"]) for row in seen.get(TRAFFIC, {}).get(TRAFFIC, ()) if row["tenant"] != "job"}
+        for seen in (ill, well)
+    )
+    return frozenset([f"{TRAFFIC}.{TRAFFIC}.others"] if its - usual else [])
 
 
 def probed(game: Game) -> dict[str, float | None]:
@@ -69,7 +83,9 @@ def of_probes(ill: Mapping[str, float | None], well: Mapping[str, float | None])
 
 
 def signed(ill: Seen, well: Seen, job: str, probes: Signature = frozenset()) -> Signature:
-    return signature(ill, well) | {f"{JOB}.{JOB}.{job}"} | probes
+    """Whether some steps are longer, or all, is a matter of how much."""
+    told = "slower" if job == "unsteady" else job
+    return signature(ill, well) | of_others(ill, well) | {f"{JOB}.{JOB}.{told}"} | probes
 
 
 def by_view(whole: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -86,8 +102,8 @@ def of_views(whole: Signature, views: Iterable[str]) -> Signature:
 
 
 def alike(one: Signature, other: Signature) -> bool:
-    """Also if neither shows anything."""
-    return len(one & other) >= LIKE * len(one | other)
+    """Also if neither shows anything. What is set, and who sends, is there or is not: how much is no matter of it."""
+    return of_views(one, TELLING) == of_views(other, TELLING) and len(one & other) >= LIKE * len(one | other)
 
 
 def named(ill: Seen, well: Seen) -> set[str]:

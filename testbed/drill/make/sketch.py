@@ -20,7 +20,7 @@ from testbed.base.units import format_time, parse_time
 from testbed.drill.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS, Recipe, Setting
 from testbed.drill.sheet.drill import LEVELS, Level
 
-VERSION = 1
+VERSION = 2
 """Of what a seed draws: a change of stock or sketch makes other drills of the same seeds."""
 CHECKED = "7Q4"
 PULSES_SEEN = 1_300_000.0
@@ -81,7 +81,7 @@ def sketch(seed: str, level: str | None = None, family: str | None = None) -> Sk
     told = _world(setting, dice, recipes)
     if harder and dice.random() < 0.7:
         twists.append("old counters")
-    if any(r.configured for r in recipes) and aim != "easy":
+    if all(r.configured for r in recipes) and aim != "easy":
         twists.append("golden configuration")
     counters = aim == "hard" or (aim == "medium" and dice.random() < 0.5)
     told |= _drawn(recipes, dice, herring="old counters" in twists)

@@ -79,5 +79,6 @@ def held_back(desk: Desk) -> list[Finding]:
     return [Finding("slow_pcie", f"nic:{never[0]}", why, (f"nic pcie retrain {never[0]}",))]
 
 
-LATER = (storm, unheeded, held_back)
+LATER = (storm, unheeded)
+BEHIND = (held_back,)
 LAST = (shallow,)

@@ -37,10 +37,11 @@ ASKED: tuple[Rule, ...] = (
     *pfc.LATER, *lost.LATER, *ecn.LATER, *corruption.LATER, *pfc.LAST, *stragglers.LAST, *congestion.LAST,
 )  # fmt: skip
 """One after the other, until one has found something."""
-BEHIND: tuple[Rule, ...] = (*offload.RULES, *routing.LOST, *lost.RULES)
+BEHIND: tuple[Rule, ...] = (*offload.RULES, *routing.LOST, *lost.RULES, *pfc.BEHIND)
 """What may have been hidden by what is mended; logs and settings have told all they have to tell."""
 TAKE_NO_TIME = ("silent_corruption", "duplication", "dscp_remarked")
 """If the job is slow, there is something else."""
+STOPS: tuple[Rule, ...] = (pfc.storm, stragglers.still)
 MOST = 3
 _SWITCH_OUT = re.compile(r"route drain [^:]+$")
 SETTLES_STEPS, SETTLES_NS, LOOKS = 3, 100_000.0, 3
@@ -58,8 +59,8 @@ def findings(desk: Desk) -> list[Finding]:
     return found if any(one.kind not in TAKE_NO_TIME for one in found) else found + _asked(desk)
 
 
-def _asked(desk: Desk) -> list[Finding]:
-    return next((found for rule in ASKED if (found := rule(desk))), [])
+def _asked(desk: Desk, but: Sequence[Rule] = ()) -> list[Finding]:
+    return next((found for rule in ASKED if rule not in but and (found := rule(desk))), [])
 
 
 def solve(session: Session) -> str:
@@ -96,9 +97,9 @@ def _begun_anew(desk: Desk) -> bool:
 
 
 def behind(desk: Desk) -> list[Finding]:
-    """What is wrong besides what has been mended."""
+    """What is wrong besides what has been mended. A job that still stands then waits for its timers."""
     found = [finding for rule in (*BEHIND, *OWN) for finding in rule(desk)]
-    return found or _asked(desk)
+    return found or _asked(desk, STOPS)
 
 
 def _well(desk: Desk) -> bool:
