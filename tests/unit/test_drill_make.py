@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -250,3 +251,56 @@ def test_a_file_and_a_folder_of_that_name_are_told_apart(tmp_path: Path) -> None
         assert said in str(result.exception)
     result = CliRunner().invoke(command, ["new", "--seed", "7Q4", "-o", str(tmp_path / "none" / "d.yaml")])
     assert "no such folder" in str(result.exception)
+
+
+def test_what_is_set_and_who_sends_tells_classes_apart_whatever_else_they_share() -> None:
+    shared = frozenset(f"nics.nics.c{k}" for k in range(20))
+    assert signs.alike(shared, shared | {"queues.queues.depth"})
+    for telling in ("nic.pcie.bandwidth", "ecn config.ecn.green_min_threshold", "traffic.traffic.others"):
+        assert not signs.alike(shared, shared | {telling}), telling
+
+
+def test_traffic_of_others_shows_if_it_is_new_however_much_it_is() -> None:
+    def seen(*pairs: tuple[int, int], bytes_: int = 1) -> dict[str, dict[str, list[dict[str, object]]]]:
+        rows = [{"rank": a, "peer": b, "tenant": "other", "tx_bytes": bytes_} for a, b in pairs]
+        job: list[dict[str, object]] = [{"rank": 0, "peer": 1, "tenant": "job", "tx_bytes": bytes_}]
+        return {"traffic": {"traffic": job + rows}}
+
+    others = frozenset(["traffic.traffic.others"])
+    assert signs.of_others(seen((2, 3)), seen()) == others
+    assert signs.of_others(seen((2, 3), bytes_=9), seen((2, 3))) == frozenset()
+    assert signs.of_others({}, {}) == frozenset()
+    assert others <= signs.signed(seen((2, 3)), seen(), "same")
+
+
+def test_longer_steps_are_one_sign_whether_some_are_or_all() -> None:
+    assert signs.signed({}, {}, "unsteady") == signs.signed({}, {}, "slower") != signs.signed({}, {}, "stopped")
+
+
+def test_what_shows_nothing_is_refused_before_a_world_is_played() -> None:
+    """Short of a configuration that is shown, nothing tells a watchdog that never steps in."""
+    its = plain(SETTINGS["lossless"], RECIPES["short_watchdog"])
+    new._must_be_unique(its, drill_of(its))
+    golden = replace(its, told={**its.told, "views": {"drops": "wjh", "config": "golden"}})
+    with pytest.raises(Refused, match="not activated: short_watchdog"):
+        new._must_be_unique(golden, drill_of(golden))
+
+
+def test_a_configuration_is_golden_only_if_all_that_is_wrong_is_told_by_something_else() -> None:
+    drawn = [sketch(f"{k}G") for k in range(400)]
+    golden = [one for one in drawn if one.told["views"]["config"] == "golden"]
+    assert golden and all(recipe.configured for one in golden for recipe in one.recipes)
+
+
+def test_no_recipe_is_refused_for_what_it_is() -> None:
+    """Each can be told from all others in its settings, at the least sight that it is drawn with."""
+    for key, recipe in RECIPES.items():
+        for name in recipe.settings:
+            its = plain(SETTINGS[name], recipe)
+            config = "golden" if recipe.configured else "true"
+            for drops in ("wjh", "counters"):
+                one = replace(its, told={**its.told, "views": {"drops": drops, "config": config}})
+                try:
+                    new._must_be_unique(one, drill_of(one))
+                except Refused as why:
+                    pytest.fail(f"{key} in {name}, {drops} {config}: {why}")

@@ -48,6 +48,7 @@ def spoilt(*ranks: int) -> dict[str, Any]:
     return {"drops": {"drops": drops}, "qps": {"qps": again}}
 
 
+FOUR = ("leaf0", "leaf1", "spine0", "spine1")
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "class 0 begins at a cable that is used one way": (
         {
@@ -58,10 +59,25 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "class 0 begins at a switch, whatever comes in": (
         {
-            "queue counters": {"counters": classes(leaf0_5="UC3", leaf1_5="UC3", spine0_1="UC0", spine0_2="UC0")},
+            "queue counters": {"counters": classes(leaf0_5="UC3", leaf1_5="UC3", spine0_1="UC0 UC3", spine0_2="UC0")},
             **arrived("spine0:1", "spine0:2", "leaf0:5", "leaf1:5"),
         },
         "healthy",
+    ),
+    "class 0 begins at a leaf, of what its hosts send, too": (
+        {
+            "queue counters": {"counters": classes(leaf0_5="UC3", spine0_2="UC3", leaf1_1="UC0 UC3")},
+            **arrived("leaf1:1", "leaf1:5"),
+        },
+        "healthy",
+    ),
+    "a switch that takes it for class 0 says so": (
+        {
+            **{"qos config": {"dscp": [{"Switch": s, "DSCP": "26", "TC": "0" if s == "leaf1" else "3"} for s in FOUR]}},
+            "queue counters": {"counters": classes(leaf0_5="UC3", spine0_2="UC3", leaf1_1="UC0 UC3")},
+            **arrived("leaf1:5"),
+        },
+        "wrong_dscp_map@switch:leaf1",
     ),
     "headroom runs over, and the port pauses nobody": (headroom("leaf0:1", leaf0_2=20), "pfc_off@port:leaf0:1"),
     "headroom runs over in spite of pauses": (headroom("leaf0:1", leaf0_1=20), "pfc_off@nic:0"),

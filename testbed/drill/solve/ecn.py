@@ -45,13 +45,20 @@ def remarked(desk: Desk) -> list[Finding]:
     for row in desk.rows("show priority-group watermark"):
         port = str(row["Port"])
         peer = desk.peer(port)
-        if number(row, "PG0") > 0 and peer in sent and "UC0" not in sent[peer]:
+        nic = desk.rank(peer.partition(":")[0]) is not None  # these send in classes of their own
+        if number(row, "PG0") > 0 and (nic or peer in sent and "UC0" not in sent[peer]):
             begun.setdefault(port.partition(":")[0], []).append(port)
     found: dict[str, Finding] = {}
     for switch, ports in begun.items():
         cable = desk.cable(ports[0])
         others = any("UC3" in its for port, its in now.items() if port.partition(":")[0] == switch)
-        if len(ports) > 1 or cable is None or not others and _takes_all(desk, switch, ports[0], now):
+        if (
+            len(ports) > 1
+            or cable is None
+            or not desk.between_switches(cable)
+            or not others
+            and _takes_all(desk, switch, ports[0], now)
+        ):
             continue  # all that comes in is in class 0: it is the switch
         why = f"class 0 begins behind {cable.name}, at {ports[0]}"
         found[cable.name] = Finding("dscp_remarked", f"cable:{cable.name}", why, new_cable(desk, cable))

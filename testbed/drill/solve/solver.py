@@ -56,7 +56,15 @@ def findings(desk: Desk) -> list[Finding]:
     refused = {f.place for f in found if f.kind == "table_full"}
     found = [f for f in found if not (f.kind == "partial_write" and f.place in refused)]
     found += [finding for rule in OWN for finding in rule(desk)]
+    mapped = {f.place.partition(":")[2] for f in found if f.kind == "wrong_dscp_map"}
+    found = [f for f in found if not (f.kind == "dscp_remarked" and mapped & set(_ends(desk, f.place)))]
     return found if any(one.kind not in TAKE_NO_TIME for one in found) else found + _asked(desk)
+
+
+def _ends(desk: Desk, place: str) -> tuple[str, ...]:
+    """The nodes at both ends of a cable."""
+    cable = desk.plan.cable_by_name[place.partition(":")[2]]
+    return cable.a.node, cable.b.node
 
 
 def _asked(desk: Desk, but: Sequence[Rule] = ()) -> list[Finding]:
