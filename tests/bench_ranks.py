@@ -1,7 +1,8 @@
 """Benchmarks of size: the quickstart by the command line, and runs of 256 and 1,024 ranks. Part of tests/bench.py.
 
 `.venv/bin/python -m tests.bench_ranks [--rounds N] [RANKS ...]` prints what a frame's way through a switch costs with
-so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one. Of two runs that
+so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one of its leaf: through
+one switch, whatever the number of ranks, so that what the two ends cost is always divided by one. Of two runs that
 differ only in their flows' size the difference is taken, so that nothing counts that a run does once: starting,
 connecting, making memory, asking Open vSwitch for the first time. The smaller flow is as large as what its receiver
 keeps, so both runs have the same memory. What is left of the smaller run without its frame-hops is done once: it stands
@@ -53,9 +54,10 @@ def experiment(leaves: int, spines: int, hosts: int, workload: str) -> str:
     return text.replace("WORKLOAD", workload)
 
 
-def flows(ranks: int, size: str) -> str:
-    """Each rank sends to the next one."""
-    return f"flows: [{', '.join(f'{{from: {i}, to: {(i + 1) % ranks}, size: {size}}}' for i in range(ranks))}]"
+def flows(ranks: int, hosts: int, size_bytes: int) -> str:
+    """Each rank sends to the next one of its leaf, which has `hosts`."""
+    to = [i - i % hosts + (i + 1) % hosts for i in range(ranks)]
+    return f"flows: [{', '.join(f'{{from: {i}, to: {other}, size: {size_bytes}B}}' for i, other in enumerate(to))}]"
 
 
 def whole_s(text: str) -> float:
@@ -82,7 +84,7 @@ class Cost:
 def cost(ranks: int, rounds: int = RUNS) -> Cost:
     kept_bytes = max(ALL_KEPT_BYTES // ranks, FLOW_MESSAGE_BYTES)
     sizes = (kept_bytes, kept_bytes + max(MORE_BYTES // ranks, kept_bytes))
-    texts = [experiment(*CLOS[ranks], flows(ranks, f"{size}B")) for size in sizes]
+    texts = [experiment(*CLOS[ranks], flows(ranks, CLOS[ranks][2], size)) for size in sizes]
     (few, before), (hops, busy) = (
         _least(seen) for seen in zip(*(map(_busy, texts) for _ in range(rounds)), strict=True)
     )
