@@ -34,7 +34,6 @@ from testbed.run.run import run
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.fabric.lab import Lab
 
 FILE = SWEEP
 CHECKED = 500
@@ -224,14 +223,8 @@ def say_if_failed(experiment: Experiment, k: int, row: dict[str, Any], folder: R
 
 def measured(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
     """Runs a point into this folder; its figures, or why it failed. `seat` has a controller for its fabric."""
-
-    def up(experiment: Experiment) -> Lab:
-        from testbed.fabric.lab import Lab
-
-        return Lab.up(experiment, seat=seat)
-
     try:
-        result = run(experiment, folder, progress, up=up)
+        result = run(experiment, folder, progress, seat=seat)
     except RunFailed as failure:
         stopped = {"stopped": failure.exit_code} if isinstance(failure, RunInterrupted) else {}
         return {"error": failure.what, "run": failure.folder.name, **stopped}
