@@ -13,7 +13,7 @@ from testbed.base.errors import InputError
 from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
 from testbed.predict.figure import FLOWS, Figure
-from testbed.predict.limits import REFUSED, accelerator_for
+from testbed.predict.limits import REFUSED, accelerator_for, in_time
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
@@ -21,12 +21,13 @@ from workloads.registry import algorithms, find
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
-from workloads.times.wide.around import both_ways_ns, host_ring_over_ns
+from workloads.times.wide.around import host_ring_over_ns
+from workloads.times.wide.both_ways import both_ways_ns
 from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
-from workloads.times.wide.peers import exchanged, neighbours, on_grid
+from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 from workloads.times.wide.trees import HostTrees
@@ -34,7 +35,6 @@ from workloads.times.wide.trees import HostTrees
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from workloads.times.wide.fabric import Numbers
-    from workloads.times.wide.peers import Made
 
 IN_ROUNDS = (
     "torus", "hierarchical", "halving_doubling", "halving", "recursive_doubling", "bruck", "dissemination", "shift",
@@ -229,9 +229,15 @@ class _Step:
         order = order if entry.layout == "ring" else range(n)
         numbers, around = self._made.by_hosts(entry.name, order)
         ways = self._ways(numbers)
+
+        def smaller(places: Places) -> Wide:
+            if places.ranks == n:
+                return ways
+            few = Made(places.ranks).by_hosts(entry.name, places.order)[0]
+            return replace(self._bare, places=places, numbers=few)
+
         if entry.name == "bidirectional_ring":
-            ring, both = ways.ring(), ways.ring(both_ways=True)
-            return lambda size: both_ways_ns(-(-(size // width) // (2 * n)) * width, ring, both, costs)
+            return lambda size: both_ways_ns(-(-(size // width) // (2 * n)) * width, smaller, self.places, costs)
         trees, gather = HostTrees(ways, costs, np.array(order)), self._ways(around).ring()
 
         def time_ns(size_bytes: int) -> float:
@@ -263,16 +269,14 @@ class _Step:
 
     def _multicast(self) -> Callable[[int], float]:
         places, spec = self.places, self.experiment.fabric
-        if not isinstance(places, Rails | Tiers) or (isinstance(places, Tiers) and places.pods > 1):
-            what = f"there is no model of {self.entry} here: its tree's ways are not the shortest"
-            raise InputError(what, f"{self.place}.algorithm", "a star, a rail fabric, or a clos of one pod")
         hosts = self._bare
         if isinstance(places, Rails) and places.gpus > 1 and spec.scale_up:
             domain = Link(spec.scale_up.rate, spec.scale_up.delay)
             hosts = replace(hosts, places=replace(places, scale_up=True), scale_up=domain)
         self._made.add(2 * len(distances(self.n)))
-        both = Multicasts(self._bare, hosts, self.costs)
-        return both.broadcast_ns if self.entry.collective.name == "broadcast" else both.all_gather_ns
+        both = Multicasts(tree_of(places, self.job), self._bare, hosts, self.costs)
+        of = both.broadcast if self.entry.collective.name == "broadcast" else both.all_gather
+        return lambda size_bytes: in_time(of(size_bytes), self.step.cutoff, self.place)
 
     def _by_switches(self) -> Callable[[int], float]:
         spec, step, bare = self.experiment.fabric, self.step, self._bare
