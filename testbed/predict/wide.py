@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from testbed.predict.limits import REFUSED, accelerator_for, in_time
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
-from workloads.registry import algorithms, find
+from workloads.registry import algorithms, choices, find
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
@@ -76,28 +77,49 @@ def wide_figures(
 
     `made`: the queue pairs so far; this step's are added to them.
     """
-    what, spec = "of so large a fabric all ranks take part", experiment.fabric
+    what = "of so large a fabric all ranks take part"
     if step.ranks is not None or step.groups is not None:
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
-    if spec.cables or spec.host_cable.model_fields_set:
-        hint = "leave `cables` and `host_cable` out"
-        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
-    if step.algorithm == AUTO:
-        what = "of so large a fabric no algorithm is chosen"
-        raise InputError(what, f"{place}.algorithm", f"name one of {_modelled(step.collective)}")
-    entry = find(step.collective, step.algorithm)
-    time = _Step(experiment, step, entry, places, made, job, place)
-    for size_bytes in step.sizes:
+    refuse_cables(experiment)
+    auto = step.algorithm == AUTO
+    chosen = _chosen(experiment, step, places, job, place) if auto else dict.fromkeys(step.sizes, step.algorithm)
+    times: dict[str, _Step] = {}  # an algorithm connects when a size first takes it
+    for size_bytes, name in chosen.items():
+        entry = find(step.collective, name)
+        if name not in times:
+            times[name] = _Step(experiment, step, entry, places, made, job, place)
         yield Figure(
             step=number,
             name=step.collective,
-            algorithm=step.algorithm,
+            algorithm=f"{name} (auto)" if auto else name,
             ranks=places.ranks,
             size_bytes=size_bytes,
-            time_ns=time(size_bytes),
+            time_ns=times[name](size_bytes),
             how=FLOWS,
             busbw_factor=entry.collective.busbw.of(places.ranks),
         )
+
+
+def _chosen(experiment: Experiment, step: CollectiveStep, places: Places, job: int, place: str) -> dict[int, str]:
+    """The fastest for each size, of those that have a model, as if this was the file's first step."""
+    able: dict[str, _Step] = {}
+    for entry in choices(step.collective):
+        one = step.model_copy(update={"algorithm": entry.name})
+        if _has_model(entry) and entry.min_ranks <= places.ranks <= (entry.max_ranks or places.ranks):
+            with suppress(InputError):  # none on such a fabric
+                able[entry.name] = _Step(experiment, one, entry, places, Made(places.ranks), job, place)
+    if not able:
+        what = f"there is no model of any algorithm of {step.collective} on such a fabric"
+        raise InputError(what, f"{place}.algorithm", _modelled(step.collective))
+    return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}
+
+
+def refuse_cables(experiment: Experiment) -> None:
+    """Raises InputError where some differ from others."""
+    spec = experiment.fabric
+    if spec.cables or spec.host_cable.model_fields_set:
+        hint = "leave `cables` and `host_cable` out"
+        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
 
 
 class _Step:

@@ -119,12 +119,12 @@ def test_a_multicasts_cutoff_ends_where_predictions_say(tmp_path: Path) -> None:
     text = "name: c\nfabric: {topology: {star: {hosts: 4}}, cable: {delay: %sns}}\n"
     text += "workload:\n- {collective: broadcast, algorithm: multicast, sizes: [4B], iterations: 1, cutoff: %s}\n"
     took = {}
-    for delay, cutoff in ((9498, "20us"), (9500, "20us"), (9500, "21us")):
+    for delay, cutoff in ((9539, "20us"), (9541, "20us"), (9541, "21us")):
         (row,) = run(loads(text % (delay, cutoff)), tmp_path / f"{delay}-{cutoff}").results
         took[delay, cutoff] = row["time_ns"]
-    for delay, cutoff in ((9498, "20us"), (9500, "21us")):
+    for delay, cutoff in ((9539, "20us"), (9541, "21us")):
         (figure,) = predict(loads(text % (delay, cutoff))).figures
         assert figure.time_ns == pytest.approx(took[delay, cutoff], rel=0.001)
-    assert took[9500, "20us"] > 1.2 * took[9500, "21us"]  # what is given up comes from the neighbour
+    assert took[9541, "20us"] > 1.2 * took[9541, "21us"]  # what is given up comes from the neighbour
     with pytest.raises(InputError, match="cutoff of 20us ends before"):
-        predict(loads(text % (9500, "20us")))
+        predict(loads(text % (9541, "20us")))

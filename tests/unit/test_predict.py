@@ -317,9 +317,8 @@ def test_multicast_without_a_graph_is_as_with_one(topology: str, name: str) -> N
 
 
 def test_a_cutoff_that_is_shorter_than_the_way_is_refused() -> None:
-    """A rank counts from its start, and from what all datagrams take of a cable: beyond that a fetch and the way."""
-    datagram = wire_ns(82 + 24 + 4)
-    shortest = 2 * PCIE + pcie_ns(4) + 2 * datagram + LATENCY - PCIE - datagram
+    """A rank counts from its start on, beyond what a whole datagram takes of its cable: a fetch and the way."""
+    shortest = 2 * PCIE + pcie_ns(4) + 2 * wire_ns(82 + 24 + 4) + LATENCY - PCIE - wire_ns(82 + 24 + 4096)
     enough, short = (f"  cable: {{delay: {(20_000 - shortest) / 2 + by}ns}}\n" for by in (-0.1, 0.1))
     step = collective("broadcast", "multicast", "4B")
     for more in (enough, short):

@@ -160,9 +160,17 @@ def test_a_hint_names_what_the_steps_collective_has_a_model_of() -> None:
     with pytest.raises(InputError, match="no model of .*double_binary_tree") as caught:
         list(large_figures(one))
     assert "bidirectional_ring" in caught.value.hint and "linear" not in caught.value.hint
-    with pytest.raises(InputError, match="no algorithm is chosen") as caught:
-        list(large_figures(experiment("star: {hosts: 12}", step("broadcast", "auto", "1MiB"))))
-    assert "chain" in caught.value.hint and "direct_reduce" not in caught.value.hint
+
+
+def test_auto_takes_the_fastest_of_those_with_a_model() -> None:
+    sizes = "4KiB, 1MiB, 64MiB"
+    one = list(large_figures(experiment("torus: {dims: [8, 8]}", step("all_reduce", "auto", sizes))))
+    by_name = [
+        list(large_figures(experiment("torus: {dims: [8, 8]}", step("all_reduce", name, sizes))))
+        for name in ("ring", "torus", "halving_doubling", "bidirectional_ring")
+    ]
+    assert [f.time_ns for f in one] == [min(f.time_ns for f in its) for its in zip(*by_name, strict=True)]
+    assert len({f.algorithm for f in one}) > 1 and all(f.algorithm.endswith(" (auto)") for f in one)
 
 
 @pytest.mark.parametrize("accelerator", ["{}", "{fan_in: 8}"])

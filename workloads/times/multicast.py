@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from workloads.collectives.exchange import distances
-from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
+from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
 
 OFFLOAD_BYTES = 24
 """The extension header of a multicast datagram."""
@@ -65,9 +65,12 @@ def first_waits_ns(packets: Packets, path: Path, costs: Costs) -> float:
         return 0.0
     stages = stages_of(path, costs, to_memory=True)[:-1]
     first = path.constant_ns + sum(stage.time_ns(*packets.first) for stage in stages)
-    line = stages[1]
-    due = (packets.count - 1) * line.time_ns(*packets.first) + line.time_ns(*packets.last)
-    return costs.pcie_latency_ns + first - due
+    return costs.pcie_latency_ns + first - due_ns(packets.count, path.links[0], costs)
+
+
+def due_ns(datagrams: int, cable: Link, costs: Costs) -> float:
+    """What NICs expect all datagrams to take of their cable: each as much as a whole one."""
+    return datagrams * cable.time_ns(_datagram(costs.mtu)[1])
 
 
 def all_gather_over_ns(
@@ -102,7 +105,7 @@ def all_gather_over_ns(
         if hops:
             here[-1] = max(here[-1], _crowded_ns(start, rank, (count, full, last), paths, hops, crowd, costs))
         if count < PATIENT_DATAGRAMS:
-            due = start[rank] + costs.pcie_latency_ns + ranks * count * link.time_ns(full[1])
+            due = start[rank] + costs.pcie_latency_ns + due_ns(ranks * count, link, costs)
             firsts = (start[o] + last_hop_ns(ranks, 1, full, full, paths(o, rank), costs) for o in others)
             waits = max(waits, _longest_wait(sorted(firsts), link.time_ns(full[1]), link.delay_ns, due))
     return Multicast(_all_have_ns(here, messages or paths, costs), waits)

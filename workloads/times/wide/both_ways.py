@@ -8,7 +8,7 @@ alone: those inside a leaf, a domain, a pod, and those between.  So a few small 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,14 @@ class Some:
         return self.ways.path(self._of(pairs))
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
-        return self.ways.busiest(dict(zip(self._of(list(traffic)), traffic.values(), strict=True)))
+        loads: dict[Hashable, float] = {}
+        links: dict[Hashable, Link] = {}
+        for pair, nbytes in traffic.items():
+            route = self.route(pair)
+            for key, link in zip(route.keys, route.links, strict=True):
+                loads[key], links[key] = loads.get(key, 0.0) + nbytes, link
+        most = max(loads, key=lambda key: loads[key] / links[key].rate_bps)
+        return loads[most], links[most]
 
     def _of(self, pairs: Sequence[Pair]) -> list[Pair]:
         return [(self.ranks[a], self.ranks[b]) for a, b in pairs]

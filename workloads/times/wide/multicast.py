@@ -18,6 +18,7 @@ from workloads.times.multicast import (
     OFFLOAD_BYTES,
     PATIENT_DATAGRAMS,
     Multicast,
+    due_ns,
     first_waits_ns,
     last_hop_ns,
 )
@@ -81,7 +82,7 @@ class Multicasts:
             write = last[0] * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
             here.append(done + cable.delay_ns + write)
             if count < PATIENT_DATAGRAMS:
-                due = float(start[rank]) + costs.pcie_latency_ns + n * count * whole
+                due = float(start[rank]) + costs.pcie_latency_ns + due_ns(n * count, cable, costs)
                 waits = max(waits, _longest_wait(comes(1, full), whole, cable.delay_ns, due))
         return Multicast(self._told(np.interp(depth, depths[looked], here)), waits)
 
