@@ -378,7 +378,6 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
             collective("all_to_all", "spread", "1MiB"),
             "its flows are not counted",
         ),
-        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "auto", "1MiB"), "no algorithm is chosen"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", chunk="64KiB"), "in pieces"),
         ("{torus: {dims: [65, 65]}}", collective("all_reduce", "halving_doubling", "1MiB"), "for 4225 ranks"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", ranks=[0, 1]), "all ranks take part"),
