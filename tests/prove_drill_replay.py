@@ -37,6 +37,7 @@ SEED = "7Q4"
 READS = 1000
 DRILLS = 10
 LONGEST_SLEEP_S = 0.05
+BEFORE, AFTER = 30, 60
 Hold = dict[str, str]
 
 
@@ -74,8 +75,8 @@ def seen(session: Remote) -> Hold:
 
 
 def _said(answer: Answer) -> str:
-    """Without the log's name."""
-    return json.dumps({**answer.to_dict(), "text": answer.text.partition("\nreport says")[0]})
+    """Without the log's name, which the end tells."""
+    return json.dumps({**answer.to_dict(), "text": answer.text.partition("\nhow it went: ")[0]})
 
 
 @contextmanager
@@ -99,11 +100,13 @@ def differences(drill: Drill, reads: int, draw: random.Random, folder: Path) -> 
     each = -(-reads // len(game.typed))
     with hogs(), served(drill, folder / "other.log") as session:
         for k, (line, said) in enumerate(game.typed):
-            found += [f"hold {k}: {view} is another" for view in _read(session, game.holds[k], each, draw)]
-            if _said(session.command(line)) != said:
-                found.append(f"{line} brings something else")
+            found += [f"hold {k}: {view} is another{how}" for view, how in _read(session, game.holds[k], each, draw)]
+            if (again := _said(session.command(line))) != said:
+                found.append(f"{line} brings something else{first_difference(said, again)}")
         last = seen(session)
-    found += [f"in the end {view} is another" for view, said in last.items() if said != game.holds[-1][view]]
+    for view, again in last.items():
+        if again != (said := game.holds[-1][view]):
+            found.append(f"in the end {view} is another{first_difference(said, again)}")
     one, other = (logs.read(folder / name) for name in ("one.log", "other.log"))
     if _acting(one) != _acting(other):
         found.append("the logs have other digests")
@@ -112,12 +115,18 @@ def differences(drill: Drill, reads: int, draw: random.Random, folder: Path) -> 
     return found
 
 
-def _read(session: Remote, hold: Hold, count: int, draw: random.Random) -> Iterator[str]:
-    """Reads so often, in any order, and sleeps in between; yields what is not as it was."""
+def first_difference(one: str, other: str) -> str:
+    """Where two texts part, with a few characters around."""
+    at = len(os.path.commonprefix([one, other]))
+    return f": {other[max(0, at - BEFORE) : at + AFTER]!r}, not {one[max(0, at - BEFORE) : at + AFTER]!r}"
+
+
+def _read(session: Remote, hold: Hold, count: int, draw: random.Random) -> Iterator[tuple[str, str]]:
+    """Reads so often, in any order, and sleeps in between; yields what is not as it was, and how."""
     for number in range(count):
         view = draw.choice(list(hold))
-        if _said(session.command(view)) != hold[view]:
-            yield view
+        if (again := _said(session.command(view))) != hold[view]:
+            yield view, first_difference(hold[view], again)
         if number % 50 == 0:
             time.sleep(draw.uniform(0, LONGEST_SLEEP_S))
 

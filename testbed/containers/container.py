@@ -35,6 +35,7 @@ File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
 _USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
 _IDLE = [str(INSIDE / "idle")]
+_STOPPED = "Tt"  # states of a process (proc_pid_stat(5))
 
 _CPU_PERIOD_US = 100_000
 _FREEZE_S = 30.0  # for every program to stop: each needs a CPU for that
@@ -163,16 +164,19 @@ class Containers:
     def idle(self, rank: int) -> None:
         """Starts a container to run commands in, if the rank has none. Raises UserError, MachineError."""
         with self._locked(rank):
-            if self._frozen(rank).exists():
+            init = self.running(rank)
+            if init and init.state() in _STOPPED:
                 hint = f"testbed show faults --fabric {self.fabric_id}; testbed heal lets it go on"
                 raise UserError(f"rank {rank} stands still: the fault worker_frozen", hint=hint)
-            if self.running(rank):
-                return
-            log = self.dir / f"container{rank}.log"
-            with log.open("wb") as out:
-                worker = self.start(rank, _IDLE, stdout=out, stderr=out)
-                if not worker.started():
-                    raise MachineError(f"the container of rank {rank} does not start: {_tail(log)}", where=str(log))
+            if init is None:
+                self._start_idle(rank)
+
+    def _start_idle(self, rank: int) -> None:
+        log = self.dir / f"container{rank}.log"
+        with log.open("wb") as out:
+            worker = self.start(rank, _IDLE, stdout=out, stderr=out)
+            if not worker.started():
+                raise MachineError(f"the container of rank {rank} does not start: {_tail(log)}", where=str(log))
 
     def limit_cpus(self, rank: int, cpus: float | None) -> None:
         """Gives a rank's running container so many CPUs (None: no limit). Raises MachineError."""
@@ -212,15 +216,21 @@ class Containers:
         return self._shared(rank).exists()
 
     def freeze(self, rank: int) -> None:
-        """Stops all programs in a rank's container, and refuses to start others, until `thaw`."""
+        """Stops all programs in a rank's container, and refuses to start others, until `thaw`.
+
+        That its init is stopped is all that says so: a file could be read by who shall find out which rank it is. So a
+        rank without a container gets one, unless it was killed: then nothing can start there. Raises MachineError.
+        """
         with self._locked(rank):
-            self._frozen(rank).touch()
-            wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless="Tt"), _FREEZE_S)
+            if self._killed(rank).exists():
+                return
+            if self.running(rank) is None:
+                self._start_idle(rank)
+            wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=_STOPPED), _FREEZE_S)
 
     def thaw(self, rank: int) -> None:
         """Lets frozen programs go on."""
         with self._locked(rank):
-            self._frozen(rank).unlink(missing_ok=True)
             self._signal(rank, signal.SIGCONT)
 
     def _signal(self, rank: int, number: int, unless: str = "") -> int:
@@ -234,9 +244,6 @@ class Containers:
 
     def _shared(self, rank: int) -> Path:
         return self.worker_dir(rank) / "shared"
-
-    def _frozen(self, rank: int) -> Path:
-        return self.dir / "containers" / f"{rank}.frozen"
 
     def _killed(self, rank: int) -> Path:
         return self.dir / "containers" / f"{rank}.killed"

@@ -59,6 +59,8 @@ class Agent:
     def _revive_unless_faults_say(self, rank: int) -> None:
         if not self._of_worker("kill", rank):
             self.lab.containers.revive(rank)
+            if self._of_worker("freeze", rank):
+                self.lab.containers.freeze(rank)
 
     def _freeze_as_faults_say(self, rank: int) -> None:
         frozen = self._of_worker("freeze", rank)

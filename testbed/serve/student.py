@@ -80,6 +80,13 @@ class Student:
     def command(self, line: str) -> dict[str, Any]:
         return self._asked(lambda one: one.command(line)).to_dict()
 
+    def actions(self) -> list[dict[str, Any]]:
+        """What has been typed that acts: the page asks for it by itself, so it is no look of the player's."""
+        found: list[dict[str, Any]] = (self._asked(lambda one: one.command("actions", True)).data or {}).get(
+            "actions", []
+        )
+        return found
+
     def interrupt(self) -> None:
         """The command that goes on ends sooner; nothing is answered for it here."""
         if self._lock.locked():
@@ -168,6 +175,7 @@ def application(student: Student, token: str, ending: Ending) -> ASGIApp:
         Route("/", page),
         Route("/api/about", told(lambda _: student.about(), ending)),
         Route("/api/state", told(lambda _: student.state(), ending)),
+        Route("/api/actions", told(lambda _: student.actions(), ending)),
         Route("/api/figures", told(lambda _: student.figures(), ending)),
         Route("/api/complete", told(lambda request: student.complete(text_of(request, "line")), ending)),
         Route("/api/interrupt", told(lambda _: student.interrupt(), ending), methods=["POST"]),

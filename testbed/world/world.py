@@ -17,6 +17,7 @@ from hardware.client import FabricdError, FabricdSilent
 from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
+from testbed.live.look.events import in_order
 from testbed.plan import together
 from testbed.world.base import READS, AnyWorld, Gone, WorldGone, place_of
 from testbed.world.condition import parse
@@ -186,7 +187,7 @@ class World(AnyWorld):
             status["workers"],
             [_without_number(fault) for fault in self.request("faults")["faults"]],
             [{**flow, "fast_packets": None} for flow in self.lab.flows()],  # whichever way they went
-            self.events,
+            in_order(self.events),
         ]
         return hashlib.sha256(json.dumps(readable, sort_keys=True).encode()).hexdigest()
 

@@ -73,17 +73,34 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
         wait_until(lambda: page.locator("#line").input_value() == "show interfaces status ", "the line to be completed")
         page.locator("#line").press("Enter")
         page.get_by_text("show interfaces status, at").wait_for()
+        assert page.locator("#views").input_value() == "show interfaces status"
+        typed(page, "show nics --changed 300us")
+        chosen = [page.locator(field).input_value() for field in ("#views", "#options")]
+        assert chosen == ["show nics", "--changed 300us"]
+        typed(page, "advance 1us")
+        page.locator("#when", has_text="the clock has gone on since").get_by_role("button", name="look again").click()
+        page.locator("#when:not(:has(button))").wait_for()
         page.get_by_role("button", name="cable leaf0-spine0").press("Enter")
+        page.locator("#views").select_option("show interfaces status")
+        page.get_by_role("button", name="its counters").click()
+        wait_until(lambda: page.locator("#tables tbody tr").count() == 2, "the rows of both ends of the cable")
         page.get_by_role("button", name="answer: cable:leaf0-spine0").click()
         page.get_by_label("Class").select_option("loss")
+        where = page.get_by_role("button", name="Submit").bounding_box()
         page.get_by_role("button", name="Submit").click()
         before = b"".join(response.body() for response in heard if "/api/" in response.url)
+        at = page.get_by_role("button", name="It counts: press again").bounding_box()
+        assert at == where, "the mouse is still over it"
         page.get_by_role("button", name="It counts: press again").click()
+        page.locator("#verdict", has_text="not right").or_(page.locator("#report")).wait_for()
         page.locator("#said .typed", has_text="> submit loss@cable:leaf0-spine0").wait_for()
         page.locator("#line:enabled").wait_for()
         if page.locator("#report").count() == 0:
             typed(page, "give-up")
         report = page.locator("#report").inner_text()
+    assert "show nics" in report and not re.search(r"actions( \(|$)", report, re.M), (
+        "what the page asks for by itself is no look"
+    )
     truth = re.search(r"loss@(cable:\S+)", report)
     assert truth, report
     for word in (f"loss@{truth[1]}", "truth", "inject", '"fault"', "rate", "dirty"):

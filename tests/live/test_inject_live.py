@@ -214,3 +214,34 @@ def test_a_frozen_rank_stands_still_until_it_is_healed(live: Live) -> None:
         assert program.stdout.readline() == "again\n"
     assert program.returncode == 0
     assert command("exec", "--fabric", live.id, "0", "--", "true").returncode == 0
+
+
+def test_no_file_tells_which_rank_is_frozen(live: Live) -> None:
+    """Also a rank in which nothing has run yet stands still, and one that was dead meanwhile does so again."""
+    lab = Lab.attach(live.id)
+    try:
+        for rank in range(2):
+            lab.containers.idle(rank)  # so that both have the files of a container
+
+        def files() -> list[str]:
+            return sorted(str(path.relative_to(lab.dir)) for path in lab.dir.rglob("*"))
+
+        def refused() -> bool:
+            return "stands still" in command("exec", "--fabric", live.id, "0", "--", "true").stderr
+
+        before = files()
+        frozen = live.ok("inject", "worker_frozen", "--on", "nic:0")
+        assert refused() and files() == before
+        killed = live.ok("inject", "worker_killed", "--on", "nic:0")
+        again = live.ok("inject", "worker_frozen", "--on", "nic:0")  # of what is not there
+        live.ok("heal", again)
+        live.ok("heal", killed)
+        assert refused()
+        live.ok("heal", frozen)
+        assert command("exec", "--fabric", live.id, "0", "--", "true").returncode == 0
+        lab.containers.remove(0)
+        live.ok("inject", "worker_frozen", "--on", "nic:0")
+        assert refused()
+    finally:
+        lab.close()
+        live.ok("heal", "all")

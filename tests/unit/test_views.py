@@ -57,9 +57,12 @@ def counters(frames: int, time_ns: int, up: bool = True) -> dict[str, Any]:
 
 
 class Kept:
-    """A fabric of which some counters were kept."""
+    """A fabric of which some counters were kept, and which has said something."""
 
-    def __init__(self, kept: Sequence[tuple[float, dict[str, Any]]] = ()) -> None:
+    def __init__(
+        self, kept: Sequence[tuple[float, dict[str, Any]]] = (), events: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        self.events = events
         self.fabric = build("star", {"hosts": 2})
         self.experiment = {"fabric": {"nic": {"mtu": 4096}}}
         self.kept = kept
@@ -71,7 +74,7 @@ class Kept:
         return counters(0, 0)
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        return {"faults": [], "events": []}
+        return {"faults": [], "events": [*self.events]}
 
     def flows(self) -> list[dict[str, Any]]:
         return []
@@ -269,3 +272,27 @@ def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before()
     counted = since(now, then)
     assert counted["qps"] == [{"rank": 0, "qp": 16, "tx_packets": 5}]
     assert counted["switches"] == [{"switch": "sw0", "frames_in": 2}]
+
+
+@pytest.mark.parametrize("heard", [(3, 7), (7, 3)])
+def test_what_comes_at_one_time_is_logged_by_name(heard: tuple[int, int]) -> None:
+    """Who of several is heard first is the machine's; what one of them says keeps its order."""
+
+    def event(kind: str, time_ns: float, **more: Any) -> dict[str, Any]:
+        return {"event": kind, "time_ns": time_ns, **more}
+
+    def lost(rank: int, time_ns: float) -> dict[str, Any]:
+        return event("worker_lost", time_ns, rank=rank, reason="its process has ended")
+
+    def says(text: str) -> dict[str, Any]:
+        return event("note", 550.0, who="controller", level="info", text=text)
+
+    qp = event("qp_error", 500.0, rank=9, qp=16, peer=1, status=12)
+    notes = [says(f"leaf{k}: {what}") for what in ("connection lost; it keeps its flows", "connected") for k in heard]
+    events = [lost(8, 400.0), qp, *(lost(rank, 500.0) for rank in heard), *notes, lost(1, 600.0)]
+    (table,) = VIEWS["logging"].show(Look(Kept(events=events), counters(1, 700), None))
+    said = [row["message"] if row["who"] == "controller" else row["who"] for row in table.rows]
+    assert said == [
+        "rank8", "nic9", "rank3", "rank7", "leaf3: connection lost; it keeps its flows", "leaf3: connected",
+        "leaf7: connection lost; it keeps its flows", "leaf7: connected", "rank1",
+    ]  # fmt: skip

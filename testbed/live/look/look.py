@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from testbed.base.errors import InputError
 from testbed.base.units import format_time
+from testbed.live.look.events import in_order
 from testbed.live.look.since import since
 from testbed.live.look.steps import Step
 from testbed.live.look.table import Counters
@@ -93,8 +94,7 @@ class Look:
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """fabricd's log: its last events, with emulated times."""
-        found: list[dict[str, Any]] = self.source.request("log")["events"]
-        return found
+        return in_order(self.source.request("log")["events"])
 
     @cached_property
     def shown(self) -> dict[tuple[str, int], Mapping[str, Any]]:

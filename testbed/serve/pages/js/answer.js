@@ -32,7 +32,13 @@ export class Answer {
     this.#changed();
   }
 
+  /** What came of it. */
+  say(text) {
+    at("verdict").textContent = text.split("\n")[0];
+  }
+
   end() {
+    at("verdict").textContent = "";
     for (const one of at("answer").querySelectorAll("input, select, button")) one.disabled = true;
     at("line-of-answer").textContent = "";
   }
@@ -78,6 +84,7 @@ export class Answer {
 
   #changed() {
     this.sure = "";
+    at("verdict").textContent = "";
     at("submit").textContent = "Submit";
     at("give-up").textContent = "Give up";
     for (const one of at("causes").querySelectorAll("input, select")) one.disabled = this.#healthy();

@@ -14,6 +14,7 @@ const VIEW = "show interfaces counters";
 let about, network, tables, terminal, answer, chart, pressSince;
 let state = null, figures = null, last = null, mark = null;
 let metric = STUDENTS[0], since = "last", chosen = null, busy = false, ended = false, acted = [];
+let shown = null; // the view in the tables
 
 const port = (name) => {
   const row = figures?.ports[name];
@@ -44,6 +45,7 @@ async function run(line) {
   try {
     const told = await ask("api/command", {}, { line });
     terminal.say(microseconds(began), line, told.text, told.ok);
+    if (line.startsWith("submit ")) answer.say(told.text);
     if (told.ok && line.startsWith("config ")) acted.push({ time_ns: began, line: line.slice(7) });
     if (told.ok && told.data?.hint) at("hints").append(make("li", {}, told.data.hint));
     await refresh();
@@ -95,6 +97,7 @@ async function draw() {
   at("hint").title = "Each costs points";
   drawMap();
   drawChart();
+  drawWhen();
   if (state.over) await drawEnd();
 }
 
@@ -129,7 +132,7 @@ function drawChart() {
 
 /** What was configured before this page was opened, or elsewhere. */
 async function recall() {
-  const done = (await ask("api/command", {}, { line: "actions" })).data?.actions ?? [];
+  const done = await ask("api/actions");
   acted = done.filter((row) => row.ok && row.line.startsWith("config ")).map((row) => ({ time_ns: nanoseconds(row.time), line: row.line.slice(7) }));
 }
 
@@ -155,13 +158,28 @@ function drawPicked() {
   name.addEventListener("click", () => answer.place(place));
   const words = cable ? ends : [chosen.name];
   const look = make("button", { type: "button" }, "its counters");
-  look.addEventListener("click", () => { tables.filter = at("filter").value = words.length > 1 ? words[0] : words[0]; view(); });
+  look.addEventListener("click", () => { tables.filter = at("filter").value = words.join("|"); view(); });
   fill(at("picked"), make("b", {}, chosen.name), ...texts.map((text) => make("span", { class: "soft" }, text)), ...(cable ? [] : [make("span", { class: "soft" }, node.about)]), look, ...(ended || state.over ? [] : [name]));
 }
 
 function showTables(line, told) {
   tables.show(Object.entries(told.data).filter(([, rows]) => Array.isArray(rows)).map(([name, rows]) => ({ name: `${line} ${name}`, title: Object.keys(told.data).length > 1 ? name : "", rows, named: ["MTU", "rank", "qp", "peer", "peer_qp"] })));
-  at("when").textContent = `${line}, at ${microseconds(told.time_ns)}`;
+  shown = { line, time_ns: told.time_ns };
+  const words = [...at("views").options].map((one) => one.value).filter((one) => `${line} `.startsWith(`${one} `));
+  if (words.length) { // what is chosen says what is shown, also of a line that was typed
+    at("views").value = words.sort((a, b) => a.length - b.length).at(-1);
+    at("options").value = line.slice(at("views").value.length).trim();
+    offerOptions();
+  }
+  drawWhen();
+}
+
+/** When the table was looked at; it stays as it was then. */
+function drawWhen() {
+  if (!shown) return;
+  const gone = state.time_ns !== shown.time_ns;
+  const again = make("button", { type: "button", on: { click: () => run(shown.line) } }, "look again");
+  fill(at("when"), `${shown.line}, at ${microseconds(shown.time_ns)}${gone ? ": the clock has gone on since " : ""}`, ...(gone ? [again] : []));
 }
 
 async function drawEnd() {
@@ -200,18 +218,22 @@ function view() {
   run(line);
 }
 
+const shows = () => about.commands.filter((usage) => usage.startsWith("show "));
+const wordsOf = (usage) => usage.split(" ").filter((word) => /^[a-z]/.test(word)).join(" ");
+
+function offerOptions() {
+  const usage = shows().find((one) => wordsOf(one) === at("views").value) ?? "";
+  at("options").placeholder = usage.slice(wordsOf(usage).length).trim();
+}
+
 function offerViews() {
-  const shows = about.commands.filter((usage) => usage.startsWith("show "));
-  const words = (usage) => usage.split(" ").filter((word) => /^[a-z]/.test(word)).join(" ");
-  const options = (usage) => usage.slice(words(usage).length).trim();
-  fill(at("views"), ...shows.map((usage) => make("option", { value: words(usage) }, words(usage).slice(5))));
-  if (shows.some((usage) => words(usage) === VIEW)) at("views").value = VIEW;
-  const usage = () => { at("options").placeholder = options(shows.find((one) => words(one) === at("views").value) ?? ""); };
-  at("views").addEventListener("change", () => { at("options").value = ""; usage(); view(); });
+  fill(at("views"), ...shows().map((usage) => make("option", { value: wordsOf(usage) }, wordsOf(usage).slice(5))));
+  if (shows().some((usage) => wordsOf(usage) === VIEW)) at("views").value = VIEW;
+  at("views").addEventListener("change", () => { at("options").value = ""; offerOptions(); view(); });
   at("options").addEventListener("keydown", (event) => { if (event.key === "Enter") view(); });
   at("filter").addEventListener("input", () => { tables.filter = at("filter").value; tables.draw(); });
   at("nonzero").addEventListener("change", () => { tables.nonzero = at("nonzero").checked; tables.draw(); });
-  usage();
+  offerOptions();
 }
 
 async function look() {

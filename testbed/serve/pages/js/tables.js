@@ -33,7 +33,8 @@ export class Tables {
     const named = new Set(table.named ?? []);
     const counts = (row, column) => typeof row[column] === "number" && !named.has(column);
     const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (row) => words.every((word) => Object.values(row).some((v) => String(v).toLowerCase().includes(word)));
+    const has = (row, text) => Object.values(row).some((v) => String(v).toLowerCase().includes(text));
+    const fits = (row) => words.every((word) => word.split("|").some((either) => either && has(row, either)));
     let rows = table.rows.filter(fits);
     const every = [...new Set(table.rows.flatMap(Object.keys))];
     const numbers = every.filter((c) => table.rows.some((row) => counts(row, c)));
