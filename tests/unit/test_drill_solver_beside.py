@@ -11,7 +11,7 @@ from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.solve.solver import solve
-from tests.unit.test_drill_solver import NOW_NS, Recorded, crc, ecn_config, nics
+from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics
 
 SLOW = [
     {"step": "0..3", "began_us": 1.0, "time_us": 60.0, "vs_best": "1.00x", "wrong": 0},
