@@ -1,13 +1,17 @@
 """Benchmarks of size: the quickstart by the command line, and runs of 256 and 1,024 ranks. Part of tests/bench.py.
 
-`.venv/bin/python -m tests.bench_ranks [RANKS ...]` prints what a frame's way through a switch costs with so many ranks
-(default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one. Of two runs that differ only in
-their flows' size the difference is taken, so that nothing counts that a run does once: starting, connecting, asking
-Open vSwitch for the first time.
+`.venv/bin/python -m tests.bench_ranks [--rounds N] [RANKS ...]` prints what a frame's way through a switch costs with
+so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one of its leaf: through
+one switch, whatever the number of ranks, so that what the two ends cost is always divided by one. Of two runs that
+differ only in their flows' size the difference is taken, so that nothing counts that a run does once: starting,
+connecting, making memory, asking Open vSwitch for the first time. The smaller flow is as large as what its receiver
+keeps, so both runs have the same memory. What is left of the smaller run without its frame-hops is done once: it stands
+beside, for a rank. Of N rounds (default 1) the least counts: processor time is dearer on a busy machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -16,13 +20,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.base.progress import Progress
 from testbed.experiment import loads
 from testbed.run.profile import FILE as PROFILE
 from testbed.run.run import run
+from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
+from workloads.parts.flows import ALL_KEPT_BYTES
 
 ROOT = Path(__file__).parent.parent
 RUNS = 3
@@ -32,8 +39,10 @@ fabric: {topology: {clos: {leaves: LEAVES, spines: SPINES, hosts_per_leaf: HOSTS
 workload:
   - WORKLOAD
 """
-CLOS = {8: (2, 1, 4, 64 << 20), 64: (4, 2, 16, 32 << 20), 256: (16, 8, 16, 8 << 20), 1024: (32, 16, 32, 8 << 20)}
-"""Ranks -> leaves, spines, hosts of a leaf; bytes of a flow."""
+CLOS = {8: (2, 1, 4), 64: (4, 2, 16), 256: (16, 8, 16), 1024: (32, 16, 32)}
+"""Ranks -> leaves, spines, hosts of a leaf."""
+MORE_BYTES = 2 << 30
+"""By which all flows of the larger run exceed those of the smaller one, and at least as much as these again."""
 OURS = ("fabricd", "workers")
 PARTS = (*OURS, "Open vSwitch")
 ALL_REDUCE = "{collective: all_reduce, algorithm: auto, sizes: [SIZE]}"
@@ -45,9 +54,10 @@ def experiment(leaves: int, spines: int, hosts: int, workload: str) -> str:
     return text.replace("WORKLOAD", workload)
 
 
-def flows(ranks: int, size: str) -> str:
-    """Each rank sends to the next one."""
-    return f"flows: [{', '.join(f'{{from: {i}, to: {(i + 1) % ranks}, size: {size}}}' for i in range(ranks))}]"
+def flows(ranks: int, hosts: int, size_bytes: int) -> str:
+    """Each rank sends to the next one of its leaf, which has `hosts`."""
+    to = [i - i % hosts + (i + 1) % hosts for i in range(ranks)]
+    return f"flows: [{', '.join(f'{{from: {i}, to: {other}, size: {size_bytes}B}}' for i, other in enumerate(to))}]"
 
 
 def whole_s(text: str) -> float:
@@ -59,13 +69,35 @@ def whole_s(text: str) -> float:
         return time.monotonic() - began
 
 
-def hop_cpu_us(ranks: int) -> dict[str, float]:
-    """Processor time of a frame's way through a switch with so many ranks, in microseconds: whose it is."""
-    leaves, spines, hosts, nbytes = CLOS[ranks]
+@dataclass(frozen=True)
+class Cost:
+    """Processor time by whose it is: of a frame's way through a switch, and of what a run does once, for each rank."""
+
+    hop_us: dict[str, float]
+    rank_ms: dict[str, float]
+
+    @property
+    def our_hop_us(self) -> float:
+        return sum(self.hop_us[part] for part in OURS)
+
+
+def cost(ranks: int, rounds: int = RUNS) -> Cost:
+    kept_bytes = max(ALL_KEPT_BYTES // ranks, FLOW_MESSAGE_BYTES)
+    sizes = (kept_bytes, kept_bytes + max(MORE_BYTES // ranks, kept_bytes))
+    texts = [experiment(*CLOS[ranks], flows(ranks, CLOS[ranks][2], size)) for size in sizes]
     (few, before), (hops, busy) = (
-        _busy(experiment(leaves, spines, hosts, flows(ranks, f"{size}B"))) for size in (nbytes // 8, nbytes)
+        _least(seen) for seen in zip(*(map(_busy, texts) for _ in range(rounds)), strict=True)
     )
-    return {part: (busy[part] - before[part]) / (hops - few) * 1e6 for part in PARTS}
+    hop_s = {part: (busy[part] - before[part]) / (hops - few) for part in PARTS}
+    return Cost(
+        {part: seconds * 1e6 for part, seconds in hop_s.items()},
+        {part: (before[part] - few * hop_s[part]) / ranks * 1e3 for part in PARTS},
+    )
+
+
+def _least(seen: Sequence[tuple[float, dict[str, float]]]) -> tuple[float, dict[str, float]]:
+    """Of several times the same run."""
+    return seen[0][0], {part: min(busy[part] for _, busy in seen) for part in PARTS}
 
 
 def _busy(text: str) -> tuple[float, dict[str, float]]:
@@ -114,24 +146,30 @@ def size() -> dict[str, float]:
     large = experiment(16, 8, 16, ALL_REDUCE.replace("SIZE", "16MiB"))
     wide = experiment(32, 16, 32, ALL_REDUCE.replace("SIZE", "64KiB"))
     seen = [with_memory_gb(lambda: whole_s(wide)) for _ in range(RUNS)]
-    few, many = (sum(hop_cpu_us(ranks)[part] for part in OURS) for ranks in (8, 1024))
+    few, many = cost(8), cost(1024)
     return {
         "quickstart_wall_s": statistics.median(quickstart_s() for _ in range(RUNS)),
         "all_reduce_256_ranks_16MiB_wall_s": statistics.median(whole_s(large) for _ in range(RUNS)),
         "all_reduce_1024_ranks_64KiB_wall_s": statistics.median(wall_s for wall_s, _ in seen),
         "all_reduce_1024_ranks_memory_GB": max(memory_gb for _, memory_gb in seen),
-        "hop_cost_1024_ranks_over_8": many / few,
+        "hop_cost_1024_ranks_over_8": many.our_hop_us / few.our_hop_us,
+        "once_1024_ranks_ms_per_rank": sum(many.rank_ms.values()),
     }
 
 
 def main() -> None:
-    asked = [int(ranks) for ranks in sys.argv[1:]] or list(CLOS)
-    print(f"{os.cpu_count()} CPUs, load before {os.getloadavg()[0]:.2f}; microseconds of processor time per frame-hop")
-    print(f"{'ranks':>8}" + "".join(f"{part:>14}" for part in PARTS) + f"{'ours':>14}", flush=True)
-    for ranks in asked:
-        its = hop_cpu_us(ranks)
-        ours = sum(its[part] for part in OURS)
-        print(f"{ranks:8}" + "".join(f"{its[part]:14.2f}" for part in PARTS) + f"{ours:14.2f}", flush=True)
+    parser = argparse.ArgumentParser(prog="python -m tests.bench_ranks", description=__doc__)
+    parser.add_argument("ranks", nargs="*", type=int, choices=list(CLOS), default=list(CLOS), metavar="RANKS")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} CPUs, load before {os.getloadavg()[0]:.2f}; processor time")
+    print(f"{'':8}{'of a frame-hop, in us':>56}{'of a run, once, in ms for a rank':>44}")
+    print(f"{'ranks':>8}" + "".join(f"{part:>14}" for part in (*PARTS, "ours", *PARTS)), flush=True)
+    for ranks in options.ranks:
+        its = cost(ranks, options.rounds)
+        hop = [its.hop_us[part] for part in PARTS]
+        once = [its.rank_ms[part] for part in PARTS]
+        print(f"{ranks:8}" + "".join(f"{figure:14.2f}" for figure in (*hop, its.our_hop_us, *once)), flush=True)
 
 
 if __name__ == "__main__":

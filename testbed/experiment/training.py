@@ -103,6 +103,11 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield ("root_unit",), what, "shard: fsdp, no pipeline, a vocab; or leave it out"
     found = list(problems(t))
     yield from found
+    if fabric.params != spec.topology.params:  # too large to be built: predictions place its ranks themselves
+        yield from _scale(train, t)
+        if not found:
+            yield from _too_large(t)
+        return
     stored = list(_checkpoint(train, t, fabric))
     yield from stored
     if any(path == ("checkpoint", "to") for path, _, _ in stored):

@@ -24,20 +24,28 @@ from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.base.errors import MachineError
 from testbed.containers.bundle import first_id
 from testbed.containers.image import root_of
-from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, Controller, controller_command
+from testbed.fabric.controller import (
+    CONTROLLER_OUT,
+    CONTROLLER_PORT,
+    FORKED_LIBRARY,
+    Controller,
+    controller_arguments,
+    interpreter,
+)
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import Bridge, OpenVSwitch
 from testbed.machine import memory
 from testbed.machine.bytecode import keep_compiled
 from testbed.machine.lockfile import LockFile
 from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
-from testbed.machine.processes import MARK, Process
+from testbed.machine.processes import MARK, Process, Running
 from testbed.plan.dilation import automatic
 from testbed.plan.hardware import hardware_of
 from topologies import Fabric, Nic
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.fabric.fork_server import ControllerSeat
 
 STATE = "lab.json"
 FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
@@ -56,6 +64,7 @@ class Bringup:
     names: Names
     persistent: bool
     kernel: bool  # NICs have kernel interfaces
+    seat: ControllerSeat | None = None
     children: list[subprocess.Popen[Any]] = field(default_factory=list)
     ids: int | None = None  # first user id of the ranks', if they have user namespaces
     holder: Holder | None = None
@@ -183,12 +192,27 @@ class Bringup:
     def start_controller(self, control: Mapping[str, Any]) -> Controller:
         """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
         log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
-        argv = controller_command(control, self.dir, self.names.dpid_base, self.ovs.control, log)
+        argv = controller_arguments(control, self.dir, self.names.dpid_base, self.ovs.control, log)
         with out.open("wb") as stdout, log.open("ab") as stderr:
-            process = self.spawn_inside(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+            process = self._seated(control, argv, stdout, stderr) or self.spawn_inside(
+                [*interpreter(control["library"]), *argv], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+            )
         self.journal.made({"controller": Process.of(process.pid)})
+        if isinstance(process, Running) and self.seat:
+            self.seat.go()
         self.controller = Controller(process, out, log)
         return self.controller
+
+    def _seated(
+        self, control: Mapping[str, Any], argv: Sequence[str], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> Running | None:
+        """The controller that waits in our seat, in the fabric's namespace; None if there is none of this library."""
+        if self.seat is None or control["library"] != FORKED_LIBRARY:
+            return None
+        holder = Record.read(self.dir).processes["holder"]
+        with open(f"/proc/{holder.pid}/ns/net") as namespace:
+            descriptors = [namespace.fileno(), stdout.fileno(), stderr.fileno(), self.process_lock.fd]
+            return self.seat.begin(argv, self.mark, descriptors)
 
     def check(self) -> None:
         """Raises MachineError if a process of the fabric has ended, and what Controller.check raises."""

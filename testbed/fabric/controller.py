@@ -18,9 +18,12 @@ from typing import Any, NoReturn
 
 from hardware.patience import Patience
 from testbed.base.errors import MachineError, UserError
+from testbed.machine.processes import Running
 
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
+FORKED_LIBRARY = "os-ken"  # of our own Python, which a fork server has imported (fork_server.py)
+_MODULE = ("-P", "-m", "controllers.main")
 _POLL_S = 0.005
 _CHECK_EVERY = 20  # of these
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -28,12 +31,11 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 Check = Callable[[], object]
 
 
-def controller_command(
+def controller_arguments(
     control: Mapping[str, Any], directory: Path, dpid_base: int, ovs_control: Path, log: Path
 ) -> list[str]:
-    """What starts the controller that the experiment's `control` asks for. Raises MachineError."""
-    argv = [_interpreter(control["library"]), "-P", "-m", "controllers.main"]
-    argv += ["--fabric", str(directory / "fabric.json"), "--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
+    """What the controller is told that the experiment's `control` asks for."""
+    argv = ["--fabric", str(directory / "fabric.json"), "--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
     argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
     argv += ["--fabricd", str(directory / "control.sock"), "--ovs", str(ovs_control), "--log", str(log)]
     return argv + [word for app in control["apps"] for word in ("--app", app)]
@@ -43,7 +45,7 @@ def controller_command(
 class Controller:
     """A controller's process that we have started."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Running
     out: Path
     log: Path
 
@@ -95,14 +97,14 @@ def controller_lines(out: Path) -> list[dict[str, Any]]:
     return [line for line in said if isinstance(line, dict)]
 
 
-def _interpreter(library: str) -> str:
-    """The Python that has the OpenFlow library. Raises MachineError."""
-    if library == "os-ken":
-        return sys.executable
+def interpreter(library: str) -> list[str]:
+    """What runs the controller with the Python that has the OpenFlow library. Raises MachineError."""
+    if library == FORKED_LIBRARY:
+        return [sys.executable, *_MODULE]
     python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
     if not python.exists():
         raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
-    return str(python)
+    return [str(python), *_MODULE]
 
 
 def _listens(pid: int) -> bool:

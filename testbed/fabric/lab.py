@@ -31,11 +31,12 @@ from testbed.machine import ownership
 from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import binds
 from testbed.machine.ownership import HOST, Record, Removed
-from testbed.machine.processes import MARK, Process
+from testbed.machine.processes import MARK, Process, Running
 from topologies import Fabric
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.fabric.fork_server import ControllerSeat
     from testbed.fabric.net import Cables, FabricNet
 
 _TOOLS = {
@@ -45,18 +46,6 @@ _TOOLS = {
     "ovs-vswitchd": "openvswitch-switch",
     "mnexec": "mininet",
 }
-
-
-class _Running:
-    """A process of the fabric, which may not be our child."""
-
-    def __init__(self, process: Process) -> None:
-        self.pid = process.pid
-        self._process = process
-
-    def poll(self) -> int | None:
-        """None while it runs; how it ended is not known to us."""
-        return None if self._process.alive() else -1
 
 
 @dataclass
@@ -82,11 +71,12 @@ class Lab:
     # -- up
 
     @classmethod
-    def up(cls, experiment: Experiment, *, persistent: bool = False) -> Lab:
+    def up(cls, experiment: Experiment, *, persistent: bool = False, seat: ControllerSeat | None = None) -> Lab:
         """Brings a fabric up.
 
         It belongs to this process and its processes die with it; a `persistent` one stays when this process ends, and
         then belongs to its fabricd. To be called in the main thread: helpers die with the thread that started them.
+        `seat` has a controller that waits for one; it ends with this process.
         Raises UserError; nothing is left then.
         """
         _check_machine()
@@ -95,7 +85,7 @@ class Lab:
         with ExitStack() as making:
             making.enter_context(undisturbed())
             record, journal, lock = ownership.create()
-            work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel)
+            work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel, seat)
             try:
                 making.close()  # from here on it is undone
                 fabricd, controller, state = bring_up(work, experiment)
@@ -131,7 +121,7 @@ class Lab:
             raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
         except FabricdError as error:
             raise UserError(str(error), hint=f"testbed down {record.id}") from None
-        return cls(record, fabric, state, fabricd, _Running(record.processes["controller"]))
+        return cls(record, fabric, state, fabricd, Running(record.processes["controller"]))
 
     # -- what it is
 
@@ -210,13 +200,13 @@ class Lab:
     @property
     def hardware(self) -> Any:
         """fabricd's process (`pid`, `poll()`)."""
-        return self.fabricd.process or _Running(self.record.processes["fabricd"])
+        return self.fabricd.process or Running(self.record.processes["fabricd"])
 
     @property
-    def helpers(self) -> dict[str, _Running]:
+    def helpers(self) -> dict[str, Running]:
         """The fabric's other processes by name, to be watched: besides fabricd and the controller."""
         wanted = ("holder", "ovs-vswitchd", "ovsdb-server")
-        return {name: _Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
+        return {name: Running(self.record.processes[name]) for name in wanted if name in self.record.processes}
 
     def restart_controller(self) -> None:
         """Starts the controller anew, after it has died. Raises MachineError."""
@@ -225,7 +215,8 @@ class Lab:
         controller = work.start_controller(experiment["control"])
         work.release_process_lock()
         controller.wait_programmed()
-        self._children.append(controller.process)
+        if isinstance(controller.process, subprocess.Popen):
+            self._children.append(controller.process)
         self.controller = controller.process
 
     def controller_messages(self) -> list[dict[str, Any]]:

@@ -122,6 +122,23 @@ class Process:
         return False
 
 
+class Running:
+    """A process that may not be our child, by the calls of subprocess.Popen that do not need that."""
+
+    def __init__(self, process: Process) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    @classmethod
+    def of(cls, pid: int) -> Running:
+        """Raises ProcessLookupError."""
+        return cls(Process.of(pid))
+
+    def poll(self) -> int | None:
+        """None while it runs; how it ended is not known to us."""
+        return None if self._process.alive() else -1
+
+
 def every() -> Iterator[int]:
     """All pids that can be seen from here."""
     return (int(name) for name in os.listdir(_PROC) if name.isdigit())

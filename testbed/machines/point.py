@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import threading
 import time
 import traceback
@@ -21,6 +22,7 @@ from testbed.base import this_process
 from testbed.base.errors import InputError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.experiment import loads
+from testbed.fabric.fork_server import ControllerSeat
 from testbed.machines.identity import resolved_hash
 from testbed.run.sweep import measured
 
@@ -39,8 +41,11 @@ class Heard(Progress):
         self.warnings.append(text)
 
 
-def main(master: Connection, point: dict[str, Any]) -> None:
-    """`point`: `text` of the experiment, its `name` for errors, `directory`, `resolved` (its hash), `folder`."""
+def main(master: Connection, point: dict[str, Any], controller: socket.socket) -> None:
+    """`point`: `text` of the experiment, its `name` for errors, `directory`, `resolved` (its hash), `folder`.
+
+    `controller` is the socket of a ControllerSeat.
+    """
     with suppress(OSError):
         os.setsid()  # a Ctrl-C at the terminal is the master's
     gc.set_threshold(100_000)
@@ -53,7 +58,7 @@ def main(master: Connection, point: dict[str, Any]) -> None:
     heard = Heard()
     began = time.monotonic()
     try:
-        told = _told(point, heard)
+        told = _told(point, heard, ControllerSeat(controller))
     except SystemExit as end:  # before its run began, or after it ended
         told = {"row": {"error": "the run was interrupted", "stopped": end.code}}
     told |= {"notes": heard.notes, "warnings": heard.warnings, "seconds": round(time.monotonic() - began, 3)}
@@ -62,7 +67,7 @@ def main(master: Connection, point: dict[str, Any]) -> None:
     os._exit(0)
 
 
-def _told(point: dict[str, Any], heard: Heard) -> dict[str, Any]:
+def _told(point: dict[str, Any], heard: Heard, seat: ControllerSeat) -> dict[str, Any]:
     """`row` of the sweep, or what kept the run from beginning, or `bug`.
 
     `mistake`: the point asks for what cannot be, on any machine. `problem` (with `exit_code`): this machine cannot.
@@ -73,7 +78,7 @@ def _told(point: dict[str, Any], heard: Heard) -> dict[str, Any]:
             what = "the experiment means something else here: another default, or another path"
             return {"problem": {**Problem(what).to_dict(), "exit_code": 3}}
         try:
-            return {"row": measured(experiment, Path(point["folder"]), heard)}
+            return {"row": measured(experiment, Path(point["folder"]), heard, seat)}
         except InputError as error:
             if error.where.startswith(point["folder"]):  # it cannot be written: others can, perhaps
                 raise

@@ -11,13 +11,14 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import UserError
+from testbed.fabric.fork_server import ControllerServer
 from testbed.machine import ownership
 from testbed.machine.processes import Process, wait_gone
 
@@ -37,6 +38,7 @@ class Processes:
         self.folder = folder
         (folder / OWNERS).mkdir(exist_ok=True)
         self._context = fork_server()
+        self._controllers = ControllerServer()
         self._running: set[Process] = set()
         self._lock = threading.Condition()
         self._stopped = False
@@ -46,11 +48,11 @@ class Processes:
         from testbed.machines import point as of_point  # takes long: its processes have it already
 
         ours, its = self._context.Pipe()
-        with ours:
+        with ours, closing(self._controllers.seat()) as seat:
             with self._lock:
                 if self._stopped:
                     return {"stopped": True}
-                process = self._context.Process(target=of_point.main, args=(its, point), daemon=False)
+                process = self._context.Process(target=of_point.main, args=(its, point, seat.socket), daemon=False)
                 process.start()
                 pid = process.pid or 0
                 known = None
@@ -60,6 +62,7 @@ class Processes:
                     mark = self.folder / OWNERS / f"{known.pid}-{known.start}"
                     mark.touch()
             its.close()
+            seat.close()
             self.started(pid)
             told: dict[str, Any] = {}
             with suppress(EOFError, OSError):
@@ -87,7 +90,7 @@ class Processes:
 
     def wait(self, seconds: float = END_S) -> int:
         """Returns when no point is left. Those that have not ended by then are killed; returns how many that were."""
-        with self._lock:
+        with self._lock, closing(self._controllers):
             if self._lock.wait_for(lambda: not self._running, seconds):
                 return 0
             killed = set(self._running)

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
+from testbed.plan.ideal import costs_of
 from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
-from testbed.predict.wide import uses_scale_up, wide_figures
+from testbed.predict.training import training_figures
+from testbed.predict.wide import refuse_cables, uses_scale_up, wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import TopologyError
 from topologies.kinds import KINDS, build
-from workloads.registry import find
+from workloads.registry import any_of
+from workloads.times.messages import Link
+from workloads.times.wide.fabric import Wide
+from workloads.times.wide.groups import Together
 from workloads.times.wide.peers import Made
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
@@ -99,11 +104,30 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)
         tell(step_of(experiment, k))
+        if step.kind == "train":
+            yield from training_figures(experiment, step.train, _together(experiment), k, place)
+            continue
         if step.kind != "collective":
-            raise InputError(
-                f"there is no model of {step.kind} on so large a fabric", place, "collectives are predicted"
-            )
-        scale_up = spec.scale_up is not None and uses_scale_up(find(step.collective, step.algorithm))
+            what = f"there is no model of {step.kind} on so large a fabric"
+            raise InputError(what, place, "collectives and training steps are predicted")
+        scale_up = spec.scale_up is not None and uses_scale_up(any_of(step.collective, step.algorithm))
         places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
         yield from wide_figures(experiment, step, places, made, k, job, place)
         job += jobs({"collective": step.collective, "algorithm": step.algorithm})
+
+
+def _together(experiment: Experiment) -> Together:
+    """For what groups of all ranks do at a time."""
+    spec = experiment.fabric
+    refuse_cables(experiment)
+    within = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
+    nics = Wide(
+        places_of(spec.topology.kind, spec.topology.params),
+        Link(spec.cable.rate, spec.cable.delay),
+        spec.switch.latency,
+    )
+    inside = places_of(spec.topology.kind, spec.topology.params, scale_up=within is not None)
+    costs = costs_of(experiment)
+    if (engine := spec.nic.engine) is not None:
+        costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
+    return Together(replace(nics, places=inside, scale_up=within), nics, costs, experiment.seed)

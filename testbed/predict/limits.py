@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
@@ -10,6 +11,7 @@ from testbed.base.errors import InputError, Problem
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator
+    from workloads.times.multicast import Multicast
 
 REFUSED = {
     "omnireduce": "what it sends depends on where the vectors have zeros",
@@ -52,6 +54,9 @@ def _refused(experiment: Experiment) -> Iterator[Problem]:
             for key in ("collective", "algorithm"):
                 if (why := REFUSED.get(getattr(step, key))) is not None:
                     yield Problem(why, experiment.place("workload", k, key), _RUN)
+            if step.chains is not None:
+                what = "there is no model of a multicast in chains, in which ranks wait for their turn"
+                yield Problem(what, experiment.place("workload", k, "chains"), f"{_RUN}; or leave it out")
             if step.compression is not None:
                 what = "there is no model of compression in NICs"
                 yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
@@ -71,6 +76,16 @@ def accelerator_for(experiment: Experiment, contributors: int, place: str) -> Ac
         what = f"{contributors} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
         raise InputError(what, where, hint)
     return accelerator
+
+
+def in_time(multicast: Multicast, cutoff_ns: float | None, place: str) -> float:
+    """Its time.  Raises InputError where ranks give its datagrams up and ask their neighbours for them."""
+    assert cutoff_ns is not None  # the step has its default
+    if multicast.waits_ns > cutoff_ns:
+        enough = f"{ceil(multicast.waits_ns / 1e3)}us"
+        what = f"its cutoff of {cutoff_ns / 1e3:g}us ends before the first datagrams have come from afar: a run repairs"
+        raise InputError(what, f"{place}.cutoff", f"{enough} is enough here; there is no model of repair")
+    return multicast.time_ns
 
 
 def left_out(experiment: Experiment) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import Tree, Trees
-from testbed.predict.limits import accelerator_for
+from testbed.predict.limits import accelerator_for, in_time
 from workloads.base.entry import named
 from workloads.base.vocabulary import DTYPES
 from workloads.times.in_network import in_network_all_reduce_ns
@@ -53,8 +53,10 @@ def offload_ns(
 
         n, costs = len(ranks), chooser.costs
         if entry.collective.name == "broadcast":
-            return broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
-        return all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
+            done = broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
+        else:
+            done = all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
+        return in_time(done, way["cutoff"], place)
     costs, engine = chooser.costs, experiment.fabric.nic.engine
     if engine is not None:
         costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)

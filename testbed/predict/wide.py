@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,20 +14,21 @@ from testbed.base.errors import InputError
 from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
 from testbed.predict.figure import FLOWS, Figure
-from testbed.predict.limits import REFUSED, accelerator_for
+from testbed.predict.limits import REFUSED, accelerator_for, in_time
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
-from workloads.registry import algorithms, find
+from workloads.registry import algorithms, choices, find
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
-from workloads.times.wide.around import both_ways_ns, host_ring_over_ns
+from workloads.times.wide.around import host_ring_over_ns
+from workloads.times.wide.both_ways import both_ways_ns
 from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
-from workloads.times.wide.peers import exchanged, neighbours, on_grid
+from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 from workloads.times.wide.trees import HostTrees
@@ -34,7 +36,6 @@ from workloads.times.wide.trees import HostTrees
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from workloads.times.wide.fabric import Numbers
-    from workloads.times.wide.peers import Made
 
 IN_ROUNDS = (
     "torus", "hierarchical", "halving_doubling", "halving", "recursive_doubling", "bruck", "dissemination", "shift",
@@ -76,28 +77,49 @@ def wide_figures(
 
     `made`: the queue pairs so far; this step's are added to them.
     """
-    what, spec = "of so large a fabric all ranks take part", experiment.fabric
+    what = "of so large a fabric all ranks take part"
     if step.ranks is not None or step.groups is not None:
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
-    if spec.cables or spec.host_cable.model_fields_set:
-        hint = "leave `cables` and `host_cable` out"
-        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
-    if step.algorithm == AUTO:
-        what = "of so large a fabric no algorithm is chosen"
-        raise InputError(what, f"{place}.algorithm", f"name one of {_modelled(step.collective)}")
-    entry = find(step.collective, step.algorithm)
-    time = _Step(experiment, step, entry, places, made, job, place)
-    for size_bytes in step.sizes:
+    refuse_cables(experiment)
+    auto = step.algorithm == AUTO
+    chosen = _chosen(experiment, step, places, job, place) if auto else dict.fromkeys(step.sizes, step.algorithm)
+    times: dict[str, _Step] = {}  # an algorithm connects when a size first takes it
+    for size_bytes, name in chosen.items():
+        entry = find(step.collective, name)
+        if name not in times:
+            times[name] = _Step(experiment, step, entry, places, made, job, place)
         yield Figure(
             step=number,
             name=step.collective,
-            algorithm=step.algorithm,
+            algorithm=f"{name} (auto)" if auto else name,
             ranks=places.ranks,
             size_bytes=size_bytes,
-            time_ns=time(size_bytes),
+            time_ns=times[name](size_bytes),
             how=FLOWS,
             busbw_factor=entry.collective.busbw.of(places.ranks),
         )
+
+
+def _chosen(experiment: Experiment, step: CollectiveStep, places: Places, job: int, place: str) -> dict[int, str]:
+    """The fastest for each size, of those that have a model, as if this was the file's first step."""
+    able: dict[str, _Step] = {}
+    for entry in choices(step.collective):
+        one = step.model_copy(update={"algorithm": entry.name})
+        if _has_model(entry) and entry.min_ranks <= places.ranks <= (entry.max_ranks or places.ranks):
+            with suppress(InputError):  # none on such a fabric
+                able[entry.name] = _Step(experiment, one, entry, places, Made(places.ranks), job, place)
+    if not able:
+        what = f"there is no model of any algorithm of {step.collective} on such a fabric"
+        raise InputError(what, f"{place}.algorithm", _modelled(step.collective))
+    return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}
+
+
+def refuse_cables(experiment: Experiment) -> None:
+    """Raises InputError where some differ from others."""
+    spec = experiment.fabric
+    if spec.cables or spec.host_cable.model_fields_set:
+        hint = "leave `cables` and `host_cable` out"
+        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
 
 
 class _Step:
@@ -229,9 +251,15 @@ class _Step:
         order = order if entry.layout == "ring" else range(n)
         numbers, around = self._made.by_hosts(entry.name, order)
         ways = self._ways(numbers)
+
+        def smaller(places: Places) -> Wide:
+            if places.ranks == n:
+                return ways
+            few = Made(places.ranks).by_hosts(entry.name, places.order)[0]
+            return replace(self._bare, places=places, numbers=few)
+
         if entry.name == "bidirectional_ring":
-            ring, both = ways.ring(), ways.ring(both_ways=True)
-            return lambda size: both_ways_ns(-(-(size // width) // (2 * n)) * width, ring, both, costs)
+            return lambda size: both_ways_ns(-(-(size // width) // (2 * n)) * width, smaller, self.places, costs)
         trees, gather = HostTrees(ways, costs, np.array(order)), self._ways(around).ring()
 
         def time_ns(size_bytes: int) -> float:
@@ -263,16 +291,14 @@ class _Step:
 
     def _multicast(self) -> Callable[[int], float]:
         places, spec = self.places, self.experiment.fabric
-        if not isinstance(places, Rails | Tiers) or (isinstance(places, Tiers) and places.pods > 1):
-            what = f"there is no model of {self.entry} here: its tree's ways are not the shortest"
-            raise InputError(what, f"{self.place}.algorithm", "a star, a rail fabric, or a clos of one pod")
         hosts = self._bare
         if isinstance(places, Rails) and places.gpus > 1 and spec.scale_up:
             domain = Link(spec.scale_up.rate, spec.scale_up.delay)
             hosts = replace(hosts, places=replace(places, scale_up=True), scale_up=domain)
         self._made.add(2 * len(distances(self.n)))
-        both = Multicasts(self._bare, hosts, self.costs)
-        return both.broadcast_ns if self.entry.collective.name == "broadcast" else both.all_gather_ns
+        both = Multicasts(tree_of(places, self.job), self._bare, hosts, self.costs)
+        of = both.broadcast if self.entry.collective.name == "broadcast" else both.all_gather
+        return lambda size_bytes: in_time(of(size_bytes), self.step.cutoff, self.place)
 
     def _by_switches(self) -> Callable[[int], float]:
         spec, step, bare = self.experiment.fabric, self.step, self._bare

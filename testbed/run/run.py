@@ -29,6 +29,7 @@ from testbed.run.profile import BRING_UP, TEAR_DOWN, Profile
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.fabric.fork_server import ControllerSeat
     from testbed.fabric.lab import Lab
     from testbed.live.tenant import Tenant
 
@@ -39,14 +40,16 @@ def run(
     progress: Progress | None = None,
     *,
     up: Callable[[Experiment], Lab] | None = None,
+    seat: ControllerSeat | None = None,
     on: Tenant | None = None,
     profile: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
-    `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. With `profile`
-    the run's folder says where its wall time went. `meanwhile` is called in a thread while the fabric goes down.
+    `up` brings the fabric up (default: Lab.up, with a controller of `seat` if there is one). With `on` the fabric is
+    up already, and stays. With `profile` the run's folder says where its wall time went. `meanwhile` is called in a
+    thread while the fabric goes down.
     Raises RunFailed; InputError for an empty workload and for a folder that cannot be written; and what `up` raises.
     Only after RunFailed there is a run folder.
     """
@@ -64,7 +67,7 @@ def run(
         attempt.profile.stage(BRING_UP)
         if on is None:
             progress.stage("building the fabric")
-            lab = (up or _up)(scaled_down(experiment))
+            lab = up(scaled_down(experiment)) if up else _up(scaled_down(experiment), seat)
         else:
             lab = on.lab
             if attempt.goes_on:
@@ -121,10 +124,10 @@ def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
     return Problem(f"the run cannot be written: {os.strerror(error.errno)}", where, "make room, or use --out")
 
 
-def _up(experiment: Experiment) -> Lab:
+def _up(experiment: Experiment, seat: ControllerSeat | None) -> Lab:
     from testbed.fabric.lab import Lab
 
-    return Lab.up(experiment)
+    return Lab.up(experiment, seat=seat)
 
 
 def _down(lab: Lab, attempt: Attempt, meanwhile: Callable[[], object]) -> None:

@@ -28,6 +28,7 @@ from testbed.base import yaml_writer
 from testbed.base.errors import InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.experiment.overrides import changed
+from testbed.fabric.fork_server import ControllerSeat, ControllerServer
 from testbed.run.outcome import RunFailed, RunInterrupted
 from testbed.run.run import run
 
@@ -111,10 +112,11 @@ def one_by_one(
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
     """A Runner."""
     progress.points(count(experiment))
-    for k in range(count(experiment)):
-        row = _row(experiment, k, folder, progress)
-        progress.point_done()
-        yield k, row
+    with ControllerServer() as controllers:
+        for k in range(count(experiment)):
+            row = _row(experiment, k, folder, progress, controllers)
+            progress.point_done()
+            yield k, row
 
 
 def run_sweep(
@@ -196,14 +198,17 @@ def impossible(error: InputError) -> dict[str, Any]:
     return {"error": f"{error.what} ({error.where})"}
 
 
-def _row(experiment: Experiment, k: int, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+def _row(
+    experiment: Experiment, k: int, folder: RunFolder, progress: Progress, controllers: ControllerServer
+) -> dict[str, Any]:
     """Runs point `k`. `stopped`: the exit code, if the run was told to stop."""
     values, _ = point(experiment, k)
     progress.point(described(values))
-    try:
-        row = {**values, **measured(at(experiment, k), folder.path / f"point-{k}", progress)}
-    except InputError as error:
-        row = {**values, **impossible(error)}
+    with closing(controllers.seat()) as seat:
+        try:
+            row = {**values, **measured(at(experiment, k), folder.path / f"point-{k}", progress, seat)}
+        except InputError as error:
+            row = {**values, **impossible(error)}
     say_if_failed(experiment, k, row, folder, progress)
     return row
 
@@ -216,10 +221,10 @@ def say_if_failed(experiment: Experiment, k: int, row: dict[str, Any], folder: R
         progress.note(f"point {k + 1} of {count(experiment)} ({values}) failed: {row['error']}{where}")
 
 
-def measured(experiment: Experiment, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Runs a point into this folder; its figures, or why it failed."""
+def measured(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
+    """Runs a point into this folder; its figures, or why it failed. `seat` has a controller for its fabric."""
     try:
-        result = run(experiment, folder, progress)
+        result = run(experiment, folder, progress, seat=seat)
     except RunFailed as failure:
         stopped = {"stopped": failure.exit_code} if isinstance(failure, RunInterrupted) else {}
         return {"error": failure.what, "run": failure.folder.name, **stopped}

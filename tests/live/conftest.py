@@ -1,14 +1,18 @@
 """Ranks of a run share a process: to start one takes longer than most of these runs, and their figures are the same.
 
 Commands that run in processes of their own go by the product's rule, as do the files that are about processes.
+
+Tests of forwarding run twice: as the product has it, and with every frame through Open vSwitch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from testbed.fabric import bringup
 from testbed.plan import together
 
 ABOUT_PROCESSES = {
@@ -28,3 +32,25 @@ def _ranks_share_a_process(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr(together, "ALONE", 1)
             patch.setattr(together, "_most_processes", lambda: 1)
         yield
+
+
+ABOUT_FORWARDING = {"test_controller_apps", "test_dateline_runs", "test_in_network", "test_multicast"}
+"""Each of these tests makes its fabric by itself. (tests/fabricd has no fast path unless a test asks for it.)"""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.path.stem in ABOUT_FORWARDING and "tmp_path" in metafunc.fixturenames:
+        metafunc.fixturenames.append("forwarding")
+        metafunc.parametrize("forwarding", ["fast_path", "fast_path_off"], indirect=True)
+
+
+@pytest.fixture
+def forwarding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fabrics of this process: which way their frames go."""
+    if request.param == "fast_path_off":
+        config = bringup.fabricd_config
+
+        def without(*args: Any, **keys: Any) -> dict[str, Any]:
+            return config(*args, **{**keys, "fast_path": None})
+
+        monkeypatch.setattr(bringup, "fabricd_config", without)

@@ -224,6 +224,18 @@ def test_new_namespaces_by_clone_are_not_allowed_and_threads_are(lab: Lab) -> No
     assert python(lab, threads) == "ran\n"
 
 
+@x86_64
+def test_a_call_of_another_architecture_ends_the_process(lab: Lab) -> None:
+    # mov eax, 20 (getpid of 32-bit programs); int 0x80; ret
+    code = r"b'\xb8\x14\0\0\0\xcd\x80\xc3'"
+    program = (
+        "import ctypes, mmap, os; m = mmap.mmap(-1, 4096, prot=7); m.write({}); "
+        "call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m))); "
+        "child = os.fork(); child or os._exit(call() > 0); print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    assert int(python(lab, program.format(code))) == -signal.SIGSYS
+
+
 def test_the_profile_names_no_call_twice() -> None:
     groups = json.loads((ROOT / "testbed" / "containers" / "seccomp.json").read_text())
     names = [name for group in groups.values() for name in group]

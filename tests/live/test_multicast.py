@@ -139,7 +139,7 @@ def test_takes_what_arithmetic_says(topology: str, ranks: int, ways: Paths, tmp_
     rows = iter(result.results)
     for collective, expected_ns in (("broadcast", broadcast_over_ns), ("all_gather", all_gather_over_ns)):
         for size in sizes:
-            expected = expected_ns(ranks, size, ways, COSTS)
+            expected = expected_ns(ranks, size, ways, COSTS).time_ns
             assert next(rows)["time_ns"] == pytest.approx(expected, rel=0.01), (collective, size)
             if ways is on_a_star:
                 same = closed_form_ns(find(collective, "multicast"), ranks, size, way(1), COSTS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import results
+from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.predict import predict
 from testbed.run.run import run
@@ -111,3 +112,19 @@ def test_source_ports_are_those_of_the_run(tmp_path: Path) -> None:
     found = results.load(folder).qps
     columns = found[["rank", "qp", "peer", "peer_qp", "udp_src_port"]].itertuples(index=False)
     assert {(rank, qp): tuple(others) for rank, qp, *others in columns} == expected
+
+
+def test_a_multicasts_cutoff_ends_where_predictions_say(tmp_path: Path) -> None:
+    """With cables that are 2 ns longer datagrams come too late (tests/unit/test_predict.py has the sum)."""
+    text = "name: c\nfabric: {topology: {star: {hosts: 4}}, cable: {delay: %sns}}\n"
+    text += "workload:\n- {collective: broadcast, algorithm: multicast, sizes: [4B], iterations: 1, cutoff: %s}\n"
+    took = {}
+    for delay, cutoff in ((9539, "20us"), (9541, "20us"), (9541, "21us")):
+        (row,) = run(loads(text % (delay, cutoff)), tmp_path / f"{delay}-{cutoff}").results
+        took[delay, cutoff] = row["time_ns"]
+    for delay, cutoff in ((9539, "20us"), (9541, "21us")):
+        (figure,) = predict(loads(text % (delay, cutoff))).figures
+        assert figure.time_ns == pytest.approx(took[delay, cutoff], rel=0.001)
+    assert took[9541, "20us"] > 1.2 * took[9541, "21us"]  # what is given up comes from the neighbour
+    with pytest.raises(InputError, match="cutoff of 20us ends before"):
+        predict(loads(text % (9541, "20us")))

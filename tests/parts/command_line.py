@@ -35,7 +35,7 @@ def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     Path("small.yaml").write_text(EXPERIMENT)
     state, fabrics = {"script": whole}, count()
 
-    def up(experiment: Experiment) -> Any:
+    def up(experiment: Experiment, _seat: object) -> Any:
         machine = tmp_path / "machine" / str(next(fabrics))
         machine.mkdir(parents=True)
         return FakeLab(experiment.build_fabric(), machine, state["script"])

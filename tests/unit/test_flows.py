@@ -1,4 +1,4 @@
-"""Flows between ranks: how often a sender is woken (workloads/parts/flows.py)."""
+"""Flows between ranks: how often a sender is woken, and what receivers keep (workloads/parts/flows.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workloads.parts.flows import DEPTH, MESSAGE_BYTES, Flow, Flows, _Sending
+from workloads.parts.flows import ALL_KEPT_BYTES, DEPTH, KEPT_BYTES, MESSAGE_BYTES, Flow, Flows, _Sending, windows
 from workloads.verbs import wire
 
 
@@ -63,3 +63,22 @@ def test_a_flow_that_fails_is_heard_of_at_once() -> None:
 @pytest.mark.parametrize("messages", [1, 7, 64])
 def test_where_waking_takes_time_every_completion_wakes(messages: int) -> None:
     assert waits(messages, wake_ns=100.0) == [1] * messages
+
+
+def neighbours(ranks: int, nbytes: int) -> list[Flow]:
+    """Each rank sends to the next one."""
+    return [Flow(k, k, (k + 1) % ranks, nbytes, 0.0) for k in range(ranks)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kept"), [(2, KEPT_BYTES), (8, KEPT_BYTES), (9, 56 << 20), (64, 8 << 20), (1024, MESSAGE_BYTES)]
+)
+def test_many_receivers_keep_less_each(ranks: int, kept: int) -> None:
+    """Their share of all that is kept, in whole messages, and one message at least."""
+    assert windows(neighbours(ranks, 1 << 30), 1) == {0: kept}
+    assert ranks * kept <= max(ALL_KEPT_BYTES, ranks * MESSAGE_BYTES)
+
+
+def test_a_flow_is_kept_whole_if_it_fits() -> None:
+    assert windows(neighbours(64, 5 << 20), 1) == {0: 5 << 20}
+    assert windows(neighbours(64, 5 << 20)[:1], 0) == {}

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import queue
 import re
+import socket
 import threading
 import zipfile
 from collections import deque
@@ -22,6 +23,7 @@ import pytest
 from results.store.folder import RunFolder
 from testbed.base.errors import InputError, MachineError
 from testbed.experiment import loads
+from testbed.fabric.fork_server import ControllerSeat
 from testbed.machine.processes import machine
 from testbed.machines import known, ssh, worker
 from testbed.machines import point as of_point
@@ -280,7 +282,7 @@ def test_a_mistake_of_a_point_is_that_points_error_at_its_place_in_the_file(monk
         raise InputError("no such thing", "point:1: workload[0].flows")
 
     monkeypatch.setattr(of_point, "measured", no_image)
-    told = of_point._told({**made._told(point), "folder": "/nowhere"}, of_point.Heard())
+    told = of_point._told({**made._told(point), "folder": "/nowhere"}, of_point.Heard(), NoControllers().seat())
     row = made._row(point, Ended(1, {**told, "machine": "lab1"}), None)  # type: ignore[arg-type]
     assert row == {"seed": 2, "error": "no such thing (mine.yaml:4: workload[0].flows)"}
     assert made._places == {"lab1": 1, "lab2": 1}  # it is not the machine's fault
@@ -305,16 +307,30 @@ def test_a_point_that_is_dead_before_it_is_known_was_killed(tmp_path: Path, monk
     processes = Processes.__new__(Processes)
     processes.folder, processes._running = tmp_path, set()
     processes._lock, processes._stopped = threading.Condition(), False
+    processes._controllers = NoControllers()  # type: ignore[assignment]
     pipe = multiprocessing.Pipe
     processes._context = SimpleNamespace(Pipe=pipe, Process=lambda **_: Dead())  # type: ignore[assignment]
     monkeypatch.setattr(of_processes, "take_down", lambda owners: [])
     assert processes.run({}) == {"killed": 9} and processes.wait() == 0
 
 
+class NoControllers:
+    """A server of controllers whose seats are empty."""
+
+    def seat(self) -> ControllerSeat:
+        ours, its = socket.socketpair()
+        its.close()
+        return ControllerSeat(ours)
+
+    def close(self) -> None:
+        pass
+
+
 def test_points_that_do_not_end_are_killed() -> None:
     killed: list[int] = []
     processes = Processes.__new__(Processes)
     processes._lock = threading.Condition()
+    processes._controllers = NoControllers()  # type: ignore[assignment]
     processes._running = {type("P", (), {"signal": lambda self, n: killed.append(n)})()}
     assert processes.wait(0.01) == 1 and killed == [9]
 

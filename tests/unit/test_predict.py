@@ -297,12 +297,40 @@ def test_an_all_to_all_without_a_graph_is_as_with_one(topology: str, algorithm: 
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=off)
 
 
-@pytest.mark.parametrize("topology", ["{star: {hosts: 12}}", RAIL, "{clos: {leaves: 3, spines: 2, hosts_per_leaf: 5}}"])
+@pytest.mark.parametrize(
+    "topology",
+    [
+        "{star: {hosts: 12}}",
+        RAIL,
+        "{clos: {leaves: 3, spines: 2, hosts_per_leaf: 5}}",
+        "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 3, pods: 3, cores: 3}}",
+        "{torus: {dims: [4, 6]}}",
+        "{torus: {dims: [3, 3, 3]}}",
+        "{ring: {nodes: 13}}",
+    ],
+)
 @pytest.mark.parametrize("name", ["broadcast", "all_gather"])
 def test_multicast_without_a_graph_is_as_with_one(topology: str, name: str) -> None:
     one = experiment(topology, collective(name, "multicast", "4KiB", "1MiB"))
     with_graph, without = predict(one).figures, list(large_figures(one))
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.01)
+
+
+def test_a_cutoff_that_is_shorter_than_the_way_is_refused() -> None:
+    """A rank counts from its start on, beyond what a whole datagram takes of its cable: a fetch and the way."""
+    shortest = 2 * PCIE + pcie_ns(4) + 2 * wire_ns(82 + 24 + 4) + LATENCY - PCIE - wire_ns(82 + 24 + 4096)
+    enough, short = (f"  cable: {{delay: {(20_000 - shortest) / 2 + by}ns}}\n" for by in (-0.1, 0.1))
+    step = collective("broadcast", "multicast", "4B")
+    for more in (enough, short):
+        one = experiment("{star: {hosts: 4}}", step, more=more)
+        for of in (lambda e: predict(e).figures, lambda e: list(large_figures(e))):
+            if more is enough:
+                assert len(of(one)) == 1
+                continue
+            with pytest.raises(InputError, match="cutoff of 20us ends before") as caught:
+                of(one)
+            assert caught.value.where == "t.yaml:6: workload[0].cutoff" and "21us is enough" in caught.value.hint
+    assert len(figures("{star: {hosts: 4}}", {**step, "cutoff": "21us"}, more=short)) == 1
 
 
 def test_an_all_to_all_on_a_torus_takes_its_busiest_cable() -> None:
@@ -332,7 +360,8 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
 @pytest.mark.parametrize(
     ("topology", "step", "what"),
     [
-        ("{torus: {dims: [64, 64]}}", collective("broadcast", "multicast", "1MiB"), "tree's ways"),
+        ("{torus: {dims: [64, 64]}}", collective("broadcast", "multicast", "4KiB"), "its cutoff of 20us ends before"),
+        ("{star: {hosts: 8}}", {**collective("all_gather", "multicast", "4KiB"), "chains": 2}, "in chains"),
         ("{torus: {dims: [65, 64]}}", collective("all_to_all", "pairwise", "1MiB"), "too many rounds"),
         (
             "{torus: {dims: [64, 64]}}",
@@ -349,7 +378,6 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
             collective("all_to_all", "spread", "1MiB"),
             "its flows are not counted",
         ),
-        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "auto", "1MiB"), "no algorithm is chosen"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", chunk="64KiB"), "in pieces"),
         ("{torus: {dims: [65, 65]}}", collective("all_reduce", "halving_doubling", "1MiB"), "for 4225 ranks"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", ranks=[0, 1]), "all ranks take part"),

@@ -12,7 +12,7 @@ from testbed.experiment import Experiment, loads
 from testbed.predict import predict
 from testbed.predict.large import large_figures, of_any_size
 from workloads.times.messages import Costs, Path
-from workloads.times.wide import trees
+from workloads.times.wide import both_ways, trees
 from workloads.times.wide.around import Edge, Ring, direct_over_ns
 from workloads.times.wide.in_network import tree_of
 from workloads.times.wide.places import Grid
@@ -92,11 +92,45 @@ def test_trees_of_hosts_are_as_message_by_message(topology: str, off: float) -> 
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=off)
 
 
-@pytest.mark.parametrize("topology", ["star: {hosts: 12}", "ring: {nodes: 16}", "torus: {dims: [4, 4]}"])
-def test_two_rings_the_other_way_round_share_each_nic(topology: str) -> None:
+@pytest.mark.parametrize(
+    "topology",
+    [
+        "star: {hosts: 12}",
+        "torus: {dims: [3, 5]}",
+        "clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}",
+        "rail: {servers: 4, gpus: 4}",
+    ],
+)
+def test_two_rings_the_other_way_round_are_followed_on_a_few_ranks(topology: str) -> None:
     one = experiment(topology, step("all_reduce", "bidirectional_ring", "4KiB, 256KiB, 4MiB"))
     with_graph, without = predict(one).figures, list(large_figures(one))
-    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.03)
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("topology", "off"),
+    [
+        ("star: {hosts: 48}", 0.005),
+        ("torus: {dims: [6, 6]}", 0.01),
+        ("clos: {leaves: 10, spines: 1, hosts_per_leaf: 4}", 0.005),
+        ("rail: {servers: 6, gpus: 6}", 0.02),
+    ],
+)
+def test_more_ranks_of_two_rings_take_what_they_add_to_a_few(
+    topology: str, off: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(both_ways, "MOST_FOLLOWED", 0)
+    one = experiment(topology, step("all_reduce", "bidirectional_ring", "64KiB, 4MiB"))
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=off)
+
+
+@pytest.mark.parametrize("topology", ["star: {hosts: 12}", "rail: {servers: 2, gpus: 8}", "torus: {dims: [3, 5]}"])
+def test_a_chain_that_reduces_is_followed_where_it_begins(topology: str) -> None:
+    """Whose first rank has all pieces at once: a host adds up all that have come before it sends on."""
+    one = experiment(topology, step("reduce", "chain", "4KiB, 1MiB, 16MiB"))
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.003)
 
 
 @pytest.mark.parametrize("topology", ["star: {hosts: 12}", "clos: {leaves: 24, spines: 2, hosts_per_leaf: 8}"])
@@ -126,9 +160,17 @@ def test_a_hint_names_what_the_steps_collective_has_a_model_of() -> None:
     with pytest.raises(InputError, match="no model of .*double_binary_tree") as caught:
         list(large_figures(one))
     assert "bidirectional_ring" in caught.value.hint and "linear" not in caught.value.hint
-    with pytest.raises(InputError, match="no algorithm is chosen") as caught:
-        list(large_figures(experiment("star: {hosts: 12}", step("broadcast", "auto", "1MiB"))))
-    assert "chain" in caught.value.hint and "direct_reduce" not in caught.value.hint
+
+
+def test_auto_takes_the_fastest_of_those_with_a_model() -> None:
+    sizes = "4KiB, 1MiB, 64MiB"
+    one = list(large_figures(experiment("torus: {dims: [8, 8]}", step("all_reduce", "auto", sizes))))
+    by_name = [
+        list(large_figures(experiment("torus: {dims: [8, 8]}", step("all_reduce", name, sizes))))
+        for name in ("ring", "torus", "halving_doubling", "bidirectional_ring")
+    ]
+    assert [f.time_ns for f in one] == [min(f.time_ns for f in its) for its in zip(*by_name, strict=True)]
+    assert len({f.algorithm for f in one}) > 1 and all(f.algorithm.endswith(" (auto)") for f in one)
 
 
 @pytest.mark.parametrize("accelerator", ["{}", "{fan_in: 8}"])

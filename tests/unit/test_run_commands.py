@@ -298,7 +298,7 @@ def test_one_interrupt_ends_the_whole_sweep(testbed: Cli, when: str, monkeypatch
 
 
 def test_a_sweep_that_ended_before_its_first_point_says_so(testbed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def up(_experiment: Any) -> Any:
+    def up(*_: Any) -> Any:
         raise SystemExit(143)
 
     monkeypatch.setattr(running, "_up", up)

@@ -3,7 +3,8 @@
 A flow goes out in messages, DEPTH of them posted ahead; the last one carries an immediate, which tells the receiver
 that all is there.  The sender draws every message from one small buffer of random bytes, shifted by where the message
 belongs, so that bytes in the wrong place differ.  The receiver keeps as much of a flow as its share of KEPT_BYTES holds
-(later messages go over earlier ones) and compares every byte of that.
+(later messages go over earlier ones) and compares every byte of that.  Many receivers keep less each: all their memory
+is one machine's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from workloads.verbs import FabricError, Peer, QueuePair, wire
 DEPTH = 64  # messages in flight per flow: 64 MiB, 1.3 ms at 400 Gb/s
 PROGRESS_STEPS = 8  # at least, of what a rank has to wait for
 KEPT_BYTES = 64 << 20  # what a receiver keeps of all flows of a step together, if a message each fits
+ALL_KEPT_BYTES = 8 * KEPT_BYTES  # likewise of all receivers of a step
 
 _TARGET = Struct("<IQ")  # region key, offset
 
@@ -60,7 +62,8 @@ def windows(flows: Sequence[Flow], rank: int) -> dict[int, int]:
     incoming = [f for f in flows if f.target == rank]
     if not incoming:
         return {}
-    share = max(KEPT_BYTES // len(incoming) // MESSAGE_BYTES, 1) * MESSAGE_BYTES
+    kept = min(KEPT_BYTES, ALL_KEPT_BYTES // len({f.target for f in flows}))
+    share = max(kept // len(incoming) // MESSAGE_BYTES, 1) * MESSAGE_BYTES
     return {f.number: min(f.size_bytes, share) for f in incoming}
 
 

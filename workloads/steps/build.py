@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from workloads.steps.gradients import GRADIENTS, PARAMETERS, Buckets
 from workloads.steps.layers import RECOMPUTED, Layers
@@ -29,6 +29,26 @@ def step_graph(
     tasks = {rank: _Rank(training, layout, groups, t, place).tasks() for place, rank in layout.ranks.items()}
     used = {name: its for name, its in (settings or {}).items() if name in groups}
     return Graph(groups, dict(sorted(tasks.items())), used)
+
+
+def folded_graph(
+    training: Training, some: Mapping[Place, int], groups: Groups, settings: Mapping[str, Settings] | None = None
+) -> Graph:
+    """The tasks of some ranks, who stand for all: the others of their groups do the same at the same times.
+
+    `groups`: theirs, with all members; in the graph they are groups of those alone that have tasks in it.
+    """
+    layout, t = Layout(training.parallel, dict(some)), times(training)
+    tasks = {rank: _Rank(training, layout, groups, t, place).tasks() for place, rank in some.items()}
+    folded = {name: tuple(dict.fromkeys(_those(its, tasks))) for name, its in groups.items()}
+    used = {name: its for name, its in (settings or {}).items() if name in groups}
+    return Graph(folded, dict(sorted(tasks.items())), used)
+
+
+def _those(tuples: Sequence[tuple[int, ...]], there: Container[int]) -> Iterator[tuple[int, ...]]:
+    for members in tuples:
+        if some := tuple(rank for rank in members if rank in there):
+            yield some
 
 
 def step_groups(training: Training, layout: Layout) -> dict[str, tuple[tuple[int, ...], ...]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 from workloads.collectives.exchange import distances
-from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
+from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
 
 OFFLOAD_BYTES = 24
 """The extension header of a multicast datagram."""
@@ -17,20 +18,30 @@ Paths = Callable[[int, int], Path]
 Hops = Callable[[int, int], Sequence[Hashable]]
 """Names of the links on such a path, to tell who shares one."""
 
+PATIENT_DATAGRAMS = 8
+"""A sender of so many, of whom nothing has come, is waited for whatever the cutoff."""
+
+
+class Multicast(NamedTuple):
+    """`waits_ns`: for how long a rank has nothing of what is due, at most.  A shorter cutoff ends it too soon."""
+
+    time_ns: float
+    waits_ns: float
+
 
 def broadcast_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """All over the same path."""
-    return broadcast_over_ns(ranks, size_bytes, lambda a, b: path, costs)
+    return broadcast_over_ns(ranks, size_bytes, lambda a, b: path, costs).time_ns
 
 
 def all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """All over the same path."""
-    return all_gather_over_ns(ranks, size_bytes, lambda a, b: path, costs)
+    return all_gather_over_ns(ranks, size_bytes, lambda a, b: path, costs).time_ns
 
 
 def broadcast_over_ns(
     ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None
-) -> float:
+) -> Multicast:
     """The root's datagrams one behind the other, as one message's packets.
 
     `messages`: the paths of what the hosts send each other, where those differ (scale-up domains).
@@ -39,12 +50,27 @@ def broadcast_over_ns(
     full = _datagram(min(costs.mtu, size_bytes))
     packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
     start = _started(ranks, messages or paths, costs)
-    here = [start[0]]
+    here, waits = [start[0]], 0.0
     for rank in range(1, ranks):
         path = paths(0, rank)
         through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
         here.append(start[0] + pcie_ns(path, costs, to_memory=True) + through)
-    return _all_have_ns(here, messages or paths, costs)
+        waits = max(waits, start[0] - start[rank] + first_waits_ns(packets, path, costs))
+    return Multicast(_all_have_ns(here, messages or paths, costs), waits)
+
+
+def first_waits_ns(packets: Packets, path: Path, costs: Costs) -> float:
+    """How long a rank that starts with the sender has nothing, beyond what all datagrams take of a cable."""
+    if packets.count >= PATIENT_DATAGRAMS:
+        return 0.0
+    stages = stages_of(path, costs, to_memory=True)[:-1]
+    first = path.constant_ns + sum(stage.time_ns(*packets.first) for stage in stages)
+    return costs.pcie_latency_ns + first - due_ns(packets.count, path.links[0], costs)
+
+
+def due_ns(datagrams: int, cable: Link, costs: Costs) -> float:
+    """What NICs expect all datagrams to take of their cable: each as much as a whole one."""
+    return datagrams * cable.time_ns(_datagram(costs.mtu)[1])
 
 
 def all_gather_over_ns(
@@ -55,7 +81,7 @@ def all_gather_over_ns(
     *,
     messages: Paths | None = None,
     hops: Hops | None = None,
-) -> float:
+) -> Multicast:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
     The last one of each goes its way alone to the receiver's link, where they stand one behind the other.  Where a link
@@ -66,7 +92,7 @@ def all_gather_over_ns(
     full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
     start = _started(ranks, messages or paths, costs)
     crowd = _crowd(ranks, hops) if hops else Counter()
-    here = []
+    here, waits = [], 0.0
     for rank in range(ranks):
         done = 0.0
         others = [other for other in range(ranks) if other != rank]
@@ -78,7 +104,21 @@ def all_gather_over_ns(
         here.append(done + link.delay_ns + write)
         if hops:
             here[-1] = max(here[-1], _crowded_ns(start, rank, (count, full, last), paths, hops, crowd, costs))
-    return _all_have_ns(here, messages or paths, costs)
+        if count < PATIENT_DATAGRAMS:
+            due = start[rank] + costs.pcie_latency_ns + due_ns(ranks * count, link, costs)
+            firsts = (start[o] + last_hop_ns(ranks, 1, full, full, paths(o, rank), costs) for o in others)
+            waits = max(waits, _longest_wait(sorted(firsts), link.time_ns(full[1]), link.delay_ns, due))
+    return Multicast(_all_have_ns(here, messages or paths, costs), waits)
+
+
+def _longest_wait(arrivals: Sequence[float], line: float, delay: float, due: float) -> float:
+    """Of datagrams that stand one behind the other on a rank's cable: for how long none comes after `due`."""
+    before, done, longest = 0.0, 0.0, 0.0
+    for arrival in arrivals:
+        done = max(done, arrival) + line
+        longest = max(longest, min(done + delay - before, done + delay - due))
+        before = done + delay
+    return longest
 
 
 _Part = tuple[int, tuple[float, float], tuple[float, float]]  # datagrams, a full one, the last one

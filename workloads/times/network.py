@@ -85,11 +85,12 @@ class _Port:
 class QueuePair:
     """From one rank to another."""
 
-    __slots__ = ("ack_ns", "back", "links", "port", "queue", "stages")
+    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "stages")
 
     def __init__(self, port: _Port, links: int, stages: list[_Stage], ack_ns: float) -> None:
         self.port, self.links, self.stages, self.ack_ns = port, links, stages, ack_ns
         self.back: list[_Stage] = []
+        self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
 
 
@@ -137,8 +138,8 @@ class Network:
             stages.append(self._pcie("write", pair[1]))
         return route, stages
 
-    def _cut(self, nbytes: int) -> list[_Parts]:
-        """The trains of a message."""
+    def _cut(self, nbytes: int, before: int) -> list[_Parts]:
+        """The trains of a message that so many packets of its queue pair, modulo `ack_every`, come before."""
         costs, n = self._costs, self._costs.packets(nbytes)
         found = []
         for begin in range(0, n, self._train):
@@ -151,14 +152,16 @@ class Network:
             last = first if single else (wire_bytes(last_payload, imm), last_payload)
             between = max(end - begin - 2, 0)
             whole = first if single else (first[0] + last[0] + between * wire_bytes(costs.mtu), payload)
-            acks = end // costs.ack_every - begin // costs.ack_every + (end == n and end % costs.ack_every > 0)
+            asked = (before + end) // costs.ack_every - (before + begin) // costs.ack_every
+            acks = asked + (end == n and (before + end) % costs.ack_every > 0)
             found.append((whole, first, last, acks, end == n))
         return found
 
     def _posted(self, t: float, pair: QueuePair, nbytes: int, message: _Message) -> None:
         if not pair.queue:
             pair.port.turn.append(pair)
-        pair.queue.extend((message, parts) for parts in self._parts(nbytes))
+        pair.queue.extend((message, parts) for parts in self._parts(nbytes, pair.packets % self._costs.ack_every))
+        pair.packets += self._costs.packets(nbytes)
         self._fetch(t, pair.port)
 
     def _fetch(self, t: float, port: _Port) -> None:

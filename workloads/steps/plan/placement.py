@@ -8,9 +8,10 @@ order over all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import prod
+from typing import Any
 
 from workloads.steps.plan.parallel import DIMENSIONS, Layout, Parallel, Place
 
@@ -28,6 +29,16 @@ class CannotPlace(ValueError):
 
 def placed(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -> Layout:
     """The ranks of a plan.  `axes`: the outermost first, as ranks count them.  Raises CannotPlace."""
+    rank_at = places(parallel, place, axes)
+    ranks = {}
+    for at in product(*(range(getattr(parallel, name)) for name in DIMENSIONS)):
+        index = dict(zip(DIMENSIONS, at, strict=True))
+        ranks[Place(**index)] = rank_at(index)
+    return Layout(parallel, ranks)
+
+
+def places(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -> Callable[[Mapping[str, Any]], Any]:
+    """The rank at a place, by its number in each dimension; of arrays of numbers an array.  Raises CannotPlace."""
     lengths = dict(axes)
     if parallel.ranks != prod(lengths.values()):
         sizes = " x ".join(f"{name} {getattr(parallel, name)}" for name in DIMENSIONS)
@@ -44,14 +55,13 @@ def placed(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -
         on[axis].append(dimension)
         together = prod(getattr(parallel, d) for d in on[axis])
         if lengths[axis] % together:
-            said, places = " x ".join(f"{d} {getattr(parallel, d)}" for d in on[axis]), lengths[axis]
-            what = f"{said} does not divide {axis}, which has {places} places"
-            raise CannotPlace(dimension, what, f"a divisor of {places}")
+            said, there = " x ".join(f"{d} {getattr(parallel, d)}" for d in on[axis]), lengths[axis]
+            what = f"{said} does not divide {axis}, which has {there} places"
+            raise CannotPlace(dimension, what, f"a divisor of {there}")
     left = [name for name in DIMENSIONS if name not in place]
     spare = {axis: n // prod(getattr(parallel, d) for d in on[axis]) for axis, n in lengths.items()}
-    ranks = {}
-    for at in product(*(range(getattr(parallel, name)) for name in DIMENSIONS)):
-        index = dict(zip(DIMENSIONS, at, strict=True))
+
+    def rank_at(index: Mapping[str, Any]) -> Any:
         rest = _number([(index[d], getattr(parallel, d)) for d in left])
         rank, stride = 0, 1
         for axis, length in reversed(axes):
@@ -59,11 +69,12 @@ def placed(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -
             inside = [(index[d], getattr(parallel, d)) for d in on[axis]]
             rank += stride * _number([*inside, (own, spare[axis])])
             stride *= length
-        ranks[Place(**index)] = rank
-    return Layout(parallel, ranks)
+        return rank
+
+    return rank_at
 
 
-def _number(digits: Sequence[tuple[int, int]]) -> int:
+def _number(digits: Sequence[tuple[Any, int]]) -> Any:
     """Digits with their bases, the lowest first, as a number."""
     number, stride = 0, 1
     for digit, base in digits:

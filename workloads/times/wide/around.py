@@ -283,29 +283,3 @@ def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, cos
     awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns + reduces[-1] * reduced
     sent = begin + acknowledged
     return float(np.where(sent <= arrived, awake, np.maximum(sent, awake) + costs.wake_ns).max())
-
-
-def both_ways_ns(chunk_bytes: int, ring: Ring, both: Ring, costs: Costs) -> float:
-    """Two rings of hosts that go round the other way each, all-reducing half of every chunk.
-
-    `ring`: one of them by itself; `both`: the same while the other is under way.  Where all edges are alike, one's
-    piece is on the line while the other's is reduced.
-    """
-    n = ring.ranks
-    if len(both.kinds) > 1:
-        return host_ring_over_ns([True] * (n - 1) + [False] * (n - 1), chunk_bytes, both, costs)
-    path = ring.kinds[0].shared
-    acks = acks_ns(chunk_bytes, path, costs)
-    around = costs.post_ns + costs.wake_ns + acks
-    message = around + received_ns(chunk_bytes, path, costs)
-    total = end = 0.0
-    for reducing in (True, False):
-        reduced = reducing * costs.reduce_ns(chunk_bytes)
-        line = max(line_ns(chunk_bytes, path, costs) + acks, costs.post_ns + costs.wake_ns + reduced)
-        last = line + max(message + reduced, around + sent_ns(chunk_bytes, path, costs))
-        each = max(2 * line, message + reduced)
-        if reducing:  # at the very first hop both rings' pieces share the line, and come in together
-            total += max(2 * line, message + reduced + line) - each
-        end = total + (n - 2) * each + last
-        total += (n - 1) * each
-    return end

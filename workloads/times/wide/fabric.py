@@ -62,19 +62,21 @@ class Wide:
         return [self._path(source[k : k + 1], target[k : k + 1], loads) for k in range(len(pairs))]
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
-        raise NotImplementedError("messages are not followed one by one here")
+        """Of one message by itself: for a few that are followed one by one."""
+        source, target = (np.array([rank], np.int64) for rank in pair)
+        inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
+        keys = tuple(int(ids[0]) for which, ids in self.stages(source, target, inside) if which.size)
+        link = self.scale_up if inside[0] and self.scale_up else self.cable
+        path = self._path(source, target, np.ones(max(keys) + 1, np.int64))
+        return Route(keys, (link,) * len(keys), path)
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         raise NotImplementedError("bytes from rank to rank are not added up here")
 
-    def ring(self, *, both_ways: bool = False) -> Ring:
-        """All ranks in ring order; `both_ways`: where another ring goes round the other way."""
+    def ring(self) -> Ring:
+        """All ranks in ring order."""
         source = np.array(self.places.order, np.int64)
-        target = np.roll(source, -1)
-        if not both_ways:
-            return self.edges(source, target)
-        both = self.edges(np.concatenate([source, target]), np.concatenate([target, source]))
-        return Ring(both.kinds, both.which[: len(source)])
+        return self.edges(source, np.roll(source, -1))
 
     def edges(self, source: Ranks, target: Ranks) -> Ring:
         """Messages from each to each, all under way together."""

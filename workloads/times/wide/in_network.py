@@ -65,6 +65,20 @@ class Tree:
                 worst.append(k)
         return [self._up(int(ends[first[k]])) for k in worst]
 
+    def meet(self, switch: int) -> Numbers:
+        """How many cables lie between each switch of the tree and this one: up to where their ways meet, and down."""
+        up = self._up(switch)
+        shared = np.zeros(len(self.far), np.int64)  # how far from the root the two ways meet
+        shared[up] = self.far[up]
+        on_way = np.zeros(len(self.far), bool)
+        on_way[up] = True
+        order = np.argsort(self.far, kind="stable")
+        order = order[self.far[order] > 0]
+        for level in np.split(order, np.flatnonzero(np.diff(self.far[order])) + 1):
+            rest = level[~on_way[level]]
+            shared[rest] = shared[self.above[rest]]
+        return np.asarray(self.far + self.far[switch] - 2 * shared)
+
     def _up(self, switch: int) -> list[int]:
         way = [switch]
         while self.far[way[-1]]:

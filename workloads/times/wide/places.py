@@ -51,6 +51,9 @@ class Places(Protocol):
     def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
         """The stages between the first switch and the last.  `ports`: UDP source ports, where there is a choice."""
 
+    def leaf(self, rank: Ranks) -> Ranks:
+        """The numbers of the switches that these ranks hang on."""
+
     def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
         """Which pairs share a scale-up domain."""
 
@@ -90,6 +93,9 @@ class Grid:
                 place = here // stride % n
                 at[going] = here + ((place + np.where(up[going], 1, -1)) % n - place) * stride
                 left[going] -= 1
+
+    def leaf(self, rank: Ranks) -> Ranks:
+        return rank
 
     def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
         return np.zeros(len(source), bool)
@@ -147,6 +153,9 @@ class Tiers:
         leaf = rank // self.per
         return BASE | leaf // self.leaves << 16 | leaf % self.leaves << 8 | rank % self.per + 1
 
+    def leaf(self, rank: Ranks) -> Ranks:
+        return np.asarray(rank // self.per)
+
     def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
         return np.zeros(len(source), bool)
 
@@ -191,6 +200,9 @@ class Rails:
 
     def _ip(self, rank: Ranks) -> Ranks:
         return BASE | rank % self.gpus << 16 | rank // self.gpus + 1
+
+    def leaf(self, rank: Ranks) -> Ranks:
+        return np.asarray(rank % self.gpus)
 
     def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
         if not self.scale_up:

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workloads.collectives.schedule import WINDOW
+from workloads.collectives.schedule import WINDOW, Shape
+from workloads.collectives.trees import chain_reduce
+from workloads.times.case import Case
 from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.replay import replayed
+from workloads.times.wide.both_ways import Some
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,8 +113,35 @@ class HostTrees:
         received = edges.of_all(lambda e: self._message(piece_bytes, e.shared, received_ns)) + adds
         last = edges.kinds[edges.which[0 if reduce else -1]].shared
         late = self._message(piece_bytes, last, sent_ns) - self._message(piece_bytes, last, received_ns) - adds
+        end = float(received.sum()) + max(0.0, late)
+        if pieces > 1 and reduce:
+            return end + self._later_ns(pieces, piece_bytes, edges)
         line = max(self._line(piece_bytes, kind.shared, adds, windowed=pieces > 1) for kind in edges.kinds)
-        return float(received.sum()) + max(0.0, late) + (pieces - 1) * line
+        return end + (pieces - 1) * line
+
+    def _later_ns(self, pieces: int, piece_bytes: int, edges: Ring) -> float:
+        """How much later the last piece of a reducing chain comes than the first.
+
+        The first rank has all pieces at once: the next one may get many while it adds one, adds up all that have come
+        before it looks again, and sends nothing meanwhile.  What that makes of the distances between pieces is seen
+        where the chain begins, message by message; further on nothing comes faster than it is added.
+        """
+        network = np.flatnonzero([not kind.shared.scale_up for kind in edges.kinds])
+        far = np.flatnonzero(np.isin(edges.which, network))[-_LONG_EDGES:]
+        ranks = min(self._n - int(far[0]) if far.size else self._n, self._n, _FOLLOWED)
+        some = Some(self._ways, self._order[-ranks:].tolist())
+
+        def followed(count: int) -> float:
+            shape = Shape(ranks, count * piece_bytes, piece_bytes)
+            found = replayed(Case(shape, 1, self._costs, some), chain_reduce)
+            assert found is not None
+            return found
+
+        least, most = min(pieces, _MOST_PIECES // 2), min(pieces, _MOST_PIECES)
+        later = followed(most) - followed(1)
+        if pieces > most:
+            later += (pieces - most) * (followed(most) - followed(least)) / (most - least)
+        return later
 
     def _line(self, nbytes: int, path: Path, adds: float, *, windowed: bool) -> float:
         """What one piece of many takes (times/case.py)."""
@@ -174,6 +205,10 @@ class HostTrees:
         return np.asarray(took + np.maximum((most - 1) * lines - later * hop, 0.0))
 
 
+_LONG_EDGES = 3
+"""Edges over the network, from a chain's beginning, up to the last of which its messages are followed."""
+_FOLLOWED = 64  # ranks of it, at most
+_MOST_PIECES = 512  # of a message; where there are more, each takes as long as those of the second half
 _HOPS = 1 << 13
 """Ranks whose ring is followed from when each begins."""
 _BOTH: tuple[Time, Time] = (received_ns, sent_ns)

@@ -1,0 +1,188 @@
+"""A training step on a large fabric: a few ranks that stand for all others, and what all do at a time.
+
+Ranks of one pipeline stage compute the same, whatever replica and part of a tensor they have; those of a context ring
+and of a group of experts send each other messages of their own.  So one pipeline is followed, with the ring and the
+experts that it belongs to.  What its groups take comes from the loads of all groups' messages together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from testbed.base.errors import InputError
+from testbed.experiment.training import settings_of, training_of
+from testbed.plan.training import name_of
+from testbed.predict.figure import LONGEST_PATH, Figure
+from topologies.kinds import KINDS
+from workloads.base.vocabulary import DTYPES
+from workloads.registry import choices, find
+from workloads.steps.build import folded_graph
+from workloads.steps.plan.parallel import DIMENSIONS, Place
+from workloads.steps.plan.placement import CannotPlace, places
+from workloads.tasks.oracle import oracle, step_ns
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+from workloads.times.wide.groups import Together, has_model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from testbed.experiment import Experiment
+    from testbed.experiment.steps.train import Train
+    from workloads.base.entry import Algorithm
+    from workloads.steps.plan.training import Training
+    from workloads.tasks.graph import Graph
+
+    Ranks = NDArray[np.int64]
+
+MOST_FOLLOWED = 512
+"""Ranks that stand for all: pipeline stages times context ranks times experts' ranks."""
+
+
+def training_figures(
+    experiment: Experiment, train: Train, together: Together, number: int, place: str
+) -> Iterator[Figure]:
+    """The line of a step."""
+    _refuse(train, place)
+    t = training_of(train)
+    ranks = _ranks(experiment, train, t, together.hosts.places.ranks, place)
+    some = _some(t, ranks, place)
+    groups = _groups(t, ranks)
+    own = {
+        name: tuple(tuple(row) for row in its[np.isin(its, list(some.values())).any(axis=1)].tolist())
+        for name, its in groups.items()
+    }
+    graph = folded_graph(t, some, own, settings_of(train))
+    durations = _Durations(graph, t, ranks, groups, together, place)
+    yield Figure(
+        step=number,
+        name=name_of(t),
+        algorithm="-",
+        ranks=t.parallel.ranks,
+        size_bytes=None,
+        time_ns=step_ns(oracle(graph, durations, durations.ends)),
+        how=LONGEST_PATH,
+    )
+
+
+def _refuse(train: Train, place: str) -> None:
+    if train.checkpoint is not None:
+        raise InputError("there is no model of disks", f"{place}.train.checkpoint", "leave it out")
+    if train.scale is not None:
+        what = "scale makes a step small enough to be run, and so large a fabric is not"
+        raise InputError(what, f"{place}.train.scale", "leave it out: the whole step is predicted")
+    for name, group in train.groups.items():
+        if group.compression:
+            what = "there is no model of compression in NICs"
+            raise InputError(what, f"{place}.train.groups.{name}.compression", "leave it out")
+
+
+def _ranks(experiment: Experiment, train: Train, t: Training, n: int, place: str) -> Ranks:
+    """Of `n`, by their numbers in the dimensions, in that order."""
+    spec = experiment.fabric.topology
+    axes = KINDS[spec.kind].axes(spec.params) or (("ranks", n),)
+    placing = {str(dimension): axis for dimension, axis in train.place.items()}
+    try:
+        rank_at = places(t.parallel, placing, axes)
+    except CannotPlace as error:
+        where = f"place.{error.key}" if error.key else "parallel"
+        raise InputError(error.what, f"{place}.train.{where}", error.hint) from None
+    shape = tuple(getattr(t.parallel, name) for name in DIMENSIONS)
+    return np.asarray(rank_at(dict(zip(DIMENSIONS, np.indices(shape), strict=True))), np.int64)
+
+
+def _some(t: Training, ranks: Ranks, place: str) -> dict[Place, int]:
+    p = t.parallel
+    if (followed := p.pipeline * p.context * p.expert) > MOST_FOLLOWED:
+        what = f"{followed} ranks of a pipeline, its context rings and its experts are too many to be followed"
+        raise InputError(what, f"{place}.train.parallel", f"at most {MOST_FOLLOWED}")
+    at = product(range(1), range(p.context), range(p.expert), range(p.pipeline))
+    return {Place(*index): int(ranks[index]) for index in at}
+
+
+def _groups(t: Training, ranks: Ranks) -> dict[str, Ranks]:
+    """Of all ranks: name -> a row for each group, as Layout.groups has them."""
+    p = t.parallel
+    tensor, context, data, pipeline = range(4)
+
+    def along(*moving: int) -> Ranks:
+        fixed = [axis for axis in range(4) if axis not in moving]
+        length = int(np.prod([ranks.shape[axis] for axis in moving]))
+        return ranks.transpose(*fixed, *moving).reshape(-1, length)
+
+    found = {
+        "tensor": along(tensor),
+        "context": along(context),
+        "pipeline": along(pipeline),
+        "data": along(data, context),
+        "expert": along(data).reshape(-1, p.expert),
+    }
+    if p.expert > 1:
+        split = ranks.reshape(p.tensor, p.context, p.data // p.expert, p.expert, p.pipeline)
+        found["expert_data"] = split.transpose(0, 3, 4, 2, 1).reshape(-1, p.expert_copies)
+    if t.model.tied and t.model.vocab and p.pipeline > 1:
+        found["embedding"] = along(pipeline)[:, [0, -1]]
+    return {name: its for name, its in found.items() if its.shape[1] > 1}
+
+
+class _Durations:
+    """What a task takes, with whatever all ranks do at the same time."""
+
+    def __init__(
+        self, graph: Graph, t: Training, ranks: Ranks, groups: Mapping[str, Ranks], together: Together, place: str
+    ) -> None:
+        self._graph, self._ranks, self._groups, self._together, self._place = graph, ranks, groups, together, place
+        self._at = {int(ranks[index]): index for index in np.ndindex(ranks.shape) if int(ranks[index]) in graph.tasks}
+        self._message = cache(self._message_ns)
+        self._collective = cache(self._collective_ns)
+
+    def __call__(self, rank: int, task: Task) -> float:
+        match task:
+            case Compute():
+                return task.duration_ns
+            case Collective():
+                algorithm = self._graph.algorithm(task)
+                return self._collective(task.collective, task.group, algorithm, task.size_bytes, task.dtype)
+            case Send():
+                return self._message(rank, task.peer, task.size_bytes)[1]
+            case Recv():
+                return self._message(task.peer, rank, task.size_bytes)[0]
+        raise TypeError(f"{type(task).__name__} is no kind of task")
+
+    def ends(self, task: Collective, starts: Mapping[int, float]) -> dict[int, float]:
+        """Together."""
+        last = max(starts.values())
+        return {rank: last + self(rank, task) for rank in starts}
+
+    def _message_ns(self, source: int, target: int, size_bytes: int) -> tuple[float, float]:
+        """While all ranks that do the same send theirs: to the next stage, or around a context ring."""
+        ranks, here, there = self._ranks, self._at[source], self._at[target]
+        axis = next(k for k in range(4) if here[k] != there[k])
+        by = there[axis] - here[axis]
+        length = ranks.shape[axis]
+        senders = np.arange(length) if axis == 1 else np.arange(max(0, -by), length - max(0, by))
+        from_, to = (np.take(ranks, its % length, axis).reshape(-1) for its in (senders, senders + by))
+        like = np.take(ranks, [here[axis]], axis).reshape(-1)
+        return self._together.message_ns(from_, to, np.flatnonzero(np.isin(from_, like)), size_bytes)
+
+    def _collective_ns(self, name: str, group: str, algorithm: str | None, size_bytes: int, dtype: str) -> float:
+        groups = self._groups[group]
+        entries = [find(name, algorithm)] if algorithm else list(choices(name))
+        alone = self._together.alone(groups)
+        able = [
+            its for its in entries if has_model(its, groups.shape[1], alone=alone) and self._may(its, groups, alone)
+        ]
+        if not able:
+            what = f"there is no model of {name} by {algorithm or 'any algorithm'} in groups of {groups.shape[1]} ranks"
+            known = sorted({entry.name for entry in choices(name) if has_model(entry, groups.shape[1], alone=alone)})
+            hint = ", ".join(known) or "experts that all get as much (gating without zipf and hot)"
+            raise InputError(what, f"{self._place}.train.groups.{group}.algorithm", hint)
+        return min(self._together.collective_ns(entry, groups, size_bytes, DTYPES[dtype]) for entry in able)
+
+    def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
+        """Whether all ranks are in one of the groups, for what goes in rounds of all."""
+        return alone or entry.name == "ring" or entry.engines or groups.size == self._ranks.size

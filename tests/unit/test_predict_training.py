@@ -1,0 +1,94 @@
+"""Training steps on large fabrics: a few ranks that stand for all, against the longest path of all ranks' tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from testbed.base.errors import InputError
+from testbed.experiment import Experiment, loads
+from testbed.predict import predict
+from testbed.predict.large import large_figures, of_any_size
+from workloads.registry import find
+from workloads.times.messages import Costs, Link
+from workloads.times.wide.fabric import Wide
+from workloads.times.wide.groups import Together
+from workloads.times.wide.places import Tiers
+
+MODEL = "{layers: 4, hidden: 512, heads: 16, seq: 256}"
+
+
+def experiment(topology: str, parallel: str, more: str = "", model: str = MODEL) -> Experiment:
+    return loads(
+        f"name: t\nfabric: {{topology: {{{topology}}}}}\nworkload:\n- train:\n    model: {model}\n"
+        f"    gpu: {{flops: 100T}}\n    batch: {{micro: 1, count: 4}}\n    parallel: {{{parallel}}}\n{more}",
+        "t.yaml",
+    )
+
+
+@pytest.mark.parametrize(
+    ("topology", "parallel", "more"),
+    [
+        ("star: {hosts: 8}", "data: 8", "    shard: fsdp\n"),
+        ("star: {hosts: 16}", "tensor: 2, data: 2, pipeline: 2, context: 2", ""),
+        ("torus: {dims: [4, 4]}", "tensor: 4, data: 4", ""),
+        ("rail: {servers: 4, gpus: 4}", "tensor: 4, data: 2, pipeline: 2, sequence: true", "    shard: zero1\n"),
+        ("star: {hosts: 16}", "tensor: 2, data: 4, pipeline: 2", "    schedule: {interleaved: 2}\n"),
+    ],
+)
+def test_where_groups_share_no_link_it_is_the_longest_path(topology: str, parallel: str, more: str) -> None:
+    one = experiment(topology, parallel, more)
+    (all_ranks,), (some,) = predict(one).figures, large_figures(one)
+    assert some.time_ns == pytest.approx(all_ranks.time_ns, rel=1e-6) and some.name == all_ranks.name
+
+
+def test_experts_that_get_more_than_others_are_followed_each() -> None:
+    model = "{layers: 2, hidden: 512, heads: 16, seq: 256, experts: 4, top_k: 2}"
+    one = experiment("star: {hosts: 4}", "data: 4, expert: 4", "    gating: {zipf: 1.2}\n", model)
+    (all_ranks,), (some,) = predict(one).figures, large_figures(one)
+    assert some.time_ns == pytest.approx(all_ranks.time_ns, rel=0.02)
+
+
+def test_groups_that_share_uplinks_wait_for_each_other() -> None:
+    """Four hosts of each leaf send 16 MiB at a time to the next leaf over one cable: 6 hops, 3 of which reduce."""
+    ways = Wide(Tiers(4, 4, 1), Link(400e9, 500), 500)
+    together = Together(ways, ways, Costs(reduce_bps=800e9))
+    groups = np.arange(16).reshape(4, 4).T  # a host of each leaf
+    chunk = 16 << 20
+    line = chunk / 4096 * 4178 * 8 / 400
+    found = together.collective_ns(find("all_reduce", "ring"), groups, 4 * chunk, 4)
+    assert found == pytest.approx(6 * 4 * line + 3 * chunk * 8 / 800, rel=0.01)
+    inside = together.collective_ns(find("all_reduce", "ring"), np.arange(16).reshape(4, 4), 4 * chunk, 4)
+    assert inside == pytest.approx(6 * line + 3 * chunk * 8 / 800, rel=0.01)
+
+
+def test_a_hundred_thousand_ranks_are_a_pipeline_and_what_its_groups_take() -> None:
+    parallel = "tensor: 8, data: 4096, pipeline: 4"
+    with of_any_size():
+        more = "    place: {tensor: scale_up}\n    groups: {data: {algorithm: ring}}\n"
+        one = experiment("rail: {servers: 16384, gpus: 8}", parallel, more)
+    (figure,) = predict(one).figures
+    assert figure.ranks == 131_072 and figure.name == "train tp8 pp4 dp4096, 1f1b"
+    # one layer a stage: 12 x 512^2 parameters of 2 bytes over 8 tensor ranks, round a ring of 4,096: 192 bytes a hop
+    hop = 100 + 3 * 500 + 2 * 500 + 500 + 2 * (192 + 102) * 8 / 400 + 2 * 192 * 8 / 512  # two cables and a switch
+    assert 2 * 4095 * hop < figure.time_ns < 1.05 * 2 * 4095 * hop
+
+
+@pytest.mark.parametrize(
+    ("parallel", "more", "where", "what"),
+    [
+        ("tensor: 8, data: 4096", "", "parallel", "are 32768 ranks, and there are 131072"),
+        ("tensor: 8, data: 16384", "    place: {tensor: rails}\n", "place.tensor", "no axis 'rails'"),
+        ("tensor: 8, data: 16384", "    scale: {by: 2}\n", "scale", "small enough to be run"),
+        (
+            "tensor: 8, data: 16384",
+            "    place: {tensor: scale_up}\n    groups: {data: {algorithm: double_binary_tree}}\n",
+            "groups.data.algorithm",
+            "no model of all_reduce by double_binary_tree in groups of 16384",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(parallel: str, more: str, where: str, what: str) -> None:
+    with pytest.raises(InputError, match=what) as caught, of_any_size():
+        predict(experiment("rail: {servers: 16384, gpus: 8}", parallel, more))
+    assert caught.value.where.endswith(f"workload[0].train.{where}")

@@ -1,0 +1,146 @@
+"""Collectives that many groups of ranks do at the same time on one large fabric, and messages of all ranks at a time.
+
+Groups that are alike begin together, so what one takes depends on the links that it shares with the others: the loads
+of all groups' messages are added up, and the slowest group is followed.  One that shares nothing, of a few ranks, is
+followed message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workloads.base.entry import Algorithm
+from workloads.times.case import Case
+from workloads.times.expected import expected_ns
+from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, received_ns, sent_ns
+from workloads.times.wide.around import Ring, host_ring_over_ns
+from workloads.times.wide.both_ways import Some
+from workloads.times.wide.direct_reduce import ring_ns
+from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workloads.times.wide.fabric import Wide
+
+    Groups = NDArray[np.int64]  # a row of ranks for each
+
+ROUNDS = ("halving_doubling", "halving", "recursive_doubling")
+"""Of powers of two."""
+FEW = 32
+"""Ranks of a group that is followed message by message, as on a small fabric, where it shares nothing."""
+
+
+def has_model(entry: Algorithm, ranks: int, *, alone: bool) -> bool:
+    """Whether there is one for groups of so many.  `alone`: that share no link (Together.alone)."""
+    if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks):
+        return False
+    if alone and entry.schedule and entry.layout in ("", "ring"):
+        return True
+    if entry.name in ROUNDS:
+        return ranks & ranks - 1 == 0
+    return entry.name in ("ring", "spread") or (entry.engines and entry.layout == "ring")
+
+
+@dataclass(frozen=True)
+class Together:
+    """`hosts`: the ways of what hosts send, through scale-up domains, too; `nics`: over the network alone."""
+
+    hosts: Wide
+    nics: Wide
+    costs: Costs
+    seed: int = 1
+    _known: dict[int, tuple[Groups, bool]] = field(default_factory=dict, compare=False, repr=False)
+
+    def collective_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
+        """Of all these groups' at once."""
+        if entry.engines:
+            return ring_ns(entry, size_bytes, self._slowest(self.nics, groups, size_bytes), self.costs)
+        if entry.schedule and self.alone(groups):
+            case = Case.of(
+                entry, groups.shape[1], size_bytes, width, {}, self.seed, self.costs, Some(self.hosts, groups[0])
+            )
+            return expected_ns(entry, case)
+        if entry.name == "ring":
+            return self._ring_ns(entry, groups, size_bytes, width)
+        if entry.name == "spread":
+            return self._spread_ns(groups, -(-(size_bytes // width) // groups.shape[1]) * width)
+        return self._rounds_ns(entry, groups, size_bytes, width)
+
+    def alone(self, groups: Groups) -> bool:
+        """Whether these are small, and no message inside one takes a link that one inside another may take."""
+        if groups.shape[1] > FEW:
+            return False
+        if id(groups) not in self._known:
+            self._known[id(groups)] = groups, self._apart(groups)  # kept, so that its id stays its own
+        return self._known[id(groups)][1]
+
+    def _apart(self, groups: Groups) -> bool:
+        ways = self.hosts
+        owner = np.full(4 * ways.places.ranks + ways.places.links, -1, np.int64)
+        source, own = groups.reshape(-1), np.repeat(np.arange(len(groups)), groups.shape[1])
+        for far in range(1, groups.shape[1]):
+            target = np.roll(groups, -far, axis=1).reshape(-1)
+            inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
+            for which, ids in ways.stages(source, target, inside):
+                taken = owner[ids]
+                owner[ids] = own[which]
+                if ((taken >= 0) & (taken != own[which])).any() or (owner[ids] != own[which]).any():
+                    return False
+        return True
+
+    def message_ns(self, source: Groups, target: Groups, those: Groups, size_bytes: int) -> tuple[float, float]:
+        """Of the slowest of `those` (numbers of messages), all of which are sent at a time: received, and known."""
+        edges = self.hosts.edges(source, target)
+        kinds = [edges.kinds[k].shared for k in np.unique(edges.which[those])]
+        around = self.costs.post_ns + self.costs.wake_ns
+        received, sent = (max(done(size_bytes, path, self.costs) for path in kinds) for done in (received_ns, sent_ns))
+        return around + received, around + sent
+
+    def _slowest(self, ways: Wide, groups: Groups, size_bytes: int) -> Ring:
+        """The ring of the group whose edges take longest."""
+        edges = ways.edges(groups.reshape(-1), np.roll(groups, -1, axis=1).reshape(-1))
+        which = edges.which.reshape(groups.shape)
+        chunk = -(-size_bytes // groups.shape[1])
+        takes = np.array([received_ns(chunk, kind.shared, self.costs) for kind in edges.kinds])[which]
+        worst = int(np.lexsort((takes.sum(axis=1), takes.max(axis=1)))[-1])
+        return Ring(edges.kinds, which[worst])
+
+    def _ring_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
+        n, name = groups.shape[1], entry.collective.name
+        ring = self._slowest(self.hosts, groups, size_bytes)
+        reduces = [True] * (n - 1) * (name != "all_gather") + [False] * (n - 1) * (name != "reduce_scatter")
+        return host_ring_over_ns(reduces, -(-(size_bytes // width) // n) * width, ring, self.costs)
+
+    def _rounds_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
+        n, every = groups.shape[1], self.hosts.places.ranks
+
+        def rounds() -> Iterator[Round]:
+            for one in rounds_of(entry.name, n, size_bytes // width, width):
+                to = np.arange(every)
+                to[groups] = groups[:, one.to]
+                yield one._replace(to=to)
+
+        return rounds_ns(rounds(), self.hosts, self.costs)
+
+    def _spread_ns(self, groups: Groups, chunk_bytes: int) -> float:
+        """As of all ranks (all_to_all.py): the busiest link's messages, and the last one's way."""
+        n, costs, ways = groups.shape[1], self.costs, self.hosts
+        loads = np.zeros(4 * ways.places.ranks + ways.places.links, np.int64)
+        source = groups.reshape(-1)
+        for far in range(1, n):
+            target = np.roll(groups, -far, axis=1).reshape(-1)
+            inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
+            for _, ids in ways.stages(source, target, inside):
+                loads += np.bincount(ids, minlength=len(loads))
+        paths, which, _, _ = ways.kinds(np.full(n - 1, groups[0, 0]), groups[0, 1:])
+        alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
+        posted = float((np.arange(1, n) * costs.post_ns + alone[which]).max())
+        wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
+        rate = ways.scale_up.rate_bps if ways.scale_up and paths[0].scale_up else ways.cable.rate_bps
+        crowd = int(loads.max()) - 1
+        return costs.wake_ns + max(posted, costs.post_ns + float(alone.max()) + crowd * wire * 8e9 / rate)
