@@ -14,15 +14,13 @@ from testbed.commands._complete import DRILL
 if TYPE_CHECKING:
     from testbed.drill.check.check import Checked
 
-_FAMILY_FILE = "# Classes that no view separates: written by `testbed drill check DRILL --rivals PLACE -o FILE`\n"
-
 
 @click.command()
 @click.argument("drills", nargs=-1, shell_complete=DRILL)
 @click.option("--all", "every", is_flag=True, help="All drills of the catalogue.")
 @click.option("--seed", default="7Q4", metavar="S", help="Draws the places (default: 7Q4).")
 @click.option("--rivals", metavar="PLACE", help="Strike PLACE with each class that can: which look the same?")
-@click.option("-o", "--out", metavar="FILE", help="With --rivals: add the families to FILE, a YAML file.")
+@click.option("-o", "--out", metavar="FILE", help="With --rivals: add what was found to FILE, a YAML file of families.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a drill on stdout.")
 def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, out: str | None, as_json: bool) -> None:
     """Check DRILLS: places can be drawn, the fault can be seen, the solver finds it, the healthy twin is healthy.
@@ -97,28 +95,25 @@ def _compare(drill: object, seed: str, place: str, out: str | None, as_json: boo
     from pathlib import Path
     from typing import cast
 
-    import yaml
-
     from testbed.drill.check import rivals
+    from testbed.drill.check.marks import groups
     from testbed.drill.sheet.drill import Drill
+    from testbed.drill.sheet.families import write
 
     its = cast(Drill, drill)
-    signatures, left = rivals.rivals(its, seed, place)
-    groups = rivals.families(signatures)
+    struck = rivals.rivals(its, seed, place)
+    alike = {sight: groups(signatures) for sight, signatures in struck.by_sight.items()}
     if as_json:
-        told = {kind: sorted(one) for kind, one in signatures.items()}
-        click.echo(json.dumps({"signatures": told, "families": [sorted(g) for g in groups], "left_out": left}))
+        told = {sight: {kind: sorted(one) for kind, one in rows.items()} for sight, rows in struck.by_sight.items()}
+        click.echo(json.dumps({"signatures": told, "alike": alike, "left_out": struck.left}))
     else:
-        for kind, one in signatures.items():
-            click.echo(f"{kind:18} {len(one):3} columns  {' '.join(sorted(one))[:150]}")
-        for group in groups:
-            click.echo(f"alike: {' '.join(sorted(group))}")
-        for why in left:
+        best = next(iter(struck.by_sight.values()))
+        for kind, one in best.items():
+            click.echo(f"{kind:18} {len(one):3} marks  {'; '.join(sorted(one))[:150]}")
+        for sight, found in alike.items():
+            same = [group for group in found if len(group) > 1]
+            click.echo(f"alike ({sight}): {'; '.join(' '.join(group) for group in same) or 'none'}")
+        for why in struck.left:
             click.echo(f"not compared: {why}")
     if out:
-        path = Path(out)
-        before = yaml.safe_load(path.read_text(encoding="utf-8"))["families"] if path.exists() else []
-        sight = {"drops": its.views.drops, "config": its.views.config}
-        new = [{"drill": its.id, "place": place, **sight, "classes": sorted(group)} for group in groups]
-        kept = [one for one in before if (one["drill"], one["place"]) != (its.id, place)]
-        path.write_text(_FAMILY_FILE + yaml.safe_dump({"families": kept + new}, sort_keys=False), encoding="utf-8")
+        write(its.id, place, alike, Path(out))

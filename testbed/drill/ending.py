@@ -11,7 +11,7 @@ from testbed.drill.lines import CONFIG
 from testbed.drill.log import Entry
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission
-from testbed.drill.sheet.score import NOTHING_TO_WIN, Course, Families, Score, score
+from testbed.drill.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Course, Families, Score, score
 from testbed.drill.stage import Stage, Up, world_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def ending_of(
     *,
     hints: int,
     wrong: int,
-    families: Families = (),
+    families: Families = NO_FAMILIES,
     up: Up = world_of,
 ) -> Ending:
     """Lets the world go on for some steps, and works out its twins. `touched` are the entries that have changed it

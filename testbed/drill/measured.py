@@ -20,7 +20,7 @@ from results.figures.fidelity import Fidelity
 from testbed.drill.ending import Ending, Times
 from testbed.drill.lines import CONFIG
 from testbed.drill.sheet import truth as truths
-from testbed.drill.sheet.score import Course, Families, score
+from testbed.drill.sheet.score import NO_FAMILIES, Course, Families, score
 
 if TYPE_CHECKING:
     from testbed.drill.log import Entry
@@ -83,7 +83,7 @@ def ending_of_real(
     *,
     hints: int,
     wrong: int,
-    families: Families = (),
+    families: Families = NO_FAMILIES,
 ) -> RealEnding:
     """Measures what counts, waits for some steps if something was to be mended. Raises WorldGone."""
     drill, world = stage.case.drill, cast("RealWorld", stage.world)

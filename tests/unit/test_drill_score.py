@@ -22,8 +22,9 @@ from testbed.faults import CATALOGUE
 
 CABLE = ("cable:leaf0-spine0", "port:leaf0:5", "port:spine0:1")
 LOSSY = (Cause("loss", CABLE),)
+AT_SWITCH = (Cause("loss", ("switch:leaf0",)),)
 TWO = (Cause("reduced_rate", CABLE), Cause("incast", ("nic:3",)))
-FAMILIES = [frozenset({"loss", "burst_loss", "drop_every"})]
+FAMILIES = {("cable", "loss"): frozenset({"loss", "burst_loss", "drop_every"})}
 NOW = Course(t_ns=0, tau_ns=5e6)
 HALF = Course(t_ns=5e6 * math.log(2), tau_ns=5e6)  # exp(-t / tau) = 1/2
 EVERY_CABLE = " ".join(f"loss@cable:{leaf}-{spine}" for leaf in ("leaf0", "leaf1") for spine in ("spine0", "spine1"))
@@ -49,6 +50,9 @@ TABLE = [
     ("loss@cable:leaf0-spine0 loss@port:spine0:1", LOSSY, NOW, 100.0),
     # family: T = 2 * 0.7 / 2 = 0.7: 10 + 45 + 24.5 + 10
     ("burst_loss@cable:leaf0-spine0", LOSSY, NOW, 89.5),
+    # of a switch nothing is known: the right place only, 10 + 45 + 0 + 10
+    ("burst_loss@switch:leaf0", AT_SWITCH, NOW, 65.0),
+    ("loss@switch:leaf0", AT_SWITCH, NOW, 100.0),
     # the right place only: 10 + 45 + 0 + 10
     ("cable_down@cable:leaf0-spine0", LOSSY, NOW, 65.0),
     # the right class elsewhere: only that something is wrong; E has L as its factor

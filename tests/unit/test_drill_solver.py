@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from testbed.drill.check.rivals import _with, families, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.families import load
 from testbed.drill.solve.baselines import PLAYERS
 from testbed.drill.solve.desk import odd
 from testbed.drill.solve.solver import solve
@@ -234,19 +232,6 @@ def test_flow_entries_are_compared_but_not_what_they_have_counted(
 def test_a_place_is_struck_as_the_drill_does_it_else_as_the_example(kind: str, rate: float) -> None:
     struck = _with(file.load("lost/dirty-optics"), kind, "cable:leaf0-spine0")
     assert struck.faults == [{"fault": kind, "on": "cable:leaf0-spine0", "rate": rate}]
-
-
-def test_what_looks_alike_to_good_eyes_looks_alike_to_worse_ones(tmp_path: Path) -> None:
-    file = tmp_path / "families.yaml"
-    file.write_text("""families:
-  - {drill: a/b, place: "cable:x", drops: wjh, config: "true", classes: [a, b]}
-  - {drill: a/b, place: "nic:0", drops: wjh, config: "true", classes: [b, c]}
-  - {drill: a/c, place: "switch:s", drops: counters, config: golden, classes: [d, e]}
-""")
-    assert load("wjh", "true", file) == (frozenset("abc"),)
-    assert load("counters", "true", file) == (frozenset("abc"),)
-    assert set(load("asic", "golden", file)) == {frozenset("abc"), frozenset("de")}
-    assert load("asic", "golden", tmp_path / "none.yaml") == ()
 
 
 def test_whether_harder_drills_are_worth_less() -> None:

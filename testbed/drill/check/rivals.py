@@ -1,7 +1,7 @@
-"""Which classes cannot be told apart: one place, struck by each class that can, and what the views show.
+"""Which classes cannot be told apart: one place, struck by each class that can, and what sets each world apart from the
+healthy one (marks.py), at every sight that a drill may give.
 
-A signature is the set of columns in which a world differs from its healthy twin. How much they differ depends on a
-fault's parameters, so it does not count. Classes whose signatures are the same are a family.
+A generated drill is compared by less (`signature`): by the columns alone in which a world differs from its twin.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
 from testbed.drill.check.check import WINDOW_NS, WINDOWS
-from testbed.drill.check.looked import Seen, playing, views
-from testbed.drill.check.symptom import steps, symptom
+from testbed.drill.check.looked import NOW, SIGHTS, Seen, closely, playing
+from testbed.drill.check.marks import Signature, marks, of_job
+from testbed.drill.check.probes import Probed, of_probes, probed
+from testbed.drill.check.symptom import STOPS, steps, symptom
 from testbed.drill.game import Game
 from testbed.drill.sheet.carried import measured
+from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.file import loads
-from testbed.faults import CATALOGUE
+from testbed.drill.sheet.truth import kind_of
+from testbed.faults import CATALOGUE, Injection
 
 RESTLESS = ("interfaces counters", "queues", "queue counters", "queue watermark", "priority-group watermark", "qps",
             "traffic", "job")  # fmt: skip
@@ -29,8 +34,6 @@ NOT_COMPARED = ("miswired", "loop", "wrong_port", "dead_ecmp_member", "victim_fl
 """They need a second place."""
 
 _WHEN = ("on", "at", "for", "every")
-
-Signature = frozenset[str]
 
 
 def signature(ill: Seen, well: Seen) -> Signature:
@@ -89,35 +92,60 @@ def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
     return sorted((frozenset(g) for its, g in groups.items() if its and len(g) > 1), key=sorted)
 
 
-def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) -> tuple[dict[str, Signature], list[str]]:
-    """The signature of each class at a place of a drill, and why classes have none."""
+@dataclass(frozen=True)
+class Struck:
+    """A place of a drill's world, struck by one class after the other."""
+
+    by_sight: dict[str, dict[str, Signature]]
+    """The marks of each class whose truth is such a place; of loss at a NIC it is the cable."""
+    left: list[str]
+    """Why other classes have none."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    seen: Mapping[str, Seen]  # by sight
+    steps: list[tuple[float, float, int]]
+    probes: Probed
+
+
+def rivals(drill: Drill, seed: str, target: str, kinds: Collection[str] = ()) -> Struck:
+    """Raises InputError if the place is none, or the job does not pass it."""
     if drill.on_real_clock:
         raise InputError(f"{drill.id} is on the real clock: no two of its worlds can be compared", "--rivals")
-    signatures: dict[str, Signature] = {}
-    left: list[str] = []
+    found = Struck({sight: {} for sight in SIGHTS}, [])
     with playing(drill, seed, healthy=True) as game:
         _passed(game, target)
         well = _looked(game)
     for kind in kinds or striking(target):
+        its = _with(drill, kind, target)
         try:
-            with playing(_with(drill, kind, target), seed, healthy=False) as game:
+            names = _names(its, seed)
+            if kind_of(names[0]) != kind_of(target):
+                found.left.append(f"{kind}: at fault is {names[0]}")
+                continue
+            with playing(its, seed, healthy=False) as game:
                 ill = _looked(game)
         except UserError as error:
-            left.append(f"{kind}: {error.what}")
+            found.left.append(f"{kind}: {error.what}")
             continue
-        signatures[kind] = signature(ill[0], well[0]) | _job(symptom(ill[1], well[1], drill.warmup))
-    return signatures, left
+        job = symptom(ill.steps, well.steps, drill.warmup)
+        for sight, rows in found.by_sight.items():
+            seen = {view: tables for view, tables in ill.seen[sight].items() if job == STOPS or view != NOW}
+            rows[kind] = marks(seen, well.seen[sight], names) | of_job(job) | of_probes(ill.probes, well.probes)
+    return found
 
 
-def _job(symptom_: str) -> Signature:
-    """Whether some steps are longer, or all, is a matter of how much."""
-    same = {"same": "", "unsteady": "slower"}.get(symptom_, symptom_)
-    return frozenset([f"job.job.{same}"] if same else [])
+def _names(drill: Drill, seed: str) -> tuple[str, ...]:
+    """All names of the place that is at fault, the usual one first."""
+    case = Case.of(drill, seed, False)
+    return case.cause(Injection.of(drill.faults[0])).resources
 
 
-def _looked(game: Game) -> tuple[Seen, list[tuple[float, float, int]]]:
+def _looked(game: Game) -> _Look:
     game.command(f"advance {WINDOWS * WINDOW_NS}ns")
-    return views(game), steps(game)
+    seen = {name: closely(game, sight) for name, sight in SIGHTS.items()}
+    return _Look(seen, steps(game), probed(game))
 
 
 def _passed(game: Game, target: str) -> None:
@@ -142,11 +170,9 @@ def _with(drill: Drill, kind: str, target: str) -> Drill:
 
     told = yaml.safe_load(drill.text)
     own = [entry for entry in drill.faults if entry["fault"] == kind and "$" not in _others(entry)]
-    told.pop("draw", None)
-    benign = [dict(entry) for entry in drill.benign if "$" not in str(entry)]
     example = {k: v for k, v in (*own, CATALOGUE[kind].example)[0].items() if k not in ("fault", *_WHEN)}
-    told |= {"benign": benign, "faults": [{"fault": kind, "on": target, **example}]}
-    return loads(yaml.safe_dump(told), drill.id, drill._directory, id=drill.id)
+    told |= {"benign": [*map(dict, drill.benign)], "faults": [{"fault": kind, "on": target, **example}]}
+    return loads(yaml.safe_dump(told, sort_keys=False), drill.id, drill._directory, id=drill.id)
 
 
 def _others(entry: Mapping[str, Any]) -> str:

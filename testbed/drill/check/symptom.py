@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from testbed.drill.game import Game
 
 SLOWER, UNSTEADY = 1.02, 1.3
+STOPS = "stopped"
 
 
 def steps(game: Game) -> list[tuple[float, float, int]]:
@@ -26,7 +27,7 @@ def symptom(ill: Sequence[tuple[float, float, int]], well: Sequence[tuple[float,
     if not usual:
         return "same"
     if len(its) <= len(usual) / 4:
-        return "stopped"
+        return STOPS
     times = [took for _, took, _ in its]
     if max(times) / min(times) > UNSTEADY * max(usual) / min(usual):
         return "unsteady"

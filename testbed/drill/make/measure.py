@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from testbed.drill.check.rivals import Signature, families
+from testbed.drill.check.marks import Signature
+from testbed.drill.check.rivals import families
 from testbed.drill.make import signs
 from testbed.drill.make.stock import RECIPES
 from testbed.drill.sheet.drill import Level
@@ -116,5 +117,6 @@ def beyond(rivals: Collection[str], kind: str, known: Families, rows: Mapping[st
     by_class: dict[str, Signature] = {}
     for key, one in rows.items():
         by_class.setdefault(RECIPES[key].fault, one)
-    near = {other for group in (*known, *families(by_class)) if kind in group for other in group}
+    near = {other for (_, one), group in known.items() if one == kind for other in group}
+    near |= {other for group in families(by_class) if kind in group for other in group}
     return sorted(set(rivals) - near)

@@ -12,8 +12,8 @@ from hardware.client import FabricdError
 from testbed.base.errors import UserError
 from testbed.drill.check.check import ENOUGH, NOTHING_BACK, Checked, solved, undrawable
 from testbed.drill.check.looked import playing
+from testbed.drill.check.marks import Signature
 from testbed.drill.check.players import Worth, answers, worth
-from testbed.drill.check.rivals import Signature
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.game import Game
 from testbed.drill.make import measure, signs

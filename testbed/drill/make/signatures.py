@@ -16,7 +16,7 @@ from typing import Any
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.drill.check.looked import playing
-from testbed.drill.check.rivals import Signature
+from testbed.drill.check.marks import Signature
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.make import signs
 from testbed.drill.make.sketch import CHECKED, Sketch, plain

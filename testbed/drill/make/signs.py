@@ -7,7 +7,8 @@ from typing import Any
 
 from testbed.base.errors import UserError
 from testbed.drill.check.looked import Seen
-from testbed.drill.check.rivals import Signature, signature, steady
+from testbed.drill.check.marks import Signature
+from testbed.drill.check.rivals import signature, steady
 from testbed.drill.game import Game
 from testbed.drill.looking import Seen as Source
 from testbed.drill.looking import look

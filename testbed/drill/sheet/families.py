@@ -1,47 +1,73 @@
-"""Families of classes that no permitted view separates, as `testbed drill check --rivals` has computed them.
+"""Families: classes at one kind of place that no permitted view separates, as `testbed drill check --rivals` has found.
 
-What looks the same to those who see more looks the same to those who see less, so a drill has the families of all
-sights that are no worse than its own.
+The file has, of each world that was struck, the classes that showed something there, in groups that showed the same,
+at each sight (what drops tell, whether the configuration is the true one). Two classes are a family, at such a place
+and sight, if they were in one group somewhere, and nowhere in two: where one shows nothing, nothing is said of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from testbed.drill.sheet.drill import Views
 from testbed.drill.sheet.file import CATALOGUE
 from testbed.drill.sheet.score import Families
+from testbed.drill.sheet.truth import kind_of
 
 FILE = CATALOGUE / "families.yaml"
-_DROPS, _CONFIG = ("wjh", "counters", "asic"), ("true", "golden")
-"""From the best to the worst."""
+_HEAD = "# Classes that show the same: written by `testbed drill check DRILL --rivals PLACE -o FILE`\n"
+
+
+def sight_name(views: Views) -> str:
+    return f"{views.drops} {views.config}"
 
 
 @cache
-def load(drops: str = "asic", config: str = "golden", path: Path = FILE) -> Families:
+def load(sight: str, path: Path = FILE) -> Families:
     """Those of a sight. None where nothing has been computed."""
-    import yaml
-
-    if not path.exists():
-        return ()
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))["families"]
-    return joined(
-        frozenset(one["classes"])
-        for one in told
-        if _DROPS.index(one["drops"]) <= _DROPS.index(drops) and _CONFIG.index(one["config"]) <= _CONFIG.index(config)
-    )
+    return families((kind_of(one["place"]), one["alike"][sight]) for one in _read(path))
 
 
 def of(views: Views) -> Families:
-    return load(views.drops, views.config)
+    return load(sight_name(views))
 
 
-def joined(families: Iterable[frozenset[str]]) -> Families:
-    """One of those that share a class."""
-    found: list[frozenset[str]] = []
-    for family in families:
-        near = [other for other in found if other & family]
-        found = [other for other in found if other not in near] + [family.union(*near)]
-    return tuple(found)
+def families(worlds: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> Families:
+    """By the kind of place and a class, all that are like it; `worlds`: that kind, and the groups found there."""
+    together: dict[str, set[frozenset[str]]] = defaultdict(set)
+    apart: dict[str, set[frozenset[str]]] = defaultdict(set)
+    for at, groups in worlds:
+        together[at] |= {frozenset(pair) for group in groups for pair in combinations(group, 2)}
+        apart[at] |= {frozenset((a, b)) for one, other in combinations(groups, 2) for a in one for b in other}
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for at, pairs in together.items():
+        for pair in pairs - apart[at]:
+            for kind in pair:
+                found[at, kind] |= pair
+    return {key: frozenset(kinds) for key, kinds in found.items()}
+
+
+def write(drill: str, place: str, alike: Mapping[str, Sequence[Sequence[str]]], path: Path = FILE) -> None:
+    """Beside what is there of other worlds."""
+    import yaml
+
+    kept = [one for one in _read(path) if (one["drill"], one["place"]) != (drill, place)]
+    worlds = [*kept, {"drill": drill, "place": place, "alike": {sight: [*groups] for sight, groups in alike.items()}}]
+    worlds.sort(key=lambda one: (kind_of(one["place"]), one["drill"], one["place"]))
+    text = yaml.safe_dump({"worlds": worlds}, sort_keys=False, default_flow_style=None, width=118)
+    path.write_text(_HEAD + text, encoding="utf-8")
+    load.cache_clear()
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import yaml
+
+    if not path.exists():
+        return []
+    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["worlds"]
+    return found

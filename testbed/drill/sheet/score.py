@@ -25,12 +25,13 @@ everything would have D's and E's weight for nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from testbed.drill.sheet.answer import Claim, Submission
-from testbed.drill.sheet.truth import Cause, Truth
+from testbed.drill.sheet.truth import Cause, Truth, kind_of
 
 DETECTED, PLACE, KIND, MENDED, SPEED = 0.10, 0.35, 0.25, 0.20, 0.10
 FAMILY = 0.7
@@ -41,8 +42,9 @@ DIGITS = 4
 NOTHING_TO_WIN = 0.01
 """Share of the healthy speed that must be lost by the fault for M to say anything."""
 
-Families = Collection[frozenset[str]]
-"""Classes that no permitted evidence separates."""
+Families = Mapping[tuple[str, str], frozenset[str]]
+"""By the kind of place and a class, the classes that no permitted evidence separates from it there."""
+NO_FAMILIES: Families = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Score:
         return asdict(self)
 
 
-def score(answer: Submission | None, truth: Truth, course: Course, families: Families = ()) -> Score:
+def score(answer: Submission | None, truth: Truth, course: Course, families: Families = NO_FAMILIES) -> Score:
     """Of an answer, or of none at all: that is 0."""
     hints = HINTS[min(course.hints, len(HINTS) - 1)]
     wrong = WRONG * course.wrong
@@ -100,7 +102,7 @@ def score(answer: Submission | None, truth: Truth, course: Course, families: Fam
     return Score(detected, where, what, fixed, speed, hints, damage, wrong, _bounded(100 * sum_ - taken))
 
 
-def right(answer: Submission, truth: Truth, families: Families = ()) -> bool:
+def right(answer: Submission, truth: Truth, families: Families = NO_FAMILIES) -> bool:
     """Whether nothing is missing and nothing is too much; a class of the family will do."""
     if answer.healthy or not truth:
         return answer.healthy and not truth
@@ -122,7 +124,7 @@ def places(claims: Sequence[Claim], truth: Sequence[Cause]) -> float:
     return 2 * len(hit) / (len(hit) + len(others) + len(true)) if truth else 0.0
 
 
-def kinds(claims: Sequence[Claim], truth: Sequence[Cause], families: Families = ()) -> float:
+def kinds(claims: Sequence[Claim], truth: Sequence[Cause], families: Families = NO_FAMILIES) -> float:
     """T."""
     matched, count = _matched(claims, truth, families)
     return 2 * sum(matched.values()) / (count + len(truth)) if truth else 0.0
@@ -133,7 +135,6 @@ def _matched(claims: Sequence[Claim], truth: Sequence[Cause], families: Families
 
     Two names of one place, with the same class, are one pair.
     """
-    alike = {kind: family for family in families for kind in family}
     matched: dict[int, float] = {}
     pairs: set[tuple[str, str]] = set()
     for weight in (1.0, FAMILY):
@@ -142,7 +143,8 @@ def _matched(claims: Sequence[Claim], truth: Sequence[Cause], families: Families
             if pair in pairs:
                 continue
             for k, cause in enumerate(truth):
-                same = claim.kind == cause.kind if weight == 1.0 else claim.kind in alike.get(cause.kind, ())
+                family = families.get((kind_of(cause.place), cause.kind), ())
+                same = claim.kind == cause.kind if weight == 1.0 else claim.kind in family
                 if k not in matched and same and claim.place in cause.resources:
                     matched[k] = weight
                     pairs.add(pair)

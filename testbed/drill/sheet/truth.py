@@ -27,6 +27,11 @@ class Cause:
         return f"{self.kind}@{self.place}"
 
 
+def kind_of(place: str) -> str:
+    """`cable` of `cable:leaf0-spine0`."""
+    return place.partition(":")[0]
+
+
 Truth = tuple[Cause, ...]
 """Of a healthy world none."""
 
