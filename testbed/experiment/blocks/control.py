@@ -64,6 +64,8 @@ class Control(Model):
     @field_validator("fast_path", mode="before")
     @classmethod
     def _off(cls, value: object) -> object:
+        if isinstance(value, str) and value != "off":
+            raise mistake(f"{value!r:.60} is neither off nor how often is checked", "off, or {sample: 1024}")
         return None if value in ("off", False) else value
 
     @field_validator("apps")
