@@ -222,7 +222,7 @@ class Bringup:
 
     def look_at_seat(self, control: Mapping[str, Any]) -> None:
         """Lets the controller begin if it is there already; who looks now and then need not wait for it at last."""
-        if self.seat and self.seat.answered:
+        if self.seat and not self.controller and self.seat.answered:
             self.seated_controller(control)
 
     def _has_controller(self, process: subprocess.Popen[Any] | Running) -> Controller:
