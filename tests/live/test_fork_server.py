@@ -19,7 +19,7 @@ from testbed.fabric.bringup import Bringup
 from testbed.fabric.controller import Controller
 from testbed.fabric.fork_server import ControllerServer
 from testbed.fabric.lab import Lab
-from testbed.machine.ownership import Record
+from testbed.machine.ownership import RUN_DIR, Record
 from testbed.machine.processes import Process, Running, wait_for
 from testbed.run.run import run
 from testbed.run.sweep import run_sweep
@@ -187,16 +187,19 @@ with ControllerServer() as server:
 
 
 def test_it_ends_with_a_testbed_that_is_killed_even_if_it_is_stopped() -> None:
-    """So it is the kernel that ends it: one that runs sees for itself that its fabric is gone."""
+    """The kernel ends it, and not the fabric's holder, which would sweep it out, but stands still, too."""
     testbed = subprocess.Popen([sys.executable, "-c", UP], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert testbed.stdout is not None
     fabric, *pids = testbed.stdout.readline().split()
     ours = [Running.of(int(pid)) for pid in pids]
     controller = Process.of(int(pids[0]))
-    assert controller.signal(signal.SIGSTOP) and wait_for(controller.stopped, LIMIT_S)
+    holder = Record.read(RUN_DIR / fabric).processes["holder"]
+    for process in (controller, holder):
+        assert process.signal(signal.SIGSTOP) and wait_for(process.stopped, LIMIT_S)
     testbed.kill()
     testbed.communicate()
     assert wait_for(lambda: all(process.poll() is not None for process in ours), LIMIT_S)
+    assert holder.stopped()
     done = subprocess.run([sys.executable, "-m", "testbed", "clean", fabric], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and traces(fabric) == [], done.stderr
 
