@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from testbed.base.errors import InputError, Problem
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator
+    from testbed.predict.figure import Figure
     from workloads.times.multicast import Multicast
 
 REFUSED = {
@@ -88,12 +89,14 @@ def in_time(multicast: Multicast, cutoff_ns: float | None, place: str) -> float:
     return multicast.time_ns
 
 
-def left_out(experiment: Experiment) -> tuple[str, ...]:
-    """What may make this experiment's run differ, most of all first."""
-    return tuple(_left_out(experiment))
+def left_out(experiment: Experiment, figures: Sequence[Figure]) -> tuple[str, ...]:
+    """What may make this experiment's run differ from these figures, most of all first."""
+    return tuple(_left_out(experiment, figures))
 
 
-def _left_out(experiment: Experiment) -> Iterator[str]:
+def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str]:
+    if names := dict.fromkeys(name for figure in figures for name in figure.no_model):
+        yield f"what a run may choose and there is no model of on so large a fabric: {', '.join(names)}"
     yield "losses, full buffers and the pauses that they make"
     control = experiment.transport.cc.name
     if control != "none":

@@ -23,9 +23,11 @@ def predict(experiment: Experiment, tell: Tell = lambda text: None) -> Predictio
     """The times of all steps.  Raises InputError for what there is no model of.  `tell`: of each step, as it begins."""
     refuse(experiment)
     if is_large(experiment):
-        return Prediction(tuple(large_figures(experiment, tell)), left_out(experiment))
-    with _uncollected():
-        return Prediction(tuple(_figures(experiment, tell)), left_out(experiment))
+        figures = tuple(large_figures(experiment, tell))
+    else:
+        with _uncollected():
+            figures = tuple(_figures(experiment, tell))
+    return Prediction(figures, left_out(experiment, figures))
 
 
 @contextmanager
