@@ -7,11 +7,11 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
+from testbed.predict.figure import LONGEST_PATH, Figure
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator
-    from testbed.predict.figure import Figure
     from workloads.times.multicast import Multicast
 
 REFUSED = {
@@ -103,6 +103,6 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
-    params, tasks = experiment.fabric.topology.params, any(step.kind != "collective" for step in experiment.workload)
-    if tasks and experiment.fabric.topology.kind in ("clos", "rail") and params.get("spines", 0) > 1:
-        yield "ECMP's hash of tasks' messages: the spine is drawn, as unevenly as the hash does, but not the same"
+    params, paths = experiment.fabric.topology.params, any(figure.how == LONGEST_PATH for figure in figures)
+    if paths and experiment.fabric.topology.kind in ("clos", "rail") and params.get("spines", 0) > 1:
+        yield "ECMP's hash on a longest path: the spine is drawn, as unevenly as the hash does, but not the same"

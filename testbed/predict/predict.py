@@ -57,5 +57,5 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
             yield from collective_figures(experiment, chooser, connected, planned[0], number, job, place)
             job += jobs(planned[0])
         else:
-            yield from task_figures(experiment, step, planned, number, place)
+            yield from task_figures(experiment, chooser, connected, step, planned, number, place)
         number += len(planned)

@@ -142,8 +142,14 @@ def test_faults_are_refused_all_at_once() -> None:
 
 
 def test_it_says_what_it_leaves_out() -> None:
-    ring, tasks = collective("all_reduce", "ring", "1MiB"), "{tasks: {list: [{id: a, compute: 50us}]}}"
-    for steps, hashed in (((ring,), False), ((ring, tasks), True)):
+    """Spines are drawn only where tasks are not followed: NICs do some of these."""
+    ring = collective("all_reduce", "ring", "1MiB")
+    hosts, nics = (
+        f"{{tasks: {{groups: {{g: {{ranks: [[0, 1, 2, 3]], algorithm: {{all_reduce: {name}}}}}}}, "
+        "list: [{id: a, collective: all_reduce, group: g, size: 1MiB}]}}"
+        for name in ("ring", "direct_reduce")
+    )
+    for steps, hashed in (((ring,), False), ((ring, hosts), False), ((ring, nics), True)):
         clos = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}"
         text = " ".join(predict(experiment(clos, *steps, more="transport: {cc: dcqcn}\n")).left_out)
         assert "dcqcn" in text and "losses" in text and ("hash" in text) == hashed
