@@ -1,24 +1,25 @@
-"""Benchmarks: `./setup.sh bench [--out FILE]`.  Ratios measured in one run, printed as a table and stored as JSON.
+"""Benchmarks: `./setup.sh bench [--out FILE] [PART ...]`.  Ratios measured in one run, printed and stored as JSON as
+they come.
 
-- frame-hops: frames through a switch (Open vSwitch's userspace datapath) per wall second, at an MTU of 4096
-- fast path: frame-hops per wall second with it, of the ring below and of plain writes (all frames, and data alone),
+- frame-hops: frames through a switch (Open vSwitch's userspace datapath) per wall second, at an MTU of 4096; a ring
+  all-reduce of 8 ranks x 64 MiB, wall time against its floor: frames x what one costs Open vSwitch alone
+- fast-path: frame-hops per wall second with it, of that ring and of plain writes (all frames, and data alone),
   over what Open vSwitch carries alone, and without it likewise; with shared buffers, PFC, ECN and DCQCN over without;
   fabricd's processor time for a frame; the ring over its floor. Medians of five rounds, each of which has all of it.
   Beside it what a RoCE packet simulator does on a machine of this class, without payload and without switches to ask,
   counted the same way: frames through a switch per wall second, data alone, and with acknowledgements (SIMULATOR)
-- ring floor: a ring all-reduce of 8 ranks x 64 MiB, wall time against frames x what one frame costs Open vSwitch alone
-- up/down: a fabric of 64 servers, against stock Mininet with the same topology
-- full over plain: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
+- up-down: a fabric of 64 servers, against stock Mininet with the same topology
+- features: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
   and with samples each 10 us over that without; neighbours in time
 - offload: wall time of an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network, and that of a
   whole run of 64 ranks x 1 MiB on a clos, by `auto`
 - crowd: fabricd's CPU time for 3,900 SYNCs with 60,000 records of the same worker for later over that without, and for
   an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
 - size: `testbed run experiments/quickstart.yaml` as a command; runs of 256 ranks x 16 MiB and 1,024 ranks x 64 KiB on a
-  clos, fabric and all, and the memory of the latter; wall time of a frame-hop at 1,024 ranks over that at 8
+  clos, fabric and all, and the memory of the latter; processor time of a frame-hop at 1,024 ranks over that at 8
 - steps (tests/bench_steps.py, also by itself): CPU time of a run with 1,000 tasks a rank over that of as many
   iterations of one all-reduce; wall time of a training step of 64 ranks and ten million frame-hops
-- large over small: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
+- large: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
 - help: `testbed --help` against a Python that imports click alone
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time
@@ -415,12 +416,11 @@ def help_s() -> dict[str, float]:
 # --- all
 
 
-def measure() -> dict[str, Any]:
+def frame_hops() -> dict[str, float]:
     costs = [ovs_cost_us() for _ in range(RUNS)]
     cost_us = statistics.median(wall for wall, _ in costs)
     flows = [hops(FLOWS + OFF) for _ in range(RUNS)]
     ring = [hops(RING + OFF) for _ in range(RUNS)]
-    pairs = [(railbed_up_down(), mininet_up_down()) for _ in range(RUNS)]
     floors = [r["frame_hops"] * cost_us / 1e6 for r in ring]
     return {
         "ovs_us_per_frame": cost_us,
@@ -429,41 +429,64 @@ def measure() -> dict[str, Any]:
         "ring_8x64MiB_wall_s": statistics.median(r["wall_s"] for r in ring),
         "ring_8x64MiB_floor_s": statistics.median(floors),
         "ring_over_floor": statistics.median(r["wall_s"] / f for r, f in zip(ring, floors, strict=True)),
+    }
+
+
+def up_down() -> dict[str, float]:
+    pairs = [(railbed_up_down(), mininet_up_down()) for _ in range(RUNS)]
+    return {
         "railbed_up_s": statistics.median(ours[0] for ours, _ in pairs),
         "railbed_down_s": statistics.median(ours[1] for ours, _ in pairs),
         "mininet_up_s": statistics.median(stock[0] for _, stock in pairs),
         "mininet_down_s": statistics.median(stock[1] for _, stock in pairs),
         "mininet_over_railbed_up_down": statistics.median(sum(stock) / sum(ours) for ours, stock in pairs),
-        **offload(),
-        **costs_of_features(),
-        **fast_path(),
-        **SIMULATOR,
-        **bench_ranks.size(),
-        "records_for_later_cpu": records_for_later(),
-        "waiting_groups_cpu": waiting_groups(),
-        **bench_steps.measure(),
-        "rail_64_over_16_servers": large_over_small(),
-        **help_s(),
-        **{f"predict_64x64x64_{key}": value for key, value in bench_predict.predict_torus().items()},
-        **bench_drills.drills(),
-        **{f"sweep_local_2_{key}": value for key, value in bench_sweeps.two_at_a_time().items()},
-        **memory_mb(),
     }
+
+
+def crowd() -> dict[str, float]:
+    return {"records_for_later_cpu": records_for_later(), "waiting_groups_cpu": waiting_groups()}
+
+
+def named(name: str, figures: dict[str, float]) -> dict[str, float]:
+    return {f"{name}_{key}": value for key, value in figures.items()}
+
+
+PARTS: dict[str, Callable[[], dict[str, float]]] = {
+    "frame-hops": frame_hops,
+    "up-down": up_down,
+    "offload": offload,
+    "features": costs_of_features,
+    "fast-path": lambda: {**fast_path(), **SIMULATOR},
+    "size": bench_ranks.size,
+    "crowd": crowd,
+    "steps": bench_steps.measure,
+    "large": lambda: {"rail_64_over_16_servers": large_over_small()},
+    "help": help_s,
+    "predict": lambda: named("predict_64x64x64", bench_predict.predict_torus()),
+    "drills": bench_drills.drills,
+    "sweep": lambda: named("sweep_local_2", bench_sweeps.two_at_a_time()),
+    "memory": memory_mb,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./setup.sh bench", description=__doc__)
     default = ROOT / "results" / "bench" / "bench.json"
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--out", type=Path, default=default, help="where the JSON goes")
-    out: Path = parser.parse_args().out
-    figures = measure()
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
+    out: Path = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(
-        json.dumps({"environment": environment(1), "figures": figures, "profiles": profiles}, indent=1, default=str)
-        + "\n"
-    )
-    for name, value in figures.items():
-        print(f"{name:32} {value:12.2f}")
+    figures: dict[str, float] = {}
+    for part in options.parts or PARTS:
+        its = PARTS[part]()
+        for name, value in its.items():
+            print(f"{name:40} {value:12.2f}", flush=True)
+        figures |= its
+        stored = {"environment": environment(1), "figures": figures, "profiles": profiles}
+        out.write_text(json.dumps(stored, indent=1, default=str) + "\n")
     print(f"stored in {out}")
 
 

@@ -41,8 +41,9 @@ workload:
 """
 CLOS = {8: (2, 1, 4), 64: (4, 2, 16), 256: (16, 8, 16), 1024: (32, 16, 32)}
 """Ranks -> leaves, spines, hosts of a leaf."""
-MORE_BYTES = 2 << 30
-"""By which all flows of the larger run exceed those of the smaller one, and at least as much as these again."""
+MORE_BYTES = 8 << 30
+"""By which all flows of the larger run exceed those of the smaller one, and at least as much as these again: so many
+that what a run does once, whose noise is in the difference, is no more than what they take."""
 OURS = ("fabricd", "workers")
 PARTS = (*OURS, "Open vSwitch")
 ALL_REDUCE = "{collective: all_reduce, algorithm: auto, sizes: [SIZE]}"

@@ -219,13 +219,16 @@ class Containers:
         """Stops all programs in a rank's container, and refuses to start others, until `thaw`.
 
         That its init is stopped is all that says so: a file could be read by who shall find out which rank it is. So a
-        rank without a container gets one, unless it was killed: then nothing can start there. Raises MachineError.
+        rank without a container gets one, and with it all others that have none. One that was killed gets none:
+        nothing can start there. Raises MachineError.
         """
+        if self._killed(rank).exists():
+            return
+        for each in self.names:
+            with self._locked(each):
+                if self.running(each) is None and not self._killed(each).exists():
+                    self._start_idle(each)
         with self._locked(rank):
-            if self._killed(rank).exists():
-                return
-            if self.running(rank) is None:
-                self._start_idle(rank)
             wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=STOPPED), _FREEZE_S)
 
     def thaw(self, rank: int) -> None:
@@ -271,9 +274,13 @@ class Containers:
 
     @contextmanager
     def _locked(self, rank: int) -> Iterator[None]:
+        """The locks of all ranks are made together, and nothing is written to them: they do not tell who was locked."""
         folder = self.dir / "containers"
         folder.mkdir(exist_ok=True)
-        with (folder / f"{rank}.lock").open("w") as lock:
+        if not (folder / f"{rank}.lock").exists():
+            for each in self.names:
+                (folder / f"{each}.lock").open("a").close()
+        with (folder / f"{rank}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
