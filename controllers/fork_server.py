@@ -3,10 +3,11 @@
     python -P -m controllers.fork_server FD        with a unix socket at FD
 
 For each socket that comes over FD a child is forked, which is told over that socket what to do: one JSON object with
-`argv` (of controllers.main) and `environment`, and with it four descriptors: the fabric's network namespace, standard
-output, standard error, and a lock to keep.  The child enters the namespace and says its pid.  It begins when it is told
-so, by one byte: then somebody has written down that it is there.  When the other end of its socket closes, it ends,
-whatever it does; so it ends with its testbed.  When FD closes, this process ends; its children go on.
+`argv` (of controllers.main), `environment` and the process's `name`, and with it four descriptors: the fabric's network
+namespace, standard output, standard error, and a lock to keep.  The child enters the namespace and says its pid.  It
+begins when it is told so, by one byte: then somebody has written down that it is there.  When the other end of its
+socket closes, the kernel kills it, even if it is stopped; so it ends with its testbed.  When FD closes, this process
+ends; its children go on.
 
 Nothing of a fabric is ever in this process: each child begins with the same memory.
 """
@@ -14,13 +15,14 @@ Nothing of a fabric is ever in this process: each child begins with the same mem
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import sys
-import threading
 import traceback
 from typing import NoReturn
 
@@ -33,6 +35,7 @@ IMPORTED = (controllers.app, controllers.apps, controllers.report)
 ORDER_BYTES = 1 << 20
 _DESCRIPTORS = 4
 _NEW_NET = 0x40000000  # CLONE_NEWNET
+_SET_NAME = 15  # PR_SET_NAME of prctl(2)
 
 
 def serve(requests: socket.socket) -> None:
@@ -81,17 +84,21 @@ def _control(testbed: socket.socket) -> None:
     for descriptor in (namespace, output, errors):
         os.close(descriptor)
     os.environ.update(order["environment"])
+    libc.prctl(_SET_NAME, order["name"].encode(), 0, 0, 0)  # all have the server's command line
     testbed.sendall(f"{os.getpid()}\n".encode())
-    if testbed.recv(1):
-        threading.Thread(target=_end_with, args=(testbed,), name="testbed", daemon=True).start()
+    if testbed.recv(1) and _tethered(testbed):
         main.main(order["argv"])
 
 
-def _end_with(testbed: socket.socket) -> None:
-    try:
-        testbed.recv(1)
-    finally:
-        os._exit(0)
+def _tethered(testbed: socket.socket) -> bool:
+    """Has the kernel kill us when the other end closes (nothing more comes from there); False if it has already.
+
+    A thread that waits for that would not run in a process that is stopped.
+    """
+    fcntl.fcntl(testbed, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(testbed, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(testbed, fcntl.F_SETFL, fcntl.fcntl(testbed, fcntl.F_GETFL) | os.O_ASYNC)
+    return not select.select([testbed], [], [], 0)[0]
 
 
 if __name__ == "__main__":

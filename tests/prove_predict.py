@@ -33,8 +33,8 @@ RANKS = (8, 9, 12, 15, 16, 24, 27, 32, 48, 64, 96, 128)
 
 
 @st.composite
-def cases(draw: st.DrawFn, most: int) -> tuple[Experiment, Prediction]:
-    """One that neither the file nor the prediction refuses."""
+def cases(draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES) -> tuple[Experiment, Prediction]:
+    """One of up to `most` ranks that neither the file nor the prediction refuses."""
     n = draw(st.sampled_from([k for k in RANKS if k <= most]))
     entry = draw(st.sampled_from([e for e in ALGORITHMS.values() if not {e.name, e.collective.name} & REFUSED.keys()]))
     assume(entry.max_ranks is None or entry.max_ranks >= n)
@@ -53,7 +53,7 @@ def cases(draw: st.DrawFn, most: int) -> tuple[Experiment, Prediction]:
     )
     about = 1 << draw(st.sampled_from(range(20)))
     elements = draw(st.integers(about, 2 * about - 1))
-    assume(4 * elements * n <= MOST_BYTES)
+    assume(4 * elements * n <= most_bytes)
     size = f"sizes: [{4 * elements}B], " if entry.collective.sized else ""
     text = f"""
 name: drawn

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,14 +28,13 @@ from testbed.containers.bundle import INSIDE, SOCKETS, Binds, Limits, Users, con
 from testbed.containers.image import Image
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
-from testbed.machine.processes import MARK, Process, reap, wait_for
+from testbed.machine.processes import MARK, STOPPED, Process, reap, wait_for
 from testbed.machine.teardown import in_control_groups
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
 _USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
 _IDLE = [str(INSIDE / "idle")]
-_STOPPED = "Tt"  # states of a process (proc_pid_stat(5))
 
 _CPU_PERIOD_US = 100_000
 _FREEZE_S = 30.0  # for every program to stop: each needs a CPU for that
@@ -165,10 +164,11 @@ class Containers:
         """Starts a container to run commands in, if the rank has none. Raises UserError, MachineError."""
         with self._locked(rank):
             init = self.running(rank)
-            if init and init.state() in _STOPPED:
+            state = init.state() if init else ""
+            if state in STOPPED:
                 hint = f"testbed show faults --fabric {self.fabric_id}; testbed heal lets it go on"
                 raise UserError(f"rank {rank} stands still: the fault worker_frozen", hint=hint)
-            if init is None:
+            if not state:
                 self._start_idle(rank)
 
     def _start_idle(self, rank: int) -> None:
@@ -219,21 +219,24 @@ class Containers:
         """Stops all programs in a rank's container, and refuses to start others, until `thaw`.
 
         That its init is stopped is all that says so: a file could be read by who shall find out which rank it is. So a
-        rank without a container gets one, unless it was killed: then nothing can start there. Raises MachineError.
+        rank without a container gets one, and with it all others that have none. One that was killed gets none:
+        nothing can start there. Raises MachineError.
         """
+        if self._killed(rank).exists():
+            return
+        for each in self.names:
+            with self._locked(each):
+                if self.running(each) is None and not self._killed(each).exists():
+                    self._start_idle(each)
         with self._locked(rank):
-            if self._killed(rank).exists():
-                return
-            if self.running(rank) is None:
-                self._start_idle(rank)
-            wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=_STOPPED), _FREEZE_S)
+            wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=STOPPED), _FREEZE_S)
 
     def thaw(self, rank: int) -> None:
         """Lets frozen programs go on."""
         with self._locked(rank):
             self._signal(rank, signal.SIGCONT)
 
-    def _signal(self, rank: int, number: int, unless: str = "") -> int:
+    def _signal(self, rank: int, number: int, unless: Iterable[str] = ()) -> int:
         """Signals every program in the container that is in none of these states (proc(5)); returns how many."""
         count = 0
         for process in in_control_groups(self.group(rank)):
@@ -271,9 +274,13 @@ class Containers:
 
     @contextmanager
     def _locked(self, rank: int) -> Iterator[None]:
+        """The locks of all ranks are made together, and nothing is written to them: they do not tell who was locked."""
         folder = self.dir / "containers"
         folder.mkdir(exist_ok=True)
-        with (folder / f"{rank}.lock").open("w") as lock:
+        if not (folder / f"{rank}.lock").exists():
+            for each in self.names:
+                (folder / f"{each}.lock").open("a").close()
+        with (folder / f"{rank}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

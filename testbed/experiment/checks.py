@@ -81,7 +81,9 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         elif step.kind == "serve":
             problems = serve(step.serve, blocks.seed, fabric)
         else:
-            problems = chain(step_checks.collective(step, fabric), step_checks.complexes(step, fabric))
+            problems = chain(
+                step_checks.collective(step, fabric, blocks.fabric.topology.ranks), step_checks.complexes(step, fabric)
+            )
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
     found += [*_scaled(blocks, fabric), *_going_on(blocks)]
     for i, injection in enumerate(blocks.inject):

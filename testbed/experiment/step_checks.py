@@ -43,7 +43,8 @@ def load(load: Load, ranks: int) -> Iterator[Found]:
         yield ("load",), f"{load.pattern} needs more ranks than that", f"this fabric has ranks 0 to {ranks - 1}"
 
 
-def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
+def collective(step: CollectiveStep, fabric: Fabric, ranks: int) -> Iterator[Found]:
+    """`ranks`: of the fabric that is asked for, which `fabric` may only stand for."""
     if step.collective not in known.collectives():
         yield ("collective",), *unknown("collective", step.collective, known.collectives())
         return
@@ -62,7 +63,7 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
             what = f"{step.collective} by {step.algorithm} has no {key}"
             its = dict.fromkeys((*entry.parameters, *heeded))
             yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
-    yield from program_checks.mistakes(step, fabric.ranks)
+    yield from program_checks.mistakes(step, ranks)
     if step.compression and step.dtype != "float32":
         yield ("compression",), f"compression is of float32, not of {step.dtype}", "leave compression out"
     if step.dtype not in entry.dtypes:
@@ -72,15 +73,15 @@ def collective(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if step.chunk is not None and (least := max(step.sizes, default=0) // known.most_pieces()) > step.chunk:
         yield ("chunk",), f"a vector in more than {known.most_pieces()} pieces", f"for its sizes {least}B at least"
     if step.groups is not None:
-        yield from _groups(step, entry, fabric)
+        yield from _groups(step, entry, fabric, ranks)
         return
-    problems = list(_ranks(step, entry, fabric))
+    problems = list(_ranks(step, entry, fabric, ranks))
     yield from problems
     if not problems:
-        yield from _group(step, entry, fabric)
+        yield from _group(step, entry, fabric, ranks)
 
 
-def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
+def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric, all_ranks: int) -> Iterator[Found]:
     """Several groups of ranks: each as if it were alone, and no rank in two of them."""
     if step.ranks is not None:
         yield ("groups",), "a step has either ranks or groups", "leave one of them out"
@@ -89,7 +90,7 @@ def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):
         alone = step.model_copy(update={"ranks": ranks, "groups": None})
-        problems = list(_ranks(alone, entry, fabric)) or list(_group(alone, entry, fabric))
+        problems = list(_ranks(alone, entry, fabric, all_ranks)) or list(_group(alone, entry, fabric, all_ranks))
         yield from ((("groups", i, *path[1:]), what, hint) for path, what, hint in problems)
         for rank in sorted(seen.intersection(ranks)):
             yield ("groups", i), f"rank {rank} is in another group already", "each rank takes part once"
@@ -107,14 +108,16 @@ def complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
 
 
-def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
+def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -> Iterator[Found]:
     """Whether the ranks have the shape that the algorithm needs."""
-    taking_part = fabric.ranks if step.ranks is None else len(step.ranks)
+    taking_part = ranks if step.ranks is None else len(step.ranks)
     if step.senders is not None and "senders" in entry.extra and not step.senders < taking_part:
         what = f"of {taking_part} ranks {step.senders} cannot send: nobody is left to receive"
         yield ("senders",), what, f"1 to {taking_part - 1}"
     elif step.parts is not None and "parts" in entry.extra:
         yield from _parts(step, entry, taking_part)
+    if fabric.ranks != ranks and step.ranks is not None:
+        return  # predictions say that all take part
     if step.algorithm == entry.name and (problem := known.misshapen(entry, step.ranks, fabric)):
         yield ("algorithm",) if step.ranks is None else ("ranks",), *problem
 
@@ -147,10 +150,10 @@ def _sizes(sizes: list[int], dtype: str, entry: Algorithm) -> Iterator[Found]:
             yield ("sizes", i), what, f"a multiple of {width} bytes"
 
 
-def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[Found]:
-    ranks = fabric.ranks
+def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -> Iterator[Found]:
+    whole = fabric.ranks == ranks  # else it stands for a larger one, of which a prediction takes all ranks
     for i, rank in enumerate(step.ranks or ()):
-        if problem := endpoint.missing(rank, fabric):
+        if problem := endpoint.missing(rank, fabric) if whole else rank_out_of_range(rank, ranks):
             yield ("ranks", i), *problem
         elif isinstance(rank, endpoint.OfNic) and not entry.anywhere:
             yield ("ranks", i), f"{step.collective} is between ranks, and {rank} is none", "name ranks by number"
@@ -170,6 +173,7 @@ def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric) -> Iterator[F
         elif entry.max_ranks > entry.min_ranks:
             needed = f"{entry.min_ranks} to {entry.max_ranks} ranks"
         hint = f"name the ones to take part: ranks: {list(range(entry.min_ranks))}" if taking_part == ranks > 2 else ""
+        hint = hint if whole else "of so large a fabric all ranks take part: predict it on a small one"
         yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
 
 

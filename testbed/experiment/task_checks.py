@@ -108,7 +108,7 @@ def collectives(graph: Graph, fabric: Fabric) -> Iterator[tuple[Collective, Path
         except ValidationError as error:
             yield from ((task, wrong["loc"], wrong["msg"], "") for wrong in error.errors())
             continue
-        problems = list(collective(step, fabric))
+        problems = list(collective(step, fabric, fabric.ranks))
         if not problems and known.entry(step.collective, step.algorithm).waits:
             what = (
                 f"{step.collective} by {step.algorithm} needs its ranks for itself: it cannot be one of several tasks"

@@ -14,7 +14,7 @@ from testbed.experiment.task_checks import dscp_of
 from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
-from workloads.steps.build import step_groups
+from workloads.steps.build import group_sizes, step_groups
 from workloads.steps.memory import Memory, memory
 from workloads.steps.plan.experts import Gating
 from workloads.steps.plan.gpu import PRESETS as GPUS
@@ -107,6 +107,7 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield from _scale(train, t)
         if not found:
             yield from _too_large(t)
+            yield from _groups(train, t)
         return
     stored = list(_checkpoint(train, t, fabric))
     yield from stored
@@ -120,7 +121,8 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     yield from _scale(train, t)
     if not found:
         yield from _too_large(t)
-        yield from _groups(train, t, layout, fabric)
+        yield from _groups(train, t)
+        yield from _shapes(train, t, layout, fabric)
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
@@ -277,8 +279,26 @@ def _settings(group: GroupOf) -> Settings:
     return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
 
 
-def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterator[Found]:
+def _shapes(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterator[Found]:
+    """Whether groups have the shape that their algorithms need."""
     there = step_groups(t, layout)
+    for name, group in train.groups.items():
+        for entry in _entries(train, t, name, group.algorithm).values() if name in there else ():
+            if problem := misshapen(entry, list(there[name][0]), fabric):
+                yield ("groups", name, "algorithm"), *problem
+
+
+def _entries(train: Train, t: Training, name: str, algorithm: str | None) -> dict[str, Algorithm]:
+    """What a group does by its algorithm: collective -> entry."""
+    if algorithm is None:
+        return {}
+    if name == "data" and _optimizer_in(train):
+        return entries_of(algorithm)
+    return {c: e for c, e in entries_of(algorithm).items() if c in _uses(t).get(name, ())}
+
+
+def _groups(train: Train, t: Training) -> Iterator[Found]:
+    there = group_sizes(t)
     uses = _uses(t)
     for name, group in train.groups.items():
         if name not in there:
@@ -291,21 +311,17 @@ def _groups(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterat
             continue
         its = uses.get(name, ())
         known = sorted({a for c, a in ALGORITHMS if c in its})
-        entries = {c: e for c, e in entries_of(group.algorithm).items() if c in its}
-        if name == "data" and _optimizer_in(train):
-            entries = entries_of(group.algorithm)
+        entries = _entries(train, t, name, group.algorithm)
         if not entries:
             what, hint = unknown("algorithm", group.algorithm, known)
             yield ("groups", name, "algorithm"), f"{what} of {' and '.join(its) or 'what this group does'}", hint
             continue
         dtype = "float32" if _optimizer_in(train) else t.model.dtype
-        ranks = len(there[name][0])
+        ranks = there[name]
         for collective, entry in entries.items():
             if entry.waits:
                 what = f"{entry} cannot run beside other work: it needs its ranks for itself"
                 yield ("groups", name, "algorithm"), what, unknown("algorithm", "", known)[1]
-            if problem := misshapen(entry, list(there[name][0]), fabric):
-                yield ("groups", name, "algorithm"), *problem
             if dtype not in entry.dtypes:
                 hint = f"model: {{dtype: {entry.dtypes[0]}}}"
                 yield ("groups", name, "algorithm"), f"{entry} does not add up {dtype}", hint

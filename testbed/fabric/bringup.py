@@ -11,8 +11,8 @@ import json
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from testbed.base.errors import MachineError
 from testbed.containers.bundle import first_id
 from testbed.containers.image import root_of
 from testbed.fabric.controller import (
+    CONTROLLER_LOG,
     CONTROLLER_OUT,
     CONTROLLER_PORT,
     FORKED_LIBRARY,
@@ -191,28 +192,53 @@ class Bringup:
 
     def start_controller(self, control: Mapping[str, Any]) -> Controller:
         """Starts the controller that the experiment's `control` asks for; it waits for fabricd and the switches."""
-        log, out = self.dir / "controller.log", self.dir / CONTROLLER_OUT
-        argv = controller_arguments(control, self.dir, self.names.dpid_base, self.ovs.control, log)
-        with out.open("wb") as stdout, log.open("ab") as stderr:
-            process = self._seated(control, argv, stdout, stderr) or self.spawn_inside(
-                [*interpreter(control["library"]), *argv], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
-            )
+        with self._controller_files() as (stdout, stderr):
+            process = self.spawn_inside(
+                [*interpreter(control["library"]), *self._controller_arguments(control)],
+                stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            )  # fmt: skip
+        return self._has_controller(process)
+
+    def order_controller(self, control: Mapping[str, Any]) -> None:
+        """As `start_controller`, but by our seat, if it is for this library: then `seated_controller` takes it."""
+        if self.seat is None or control["library"] != FORKED_LIBRARY:
+            self.start_controller(control)
+            return
+        with self._controller_files() as (stdout, stderr), network(Record.read(self.dir)) as namespace:
+            descriptors = [namespace.fileno(), stdout.fileno(), stderr.fileno(), self.process_lock.fd]
+            self.seat.order(self._controller_arguments(control), self.mark, f"rb{self.record.id}-control", descriptors)
+
+    def seated_controller(self, control: Mapping[str, Any]) -> Controller:
+        """The controller that was ordered; waits for it if need be. One that is not there any more is started."""
+        if self.controller:
+            return self.controller
+        assert self.seat is not None
+        forked = self.seat.taken()
+        if forked is None:
+            return self.start_controller(control)
+        controller = self._has_controller(forked)
+        self.seat.go()
+        return controller
+
+    def look_at_seat(self, control: Mapping[str, Any]) -> None:
+        """Lets the controller begin if it is there already; who looks now and then need not wait for it at last."""
+        if self.seat and not self.controller and self.seat.answered:
+            self.seated_controller(control)
+
+    def _has_controller(self, process: subprocess.Popen[Any] | Running) -> Controller:
         self.journal.made({"controller": Process.of(process.pid)})
-        if isinstance(process, Running) and self.seat:
-            self.seat.go()
-        self.controller = Controller(process, out, log)
+        self.controller = Controller(process, self.dir / CONTROLLER_OUT, self.dir / CONTROLLER_LOG)
         return self.controller
 
-    def _seated(
-        self, control: Mapping[str, Any], argv: Sequence[str], stdout: IO[bytes], stderr: IO[bytes]
-    ) -> Running | None:
-        """The controller that waits in our seat, in the fabric's namespace; None if there is none of this library."""
-        if self.seat is None or control["library"] != FORKED_LIBRARY:
-            return None
-        holder = Record.read(self.dir).processes["holder"]
-        with open(f"/proc/{holder.pid}/ns/net") as namespace:
-            descriptors = [namespace.fileno(), stdout.fileno(), stderr.fileno(), self.process_lock.fd]
-            return self.seat.begin(argv, self.mark, descriptors)
+    def _controller_arguments(self, control: Mapping[str, Any]) -> list[str]:
+        log = self.dir / CONTROLLER_LOG
+        return controller_arguments(control, self.dir, self.names.dpid_base, self.ovs.control, log)
+
+    @contextmanager
+    def _controller_files(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """Its standard output and standard error."""
+        with (self.dir / CONTROLLER_OUT).open("wb") as stdout, (self.dir / CONTROLLER_LOG).open("ab") as stderr:
+            yield stdout, stderr
 
     def check(self) -> None:
         """Raises MachineError if a process of the fabric has ended, and what Controller.check raises."""
@@ -286,8 +312,10 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
     (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
     work.enter(holder)
-    controller = work.start_controller(experiment.control.model_dump())  # first: its imports take longest
+    control = experiment.control.model_dump()
+    work.order_controller(control)  # first: its imports take longest
     work.ovs.finish([database_file], work.check)
+    work.look_at_seat(control)
     database = work.start_database()
     _compile_what_ranks_run()
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
@@ -305,6 +333,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     )
     config["worker_memory_bytes"] = experiment.workers.memory
     config["ovs_pid"] = work.start_switch(database)
+    work.look_at_seat(control)
     if work.kernel:
         pids = work.take_hosts(holder)
         config = work.with_kernel_interfaces(config, pids)
@@ -316,6 +345,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     if work.kernel:
         work.plug_in(holder, experiment.fabric.nic.mtu)
     work.ovs.finish(bridges, work.check)
+    controller = work.seated_controller(control)
     controller.wait_listening(work.check)
     names = [work.names.bridge(s) for s in fabric.switches]
     commands = work.ovs.set_controller(names, f"tcp:127.0.0.1:{CONTROLLER_PORT}")
@@ -370,10 +400,17 @@ class Holder:
 
 def inside(record: Record) -> list[str]:
     """The prefix of commands that run in a fabric's network namespace. Raises MachineError."""
+    with network(record) as namespace:
+        return ["nsenter", f"--net={namespace.name}"]
+
+
+def network(record: Record) -> IO[bytes]:
+    """A fabric's network namespace. Raises MachineError."""
     for name in SWITCHES:
         process = record.processes.get(name)
         if process and process.alive():
-            return ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
+            with suppress(FileNotFoundError):  # it has just ended
+                return open(f"/proc/{process.pid}/ns/net", "rb")
     raise MachineError(f"fabric {record.id} has no process left in its network namespace", hint="testbed list")
 
 

@@ -22,6 +22,7 @@ from testbed.machine.processes import Running
 
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
 CONTROLLER_OUT = "controller.out"
+CONTROLLER_LOG = "controller.log"
 FORKED_LIBRARY = "os-ken"  # of our own Python, which a fork server has imported (fork_server.py)
 _MODULE = ("-P", "-m", "controllers.main")
 _POLL_S = 0.005

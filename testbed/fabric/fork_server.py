@@ -1,22 +1,25 @@
 """Controllers for the points of a sweep, forked from one process that has imported what they need.
 
-`ControllerServer` is that process (controllers/fork_server.py). Who brings fabrics up is handed a `ControllerSeat` for
-each: a socket whose other end has a controller that waits for its order. So it can be made here and used in another
-process. A seat that is not used, or whose process ends, takes its controller along.
+`ControllerServer` is that process (controllers/fork_server.py), from the first seat on. Who brings fabrics up is handed
+a `ControllerSeat` for each: a socket whose other end has a controller that waits for its order. So it can be made here
+and used in another process. A seat that is not used, or whose process ends, takes its controller along.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from testbed.fabric.controller import FORKED_LIBRARY
 from testbed.machine.processes import Running
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -33,15 +36,24 @@ class ControllerSeat:
     def __init__(self, testbed: socket.socket) -> None:
         self.socket = testbed
 
-    def begin(self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> Running | None:
-        """Gives it its order (controllers/fork_server.py); None if it is not there any more.
-
-        It is in the fabric's network namespace then, and waits for `go`.
-        """
-        order = json.dumps({"argv": list(argv), "environment": dict(environment)}).encode()
-        try:
+    def order(self, argv: Sequence[str], environment: Mapping[str, str], name: str, descriptors: Sequence[int]) -> None:
+        """Gives it its order (controllers/fork_server.py). Then it is `taken`."""
+        order = json.dumps({"argv": list(argv), "environment": dict(environment), "name": name}).encode()
+        with suppress(OSError):  # it is not there any more: its socket says so again
             self.socket.settimeout(_ANSWER_S)
             socket.send_fds(self.socket, [order], list(descriptors))
+
+    @property
+    def answered(self) -> bool:
+        """Whether `taken` need not wait."""
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def taken(self) -> Running | None:
+        """Waits for the controller that has its order: it is in the fabric's network namespace, and waits for `go`.
+
+        None if it is not there any more: then this seat is empty.
+        """
+        try:
             pid = int(self.socket.recv(16))
             return Running.of(pid)
         except (OSError, ValueError):  # TimeoutError, ProcessLookupError are OSErrors
@@ -59,14 +71,22 @@ class ControllerSeat:
 
 
 class ControllerServer:
-    """The process that controllers are forked from; it ends with us."""
+    """The process that controllers are forked from: begun for the first of them, it ends with us."""
 
     def __init__(self) -> None:
-        self._requests, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-m", "controllers.fork_server"]
+        self._requests, self._its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun = False
+        self._lock = threading.Lock()
+
+    def _begin(self) -> None:
+        """Starts it, once. It ends when our socket closes: a signal would come as soon as this thread ends."""
+        with self._lock, self._its as its:
+            if self._begun:
+                return
+            self._begun = True
             self._process = subprocess.Popen(
-                [*command, str(its.fileno())],
+                [sys.executable, "-P", "-m", "controllers.fork_server", str(its.fileno())],
                 env={**os.environ, "PYTHONPATH": str(_CHECKOUT)},
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -74,17 +94,26 @@ class ControllerServer:
                 start_new_session=True,
             )
 
-    def seat(self) -> ControllerSeat:
-        """Has a controller forked, as soon as the server has imported what it needs."""
+    def seat(self, library: str) -> ControllerSeat:
+        """Has a controller forked, as soon as the server has imported what it needs.
+
+        The seat is empty if the experiment's controller is to run on another library, or there is no server any more.
+        """
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its, suppress(OSError):  # there is no server any more: the seat is empty
-            socket.send_fds(self._requests, [b"!"], [its.fileno()])
+        with its, suppress(OSError):
+            if library == FORKED_LIBRARY:
+                self._begin()
+                socket.send_fds(self._requests, [b"!"], [its.fileno()])
         return ControllerSeat(ours)
 
     def close(self) -> None:
-        self._requests.close()
-        self._process.kill()
-        self._process.wait()
+        with self._lock:
+            self._begun = True
+            self._requests.close()
+            self._its.close()
+            if self._process:
+                self._process.kill()
+                self._process.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -83,8 +83,10 @@ class Agent:
         if not alive:
             self.lab.restart_controller()
         if "hung" in states:
-            self._signal_controller(signal.SIGSTOP)
-            wait_for(lambda: Process.of(self.lab.controller.pid).state() in "Tt", GONE_S)
+            with suppress(ProcessLookupError):
+                controller = Process.of(self.lab.controller.pid)
+                controller.signal(signal.SIGSTOP)
+                wait_for(lambda: controller.stopped() or not controller.alive(), GONE_S)
         else:
             self._signal_controller(signal.SIGCONT)
             self.lab.fabricd.request("ask_controller")

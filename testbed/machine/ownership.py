@@ -4,8 +4,9 @@ A fabric has a directory /run/railbed/<id> with a journal: JSON lines, each on d
 It names the owner, and a file that the owner keeps locked as long as it lives (lockfile.py). Until then nobody else
 touches the fabric. Once the owner is dead, `clean` removes what the journal says is the fabric's, and nothing else:
 
-- processes: recorded after their start, and until then known by a mark in their environment; also all processes in the
-  fabric's control groups, in its own network namespace and in those of its hosts;
+- processes: recorded after their start, and until then known by a mark in their environment (a forked controller does
+  nothing until it is recorded); also all processes in the fabric's control groups, in its own network namespace and in
+  those of its hosts;
 - with them their namespaces, and all devices inside;
 - control groups, mounts below the directory, and the directory itself.
 
@@ -69,7 +70,7 @@ class Journal:
         self.write("owner", **owner.to_dict(), machine=processes.machine(), lock=lock.name)
 
     def made(self, started: Mapping[str, Process]) -> None:
-        """Records processes that have been started (they also have the mark)."""
+        """Records processes that have been started (all but a forked controller also have the mark)."""
         by_name = {name: process.to_dict() for name, process in started.items()}
         self.write("processes", processes=by_name, machine=processes.machine())
 

@@ -1,7 +1,9 @@
 """Processes by pid and start time. A pid alone may be reused; both together identify a process.
 
-Start times are those of the machine: inside a time namespace the shift is taken off. All processes of a fabric carry
-an environment variable, the mark, by which they are found even if their parents have ended.
+Start times are those of the machine: inside a time namespace the shift is taken off. The processes of a fabric carry
+an environment variable, the mark, by which they are found even if their parents have ended. A forked controller has it,
+too, but /proc/PID/environ shows what a process was started with, and that is the fork server's: it is found by the
+journal, which it waits for, and by its network namespace.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "RAILBED_FABRIC"
+STOPPED = frozenset("Tt")  # states of proc_pid_stat(5)
 _PROC = Path("/proc")
 _EXITING = 4  # PF_EXITING of linux/sched.h, in the flags of proc_pid_stat(5)
 
@@ -109,6 +112,10 @@ class Process:
         except ProcessLookupError:
             return ""
 
+    def stopped(self) -> bool:
+        """Whether it is there, and stands still."""
+        return self.state() in STOPPED
+
     def signal(self, number: int) -> bool:
         """Sends a signal; False if the process is gone. Never hits a later process of the same pid."""
         with suppress(ProcessLookupError):
@@ -145,8 +152,8 @@ def every() -> Iterator[int]:
 
 
 def belonging(mark: str, namespaces: Iterable[int]) -> set[Process]:
-    """Processes that carry `RAILBED_FABRIC=mark` in their environment (if there is a mark), or are inside these network
-    namespaces (but our own)."""
+    """Processes that were started with `RAILBED_FABRIC=mark` in their environment (if there is a mark), or are inside
+    these network namespaces (but our own)."""
     wanted = set(namespaces) - {network_namespace(os.getpid())}
     entry = f"{MARK}={mark}".encode() if mark else None
     return _those(

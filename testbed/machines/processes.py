@@ -48,7 +48,7 @@ class Processes:
         from testbed.machines import point as of_point  # takes long: its processes have it already
 
         ours, its = self._context.Pipe()
-        with ours, closing(self._controllers.seat()) as seat:
+        with ours, closing(self._controllers.seat(point["library"])) as seat:
             with self._lock:
                 if self._stopped:
                     return {"stopped": True}
@@ -90,7 +90,7 @@ class Processes:
 
     def wait(self, seconds: float = END_S) -> int:
         """Returns when no point is left. Those that have not ended by then are killed; returns how many that were."""
-        with self._lock, closing(self._controllers):
+        with self._lock:
             if self._lock.wait_for(lambda: not self._running, seconds):
                 return 0
             killed = set(self._running)
@@ -98,6 +98,10 @@ class Processes:
                 process.signal(signal.SIGKILL)
             self._lock.wait_for(lambda: not self._running, seconds)  # their fabrics are taken down
             return len(killed)
+
+    def close(self) -> None:
+        """Nothing is run any more."""
+        self._controllers.close()
 
 
 def fork_server() -> ForkServerContext:

@@ -159,6 +159,7 @@ class OnMachines:
             if self.here:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="railbed-sweep-")))
                 processes = Processes(folder)
+                stack.callback(processes.close)
             here = room()
             self._memory = min([*([here] if self.here else []), *(remote.memory for remote in remotes)])
             started = self._started(stack, processes, here)
@@ -261,6 +262,7 @@ class OnMachines:
             "resolved": resolved_hash(point.experiment),
             "folder": "" if self.others else str(self._folder.path / f"point-{point.number}"),
             "run": f"point-{point.number}",
+            "library": point.experiment.control.library,
         }
 
     def _row(self, point: _Point, said: Ended, started: Engine) -> dict[str, Any] | None:

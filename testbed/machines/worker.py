@@ -160,6 +160,7 @@ async def _worked(told: dict[str, Any], folder: Path, said: Any) -> None:
             _say(said, {"alive": True})
     processes.stop()
     await asyncio.to_thread(processes.wait)
+    processes.close()
     with suppress(Exception):
         await asyncio.wait_for(worker.close(timeout=2, executor_wait=False), 5)
 

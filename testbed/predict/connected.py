@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import schedule_of
 from workloads.collectives.shape import shape_of
+from workloads.tasks.replay import Tasks
 from workloads.times.queue_pairs import Numbers, QueuePairs, of_multicast, of_ring, of_schedule
 
 if TYPE_CHECKING:
@@ -50,3 +51,8 @@ class Connected:
         if not entry.accelerators:
             return (connect(of_ring(ranks)),)
         return ({},)
+
+    def tasks(self, tasks: Tasks) -> Numbers:
+        """Likewise of a step of tasks; no numbers where NICs or switches do some of it, nor of what comes behind."""
+        self._chooses = self._chooses and tasks.followable
+        return self._pairs.connect(tasks.calls()) if self._chooses else {}

@@ -31,7 +31,10 @@ def step_of(experiment: Experiment, number: int) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the prediction.  `group`: which of several that work side by side."""
+    """One line of the prediction.  `group`: which of several that work side by side.
+
+    `no_model`: what `auto` may choose in a run, and could not be compared with.
+    """
 
     step: int
     name: str  # collective, or what the step's tasks are called
@@ -42,6 +45,7 @@ class Figure:
     how: str
     busbw_factor: float | None = None
     group: int | None = None
+    no_model: tuple[str, ...] = ()
 
     @property
     def algbw_bps(self) -> float | None:
@@ -68,6 +72,7 @@ class Figure:
             "algbw_Bps": self.algbw_bps,
             "busbw_Bps": self.busbw_bps,
             "how": self.how,
+            **({"no_model": list(self.no_model)} if self.no_model else {}),
         }
 
 

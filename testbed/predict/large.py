@@ -57,8 +57,8 @@ def is_large(experiment: Experiment) -> bool:
     return experiment.build_fabric().params != experiment.fabric.topology.params
 
 
-def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fabric]:
-    """The parameters with defaults, and the fabric or what stands for it.  Raises TopologyError."""
+def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fabric, int]:
+    """The parameters with defaults, the fabric or what stands for it, and the ranks.  Raises TopologyError."""
     try:
         fabric = build(kind, params)
     except TopologyError as error:
@@ -76,8 +76,8 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
         if whole.get("direct") or int(whole.get("links", 1)) > 1:
             what = "there is no model of NICs with several ports in so large a fabric"
             raise TopologyError("direct" if whole.get("direct") else "links", what, "leave it out") from None
-        return whole, build(kind, {**whole, **SMALL[kind]})
-    return dict(fabric.params), fabric
+        return whole, build(kind, {**whole, **SMALL[kind]}), ranks
+    return dict(fabric.params), fabric, fabric.ranks
 
 
 def _too_large(error: TopologyError) -> bool:

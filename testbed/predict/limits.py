@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
+from testbed.predict.figure import LONGEST_PATH, Figure
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -88,18 +89,20 @@ def in_time(multicast: Multicast, cutoff_ns: float | None, place: str) -> float:
     return multicast.time_ns
 
 
-def left_out(experiment: Experiment) -> tuple[str, ...]:
-    """What may make this experiment's run differ, most of all first."""
-    return tuple(_left_out(experiment))
+def left_out(experiment: Experiment, figures: Sequence[Figure]) -> tuple[str, ...]:
+    """What may make this experiment's run differ from these figures, most of all first."""
+    return tuple(_left_out(experiment, figures))
 
 
-def _left_out(experiment: Experiment) -> Iterator[str]:
+def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str]:
+    if names := dict.fromkeys(name for figure in figures for name in figure.no_model):
+        yield f"what a run may choose and there is no model of on so large a fabric: {', '.join(names)}"
     yield "losses, full buffers and the pauses that they make"
     control = experiment.transport.cc.name
     if control != "none":
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
-    params, tasks = experiment.fabric.topology.params, any(step.kind != "collective" for step in experiment.workload)
-    if tasks and experiment.fabric.topology.kind in ("clos", "rail") and params.get("spines", 0) > 1:
-        yield "ECMP's hash of tasks' messages: the spine is drawn, as unevenly as the hash does, but not the same"
+    params, paths = experiment.fabric.topology.params, any(figure.how == LONGEST_PATH for figure in figures)
+    if paths and experiment.fabric.topology.kind in ("clos", "rail") and params.get("spines", 0) > 1:
+        yield "ECMP's hash on a longest path: the spine is drawn, as unevenly as the hash does, but not the same"

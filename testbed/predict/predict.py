@@ -23,9 +23,11 @@ def predict(experiment: Experiment, tell: Tell = lambda text: None) -> Predictio
     """The times of all steps.  Raises InputError for what there is no model of.  `tell`: of each step, as it begins."""
     refuse(experiment)
     if is_large(experiment):
-        return Prediction(tuple(large_figures(experiment, tell)), left_out(experiment))
-    with _uncollected():
-        return Prediction(tuple(_figures(experiment, tell)), left_out(experiment))
+        figures = tuple(large_figures(experiment, tell))
+    else:
+        with _uncollected():
+            figures = tuple(_figures(experiment, tell))
+    return Prediction(figures, left_out(experiment, figures))
 
 
 @contextmanager
@@ -55,5 +57,5 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
             yield from collective_figures(experiment, chooser, connected, planned[0], number, job, place)
             job += jobs(planned[0])
         else:
-            yield from task_figures(experiment, step, planned, number, place)
+            yield from task_figures(experiment, chooser, connected, step, planned, number, place)
         number += len(planned)

@@ -50,3 +50,5 @@ def _step(rows: list[Figure]) -> Iterator[RenderableType]:
             f.how,
         )
     yield table
+    if names := dict.fromkeys(name for f in rows for name in f.no_model):
+        yield Text(f"# without {', '.join(names)}: no model, and `auto` may take it", style="dim")

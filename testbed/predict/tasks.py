@@ -8,30 +8,49 @@ from typing import TYPE_CHECKING, Any
 from testbed.base.errors import InputError
 from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
-from testbed.predict.figure import LONGEST_PATH, Figure
+from testbed.predict.figure import LONGEST_PATH, MESSAGES, Figure
+from workloads.registry import find
 from workloads.steps.build import step_graph
 from workloads.tasks.oracle import step_ns
+from workloads.tasks.replay import Tasks
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.steps.steps import Step
+    from testbed.plan.choose import Chooser
+    from testbed.predict.connected import Connected
     from workloads.tasks.graph import Graph
+    from workloads.times.ways import Ways
 
 
 def task_figures(
-    experiment: Experiment, step: Step, planned: Sequence[Mapping[str, Any]], number: int, place: str
+    experiment: Experiment,
+    chooser: Chooser,
+    connected: Connected,
+    step: Step,
+    planned: Sequence[Mapping[str, Any]],
+    number: int,
+    place: str,
 ) -> Iterator[Figure]:
     """The lines of the steps of the plan that a step of the workload becomes.
 
     Of a training step that is made smaller there is one more: the whole one.
     """
     scale = planned[-1].get("about_step", {}).get("scale")
-    times = scale["expected_ns"] if scale else [_time(experiment, step, told, place) for told in planned]
+    tasks = [Tasks(told, find, experiment.seed) for told in planned]
+    ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
+    if scale:
+        found = [(time_ns, LONGEST_PATH) for time_ns in scale["expected_ns"]]
+    else:
+        found = [
+            _time(experiment, chooser, step, told, its, way, place)
+            for told, its, way in zip(planned, tasks, ways, strict=True)
+        ]
     names = [told["name"] for told in planned]
     if scale:
         names = [f"{name}, {layers} layers" for name, layers in zip(names, scale["layers"], strict=False)]
         names.append(f"train, the whole of {scale['layers'][-1]} layers")
-    for k, (name, time_ns) in enumerate(zip(names, times, strict=True)):
+    for k, (name, (time_ns, how)) in enumerate(zip(names, found, strict=True)):
         ranks = len(planned[min(k, len(planned) - 1)]["ranks"])
         yield Figure(
             step=number + min(k, len(planned) - 1),
@@ -40,15 +59,22 @@ def task_figures(
             ranks=ranks,
             size_bytes=None,
             time_ns=time_ns,
-            how=LONGEST_PATH,
+            how=how,
         )
 
 
-def _time(experiment: Experiment, step: Step, told: Mapping[str, Any], place: str) -> float:
-    serving = told.get("about_step", {}).get("serving")
-    if serving is not None:
-        return float(serving["expected_ns"])
-    return step_ns(expected(_graph(experiment, step, place), told, experiment, experiment.build_fabric()))
+def _time(
+    experiment: Experiment, chooser: Chooser, step: Step, told: Mapping[str, Any], tasks: Tasks, ways: Ways, place: str
+) -> tuple[float, str]:
+    """Every message followed where tasks share cables, or flows a choice of spines; else the exact longest path."""
+    if (serving := told.get("about_step", {}).get("serving")) is not None:
+        return float(serving["expected_ns"]), LONGEST_PATH
+    graph = _graph(experiment, step, place)
+    if tasks.followable and (chooser.chooses or tasks.share(ways)):
+        followed = tasks.replayed(ways, chooser.costs)
+        if followed is not None:
+            return followed, MESSAGES
+    return step_ns(expected(graph, told, experiment, experiment.build_fabric())), LONGEST_PATH
 
 
 def _graph(experiment: Experiment, step: Step, place: str) -> Graph:

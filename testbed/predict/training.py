@@ -58,14 +58,16 @@ def training_figures(
     }
     graph = folded_graph(t, some, own, settings_of(train))
     durations = _Durations(graph, t, ranks, groups, together, place)
+    time_ns = step_ns(oracle(graph, durations, durations.ends))
     yield Figure(
         step=number,
         name=name_of(t),
         algorithm="-",
         ranks=t.parallel.ranks,
         size_bytes=None,
-        time_ns=step_ns(oracle(graph, durations, durations.ends)),
+        time_ns=time_ns,
         how=LONGEST_PATH,
+        no_model=tuple(durations.no_model),
     )
 
 
@@ -137,6 +139,7 @@ class _Durations:
     ) -> None:
         self._graph, self._ranks, self._groups, self._together, self._place = graph, ranks, groups, together, place
         self._at = {int(ranks[index]): index for index in np.ndindex(ranks.shape) if int(ranks[index]) in graph.tasks}
+        self.no_model: dict[str, None] = {}  # that groups without `algorithm` may take
         self._message = cache(self._message_ns)
         self._collective = cache(self._collective_ns)
 
@@ -181,7 +184,14 @@ class _Durations:
             known = sorted({entry.name for entry in choices(name) if has_model(entry, groups.shape[1], alone=alone)})
             hint = ", ".join(known) or "experts that all get as much (gating without zipf and hot)"
             raise InputError(what, f"{self._place}.train.groups.{group}.algorithm", hint)
+        others = [its for its in entries if its not in able and self._fits(its, groups)]
+        self.no_model.update(dict.fromkeys(map(str, others)))
         return min(self._together.collective_ns(entry, groups, size_bytes, DTYPES[dtype]) for entry in able)
+
+    def _fits(self, entry: Algorithm, groups: Ranks) -> bool:
+        """Whether a run may take it: one along the dimensions of a grid if there is one."""
+        shaped = entry.layout not in ("grid", "domains") or len(self._together.hosts.places.dims) > 1
+        return shaped and entry.min_ranks <= groups.shape[1] <= (entry.max_ranks or groups.shape[1])
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
         """Whether all ranks are in one of the groups, for what goes in rounds of all."""

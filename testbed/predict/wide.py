@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.base.errors import InputError
+from testbed.experiment.blocks.known import misshapen
 from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
 from testbed.predict.figure import FLOWS, Figure
@@ -42,7 +43,7 @@ IN_ROUNDS = (
 )  # fmt: skip
 """Algorithms of which all ranks do the same at the same time, one message after the other."""
 
-POWERS = ("halving_doubling", "halving", "recursive_doubling")
+POWERS = ("halving", "recursive_doubling")
 """Of these, for powers of two."""
 
 TREES = ("binomial_tree", "chain", "scatter_all_gather", "linear")
@@ -82,9 +83,12 @@ def wide_figures(
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
     refuse_cables(experiment)
     auto = step.algorithm == AUTO
-    chosen = _chosen(experiment, step, places, job, place) if auto else dict.fromkeys(step.sizes, step.algorithm)
+    chosen, no_model = dict.fromkeys(step.sizes, step.algorithm), list[str]()
+    if auto:
+        chosen, no_model = _chosen(experiment, step, places, job, place)
     times: dict[str, _Step] = {}  # an algorithm connects when a size first takes it
-    for size_bytes, name in chosen.items():
+    for size_bytes in step.sizes:
+        name = chosen[size_bytes]
         entry = find(step.collective, name)
         if name not in times:
             times[name] = _Step(experiment, step, entry, places, made, job, place)
@@ -97,21 +101,31 @@ def wide_figures(
             time_ns=times[name](size_bytes),
             how=FLOWS,
             busbw_factor=entry.collective.busbw.of(places.ranks),
+            no_model=tuple(no_model),
         )
 
 
-def _chosen(experiment: Experiment, step: CollectiveStep, places: Places, job: int, place: str) -> dict[int, str]:
-    """The fastest for each size, of those that have a model, as if this was the file's first step."""
+def _chosen(
+    experiment: Experiment, step: CollectiveStep, places: Places, job: int, place: str
+) -> tuple[dict[int, str], list[str]]:
+    """The fastest for each size, of those that have a model, as if this was the file's first step; and the others."""
     able: dict[str, _Step] = {}
+    others = []
     for entry in choices(step.collective):
         one = step.model_copy(update={"algorithm": entry.name})
-        if _has_model(entry) and entry.min_ranks <= places.ranks <= (entry.max_ranks or places.ranks):
+        if not entry.min_ranks <= places.ranks <= (entry.max_ranks or places.ranks):
+            continue
+        if misshapen(entry, None, experiment.build_fabric()):
+            continue
+        if _has_model(entry):
             with suppress(InputError):  # none on such a fabric
                 able[entry.name] = _Step(experiment, one, entry, places, Made(places.ranks), job, place)
+        if entry.name not in able:
+            others.append(str(entry))
     if not able:
         what = f"there is no model of any algorithm of {step.collective} on such a fabric"
         raise InputError(what, f"{place}.algorithm", _modelled(step.collective))
-    return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}
+    return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}, others
 
 
 def refuse_cables(experiment: Experiment) -> None:

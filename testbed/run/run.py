@@ -29,7 +29,6 @@ from testbed.run.profile import BRING_UP, TEAR_DOWN, Profile
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.fabric.fork_server import ControllerSeat
     from testbed.fabric.lab import Lab
     from testbed.live.tenant import Tenant
 
@@ -40,16 +39,14 @@ def run(
     progress: Progress | None = None,
     *,
     up: Callable[[Experiment], Lab] | None = None,
-    seat: ControllerSeat | None = None,
     on: Tenant | None = None,
     profile: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> RunResult:
     """Runs the experiment and stores it in `out` (default: results/runs/<timestamp>-<name>).
 
-    `up` brings the fabric up (default: Lab.up, with a controller of `seat` if there is one). With `on` the fabric is
-    up already, and stays. With `profile` the run's folder says where its wall time went. `meanwhile` is called in a
-    thread while the fabric goes down.
+    `up` brings the fabric up (default: Lab.up). With `on` the fabric is up already, and stays. With `profile` the run's
+    folder says where its wall time went. `meanwhile` is called in a thread while the fabric goes down.
     Raises RunFailed; InputError for an empty workload and for a folder that cannot be written; and what `up` raises.
     Only after RunFailed there is a run folder.
     """
@@ -65,19 +62,43 @@ def run(
             progress.warn(warning)
         attempt = Attempt(experiment, folder, progress, tenant=on, profile=Profile(profile))
         attempt.profile.stage(BRING_UP)
-        if on is None:
-            progress.stage("building the fabric")
-            lab = up(scaled_down(experiment)) if up else _up(scaled_down(experiment), seat)
-        else:
-            lab = on.lab
-            if attempt.goes_on:
-                what = "a run that goes on after failures needs a fabric of its own"
-                raise InputError(what, experiment.place("workload"), "testbed run FILE")
-            on.begin(experiment.inject, planning.endpoints(attempt.plan))
+        lab = _taken(on, attempt) if on else _up(experiment, progress, up)
     except BaseException:
         folder.discard()
         raise
-    code = RUN_FAILED
+    code = _measured(attempt, lab, meanwhile)
+    progress.stage("storing the run")
+    try:
+        return attempt.store(code)
+    except OSError as error:
+        problem = attempt.problem or _no_room(error, folder)
+        if problem is None:
+            raise
+        raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+
+
+def _up(experiment: Experiment, progress: Progress, up: Callable[[Experiment], Lab] | None) -> Lab:
+    """A fabric for this run alone."""
+    progress.stage("building the fabric")
+    if up is None:
+        from testbed.fabric.lab import Lab
+
+        up = Lab.up
+    return up(scaled_down(experiment))
+
+
+def _taken(on: Tenant, attempt: Attempt) -> Lab:
+    """The fabric that is up."""
+    if attempt.goes_on:
+        what = "a run that goes on after failures needs a fabric of its own"
+        raise InputError(what, attempt.experiment.place("workload"), "testbed run FILE")
+    on.begin(attempt.experiment.inject, planning.endpoints(attempt.plan))
+    return on.lab
+
+
+def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object]) -> int:
+    """Measures, and takes the fabric down; what went wrong is the attempt's `problem`. Returns its exit code."""
+    folder, code = attempt.folder, RUN_FAILED
     try:
         with ExitStack() as stack:
             stack.callback(_down, lab, attempt, meanwhile)
@@ -99,14 +120,7 @@ def run(
     except BaseException as error:
         folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
         raise
-    progress.stage("storing the run")
-    try:
-        return attempt.store(code)
-    except OSError as error:
-        problem = attempt.problem or _no_room(error, folder)
-        if problem is None:
-            raise
-        raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+    return code
 
 
 def check_work(experiment: Experiment) -> None:
@@ -122,12 +136,6 @@ def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
         return None
     where = str(error.filename or folder.path)
     return Problem(f"the run cannot be written: {os.strerror(error.errno)}", where, "make room, or use --out")
-
-
-def _up(experiment: Experiment, seat: ControllerSeat | None) -> Lab:
-    from testbed.fabric.lab import Lab
-
-    return Lab.up(experiment, seat=seat)
 
 
 def _down(lab: Lab, attempt: Attempt, meanwhile: Callable[[], object]) -> None:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,11 +205,12 @@ def _row(
     """Runs point `k`. `stopped`: the exit code, if the run was told to stop."""
     values, _ = point(experiment, k)
     progress.point(described(values))
-    with closing(controllers.seat()) as seat:
-        try:
-            row = {**values, **measured(at(experiment, k), folder.path / f"point-{k}", progress, seat)}
-        except InputError as error:
-            row = {**values, **impossible(error)}
+    try:
+        one = at(experiment, k)
+        with closing(controllers.seat(one.control.library)) as seat:
+            row = {**values, **measured(one, folder.path / f"point-{k}", progress, seat)}
+    except InputError as error:
+        row = {**values, **impossible(error)}
     say_if_failed(experiment, k, row, folder, progress)
     return row
 
@@ -223,8 +225,10 @@ def say_if_failed(experiment: Experiment, k: int, row: dict[str, Any], folder: R
 
 def measured(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
     """Runs a point into this folder; its figures, or why it failed. `seat` has a controller for its fabric."""
+    from testbed.fabric.lab import Lab
+
     try:
-        result = run(experiment, folder, progress, seat=seat)
+        result = run(experiment, folder, progress, up=partial(Lab.up, seat=seat))
     except RunFailed as failure:
         stopped = {"stopped": failure.exit_code} if isinstance(failure, RunInterrupted) else {}
         return {"error": failure.what, "run": failure.folder.name, **stopped}

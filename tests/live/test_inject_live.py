@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -217,21 +219,36 @@ def test_a_frozen_rank_stands_still_until_it_is_healed(live: Live) -> None:
 
 
 def test_no_file_tells_which_rank_is_frozen(live: Live) -> None:
-    """Also a rank in which nothing has run yet stands still, and one that was dead meanwhile does so again."""
+    """By its name or its time. Also a rank in which nothing has run yet stands still, and one that was dead meanwhile
+    does so again."""
     lab = Lab.attach(live.id)
     try:
-        for rank in range(2):
-            lab.containers.idle(rank)  # so that both have the files of a container
 
-        def files() -> list[str]:
-            return sorted(str(path.relative_to(lab.dir)) for path in lab.dir.rglob("*"))
+        def files() -> dict[str, int]:
+            return {str(path.relative_to(lab.dir)): path.lstat().st_mtime_ns for path in lab.dir.rglob("*")}
+
+        def of_ranks(since: dict[str, int]) -> list[set[str]]:
+            """By rank, its files that are new, or newer."""
+            new = [name for name, when in files().items() if since.get(name) != when]
+            owns = [re.compile(rf"^((?:runc|containers)/(?:{lab.containers.name(0)[:-1]})?|container){r}\b")
+                    for r in range(2)]  # fmt: skip
+            return [{own.sub("R", name) for name in new if own.search(name)} for own in owns]
 
         def refused() -> bool:
             return "stands still" in command("exec", "--fabric", live.id, "0", "--", "true").stderr
 
+        for rank in range(2):
+            lab.containers.remove(rank)
+        shutil.rmtree(lab.dir / "containers", ignore_errors=True)  # also the locks, as in a fabric that has just begun
+        before = files()
+        fault = live.ok("inject", "worker_frozen", "--on", "nic:0")
+        its, others = of_ranks(before)
+        assert its == others and {"R.lock", "R.log"} <= its
+        live.ok("heal", fault)
         before = files()
         frozen = live.ok("inject", "worker_frozen", "--on", "nic:0")
-        assert refused() and files() == before
+        assert of_ranks(before) == [set(), set()]
+        assert refused()
         killed = live.ok("inject", "worker_killed", "--on", "nic:0")
         again = live.ok("inject", "worker_frozen", "--on", "nic:0")  # of what is not there
         live.ok("heal", again)

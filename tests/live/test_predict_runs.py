@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import results
 from testbed.base.errors import InputError
-from testbed.experiment import loads
-from testbed.predict import predict
+from testbed.experiment import Experiment, loads
+from testbed.plan.plan import plan
+from testbed.predict import Prediction, predict
 from testbed.run.run import run
+from tests.prove_predict import cases
 from topologies.ranks.ring_order import ring_order
+from workloads.registry import find
+from workloads.tasks.replay import Tasks
 from workloads.times.queue_pairs import QueuePairs, source_port
 
 LIMIT = 0.03
@@ -89,6 +95,66 @@ def test_auto_is_as_fast_as_the_fastest_by_its_name(
     assert [float(f"{times[a]:.4g}") for a in (fastest, drawn)] == [fastest_us, drawn_us]
 
 
+MODEL = "{layers: 2, hidden: 512, heads: 16, seq: 128}"
+
+
+@pytest.mark.parametrize(
+    ("spines", "parallel", "algorithm"),
+    [
+        (1, "data: 2, tensor: 2", "ring"),
+        (1, "data: 2, pipeline: 2", "halving_doubling"),
+        (2, "data: 2, tensor: 2", "ring"),
+        (3, "data: 4", "ring"),
+    ],
+)
+def test_training_steps_that_share_cables_within_1_percent(
+    spines: int, parallel: str, algorithm: str, tmp_path: Path
+) -> None:
+    """Behind a collective, whose queue pairs come before theirs."""
+    experiment = loads(
+        f"""
+name: t
+fabric: {{topology: {{clos: {{leaves: 2, spines: {spines}, hosts_per_leaf: 2}}}}}}
+workload:
+- {{collective: all_to_all, algorithm: spread, sizes: [4KiB], iterations: 1}}
+- train:
+    model: {MODEL}
+    gpu: {{flops: 100T}}
+    batch: {{micro: 1, count: 2}}
+    parallel: {{{parallel}}}
+    groups: {{data: {{algorithm: {algorithm}}}}}
+"""
+    )
+    folder = run(experiment, tmp_path / "run").folder
+    (took,) = [row["time_ns"] for row in results.load(folder).rows("results") if row["step"] == 1]
+    figure = predict(experiment).figures[-1]
+    assert figure.how == "messages" and figure.time_ns == pytest.approx(took, rel=0.01)
+
+
+def test_queue_pairs_of_tasks_are_those_of_the_run(tmp_path: Path) -> None:
+    text = """
+name: q
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}
+workload:
+- {collective: all_to_all, algorithm: spread, sizes: [4KiB], iterations: 1}
+- tasks:
+    groups: {b: [[0, 1], [2, 3]], a: {ranks: [[0, 1, 2, 3]], algorithm: {all_reduce: ring}}}
+    list:
+    - {id: x, collective: all_gather, group: b, size: 4KiB}
+    - {id: y, collective: all_reduce, group: a, size: 4KiB}
+    - {id: s, send: 4KiB, ranks: [0], to: 3}
+    - {id: r, recv: 4KiB, ranks: [3], from: 0}
+"""
+    experiment = loads(text)
+    folder = run(experiment, tmp_path / "run").folder
+    pairs, every = QueuePairs(), range(4)
+    pairs.connect({a: [(b, 0) for b in every if b != a] for a in every})
+    numbers = pairs.connect(Tasks(plan(experiment)["steps"][1], find, experiment.seed).calls())
+    columns = results.load(folder).qps[["rank", "qp", "peer", "peer_qp"]].itertuples(index=False)
+    found = {(rank, qp): (peer, peer_qp) for rank, qp, peer, peer_qp in columns}
+    assert {(a, own): (b, its) for (a, b, _), (own, its) in numbers.items()}.items() <= found.items()
+
+
 def test_source_ports_are_those_of_the_run(tmp_path: Path) -> None:
     """Of every queue pair of three steps: what ECMP goes by."""
     steps = "".join(
@@ -128,3 +194,19 @@ def test_a_multicasts_cutoff_ends_where_predictions_say(tmp_path: Path) -> None:
     assert took[9541, "20us"] > 1.2 * took[9541, "21us"]  # what is given up comes from the neighbour
     with pytest.raises(InputError, match="cutoff of 20us ends before"):
         predict(loads(text % (9541, "20us")))
+
+
+@seed(20)
+@settings(
+    max_examples=10, phases=[Phase.generate], deadline=None, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(cases(12, most_bytes=2 << 20))
+def test_drawn_cases_are_within_3_percent(case: tuple[Experiment, Prediction]) -> None:
+    """A few of the grid that the proof draws from, all of small size."""
+    experiment, prediction = case
+    with tempfile.TemporaryDirectory() as folder:
+        (row,) = run(experiment, Path(folder) / "run").results
+    (figure,) = prediction.figures
+    if not row.get("fallback"):
+        assert figure.time_ns == pytest.approx(row["time_ns"], rel=LIMIT)

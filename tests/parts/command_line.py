@@ -11,7 +11,7 @@ import pytest
 
 from testbed.cli import cli
 from testbed.experiment import Experiment
-from testbed.run import run as running
+from testbed.fabric.lab import Lab
 from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
 
@@ -35,12 +35,12 @@ def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     Path("small.yaml").write_text(EXPERIMENT)
     state, fabrics = {"script": whole}, count()
 
-    def up(experiment: Experiment, _seat: object) -> Any:
+    def up(experiment: Experiment, seat: object = None) -> Any:
         machine = tmp_path / "machine" / str(next(fabrics))
         machine.mkdir(parents=True)
         return FakeLab(experiment.build_fabric(), machine, state["script"])
 
-    monkeypatch.setattr(running, "_up", up)
+    monkeypatch.setattr(Lab, "up", up)
 
     def call(*args: str, script: Any = whole) -> Outcome:
         state["script"] = script

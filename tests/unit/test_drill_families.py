@@ -114,13 +114,18 @@ def test_more_or_less_is_no_other_class() -> None:
     assert not alike(frozenset(), frozenset()), "what shows nothing is like no other"
 
 
-def test_groups_are_of_classes_that_are_all_alike() -> None:
+def test_classes_are_alike_if_and_only_if_a_group_has_both() -> None:
     def of(*numbers: int) -> frozenset[str]:
         return frozenset(["x new here", *(f"v.t.{k} twice here" for k in numbers)])
 
     a, b, c = of(*range(10)), of(*range(9)), of(*range(8))  # 9/10, 8/9; 8/10
     d = of(*range(7))  # 7/8 of c, 7/9 of b
-    assert groups({"a": a, "b": b, "c": c, "d": d, "e": frozenset()}) == [["a", "b", "c"], ["d"]]
+    assert alike(c, d) and not alike(b, d) and not alike(a, d)
+    found = groups({"a": a, "b": b, "c": c, "d": d, "e": frozenset(), "f": frozenset(["y new here"])})
+    assert found == [["a", "b", "c"], ["c", "d"], ["f"]]
+    assert families([("cable", found)])["cable", "c"] == {"a", "b", "c", "d"}
+    assert families([("cable", found)])["cable", "d"] == {"c", "d"}
+    assert families([("cable", [["c", "d"]]), ("cable", found)])["cable", "d"] == {"c", "d"}, "nor lost by another"
 
 
 def test_the_job_and_probes_are_marks() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
 from testbed.drill.check.check import ENOUGH
+from testbed.drill.check.probes import MESH
 from testbed.drill.check.symptom import symptom
 from testbed.drill.make import measure, new, signs
 from testbed.drill.make.new import Refused
@@ -27,6 +28,7 @@ from testbed.drill.sheet.answer import parse
 from testbed.drill.sheet.carried import possible
 from testbed.drill.sheet.case import ALPHABET, Case
 from testbed.drill.sheet.drill import LEVELS
+from testbed.drill.sheet.families import sight_name
 from testbed.drill.sheet.score import Course, score
 from testbed.drill.sheet.truth import Cause
 
@@ -81,13 +83,21 @@ def test_the_table_has_what_can_strike_a_setting(name: str) -> None:
             continue
         there.append(key)
     assert {sight: sorted(rows) for sight, rows in table(name).items()} == {
-        signs.sight_name(sight): sorted(there) for sight in signs.SIGHTS
+        sight_name(sight): sorted(there) for sight in signs.SIGHTS
     }, f"python -m testbed.drill.make.signatures {name}"
 
 
 def test_a_golden_configuration_shows_less() -> None:
     true, golden = table("lossless")[PLAIN]["pfc_off"], table("lossless")["wjh golden"]["pfc_off"]
     assert golden < true and any(column.startswith("pfc config") for column in true - golden)
+
+
+def test_the_table_has_what_probes_show() -> None:
+    """All that a longer cable changes is how long messages take."""
+    for sight in map(sight_name, signs.SIGHTS):
+        for key in ("long_cable", "jitter"):
+            assert any(column.startswith(f"{MESH}.") for column in table("ring")[sight][key]), (sight, key)
+        assert not any(column.startswith(f"{MESH}.") for column in table("ring")[sight]["silent_corruption"])
 
 
 def columns(*names: str) -> frozenset[str]:
@@ -118,11 +128,12 @@ def test_difficulty_counts_what_the_first_looks_leave_and_the_views_that_are_nee
 
 
 def test_rivals_of_the_family_do_not_count() -> None:
-    assert measure.beyond(["long_cable"], "jitter", {}, ROWS) == [], "at whole sight they are alike"
+    assert measure.beyond(["long_cable"], "jitter", "cable", {}, ROWS) == [], "at whole sight they are alike"
     less = {**ROWS, "long_cable": columns("job", "lldp neighbors")}
-    assert measure.beyond(["long_cable"], "jitter", {}, less) == ["long_cable"]
+    assert measure.beyond(["long_cable"], "jitter", "cable", {}, less) == ["long_cable"]
     known = {("cable", "jitter"): frozenset({"jitter", "long_cable"})}
-    assert measure.beyond(["long_cable"], "jitter", known, less) == []
+    assert measure.beyond(["long_cable"], "jitter", "cable", known, less) == []
+    assert measure.beyond(["long_cable"], "jitter", "switch", known, less) == ["long_cable"], "at another place"
 
 
 def test_the_first_looks_leave_the_places_that_they_name_or_all_that_a_class_can_strike() -> None:
@@ -178,7 +189,7 @@ def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch:
     same = {PLAIN: {key: columns("job"), other: columns("job")}}
     monkeypatch.setattr(new, "table", lambda name: same)
     new._must_be_unique(its, drill_of(its))  # alike at whole sight: a family
-    monkeypatch.setattr(measure, "families", lambda rows: [])
+    monkeypatch.setattr(measure, "indistinct", lambda rows: [])
     with pytest.raises(Refused, match=f"not unique: no permitted view tells {RECIPES[key].fault} from"):
         new._must_be_unique(its, drill_of(its))
     monkeypatch.setattr(new, "table", lambda name: {PLAIN: {key: frozenset()}})
@@ -256,9 +267,16 @@ def test_a_file_and_a_folder_of_that_name_are_told_apart(tmp_path: Path) -> None
 
 def test_what_is_set_and_who_sends_tells_classes_apart_whatever_else_they_share() -> None:
     shared = frozenset(f"nics.nics.c{k}" for k in range(20))
-    assert signs.alike(shared, shared | {"queues.queues.depth"})
-    for telling in ("nic.pcie.bandwidth", "ecn config.ecn.green_min_threshold", "traffic.traffic.others"):
-        assert not signs.alike(shared, shared | {telling}), telling
+    assert signs.resemble(shared, shared | {"queues.queues.depth"})
+    for telling in (
+        "nic.pcie.bandwidth",
+        "ecn config.ecn.green_min_threshold",
+        "traffic.traffic.others",
+        "flows.flows.gone",
+    ):
+        assert not signs.resemble(shared, shared | {telling}), telling
+        one, other = columns("job", "nics", "drops"), columns("job", "nics", "queues")
+        assert not signs.resemble(one | {telling}, other | {telling}), "what they share of it makes them no more alike"
 
 
 def test_traffic_of_others_shows_if_it_is_new_however_much_it_is() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.drill.check.players import correlation
-from testbed.drill.check.rivals import _with, families, signature
+from testbed.drill.check.rivals import _with, indistinct, signature
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
@@ -200,7 +200,7 @@ def test_classes_that_change_the_same_columns_are_a_family() -> None:
     other = signature({"nics": {"nics": [{"rank": 0, "a": 9, "b": 0}]}}, well)
     third = signature({"nics": {"nics": [{"rank": 0, "a": 0, "b": 1}]}}, well)
     nothing = signature(well, well)
-    assert families({"x": one, "y": other, "z": third, "n": nothing, "m": nothing}) == [frozenset("xy")]
+    assert indistinct({"x": one, "y": other, "z": third, "n": nothing, "m": nothing}) == [frozenset("xy")]
 
 
 def entry(match: str, actions: str = "output:1", packets: int = 0, switch: str = "leaf0") -> dict[str, Any]:

@@ -212,6 +212,21 @@ def test_counters_of_before_a_repair_are_not_recent() -> None:
     assert asked[-1] == "show nics --changed 30000ns"
 
 
+def test_frames_that_a_nic_has_sent_in_vain_are_lost_in_the_switch_beside_it() -> None:
+    """A job that stands, and of 500 frames of rank 4 that switch has counted 400: no NIC is a switch."""
+    from testbed.drill.solve.desk import Desk
+    from testbed.drill.solve.lost import vanished
+
+    stuck = {"job": [{"step": "0..3", "began_us": 1.0, "time_us": 90.0, "vs_best": "1.00x", "wrong": 0}]}
+    shown = {
+        "job": stuck,
+        **nics(tx_packets_phy={4: 500}, local_ack_timeout_err={4: 1}),
+        "interfaces counters": {"counters": [{"IFACE": "leaf1:1", "RX_OK": 400}]},
+    }
+    (found,) = vanished(Desk(Recorded(shown)))
+    assert (found.kind, found.place) == ("drop_hash", "switch:leaf1")
+
+
 def test_its_fabric_is_the_one_that_places_are_named_of() -> None:
     fabric = Case.of(file.load("lost/dirty-optics"), "7Q4", False).experiment.build_fabric()
     assert {"leaf0-spine0", "leaf0-spine1", "h0-leaf0"} <= {cable.name for cable in fabric.cables}

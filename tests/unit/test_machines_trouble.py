@@ -282,7 +282,7 @@ def test_a_mistake_of_a_point_is_that_points_error_at_its_place_in_the_file(monk
         raise InputError("no such thing", "point:1: workload[0].flows")
 
     monkeypatch.setattr(of_point, "measured", no_image)
-    told = of_point._told({**made._told(point), "folder": "/nowhere"}, of_point.Heard(), NoControllers().seat())
+    told = of_point._told({**made._told(point), "folder": "/nowhere"}, of_point.Heard(), NoControllers().seat("os-ken"))
     row = made._row(point, Ended(1, {**told, "machine": "lab1"}), None)  # type: ignore[arg-type]
     assert row == {"seed": 2, "error": "no such thing (mine.yaml:4: workload[0].flows)"}
     assert made._places == {"lab1": 1, "lab2": 1}  # it is not the machine's fault
@@ -311,13 +311,13 @@ def test_a_point_that_is_dead_before_it_is_known_was_killed(tmp_path: Path, monk
     pipe = multiprocessing.Pipe
     processes._context = SimpleNamespace(Pipe=pipe, Process=lambda **_: Dead())  # type: ignore[assignment]
     monkeypatch.setattr(of_processes, "take_down", lambda owners: [])
-    assert processes.run({}) == {"killed": 9} and processes.wait() == 0
+    assert processes.run({"library": "os-ken"}) == {"killed": 9} and processes.wait() == 0
 
 
 class NoControllers:
     """A server of controllers whose seats are empty."""
 
-    def seat(self) -> ControllerSeat:
+    def seat(self, library: str) -> ControllerSeat:
         ours, its = socket.socketpair()
         its.close()
         return ControllerSeat(ours)

@@ -142,8 +142,14 @@ def test_faults_are_refused_all_at_once() -> None:
 
 
 def test_it_says_what_it_leaves_out() -> None:
-    ring, tasks = collective("all_reduce", "ring", "1MiB"), "{tasks: {list: [{id: a, compute: 50us}]}}"
-    for steps, hashed in (((ring,), False), ((ring, tasks), True)):
+    """Spines are drawn only where tasks are not followed: NICs do some of these."""
+    ring = collective("all_reduce", "ring", "1MiB")
+    hosts, nics = (
+        f"{{tasks: {{groups: {{g: {{ranks: [[0, 1, 2, 3]], algorithm: {{all_reduce: {name}}}}}}}, "
+        "list: [{id: a, collective: all_reduce, group: g, size: 1MiB}]}}"
+        for name in ("ring", "direct_reduce")
+    )
+    for steps, hashed in (((ring,), False), ((ring, hosts), False), ((ring, nics), True)):
         clos = "{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}"
         text = " ".join(predict(experiment(clos, *steps, more="transport: {cc: dcqcn}\n")).left_out)
         assert "dcqcn" in text and "losses" in text and ("hash" in text) == hashed
@@ -269,6 +275,9 @@ def test_a_ring_without_a_graph_is_as_with_one(topology: str, step: dict[str, An
         (TORUS, {"collective": "barrier", "algorithm": "dissemination"}),
         (RAIL, collective("all_gather", "recursive_doubling", "4KiB", "4MiB")),
         ("{star: {hosts: 16}}", collective("reduce_scatter", "halving", "4KiB", "4MiB")),
+        ("{star: {hosts: 12}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
+        ("{star: {hosts: 23}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
+        ("{torus: {dims: [4, 5]}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
     ],
 )
 def test_rounds_without_a_graph_are_as_with_one(topology: str, step: dict[str, Any]) -> None:
@@ -379,7 +388,11 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
             "its flows are not counted",
         ),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", chunk="64KiB"), "in pieces"),
-        ("{torus: {dims: [65, 65]}}", collective("all_reduce", "halving_doubling", "1MiB"), "for 4225 ranks"),
+        ("{torus: {dims: [65, 65]}}", collective("reduce_scatter", "halving", "1MiB"), "for 4225 ranks"),
+        ("{star: {hosts: 5000}}", collective("send_recv", "auto", "1MiB"), "takes 2 ranks, not 5000"),
+        ("{star: {hosts: 5000}}", collective("send_recv", "pair", "1MiB"), "takes 2 ranks, not 5000"),
+        ("{star: {hosts: 5000}}", collective("all_reduce", "ring", "1MiB", ranks=[7, 4999]), "all ranks take part"),
+        ("{star: {hosts: 5000}}", collective("all_reduce", "ring", "1MiB", ranks=[0, 5000]), "no rank 5000"),
         ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", ranks=[0, 1]), "all ranks take part"),
         ("{torus: {dims: [1024, 1024]}}", collective("all_reduce", "torus", "1MiB"), "1048576 ranks are too many"),
         (

@@ -173,6 +173,23 @@ def test_auto_takes_the_fastest_of_those_with_a_model() -> None:
     assert len({f.algorithm for f in one}) > 1 and all(f.algorithm.endswith(" (auto)") for f in one)
 
 
+def test_auto_folds_and_names_what_it_has_no_model_of() -> None:
+    """5,000 ranks halve and double as 4,096, with a message before and one after: not by a ring of 9,998 hops."""
+    with of_any_size():
+        of = {n: predict(experiment(f"star: {{hosts: {n}}}", step("all_reduce", "auto", "4KiB"))) for n in (4096, 5000)}
+    (power,), (folded,) = (its.figures for its in of.values())
+    assert folded.algorithm == "halving_doubling (auto)" and power.time_ns < folded.time_ns < 1.5 * power.time_ns
+    assert folded.no_model == ("all_reduce by double_binary_tree",)
+    assert folded.to_dict()["no_model"] == ["all_reduce by double_binary_tree"]
+    assert "all_reduce by double_binary_tree" in of[5000].left_out[0]
+
+
+def test_a_size_that_stands_twice_is_predicted_twice() -> None:
+    for algorithm in ("ring", "auto"):
+        one = experiment("star: {hosts: 8}", step("all_reduce", algorithm, "64KiB, 64KiB"))
+        assert [f.size_bytes for f in large_figures(one)] == [f.size_bytes for f in predict(one).figures] == [65536] * 2
+
+
 @pytest.mark.parametrize("accelerator", ["{}", "{fan_in: 8}"])
 def test_a_small_fabric_too_is_refused_where_the_controller_refuses(accelerator: str) -> None:
     """Its run falls back to hosts (controllers/offload/jobs.py)."""

@@ -7,13 +7,15 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
+from testbed.experiment.training import layout_of, training_of
 from testbed.predict import predict
 from testbed.predict.large import large_figures, of_any_size
 from workloads.registry import find
+from workloads.steps.build import group_sizes, step_groups
 from workloads.times.messages import Costs, Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.groups import Together
-from workloads.times.wide.places import Tiers
+from workloads.times.wide.places import Rails, Tiers
 
 MODEL = "{layers: 4, hidden: 512, heads: 16, seq: 256}"
 
@@ -62,6 +64,45 @@ def test_groups_that_share_uplinks_wait_for_each_other() -> None:
     assert inside == pytest.approx(6 * line + 3 * chunk * 8 / 800, rel=0.01)
 
 
+def test_an_all_to_all_beside_domains_takes_its_busiest_cable() -> None:
+    """Rank 0 begins with its own domain, nine times as fast; a rail's uplink has 8 x (64 - 8 - 7) chunks of 1 MiB."""
+    ways = Wide(Rails(8, 8, 1, True), Link(400e9, 500), 500, Link(3600e9, 500))
+    found = Together(ways, ways, Costs()).collective_ns(find("all_to_all", "spread"), np.arange(64)[None], 64 << 20, 4)
+    assert found == pytest.approx(8 * (64 - 8 - 7) * 256 * 4178 * 8 / 400, rel=0.01)
+
+
+def test_experts_on_rails_wait_for_uplinks() -> None:
+    model = "{layers: 2, hidden: 512, heads: 16, seq: 256, experts: 64, top_k: 2}"
+    more = "    groups: {expert: {algorithm: spread}}\n"
+    one = experiment("rail: {servers: 8, gpus: 8}", "data: 64, expert: 64", more, model)
+    (all_ranks,), (some,) = predict(one).figures, large_figures(one)
+    assert some.time_ns == pytest.approx(all_ranks.time_ns, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "model"),
+    [
+        ("tensor: 2, data: 2, pipeline: 2, context: 2", MODEL),
+        ("data: 8, expert: 4, pipeline: 2", "{layers: 2, hidden: 512, heads: 16, seq: 256, experts: 4, top_k: 2}"),
+        ("data: 8, pipeline: 2", "{layers: 2, hidden: 512, heads: 16, seq: 256, vocab: 512, tied: true}"),
+    ],
+)
+def test_groups_have_their_sizes_without_places_too(parallel: str, model: str) -> None:
+    one = experiment("star: {hosts: 16}", parallel, model=model)
+    train = one.workload[0].train
+    t = training_of(train)
+    there = step_groups(t, layout_of(train, one.build_fabric()))
+    assert group_sizes(t) == {name: len(its[0]) for name, its in there.items()}
+
+
+def test_what_groups_without_an_algorithm_may_take_besides_is_said() -> None:
+    with of_any_size():
+        one = experiment("star: {hosts: 8192}", "data: 8192")
+    found = predict(one)
+    assert "all_reduce by double_binary_tree" in found.figures[0].no_model
+    assert "all_reduce by double_binary_tree" in found.left_out[0]
+
+
 def test_a_hundred_thousand_ranks_are_a_pipeline_and_what_its_groups_take() -> None:
     parallel = "tensor: 8, data: 4096, pipeline: 4"
     with of_any_size():
@@ -86,6 +127,15 @@ def test_a_hundred_thousand_ranks_are_a_pipeline_and_what_its_groups_take() -> N
             "groups.data.algorithm",
             "no model of all_reduce by double_binary_tree in groups of 16384",
         ),
+        (
+            "tensor: 8, data: 16384",
+            "    groups: {nonsense: {algorithm: ring}}\n",
+            "groups.nonsense",
+            "no group 'nonsense'",
+        ),
+        ("tensor: 8, data: 16384", "    groups: {data: {algorithm: nonsense}}\n", "groups.data.algorithm", "nonsense"),
+        ("tensor: 8, data: 16384", "    groups: {data: {algorithm: pairwise}}\n", "groups.data.algorithm", "pairwise"),
+        ("tensor: 8, data: 16384", "    groups: {expert: {algorithm: spread}}\n", "groups.expert", "no group 'expert'"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(parallel: str, more: str, where: str, what: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import load, loads
 from testbed.experiment.overrides import override
-from testbed.run import run as running
+from testbed.fabric.lab import Lab
 from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
 from tests.parts.doc_examples import ROOT
@@ -298,10 +298,10 @@ def test_one_interrupt_ends_the_whole_sweep(testbed: Cli, when: str, monkeypatch
 
 
 def test_a_sweep_that_ended_before_its_first_point_says_so(testbed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def up(*_: Any) -> Any:
+    def up(*_: Any, **__: Any) -> Any:
         raise SystemExit(143)
 
-    monkeypatch.setattr(running, "_up", up)
+    monkeypatch.setattr(Lab, "up", up)
     done = swept(testbed)
     assert done.code == 143 and "# no point was done" in done.out and "nothing in sweep" not in done.out
 

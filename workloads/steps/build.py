@@ -59,6 +59,21 @@ def step_groups(training: Training, layout: Layout) -> dict[str, tuple[tuple[int
     return groups
 
 
+def group_sizes(training: Training) -> dict[str, int]:
+    """Name -> ranks of each of these groups, without their places."""
+    p, model = training.parallel, training.model
+    sizes = {
+        "tensor": p.tensor,
+        "context": p.context,
+        "pipeline": p.pipeline,
+        "data": p.copies,
+        "expert": p.expert,
+        "expert_data": p.expert_copies if p.expert > 1 else 1,
+        "embedding": 2 if model.tied and model.vocab and p.pipeline > 1 else 1,
+    }
+    return {name: size for name, size in sizes.items() if size > 1}
+
+
 class _Rank:
     """The tasks of one rank."""
 

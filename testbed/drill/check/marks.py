@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 from testbed.drill.check.looked import Seen
@@ -77,17 +78,17 @@ def alike(one: Signature, other: Signature) -> bool:
 
 
 def groups(signatures: Mapping[str, Signature]) -> list[list[str]]:
-    """Classes that are alike, each with all others of its group; a class that shows something is at least a group by
-    itself."""
-    found: list[list[str]] = []
-    for kind in sorted(kind for kind, its in signatures.items() if its):
-        near = (group for group in found if all(alike(signatures[kind], signatures[one]) for one in group))
-        group = next(near, None)
-        if group is None:
-            found.append([kind])
-        else:
-            group.append(kind)
-    return found
+    """The largest sets of classes that are all alike, so that two classes are alike if and only if some group has both.
+
+    A class may be in several groups, as what is like it need not be like each other. One that shows something is at
+    least a group by itself.
+    """
+    import networkx as nx
+
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(kind for kind, its in signatures.items() if its)
+    graph.add_edges_from((a, b) for a, b in combinations(graph, 2) if alike(signatures[a], signatures[b]))
+    return sorted(sorted(group) for group in nx.find_cliques(graph))
 
 
 def of_job(symptom: str) -> Signature:

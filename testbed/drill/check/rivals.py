@@ -84,7 +84,7 @@ def _of_entries(ones: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str,
     return found | ({"gone"} if any(entry[:4] not in changed for entry in gone) else set())
 
 
-def families(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
+def indistinct(signatures: Mapping[str, Signature]) -> list[frozenset[str]]:
     """Classes that show the same. One that shows nothing is like no other."""
     groups: dict[Signature, set[str]] = {}
     for kind, its in signatures.items():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from testbed.drill.check.marks import Signature
-from testbed.drill.check.rivals import families
+from testbed.drill.check.rivals import indistinct
 from testbed.drill.make import signs
 from testbed.drill.make.stock import RECIPES
 from testbed.drill.sheet.drill import Level
@@ -56,7 +56,7 @@ def measured(own: Signature, kind: str, rows: Mapping[str, Signature], places: C
     def left(views: Collection[str]) -> set[str]:
         its = signs.of_views(own, views)
         return {
-            other for other, ones in others.items() if any(signs.alike(its, signs.of_views(s, views)) for s in ones)
+            other for other, ones in others.items() if any(signs.resemble(its, signs.of_views(s, views)) for s in ones)
         }
 
     every = sorted({view for one in (own, *rows.values()) for view in signs.by_view(one)})
@@ -111,12 +111,12 @@ def is_named(place: str, ground: Ground, named: Collection[str]) -> bool:
     return False
 
 
-def beyond(rivals: Collection[str], kind: str, known: Families, rows: Mapping[str, Signature]) -> list[str]:
-    """The rivals that are not of its family: of the computed ones, or of those that the whole sight of the setting
-    makes."""
+def beyond(rivals: Collection[str], kind: str, at: str, known: Families, rows: Mapping[str, Signature]) -> list[str]:
+    """The rivals that are not of its family: of the computed ones at that kind of place, or of those that the whole
+    sight of the setting makes."""
     by_class: dict[str, Signature] = {}
     for key, one in rows.items():
         by_class.setdefault(RECIPES[key].fault, one)
-    near = {other for (_, one), group in known.items() if one == kind for other in group}
-    near |= {other for group in families(by_class) if kind in group for other in group}
+    near = set(known.get((at, kind), ()))
+    near |= {other for group in indistinct(by_class) if kind in group for other in group}
     return sorted(set(rivals) - near)

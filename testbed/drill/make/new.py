@@ -14,6 +14,7 @@ from testbed.drill.check.check import ENOUGH, NOTHING_BACK, Checked, solved, und
 from testbed.drill.check.looked import playing
 from testbed.drill.check.marks import Signature
 from testbed.drill.check.players import Worth, answers, worth
+from testbed.drill.check.probes import MESH
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.game import Game
 from testbed.drill.make import measure, signs
@@ -21,12 +22,15 @@ from testbed.drill.make.measure import Measured
 from testbed.drill.make.signatures import table
 from testbed.drill.make.sketch import Sketch, sketch
 from testbed.drill.sheet.carried import measured as carried
+from testbed.drill.sheet.carried import possible
+from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.families import of as known_families
+from testbed.drill.sheet.families import sight_name
 from testbed.drill.sheet.file import loads
 from testbed.drill.sheet.places import Ground
 from testbed.drill.sheet.score import score
-from testbed.drill.sheet.truth import HEALTHY
+from testbed.drill.sheet.truth import HEALTHY, kind_of
 from testbed.drill.solve.solver import solve
 from testbed.world.base import WorldGone
 
@@ -121,13 +125,17 @@ def _make(its: Sketch, level: str | None, found: Made) -> None:
 
 
 def _must_be_unique(its: Sketch, drill: Drill) -> None:
-    """By the table alone, so before anything is brought up."""
-    rows, whole = _rows(its, drill), table(its.setting.name)[signs.sight_name(signs.SIGHTS[0])]
-    for recipe in its.recipes:
+    """By the table alone, so before anything is brought up. Of which kind its place is does not depend on which of
+    those that the job may pass is drawn."""
+    case = Case.of(drill, its.seed, False)
+    causes = case.draw(possible(case.experiment)).truth
+    rows, whole = _rows(its, drill), table(its.setting.name)[sight_name(signs.SIGHTS[0])]
+    for recipe, cause in zip(its.recipes, causes, strict=True):
         if not rows.get(recipe.key, frozenset()) - signs.NOTHING:
             raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
         one = measure.measured(rows[recipe.key], recipe.fault, rows, lambda _: 1)
-        if alike := measure.beyond(one.rivals, recipe.fault, known_families(drill.views), whole):
+        near = known_families(drill.views)
+        if alike := measure.beyond(one.rivals, recipe.fault, kind_of(cause.place), near, whole):
             raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
 
@@ -154,7 +162,7 @@ def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> bool:
 
 
 def _rows(its: Sketch, drill: Drill) -> Mapping[str, Signature]:
-    return table(its.setting.name)[signs.sight_name(drill.views)]
+    return table(its.setting.name)[sight_name(drill.views)]
 
 
 def _evidence(own: Signature, needed: Sequence[str]) -> list[str]:
@@ -165,7 +173,7 @@ def _evidence(own: Signature, needed: Sequence[str]) -> list[str]:
         columns = sorted({column.rpartition(".")[2] for column in parts.get(view, ())})
         if view == signs.JOB:
             found.append(f"`show job`: the job is {columns[0]}" if columns else "`show job`: as ever")
-        elif view == signs.PROBE:
+        elif view == MESH:
             found.append("`probe mesh`: latencies")
         elif columns:
             found.append(f"`show {view}`: {', '.join(columns[:6])}")

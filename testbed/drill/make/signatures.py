@@ -17,19 +17,21 @@ from typing import Any
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.drill.check.looked import playing
 from testbed.drill.check.marks import Signature
+from testbed.drill.check.probes import Probed, of_probes, probed
 from testbed.drill.check.symptom import steps, symptom
 from testbed.drill.make import signs
 from testbed.drill.make.sketch import CHECKED, Sketch, plain
 from testbed.drill.make.stock import RECIPES, SETTINGS
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.drill import Drill
+from testbed.drill.sheet.families import sight_name
 from testbed.drill.sheet.file import CATALOGUE, loads
 
 FILE = CATALOGUE / "signatures.json"
 _NONE = "nobody knows what looks alike here"
 
 Table = Mapping[str, Mapping[str, Signature]]
-"""Of a setting: by sight (signs.sight_name), by recipe."""
+"""Of a setting: by sight (sight_name), by recipe."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Look:
 
     seen: Mapping[str, Any]  # by sight
     steps: list[tuple[float, float, int]]
-    probes: Mapping[str, float | None]
+    probes: Probed
 
 
 def drill_of(sketch: Sketch) -> Drill:
@@ -47,14 +49,14 @@ def drill_of(sketch: Sketch) -> Drill:
 
 def looked(drill: Drill, seed: str, *, healthy: bool) -> Look:
     with playing(drill, seed, healthy=healthy) as game:
-        seen = {signs.sight_name(sight): signs.seen(game, sight) for sight in signs.SIGHTS}
-        return Look(seen, steps(game), signs.probed(game))
+        seen = {sight_name(sight): signs.seen(game, sight) for sight in signs.SIGHTS}
+        return Look(seen, steps(game), probed(game))
 
 
 def compared(ill: Look, well: Look, from_ns: float) -> dict[str, Signature]:
     """The signature, by sight."""
     job = symptom(ill.steps, well.steps, from_ns)
-    probes = signs.of_probes(ill.probes, well.probes)
+    probes = of_probes(ill.probes, well.probes)
     return {sight: signs.signed(ill.seen[sight], well.seen[sight], job, probes) for sight in ill.seen}
 
 
@@ -83,7 +85,7 @@ def measured(name: str, keys: Iterable[str], report: Any = lambda text: None) ->
     """Of a setting: strikes it with each of these recipes that can be drawn there."""
     setting = SETTINGS[name]
     healthy: dict[str, Look] = {}
-    found: dict[str, dict[str, Signature]] = {signs.sight_name(sight): {} for sight in signs.SIGHTS}
+    found: dict[str, dict[str, Signature]] = {sight_name(sight): {} for sight in signs.SIGHTS}
     for key in keys:
         its = plain(setting, RECIPES[key])
         drill = drill_of(its)

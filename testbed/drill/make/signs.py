@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from testbed.base.errors import UserError
 from testbed.drill.check.looked import Seen
 from testbed.drill.check.marks import Signature
+from testbed.drill.check.probes import MESH
 from testbed.drill.check.rivals import signature, steady
 from testbed.drill.game import Game
 from testbed.drill.looking import Seen as Source
@@ -15,24 +16,18 @@ from testbed.drill.looking import look
 from testbed.drill.sheet.drill import Views
 from testbed.live.views import VIEWS
 
-LIKE = 0.8
+SHARED = 0.8
 """Signatures that have so much in common (of all that is in either) are one."""
-JOB, PROBE, NIC, TRAFFIC = "job", "probe mesh", "nic", "traffic"
+JOB, NIC, TRAFFIC, FLOWS = "job", "nic", "traffic", "flows"
 NOTHING = frozenset([f"{JOB}.{JOB}.same"])
 FIRST_LOOKS = (JOB, "interfaces status", "interfaces errors", "nics")
 """The job, the interfaces, the NICs."""
-TELLING = (*(words for words in VIEWS if words.endswith(" config")), NIC, TRAFFIC)
+TELLING = (*(words for words in VIEWS if words.endswith(" config")), NIC, TRAFFIC, FLOWS, MESH)
 SIGHTS = tuple(
     Views.model_validate({"drops": drops, "config": config})
     for drops in ("wjh", "counters")
     for config in ("true", "golden")
 )
-LONGER, LONGER_US = 1.2, 0.5
-"""Of a latency: what is beyond queues of a healthy job."""
-
-
-def sight_name(views: Views) -> str:
-    return f"{views.drops} {views.config}"
 
 
 def seen(game: Game, views: Views) -> Seen:
@@ -60,29 +55,6 @@ def of_others(ill: Seen, well: Seen) -> Signature:
     return frozenset([f"{TRAFFIC}.{TRAFFIC}.others"] if its - usual else [])
 
 
-def probed(game: Game) -> dict[str, float | None]:
-    """The latency of each pair, in us, None if nothing came back; takes emulated time, so it comes last."""
-    answer = game.command(PROBE)
-    rows = answer.data.get(PROBE, ()) if answer.ok else ()
-    return {
-        f"{row['from']}-{to}": value
-        for row in rows
-        for to, value in row.items()
-        if to != "from" and to != str(row["from"])
-    }
-
-
-def of_probes(ill: Mapping[str, float | None], well: Mapping[str, float | None]) -> Signature:
-    """Whether some pairs, or most, take longer than in the healthy twin, or do not answer."""
-    found = set()
-    lost = [pair for pair, us in well.items() if us is not None and ill.get(pair) is None]
-    longer = [pair for pair, us in well.items() if us and (ill.get(pair) or 0) > LONGER * us + LONGER_US]
-    for what, pairs in (("lost", lost), ("longer", longer)):
-        if pairs:
-            found.add(f"{PROBE}.{PROBE}.{what}_{'most' if len(pairs) > len(well) / 2 else 'some'}")
-    return frozenset(found)
-
-
 def signed(ill: Seen, well: Seen, job: str, probes: Signature = frozenset()) -> Signature:
     """Whether some steps are longer, or all, is a matter of how much."""
     told = "slower" if job == "unsteady" else job
@@ -102,9 +74,14 @@ def of_views(whole: Signature, views: Iterable[str]) -> Signature:
     return frozenset(column for view in views for column in parts.get(view, ()))
 
 
-def alike(one: Signature, other: Signature) -> bool:
-    """Also if neither shows anything. What is set, and who sends, is there or is not: how much is no matter of it."""
-    return of_views(one, TELLING) == of_views(other, TELLING) and len(one & other) >= LIKE * len(one | other)
+def resemble(one: Signature, other: Signature) -> bool:
+    """Also if neither shows anything. What is set, who sends, and what a probe finds is there or is not, and has to be
+    the same: it is none of what may differ a little."""
+    telling = [of_views(its, TELLING) for its in (one, other)]
+    if telling[0] != telling[1]:
+        return False
+    its, others = one - telling[0], other - telling[1]
+    return len(its & others) >= SHARED * len(its | others)
 
 
 def named(ill: Seen, well: Seen) -> set[str]:

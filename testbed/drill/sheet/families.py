@@ -1,8 +1,9 @@
 """Families: classes at one kind of place that no permitted view separates, as `testbed drill check --rivals` has found.
 
 The file has, of each world that was struck, the classes that showed something there, in groups that showed the same,
-at each sight (what drops tell, whether the configuration is the true one). Two classes are a family, at such a place
-and sight, if they were in one group somewhere, and nowhere in two: where one shows nothing, nothing is said of both.
+at each sight (what drops tell, whether the configuration is the true one). Groups may overlap: two classes showed the
+same if any group has both. They are a family, at such a place and sight, if they showed the same somewhere, and were
+told apart nowhere: where one shows nothing, nothing is said of both.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ def families(worlds: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> Families:
     together: dict[str, set[frozenset[str]]] = defaultdict(set)
     apart: dict[str, set[frozenset[str]]] = defaultdict(set)
     for at, groups in worlds:
-        together[at] |= {frozenset(pair) for group in groups for pair in combinations(group, 2)}
-        apart[at] |= {frozenset((a, b)) for one, other in combinations(groups, 2) for a in one for b in other}
+        same = {frozenset(pair) for group in groups for pair in combinations(group, 2)}
+        shown = sorted({kind for group in groups for kind in group})
+        together[at] |= same
+        apart[at] |= {frozenset(pair) for pair in combinations(shown, 2)} - same
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for at, pairs in together.items():
         for pair in pairs - apart[at]:

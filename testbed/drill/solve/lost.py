@@ -103,7 +103,7 @@ def vanished(desk: Desk) -> list[Finding]:
     cables = {cable.name: cable for port in gone if (cable := desk.cable(port)) is not None}
     switches = {port.partition(":")[0] for port in gone}
     if len(cables) > 1 and len(switches) == 1:
-        return [_silent_switch(switches.pop(), why)]
+        return [_silent_switch(desk, next(iter(gone)), why)]
     found = []
     for cable in cables.values():
         ends = [f"{e.node}:{e.port}" for e in (cable.a, cable.b)]
@@ -112,14 +112,17 @@ def vanished(desk: Desk) -> list[Finding]:
         if stands and len(out) == 1 and into == [0.0]:
             kind = "one_way"
         elif stands and len(out) == 1:
-            return [_silent_switch(out[0].partition(":")[0], why)]
+            return [_silent_switch(desk, out[0], why)]
         else:
             kind = "loss"
         found.append(Finding(kind, f"cable:{cable.name}", why, new_cable(desk, cable)))
     return found
 
 
-def _silent_switch(switch: str, why: str) -> Finding:
+def _silent_switch(desk: Desk, port: str, why: str) -> Finding:
+    """That of the port, or beside it if that is a NIC's."""
+    node = port.partition(":")[0]
+    switch = node if desk.rank(node) is None else desk.peer(port).partition(":")[0]
     return Finding("drop_hash", f"switch:{switch}", why, (f"route drain {switch}",))
 
 

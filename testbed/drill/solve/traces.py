@@ -72,7 +72,8 @@ def _lying_about(record: Record) -> Iterator[str]:
             if path.is_file() and not path.is_symlink():
                 with path.open("rb") as file:
                     yield file.read(MOST_OCTETS).decode(errors="replace")
-    found = processes.belonging(record.mark, ()) | ({record.owner} if record.owner else set())
+    found = processes.belonging(record.mark, ()) | set(record.processes.values())
+    found |= {record.owner} if record.owner else set()
     for process in sorted(found, key=lambda one: one.pid):
         if process.pid != os.getpid():
             yield from about(process.pid).values()

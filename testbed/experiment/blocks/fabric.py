@@ -26,10 +26,10 @@ from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, Override, OwnCa
 from topologies.graph.fabric import Fabric, TopologyError
 from topologies.graph.smartnic import with_complexes
 
-STAND_IN: ContextVar[Callable[[str, Mapping[str, Any]], tuple[dict[str, Any], Fabric]] | None] = ContextVar(
+STAND_IN: ContextVar[Callable[[str, Mapping[str, Any]], tuple[dict[str, Any], Fabric, int]] | None] = ContextVar(
     "STAND_IN", default=None
 )
-"""Who makes parameters and fabric of a topology instead, while files are read of which no fabric is built."""
+"""Who makes parameters, fabric and number of ranks instead, while files are read of which no fabric is built."""
 
 
 class Topology(Model):
@@ -38,6 +38,7 @@ class Topology(Model):
     kind: str
     params: dict[str, Any]
     _fabric: Fabric = PrivateAttr()
+    _ranks: int = PrivateAttr()
     _with_complexes: Fabric | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
@@ -60,18 +61,24 @@ class Topology(Model):
 
             try:
                 params, fabric = custom(params or {}, Path((info.context or {}).get("directory", ".")))
+                ranks = fabric.ranks
             except PydanticCustomError as error:
                 found = (error.context or {})["mistakes"]
                 raise mistakes([((kind, *path), what, hint) for path, what, hint in found]) from None
         else:
             make = STAND_IN.get() or _built
             try:
-                params, fabric = make(kind, params or {})
+                params, fabric, ranks = make(kind, params or {})
             except TopologyError as error:
                 raise mistake(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
         topology: Self = handler({"kind": kind, "params": params})
-        topology._fabric = fabric
+        topology._fabric, topology._ranks = fabric, ranks
         return topology
+
+    @property
+    def ranks(self) -> int:
+        """Of the fabric that is asked for, whatever stands for it."""
+        return self._ranks
 
     def with_complexes(self) -> Fabric:
         """With an off-path SmartNIC at every host.  Raises TopologyError."""
@@ -88,9 +95,9 @@ class Topology(Model):
         return known.topology_schema()
 
 
-def _built(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fabric]:
+def _built(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fabric, int]:
     fabric = known.build(kind, params)
-    return dict(fabric.params), fabric
+    return dict(fabric.params), fabric, fabric.ranks
 
 
 def _steps(key: str) -> list[str | int]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Groups = NDArray[np.int64]  # a row of ranks for each
 
-ROUNDS = ("halving_doubling", "halving", "recursive_doubling")
+ROUNDS = ("halving", "recursive_doubling")
 """Of powers of two."""
 FEW = 32
 """Ranks of a group that is followed message by message, as on a small fabric, where it shares nothing."""
@@ -43,7 +43,7 @@ def has_model(entry: Algorithm, ranks: int, *, alone: bool) -> bool:
         return True
     if entry.name in ROUNDS:
         return ranks & ranks - 1 == 0
-    return entry.name in ("ring", "spread") or (entry.engines and entry.layout == "ring")
+    return entry.name in ("ring", "spread", "halving_doubling") or (entry.engines and entry.layout == "ring")
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,8 @@ class Together:
         alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
         posted = float((np.arange(1, n) * costs.post_ns + alone[which]).max())
         wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
-        rate = ways.scale_up.rate_bps if ways.scale_up and paths[0].scale_up else ways.cable.rate_bps
-        crowd = int(loads.max()) - 1
-        return costs.wake_ns + max(posted, costs.post_ns + float(alone.max()) + crowd * wire * 8e9 / rate)
+        rates = np.full(len(loads), ways.cable.rate_bps)
+        if ways.scale_up:
+            rates[2 * ways.places.ranks : 4 * ways.places.ranks] = ways.scale_up.rate_bps
+        crowd_ns = float((np.maximum(loads - 1, 0) / rates).max()) * wire * 8e9
+        return costs.wake_ns + max(posted, costs.post_ns + float(alone.max()) + crowd_ns)

@@ -205,11 +205,12 @@ def on_grid(dims: Sequence[int]) -> list[Ranks]:
 
 
 def exchanged(tos: Iterable[Ranks]) -> list[Ranks]:
-    """Likewise in rounds in which rank i sends to `to[i]`: to whom, and from whom."""
+    """Likewise in rounds in which rank i sends to `to[i]`, or, where that is itself, to nobody: to whom, from whom."""
     found = []
     for to in tos:
-        back = np.empty_like(to)
-        back[to] = np.arange(len(to))
+        back = np.arange(len(to))
+        senders = np.flatnonzero(to != back)
+        back[to[senders]] = senders
         found += [to, back]
     return found
 

@@ -1,4 +1,4 @@
-"""Collectives in rounds, all ranks at once: in each round every rank sends one message and gets one.
+"""Collectives in rounds, all ranks at once: in each round every rank sends one message at most and gets one at most.
 
 A rank posts when it has what it sends and its NIC is through with the message before.  A message takes what it takes
 alone, and the time of the others' bytes on the link of its way that most messages take: max-min sharing gives each of
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from workloads.collectives.exchange import distances
+from workloads.collectives.halving import Folded
 from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns, wire_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Round(NamedTuple):
-    """Rank i sends so many bytes to rank `to[i]`, where they are reduced or kept."""
+    """Rank i sends so many bytes to rank `to[i]`, where they are reduced or kept; to itself: it sends nothing."""
 
     nbytes: int
     to: NDArray[np.int64]
@@ -31,9 +32,11 @@ class Round(NamedTuple):
 
 
 def rounds_of(name: str, ranks: int, count: int, width: int) -> Iterator[Round]:
-    """Of `count` elements in all; halving and doubling for powers of two."""
+    """Of `count` elements in all; `halving` and `recursive_doubling` for powers of two."""
     me = np.arange(ranks)
-    if name in ("halving_doubling", "halving", "recursive_doubling"):
+    if name == "halving_doubling" and ranks & ranks - 1:
+        yield from _folded(Folded(ranks), count, width)
+    elif name in ("halving_doubling", "halving", "recursive_doubling"):
         halves, left = [], count
         far = ranks // 2
         while far:
@@ -55,8 +58,36 @@ def rounds_of(name: str, ranks: int, count: int, width: int) -> Iterator[Round]:
         yield Round(count * width, (me + 1) % ranks)  # shift
 
 
+def _folded(folded: Folded, count: int, width: int) -> Iterator[Round]:
+    """Halving and doubling among a power of two of the ranks, to which the others' vectors go first, and come back.
+
+    Who waits for a vector is late, and says with an empty message when it has it (collectives/halving.py).
+    """
+    me, place = np.arange(folded.ranks), np.arange(folded.participants)
+    rank = np.array([folded.rank(p) for p in range(folded.participants)])
+    stands, other = 2 * np.arange(folded.extra), 2 * np.arange(folded.extra) + 1
+
+    def among(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        to = me.copy()
+        to[source] = target
+        return to
+
+    yield Round(count * width, among(other, stands), True)
+    halves, left, far, late = [], count, folded.participants // 2, place < folded.extra
+    while far:
+        first = np.flatnonzero(late & ~late[place ^ far])
+        if first.size:
+            yield Round(0, among(rank[first], rank[first ^ far]))
+        left = -(-left // 2)
+        halves.append(Round(left * width, among(rank, rank[place ^ far]), True))
+        yield halves[-1]
+        late, far = late | late[place ^ far], far // 2
+    yield from (r._replace(reduce=False) for r in reversed(halves))
+    yield Round(count * width, among(stands, other))
+
+
 class _Message(NamedTuple):
-    """Of each rank: until it is received, until that is known, and how long it keeps its own cable."""
+    """Of each that sends: until it is received, until that is known, and how long it keeps its own cable."""
 
     received: NDArray[np.float64]
     acknowledged: NDArray[np.float64]
@@ -68,34 +99,35 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
     n = ways.places.ranks
     ready, free, known = np.zeros(n), np.zeros(n), np.zeros(n)
     for one in rounds:
-        took = _messages(one, ways, costs)
-        posted = ready + costs.post_ns
-        begin = np.maximum(posted, free)
-        free, known = begin + took.busy, begin + took.acknowledged
-        arrived = np.empty(n)
-        arrived[one.to] = begin + took.received
-        ready = np.maximum(posted, arrived) + costs.wake_ns + one.reduce * costs.reduce_ns(one.nbytes)
+        senders = np.flatnonzero(one.to != np.arange(n))
+        receivers = one.to[senders]
+        took = _messages(one.nbytes, senders, receivers, ways, costs)
+        ready[senders] += costs.post_ns
+        begin = np.maximum(ready, free)[senders]
+        free[senders], known[senders] = begin + took.busy, begin + took.acknowledged
+        ready[receivers] = np.maximum(ready[receivers], begin + took.received)
+        ready[receivers] += costs.wake_ns + one.reduce * costs.reduce_ns(one.nbytes)
         if paced:
             ready = np.where(known <= ready, ready, known + costs.wake_ns)
     return float(np.where(known <= ready, ready, known + costs.wake_ns).max())
 
 
-def _messages(one: Round, ways: Wide, costs: Costs) -> _Message:
+def _messages(nbytes: int, source: NDArray[np.intp], target: NDArray[np.int64], ways: Wide, costs: Costs) -> _Message:
     """Messages are of few kinds: by their way, and by how many share it."""
-    kinds, which, most, later = ways.kinds(np.arange(len(one.to)), one.to)
+    kinds, which, most, later = ways.kinds(source, target)
 
     def of_each(path_ns: list[float]) -> NDArray[np.float64]:
         return np.array(path_ns)[which]
 
     def line(path: Path) -> float:
-        return line_ns(one.nbytes, path, costs)
+        return line_ns(nbytes, path, costs)
 
     lines = of_each([line(path) for path in kinds])
-    acks = of_each([acks_ns(one.nbytes, path, costs) for path in kinds])
-    hop = ways.cable.time_ns(wire_bytes(min(one.nbytes, costs.mtu))) + ways.cable.delay_ns + ways.latency_ns
+    acks = of_each([acks_ns(nbytes, path, costs) for path in kinds])
+    hop = ways.cable.time_ns(wire_bytes(min(nbytes, costs.mtu))) + ways.cable.delay_ns + ways.latency_ns
     others = np.maximum((most - 1) * lines - later * hop, 0.0)
     return _Message(
-        of_each([received_ns(one.nbytes, path, costs) for path in kinds]) + acks + others,
-        of_each([sent_ns(one.nbytes, path, costs) for path in kinds]) + acks + others,
+        of_each([received_ns(nbytes, path, costs) for path in kinds]) + acks + others,
+        of_each([sent_ns(nbytes, path, costs) for path in kinds]) + acks + others,
         lines,
     )

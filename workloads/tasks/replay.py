@@ -1,0 +1,392 @@
+"""What a step of tasks should take where tasks share cables: all ranks' tasks followed message by message together.
+
+It carries the step of the plan out as a rank's executor does (executor.py), over the network of expected times
+(workloads/times/network.py): a host wakes up, takes what has come, starts what may start and posts, one thing at a
+time; streams compute and reduce beside it.  There is nothing here of NICs and switches that do collectives, nor of
+tasks that are left out of some iterations.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any
+
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import DTYPES
+from workloads.collectives.schedule import Copy, Lane, Program, Recv, Send, Shape, program_of, schedule_of, steps
+from workloads.collectives.shape import shape_of
+from workloads.times.messages import Costs
+from workloads.times.network import Agenda, Network, QueuePair
+from workloads.times.queue_pairs import Call, Flow
+from workloads.times.ways import Ways
+
+MOST_MESSAGES = 100_000
+"""That are followed: some 100 us of ours each."""
+
+_TRAINS = 60_000
+
+Order = Mapping[str, Any]
+Find = Callable[[str, str], Algorithm]
+_Members = frozenset[int]
+
+
+class Tasks:
+    """A step of the plan (program.py): its messages, by the programs of its collectives."""
+
+    def __init__(self, step: Mapping[str, Any], find: Find, seed: int) -> None:
+        self._step, self._find, self._seed = step, find, seed
+        self.orders: dict[int, Sequence[Order]] = {int(rank): its for rank, its in step["tasks"].items()}
+        self._kinds: dict[tuple[Any, ...], tuple[list[int], Sequence[Program], int]] = {}
+
+    @property
+    def followable(self) -> bool:
+        """Whether hosts do all of it, the same in every iteration."""
+        every = (order for its in self.orders.values() for order in its)
+        return not any("request" in order or order.get("every", 1) > 1 for order in every)
+
+    def kind(self, order: Order) -> tuple[list[int], Sequence[Program], int]:
+        """Of a collective: its ranks in its order, their programs, bytes of an element."""
+        key = order["way"], order["size_bytes"], order["dtype"]
+        if key not in self._kinds:
+            way, width = self._step["ways"][order["way"]], DTYPES[order["dtype"]]
+            entry, ranks = self._find(way["collective"], way["algorithm"]), way["ranks"]
+            shape: Shape = shape_of(entry, len(ranks), order["size_bytes"], width, way, self._seed)
+            programs = [program_of(schedule_of(entry), shape, index) for index in range(len(ranks))]
+            self._kinds[key] = ranks, programs, width
+        return self._kinds[key]
+
+    def tag(self, order: Order) -> int:
+        """What tells the connections of a group, or of a traffic class, from others."""
+        owner = "communicators" if order["do"] == "collective" else "lanes"
+        return int(self._step[owner][order["communicator" if order["do"] == "collective" else "lane"]]["tag"])
+
+    def calls(self) -> dict[int, list[Call]]:
+        """What each rank connects, in its executor's order: group by group, then for messages."""
+        return {rank: self._calls_of(rank) for rank in self.orders}
+
+    def _calls_of(self, rank: int) -> list[Call]:
+        groups: dict[int, set[Call]] = {}
+        messages: set[tuple[int, int, int]] = set()
+        for order in _unlike(self.orders[rank]):
+            if order["do"] == "collective":
+                ranks, programs, _ = self.kind(order)
+                for step in steps(programs[ranks.index(rank)]):
+                    if not isinstance(step, Copy):
+                        call = ranks[step.peer], self.tag(order) + step.channel
+                        groups.setdefault(order["communicator"], set()).add(call)
+            else:
+                messages.add((order["peer"], order["lane"], self.tag(order)))
+        found = [call for _, its in sorted(groups.items()) for call in sorted(its)]
+        return found + [(peer, tag) for peer, _, tag in sorted(messages)]
+
+    def _sends(self, rank: int, orders: Iterable[Order]) -> Iterator[tuple[Flow, int, _Members]]:
+        """Messages: their flow, their bytes, and who takes part in what they belong to."""
+        for order in orders:
+            if order["do"] == "send":
+                yield (rank, order["peer"], self.tag(order)), order["size_bytes"], frozenset((rank, order["peer"]))
+            elif order["do"] == "collective":
+                ranks, programs, width = self.kind(order)
+                members = frozenset(ranks)
+                for step in steps(programs[ranks.index(rank)]):
+                    if isinstance(step, Send):
+                        flow = rank, ranks[step.peer], self.tag(order) + step.channel
+                        yield flow, (step.stop - step.start) * width, members
+
+    def share(self, ways: Ways) -> bool:
+        """Whether tasks of which no rank does both use the same cable in the same direction."""
+        users: dict[Hashable, list[_Members]] = {}
+        every = (sent for rank, its in self.orders.items() for sent in self._sends(rank, _unlike(its)))
+        for (a, b, channel), members in dict.fromkeys((flow, members) for flow, _, members in every):
+            for key in ways.route((a, b), channel).keys:
+                its = users.setdefault(key, [])
+                if members not in its:
+                    if any(members.isdisjoint(other) for other in its):
+                        return True
+                    its.append(members)
+        return False
+
+    def replayed(self, ways: Ways, costs: Costs) -> float | None:
+        """Time in ns, over `ways` of all ranks of the fabric; None where it is not followed."""
+        every = (sent for rank, its in self.orders.items() for sent in self._sends(rank, its))
+        sizes = [nbytes for _, nbytes, _ in islice(every, MOST_MESSAGES + 1)]
+        if len(sizes) > MOST_MESSAGES:
+            return None
+        packets = sum(map(costs.packets, sizes))
+        return _Replay(self, ways, costs, max(1, -(-packets // _TRAINS))).run()
+
+
+def _unlike(orders: Sequence[Order]) -> list[Order]:
+    """Of messages and collectives that go the same way one each."""
+    found: dict[tuple[Any, ...], Order] = {}
+    for order in orders:
+        if order["do"] == "collective":
+            what = order["communicator"], order["way"], order["size_bytes"], order["dtype"]
+            found.setdefault(what, order)
+        elif order["do"] != "compute":
+            found.setdefault((order["do"], order["peer"], order["lane"]), order)
+    return list(found.values())
+
+
+class _Stream:
+    """Messages of one task to one peer and channel."""
+
+    def __init__(self, pair: QueuePair) -> None:
+        self.pair = pair
+        self.total = self.posted = self.known = self.under_way = self.arrived = self.taken = 0
+        self.outbox: deque[tuple[_Stream, int]] = deque()
+        self.sender: _Lane | None = None
+        self.receiver: _Lane | None = None
+
+
+class _Lane:
+    def __init__(self, of: _Doing, lane: Lane) -> None:
+        self.of, self.steps, self.window, self.per_peer = of, lane.steps, lane.window, lane.per_peer
+        self.at = self.under_way = 0
+        self.outbox: deque[tuple[_Stream, int]] = deque()
+        self.reducing = False
+
+
+class _Doing:
+    """A rank's side of a collective."""
+
+    def __init__(self, rank: _Rank, number: int, order: Order) -> None:
+        self.rank, self.number, self.order = rank, number, order
+        self.key = order["communicator"], order["number"]
+        self.tag = rank.replay.tasks.tag(order)
+        self.ranks, programs, self.width = rank.replay.tasks.kind(order)
+        self.index = self.ranks.index(rank.me)
+        self.lanes = [_Lane(self, lane) for lane in programs[self.index]]
+        self.outgoing: dict[tuple[int, int], _Stream] = {}
+        self.running = False
+        for lane in self.lanes:
+            for step in lane.steps:
+                if isinstance(step, Send):
+                    stream = self._stream(rank.me, self.ranks[step.peer], step.channel)
+                    self.outgoing[step.peer, step.channel] = stream
+                    stream.sender = lane
+                    stream.total += 1
+                elif isinstance(step, Recv):
+                    self._stream(self.ranks[step.peer], rank.me, step.channel).receiver = lane
+
+    def _stream(self, a: int, b: int, channel: int) -> _Stream:
+        return self.rank.replay.stream(self.key, (a, b, self.tag + channel))
+
+    def start(self) -> None:
+        self.running = True
+        for lane in self.lanes:
+            self.advance(lane)
+
+    @property
+    def done(self) -> bool:
+        through = all(lane.at == len(lane.steps) and not lane.outbox for lane in self.lanes)
+        return through and all(stream.known == stream.total for stream in self.outgoing.values())
+
+    def advance(self, lane: _Lane) -> None:
+        while lane.at < len(lane.steps) and not lane.reducing:
+            step = lane.steps[lane.at]
+            if isinstance(step, Send):
+                stream = self.outgoing[step.peer, step.channel]
+                self.send(lane, stream, (step.stop - step.start) * self.width)
+            elif isinstance(step, Recv):
+                stream = self._stream(self.ranks[step.peer], self.rank.me, step.channel)
+                if stream.arrived == stream.taken:
+                    return
+                stream.taken += 1
+                takes = self.rank.replay.costs.reduce_ns((step.stop - step.start) * self.width) if step.reduce else 0.0
+                if takes > 0:
+                    lane.reducing = True
+                    self.rank.compute(takes, self.order["stream"], lambda: self._reduced(lane))
+                    return
+            lane.at += 1
+
+    def _reduced(self, lane: _Lane) -> None:
+        lane.reducing = False
+        lane.at += 1
+        self.advance(lane)
+        self.rank.look(self.number)
+
+    def send(self, lane: _Lane, stream: _Stream, nbytes: int) -> None:
+        limited = stream if lane.per_peer else lane
+        if lane.window is not None and limited.under_way == lane.window:
+            limited.outbox.append((stream, nbytes))
+            return
+        limited.under_way += 1
+        stream.posted += 1
+        told = lane.window is not None or stream.posted == stream.total
+        self.rank.post(stream, nbytes, told=told)
+
+    def acknowledged(self, stream: _Stream, lane: _Lane) -> None:
+        stream.known = stream.total if lane.window is None else stream.known + 1  # else only the last is told of
+        limited = stream if lane.per_peer else lane
+        limited.under_way -= 1
+        if limited.outbox:
+            self.send(lane, *limited.outbox.popleft())
+
+
+class _Rank:
+    """What a rank's executor does."""
+
+    def __init__(self, replay: _Replay, me: int, orders: Sequence[Order]) -> None:
+        self.replay, self.me, self.orders = replay, me, orders
+        self.clock = 0.0
+        self._due: list[Callable[[], None]] = []
+        self._streams: dict[int, float] = {}  # when each has computed what it was given
+        self._ready: list[tuple[bool, int]] = []
+        self._active: dict[int, Callable[[], bool]] = {}
+        self._there: set[int] = set()  # messages of ours that are acknowledged, or have arrived
+        self._waits = [len(order["before"]) for order in orders]
+        self._followers: list[list[int]] = [[] for _ in orders]
+        for number, order in enumerate(orders):
+            for other in order["before"]:
+                self._followers[other].append(number)
+        self.left = len(orders)
+        self._doing = {n: _Doing(self, n, order) for n, order in enumerate(orders) if order["do"] == "collective"}
+        for number, order in enumerate(orders):
+            if order["do"] in ("send", "recv"):
+                a, b = (me, order["peer"]) if order["do"] == "send" else (order["peer"], me)
+                replay.ends.setdefault((a, b, order["lane"], order["number"]), {})[order["do"]] = self, number
+
+    def begin(self, _: float) -> None:
+        for number, waits in enumerate(self._waits):
+            if not waits:
+                self._may_start(number)
+        self._start_ready()
+
+    def come(self, t: float, what: Callable[[], None]) -> None:
+        """Something has happened that the host hears of when it next looks."""
+        if not self._due:
+            self.replay.agenda.at(max(t, self.clock), self._wake)
+        self._due.append(what)
+
+    def _wake(self, t: float) -> None:
+        due, self._due = self._due, []
+        self.clock = t + self.replay.costs.wake_ns
+        for what in due:
+            what()
+        self._start_ready()
+
+    def _may_start(self, number: int) -> None:
+        order = self.orders[number]
+        earliest = order.get("not_before_ns", 0.0)
+        if earliest > self.clock:
+            self.replay.agenda.at(earliest, self._due_at, number)
+        else:
+            heappush(self._ready, (order["do"] != "compute", number))
+
+    def _due_at(self, t: float, number: int) -> None:
+        self.clock = max(self.clock, t)
+        heappush(self._ready, (self.orders[number]["do"] != "compute", number))
+        self._start_ready()
+
+    def _start_ready(self) -> None:
+        while self._ready:
+            self._start(heappop(self._ready)[1])
+
+    def _start(self, number: int) -> None:
+        order = self.orders[number]
+        if order["do"] == "compute":
+            if order["ns"] <= 0:
+                self._ended(number)
+            else:
+                self.compute(order["ns"], order["stream"], lambda: self._ended(number))
+            return
+        if order["do"] == "collective":
+            doing = self._doing[number]
+            self._active[number] = lambda: doing.done
+            doing.start()
+        else:
+            self._active[number] = lambda: number in self._there
+            if order["do"] == "send":
+                self._send(number, order)
+        self.look(number)
+
+    def look(self, number: int) -> None:
+        """Has it ended?"""
+        if number in self._active and self._active[number]():
+            del self._active[number]
+            self._ended(number)
+
+    def _ended(self, number: int) -> None:
+        self.left -= 1
+        for follower in self._followers[number]:
+            self._waits[follower] -= 1
+            if not self._waits[follower]:
+                self._may_start(follower)
+
+    def compute(self, ns: float, stream: int, then: Callable[[], None]) -> None:
+        through = self._streams[stream] = max(self._streams.get(stream, 0.0), self.clock) + ns
+        self.replay.agenda.at(through, self.come, then)
+
+    def _send(self, number: int, order: Order) -> None:
+        flow = self.me, order["peer"], self.replay.tasks.tag(order)
+        other, its = self.replay.ends[self.me, order["peer"], order["lane"], order["number"]]["recv"]
+        self.clock += self.replay.costs.post_ns
+        self.replay.network.post(
+            self.clock,
+            self.replay.pair(flow),
+            order["size_bytes"],
+            lambda t: other.come(t, lambda: other.is_there(its)),
+            lambda t: self.come(t, lambda: self.is_there(number)),
+        )
+
+    def is_there(self, number: int) -> None:
+        """A message has come, or it is known that it has arrived."""
+        self._there.add(number)
+        self.look(number)
+
+    def post(self, stream: _Stream, nbytes: int, *, told: bool) -> None:
+        """A message of a collective."""
+        sender, receiver = stream.sender, stream.receiver
+        assert sender is not None and receiver is not None
+        other = receiver.of
+
+        def received() -> None:
+            stream.arrived += 1
+            if other.running:
+                other.advance(receiver)
+                other.rank.look(other.number)
+
+        def known() -> None:
+            sender.of.acknowledged(stream, sender)
+            self.look(sender.of.number)
+
+        self.clock += self.replay.costs.post_ns
+        self.replay.network.post(
+            self.clock,
+            stream.pair,
+            nbytes,
+            lambda t: other.rank.come(t, received),
+            (lambda t: self.come(t, known)) if told else None,
+        )
+
+
+class _Replay:
+    def __init__(self, tasks: Tasks, ways: Ways, costs: Costs, train: int) -> None:
+        self.tasks, self.costs, self.agenda = tasks, costs, Agenda()
+        self.network = Network(self.agenda, ways, costs, train)
+        self._pairs: dict[Flow, QueuePair] = {}
+        self._streams: dict[tuple[tuple[int, int], Flow], _Stream] = {}
+        self.ends: dict[tuple[int, int, int, int], dict[str, tuple[_Rank, int]]] = {}
+        self._ranks = [_Rank(self, me, orders) for me, orders in tasks.orders.items()]
+
+    def pair(self, flow: Flow) -> QueuePair:
+        """All collectives of a group, and all messages of a traffic class, share a connection."""
+        if flow not in self._pairs:
+            self._pairs[flow] = self.network.connect(flow[:2], flow[2])
+        return self._pairs[flow]
+
+    def stream(self, of: tuple[int, int], flow: Flow) -> _Stream:
+        """What a collective sends on a connection."""
+        if (of, flow) not in self._streams:
+            self._streams[of, flow] = _Stream(self.pair(flow))
+        return self._streams[of, flow]
+
+    def run(self) -> float:
+        for rank in self._ranks:
+            rank.begin(0.0)
+        self.agenda.run()
+        assert not any(rank.left for rank in self._ranks), "tasks that do not end"
+        return max((rank.clock for rank in self._ranks), default=0.0)
