@@ -80,7 +80,7 @@ def new(
         click.echo(json.dumps({**_untold(found), "file": str(path)}))
         return
     click.echo(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
-    click.echo(f"testbed drill start {path}")
+    click.echo(f"testbed drill start {path} --seed {found.seed}  # the world that was measured")
 
 
 def _free(path: Path) -> Path:

@@ -24,7 +24,7 @@ from testbed.drill.looking import Counted, Seen, look
 from testbed.drill.measured import ending_of_real
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
-from testbed.drill.sheet.answer import Submission, offered, parse
+from testbed.drill.sheet.answer import Submission, must_fit, offered, parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.daily import CHOSEN
 from testbed.drill.sheet.families import of as computed
@@ -240,6 +240,11 @@ class Game:
             self._closed = True
             self.stage.close()
 
+    @property
+    def played_again(self) -> bool:
+        """From a log: what was taken when it was written is taken again."""
+        return self.ends_ns is not None
+
     # -- what lines do
 
     @property
@@ -273,6 +278,12 @@ class Game:
 
     def advance(self, ns: float) -> Brought:
         before = len(self.stage.world.steps)
+        if ns > self.budget_left_ns and not self.played_again and not self.case.drill.on_real_clock:
+            raise InputError(
+                f"{clock(self.budget_left_ns)} are left",
+                "advance",
+                "the drill ends when they are used up",
+            )
         self._until(lambda w: False, ns)
         return self._passed(before)
 
@@ -359,6 +370,8 @@ class Game:
 
     def submit(self, text: str) -> Brought:
         answer = parse(text, self.fabric)
+        if not self.played_again:
+            must_fit(answer)
         good = right(answer, self.stage.drawn.truth, self.families)
         if good or self.wrong + 1 >= self.case.drill.budget.answers:
             return self._end(answer)

@@ -31,7 +31,7 @@ class TrafficFault(Fault):
 
 class Incast(TrafficFault):
     name: ClassVar[str] = "incast"
-    summary: ClassVar[str] = "many NICs send to one at the same time"
+    summary: ClassVar[str] = "one or more NICs send a lot to one, beside the job"
     shows: ClassVar[str] = "a queue in front of that NIC, marks, pauses; the workload there slows down"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "size": "512KiB"}
     on: ClassVar[tuple[str, ...]] = ("nic",)

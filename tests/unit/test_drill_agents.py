@@ -392,7 +392,7 @@ def test_an_agent_that_fails_has_nothing(tasks: list[suite.Task], tmp_path: Path
     cases = played(tasks[:1], script("status", "hang"), tmp_path / "late", wall_s=0.3)
     assert cases[0].failed == "it took more than 0.3 s of wall time" and cases[0].score == 0.0
     assert (tmp_path / "late" / "0000.transcript.jsonl").read_text().count("\n") == 1
-    cases = played(tasks[:1], script("advance 3ms"), tmp_path / "budget")
+    cases = played(tasks[:1], script("advance 2ms"), tmp_path / "budget")
     assert "no answer within the budget" in cases[0].failed and cases[0].score == 0.0
 
 

@@ -17,6 +17,7 @@ from testbed.drill.play.ranking import ranked
 from testbed.drill.replay import _may_be_played, replayed
 from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file
+from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
@@ -90,9 +91,40 @@ def test_time_passes_only_by_what_is_typed() -> None:
     assert len(game.entries) == 10 and [e.acts for e in game.entries[-2:]] == [True, True]
 
 
+def test_an_advance_beyond_the_budget_is_refused_and_changes_nothing() -> None:
+    game = game_of()
+    game.command("advance 750us")
+    assert "1250us are left" in refused(game, "advance 1s")  # of 2 ms
+    assert game.time_ns == 1_450_000 and not game.over and not game.entries[-1].acts
+    game.ends_ns = 2_700_000  # a log that was written before has such a line: it ends as it did
+    assert game.command("advance 1s").ok and game.over and game.entries[-1].took_ns == 1_250_000
+
+
+def test_a_place_that_a_class_cannot_have_costs_nothing() -> None:
+    game = game_of()
+    assert "noisy_neighbour is at: all" in refused(game, "submit loss@cable:leaf1-spine1 noisy_neighbour@nic:5")
+    assert game.wrong == 0 and not game.over
+    assert "incast is at: nic" in refused(game, "submit incast@all")
+    port = game.stage.drawn.truth[0].resources[1]
+    assert port.startswith("port:")
+    assert game.command(f"submit {truth(game).replace(game.stage.drawn.truth[0].place, port)}").ok
+    assert game.ending and game.ending.score and game.ending.score.total == 100.0
+
+
+def test_a_log_with_a_place_that_a_class_cannot_have_goes_as_it_went() -> None:
+    game = game_of()
+    game.ends_ns = game.time_ns
+    assert game.command("submit noisy_neighbour@nic:5").data == {"right": False, "answers_left": 1}
+
+
+def test_every_name_of_a_place_that_is_right_is_taken() -> None:
+    assert fits("miswired", "port:leaf0:4")  # an end of its cable
+    assert not fits("incast", "port:leaf0:4") and not fits("noisy_neighbour", "nic:5") and fits("incast", "nic:5")
+
+
 def test_the_budget_ends_the_drill() -> None:
     game = game_of()
-    answer = game.command("advance 10ms")
+    answer = game.command("advance 2ms")
     assert game.over and "SCORE 0.0" in answer.text and game.ending is not None
     assert game.entries[-1].time_ns == 700_000
     assert game.ending.course.t_ns == 2_000_000

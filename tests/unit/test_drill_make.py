@@ -256,6 +256,15 @@ def test_one_seed_is_one_json_object_that_tells_nothing(
     assert json.loads(many.stdout)["classes"] == ["loss"]
 
 
+def test_the_world_that_was_measured_can_be_started_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    its = new.Made("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text")
+    monkeypatch.setattr(new, "made", lambda *_: its)
+    monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
+    out = tmp_path / "d.yaml"
+    printed = CliRunner().invoke(command, ["new", "--seed", "7Q4", "-o", str(out)]).stdout
+    assert f"testbed drill start {out} --seed 7Q4  #" in printed  # places are drawn by the seed
+
+
 def test_a_file_and_a_folder_of_that_name_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").touch()
     for out, said in ((tmp_path, "there is a folder of"), (tmp_path / "d.yaml", "there is a file of")):

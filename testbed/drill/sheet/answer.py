@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from testbed.base.errors import InputError, Problem
 from testbed.base.types import unknown
-from testbed.drill.sheet.truth import HEALTHY
+from testbed.drill.sheet.truth import HEALTHY, kind_of
 from testbed.faults import CATALOGUE
 from topologies.graph.fabric import Fabric, TopologyError
 from topologies.graph.targets import FORMS, resolve
@@ -80,6 +80,24 @@ def _claim(word: str, fabric: Fabric) -> Claim:
         return Claim(kind, str(resolve(fabric, place)))
     except TopologyError as error:
         raise InputError(f"{place[:60]}: {error.what}", where, error.hint or FORMS) from None
+
+
+def fits(kind: str, place: str) -> bool:
+    """Whether a class can be at such a place. The ports at a cable's ends are names of the cable."""
+    on = CATALOGUE[kind].on
+    return kind_of(place) in on or ("cable" in on and kind_of(place) == "port")
+
+
+def must_fit(answer: Submission) -> None:
+    """Raises InputError, with every claim whose class cannot be there."""
+    found = [
+        Problem(f"{one.kind} is at: {' '.join(CATALOGUE[one.kind].on)}", f"submit {one}", "classes lists all of them")
+        for one in answer.claims
+        if not fits(one.kind, one.place)
+    ]
+    if found:
+        first, *others = found
+        raise InputError(first.what, first.where, first.hint, others)
 
 
 def offered(begun: str, fabric: Fabric) -> list[str]:

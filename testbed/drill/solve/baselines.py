@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from testbed.drill.session import Session
+from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.desk import Desk, number
 from testbed.drill.solve.host import rate
@@ -23,12 +24,14 @@ def healthy(session: Session) -> str:
 
 
 def random(session: Session) -> str:
-    """Any class, at any place; what the world is like is its dice, so that each time it says the same of it."""
+    """Any class, anywhere that it can be; what the world is like is its dice: each time it says the same of it."""
     desk = Desk(session)
     dice = chance.Random(f"{desk.ticket.get('title')} {session.state()['steps']}")
     places = [f"cable:{c.name}" for c in desk.plan.cables] + [f"nic:{n.rank}" for n in desk.plan.nics]
     places += [f"switch:{s.name}" for s in desk.plan.switches]
-    return f"{dice.choice(sorted(CATALOGUE))}@{dice.choice(places)}"
+    while not fits(kind := dice.choice(sorted(CATALOGUE)), place := dice.choice(places)):
+        pass
+    return f"{kind}@{place}"
 
 
 def loudest(session: Session) -> str:

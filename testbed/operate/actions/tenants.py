@@ -47,7 +47,8 @@ ACTIONS = (
                     Parameter("members", _Ranks("ranks", "RANKS"), "the tenant's ranks, such as 1,3", required=True),
                     Parameter("priority", Number("priority", "CLASS", 0, 7), "only this class", True, short="-p")),
         steps=limit, cost_ns=take.SETTING_NS, cost_from=take.SETTING,
-        blast="everything else that these NICs send, too, unless a class is given",
+        blast="everything else that these NICs send, too, unless a class is given. "
+        "A job in the same class is policed, too, and may stop",
         traffic=f"a bucket of {BURST_BYTES // 1024} KiB a NIC, full in the beginning; what finds it empty is dropped "
         "(`meter`), and RDMA sends it again",
         example="50Gbps 1,3 -p 3",
