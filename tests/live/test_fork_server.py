@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,15 @@ def test_only_who_needs_the_server_starts_it(orders: tuple[dict[str, Any], Path]
 def test_the_server_outlives_the_thread_that_needed_it_first(orders: tuple[dict[str, Any], Path]) -> None:
     order, _ = orders
     with ControllerServer() as server:
-        first = threading.Thread(target=lambda: server.seat("os-ken").close())
-        first.start()
-        first.join()
-        with closing(server.seat("os-ken")) as seat:
-            seat.order(**order)
-            assert seat.taken() is not None
+
+        def ordered() -> Running | None:
+            with closing(server.seat("os-ken")) as seat:
+                seat.order(**order)
+                return seat.taken()
+
+        with ThreadPoolExecutor(1) as first:
+            assert first.submit(ordered).result() is not None
+        assert ordered() is not None
 
 
 # -- a fabric
