@@ -120,27 +120,7 @@ def fabricd_config(
     `fast_path` is {"sample": N, "ovs": folder of Open vSwitch's sockets}; None sends every frame through Open vSwitch.
     `patience_s` is for workers, the controller and Open vSwitch (hardware.patience).
     """
-    real, devices = clock["mode"] == "real", Devices(fabric)
-    nic_common = {
-        "mtu": hardware.mtu,
-        "pcie_rate_bps": hardware.pcie_rate_bps,
-        "pcie_latency_ns": hardware.pcie_latency_ns,
-        "post_ns": hardware.post_ns,
-        "tx_buffer_bytes": hardware.tx_buffer_bytes,
-        "ack_every": hardware.ack_every,
-        "timeout_ns": hardware.timeout_ns,
-        "retry": hardware.retry,
-        "rnr_timeout_ns": hardware.rnr_timeout_ns,
-        "rnr_retry": hardware.rnr_retry,
-        **hardware.nic,
-    }
-    of_complexes = {}
-    if hardware.complex is not None:
-        of_complexes = {
-            "pcie_rate_bps": hardware.complex.rate_bps,
-            "pcie_latency_ns": hardware.complex.dma_latency_ns,
-            "post_ns": hardware.complex.post_ns,
-        }
+    devices = Devices(fabric)
     return {
         "fabric": fabric_id,
         "seed": seed,
@@ -149,29 +129,17 @@ def fabricd_config(
         "control": {"reaction_ns": hardware.reaction_ns},
         "fence_tap": FENCE_TAP,
         **({"fast_path": dict(fast_path)} if fast_path else {}),
-        "switches": [
-            {
-                "name": s.name,
-                "bridge": devices.bridge(s),
-                "latency_ns": hardware.latency_ns(s),
-                "buffer_bytes": hardware.switch_buffer_bytes,
-                "taps": [devices.tap(s, port) for port in range(1, s.bridge_ports + 1)],
-                **hardware.switch,
-                **hardware.of_switch.get(s.name, {}),
-                **_accelerator(fabric, s, hardware),
-            }
-            for s in fabric.switches
-        ],
+        "switches": [_switch(fabric, s, hardware, devices) for s in fabric.switches],
         "nics": [
             {
                 "name": n.name,
                 "rank": n.rank,
                 "mac": n.mac,
                 "ip": str(n.ip),
-                "netdev": netdev_name(fabric_id, n) if real else None,
-                **nic_common,
+                "netdev": netdev_name(fabric_id, n) if clock["mode"] == "real" else None,
+                **_nic(hardware),
                 **hardware.of_nic.get(n.name, {}),
-                **(of_complexes if n.name in fabric.complexes else {}),
+                **(_of_complex(hardware) if n.name in fabric.complexes else {}),
             }
             for n in fabric.nics
         ],
@@ -194,4 +162,45 @@ def fabricd_config(
             }
             for domain in fabric.scale_up
         ],
+    }
+
+
+def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices) -> dict[str, Any]:
+    return {
+        "name": switch.name,
+        "bridge": devices.bridge(switch),
+        "latency_ns": hardware.latency_ns(switch),
+        "buffer_bytes": hardware.switch_buffer_bytes,
+        "taps": [devices.tap(switch, port) for port in range(1, switch.bridge_ports + 1)],
+        **hardware.switch,
+        **hardware.of_switch.get(switch.name, {}),
+        **_accelerator(fabric, switch, hardware),
+    }
+
+
+def _nic(hardware: Hardware) -> dict[str, Any]:
+    """What all NICs have in common."""
+    return {
+        "mtu": hardware.mtu,
+        "pcie_rate_bps": hardware.pcie_rate_bps,
+        "pcie_latency_ns": hardware.pcie_latency_ns,
+        "post_ns": hardware.post_ns,
+        "tx_buffer_bytes": hardware.tx_buffer_bytes,
+        "ack_every": hardware.ack_every,
+        "timeout_ns": hardware.timeout_ns,
+        "retry": hardware.retry,
+        "rnr_timeout_ns": hardware.rnr_timeout_ns,
+        "rnr_retry": hardware.rnr_retry,
+        **hardware.nic,
+    }
+
+
+def _of_complex(hardware: Hardware) -> dict[str, Any]:
+    """What the side of an off-path SmartNIC's compute complex has otherwise."""
+    if hardware.complex is None:
+        return {}
+    return {
+        "pcie_rate_bps": hardware.complex.rate_bps,
+        "pcie_latency_ns": hardware.complex.dma_latency_ns,
+        "post_ns": hardware.complex.post_ns,
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 TESTBED = ROOT / "testbed"
 PACKAGES = list(floors(ROOT))
 MOST_FILES = 14
+FUNCTION_LINES = 60
 ONE_FOR_EACH = {  # rooms that have as many files as there are of these
     "testbed/commands": "verb",
     "testbed/drill/solve": "family of drills",
@@ -104,6 +107,56 @@ def test_rooms_are_small(package: str) -> None:
     counted = Counter(room(f) for f in files(package) if not Path(f).name.startswith("_"))
     large = {name: n for name, n in counted.items() if n > MOST_FILES}
     assert large.keys() <= {name.removeprefix(f"{package}/") for name in ONE_FOR_EACH}, large
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def own_lines(function: Function) -> int:
+    """Of a function: without its docstring (of a command it is its help), and without functions and classes in it."""
+
+    def within(node: ast.AST) -> Iterator[ast.stmt]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Function | ast.ClassDef):
+                yield child
+            else:
+                yield from within(child)
+
+    others: list[ast.stmt] = list(within(function))
+    if ast.get_docstring(function) is not None:
+        others.append(function.body[0])
+    return lines_of(function) - sum(map(lines_of, others))
+
+
+def lines_of(node: ast.stmt) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_functions_are_short(package: str) -> None:
+    long = {
+        f"{name}:{node.lineno} {node.name}": own_lines(node)
+        for name in files(package)
+        for node in ast.walk(ast.parse((ROOT / package / name).read_text()))
+        if isinstance(node, Function) and own_lines(node) > FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_a_functions_own_lines() -> None:
+    lines = [
+        "def f():",
+        '    """Two',
+        '    lines."""',
+        "    def g():",
+        "        return 1",
+        "    class C:",
+        "        x = 1",
+    ]
+    (function,) = ast.parse("\n".join([*lines, "    return g"])).body
+    assert isinstance(function, ast.FunctionDef)
+    assert own_lines(function) == 2
 
 
 def test_tests_share_modules_and_not_each_others_files() -> None:
