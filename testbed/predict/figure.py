@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
-MESSAGES, FLOWS, FORMULA, LONGEST_PATH = "messages", "flows", "formula", "longest path"
+MESSAGES, FLOWS, FORMULA, LONGEST_PATH, ONE_PIPELINE = "messages", "flows", "formula", "longest path", "one pipeline"
 HOW = {
     MESSAGES: "every message of the schedule followed",
     FLOWS: "all ranks' messages at once, round by round; what shares a cable has equal shares",
     FORMULA: "the closed form of what NICs and switches do",
     LONGEST_PATH: "the longest path through the tasks, each as long as alone",
+    ONE_PIPELINE: "the longest path through one pipeline's tasks; groups of all pipelines that share a cable share it",
 }
 """How a time can be found."""
 

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
-from testbed.predict.figure import LONGEST_PATH, Figure
+from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -103,6 +103,11 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
-    params, paths = experiment.fabric.topology.params, any(figure.how == LONGEST_PATH for figure in figures)
-    if paths and experiment.fabric.topology.kind in ("clos", "rail") and params.get("spines", 0) > 1:
-        yield "ECMP's hash on a longest path: the spine is drawn, as unevenly as the hash does, but not the same"
+    if any(figure.how == ONE_PIPELINE for figure in figures):
+        yield "what different groups of a rank do to each other's messages"
+    hows, topology = {figure.how for figure in figures}, experiment.fabric.topology
+    if topology.kind in ("clos", "rail") and topology.params.get("spines", 0) > 1:
+        if LONGEST_PATH in hows:
+            yield "ECMP's hash on a longest path: the spine is drawn, as unevenly as the hash does, but not the same"
+        if ONE_PIPELINE in hows:
+            yield "the numbers of the tasks' queue pairs: ECMP's hash takes other spines, as unevenly"

@@ -17,7 +17,7 @@ import numpy as np
 from testbed.base.errors import InputError
 from testbed.experiment.training import settings_of, training_of
 from testbed.plan.training import name_of
-from testbed.predict.figure import LONGEST_PATH, Figure
+from testbed.predict.figure import ONE_PIPELINE, Figure
 from topologies.kinds import KINDS
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import choices, find
@@ -66,7 +66,7 @@ def training_figures(
         ranks=t.parallel.ranks,
         size_bytes=None,
         time_ns=time_ns,
-        how=LONGEST_PATH,
+        how=ONE_PIPELINE,
         no_model=tuple(durations.no_model),
     )
 

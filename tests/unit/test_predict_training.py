@@ -108,8 +108,10 @@ def test_a_hundred_thousand_ranks_are_a_pipeline_and_what_its_groups_take() -> N
     with of_any_size():
         more = "    place: {tensor: scale_up}\n    groups: {data: {algorithm: ring}}\n"
         one = experiment("rail: {servers: 16384, gpus: 8}", parallel, more)
-    (figure,) = predict(one).figures
+    found = predict(one)
+    (figure,) = found.figures
     assert figure.ranks == 131_072 and figure.name == "train tp8 pp4 dp4096, 1f1b"
+    assert figure.how == "one pipeline" and any("different groups of a rank" in text for text in found.left_out)
     # one layer a stage: 12 x 512^2 parameters of 2 bytes over 8 tensor ranks, round a ring of 4,096: 192 bytes a hop
     hop = 100 + 3 * 500 + 2 * 500 + 500 + 2 * (192 + 102) * 8 / 400 + 2 * 192 * 8 / 512  # two cables and a switch
     assert 2 * 4095 * hop < figure.time_ns < 1.05 * 2 * 4095 * hop
