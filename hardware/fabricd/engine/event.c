@@ -31,12 +31,6 @@
 #define SLAB_EVENTS 1024
 #define IN_NO_LANE UINT32_MAX
 
-struct queued {
-	_Alignas(LINE_BYTES) struct event e;
-	struct queued *next; /* in its lane, or free */
-	uint32_t lane;
-};
-
 struct lane {
 	uint64_t name;
 	struct queued *last; /* NULL: it is empty */
@@ -192,6 +186,7 @@ static struct queued *take(struct heap *h)
 		more(h);
 	struct queued *q = h->free;
 	h->free = q->next;
+	line_near(h->free); /* whoever enters the next one would wait for it */
 	return q;
 }
 
@@ -283,9 +278,8 @@ bool event_pop(struct heap *h, struct event *first)
 	first->b = q->e.b;
 	h->n--;
 	h->background -= background(event_kind(first));
+	h->behind = next;
 	if (next) {
-		if (next->next)
-			__builtin_prefetch(next->next); /* its turn comes with the next one of this lane */
 		sift_down(h, entry_of(next));
 	} else {
 		if (q->lane != IN_NO_LANE)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/lines.h"
 #include "base/units.h"
 
 struct fabric;
@@ -53,7 +54,13 @@ struct event {
 };
 
 struct lane;
-struct queued;
+
+/* An event that has been entered */
+struct queued {
+	_Alignas(LINE_BYTES) struct event e;
+	struct queued *next; /* in its lane, or free */
+	uint32_t lane;
+};
 
 /* The first event of a lane, or one by itself, as the heap has it */
 struct heap_entry {
@@ -69,6 +76,7 @@ struct heap {
 	bool gap; /* the first entry is taken out, and its place not filled yet */
 	struct lane *lanes;
 	struct queued *free;
+	const struct queued *behind; /* what stood in its lane behind the event that was taken out last, or NULL */
 	void **slabs;
 	size_t slab_count;
 	size_t n; /* events, in the heap and in lanes */

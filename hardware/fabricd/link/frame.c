@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "base/poison.h"
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -12,6 +13,7 @@
 #include "link/port.h"
 
 #define SLAB_FRAMES 256
+#define FREE_FRAME_LINES 4 /* of the next one: up to its headers */
 
 /* The buffer of a full frame, while nobody uses it */
 struct room {
@@ -75,6 +77,7 @@ struct frame *frame_small(struct fabric *f)
 		more_frames(f);
 	struct frame *fr = f->free_frames;
 	f->free_frames = fr->next;
+	lines_near(f->free_frames, FREE_FRAME_LINES);
 	unpoison(fr, sizeof *fr);
 	memset(fr, 0, offsetof(struct frame, head));
 	fr->data = fr->head;
@@ -147,6 +150,7 @@ struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32
 	}
 	struct passage *passage = f->free_passages;
 	f->free_passages = passage->next;
+	line_near(f->free_passages);
 	*passage = (struct passage){.in = in, .t_in = t_in, .bytes = bytes, .refs = 1};
 	return passage;
 }

@@ -55,9 +55,10 @@ struct frame {
 	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
-	uint64_t number;   /* likewise: which of its packets it is */
 	bool asks;	   /* likewise: to be acknowledged */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
+	uint64_t number;   /* likewise: which of its packets it is */
+	const void *taker; /* who will look at it at its end, so that he is brought near; nothing else may depend on it */
 	struct port *to;   /* scale-up domain: where it comes in */
 	const uint8_t *lent; /* its payload, in its sender's memory */
 	struct lender *lender;

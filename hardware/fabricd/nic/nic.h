@@ -65,8 +65,10 @@ struct scale_up {
 #define SENT_KEPT 256
 struct sent { /* sent.c: the last changes of a count, oldest overwritten */
 	uint64_t count;
-	ps_t at[SENT_KEPT];
-	uint64_t bytes[SENT_KEPT];
+	struct sent_change {
+		ps_t at;
+		uint64_t bytes;
+	} last[SENT_KEPT];
 };
 
 /* How long the last transfer took, and of what: a division less for each packet */

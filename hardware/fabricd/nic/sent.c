@@ -18,10 +18,9 @@ static void count_data(struct fabric *f, struct nic *n, uint32_t bytes)
 	struct sent *s = &n->sent;
 	uint64_t total = nic_sent_bytes(n, PS_NEVER) + bytes;
 
-	if (!s->count || s->at[(s->count - 1) % SENT_KEPT] != f->clock.now)
+	if (!s->count || s->last[(s->count - 1) % SENT_KEPT].at != f->clock.now)
 		s->count++;
-	s->at[(s->count - 1) % SENT_KEPT] = f->clock.now;
-	s->bytes[(s->count - 1) % SENT_KEPT] = total;
+	s->last[(s->count - 1) % SENT_KEPT] = (struct sent_change){.at = f->clock.now, .bytes = total};
 }
 
 /* nic_on_wire() - A frame that one of a NIC's sources has built begins to leave: only now has it been sent */
@@ -51,7 +50,7 @@ uint64_t nic_sent_bytes(const struct nic *n, ps_t t)
 	uint64_t oldest = s->count > SENT_KEPT ? s->count - SENT_KEPT : 0;
 
 	for (uint64_t i = s->count; i > oldest; i--)
-		if (s->at[(i - 1) % SENT_KEPT] <= t)
-			return s->bytes[(i - 1) % SENT_KEPT];
-	return oldest ? s->bytes[oldest % SENT_KEPT] : 0;
+		if (s->last[(i - 1) % SENT_KEPT].at <= t)
+			return s->last[(i - 1) % SENT_KEPT].bytes;
+	return oldest ? s->last[oldest % SENT_KEPT].bytes : 0;
 }

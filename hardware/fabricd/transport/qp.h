@@ -78,6 +78,7 @@ struct qp {
 	_Alignas(LINE_BYTES) struct tx_source source;
 	struct qp_owner *owner;
 	struct nic *nic, *peer;
+	struct qp *peer_qp;
 	struct tx *tx;
 	const struct cc_algorithm *cc;
 	uint32_t number, peer_number;
@@ -125,7 +126,6 @@ struct qp {
 		uint32_t number;
 		uint64_t rate, sent, flying;
 	} sample; /* what was written of it last */
-	struct qp *peer_qp;
 	enum wc_status error;
 	uint32_t connect_tag, connect_peer, connect_cookie;
 	bool no_scale_up;

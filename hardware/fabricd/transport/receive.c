@@ -55,6 +55,7 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 	fr->id = ++f->last_frame_id; /* made in the NIC: needs no fetch */
 	fr->class = (uint8_t)class;
 	fr->to = &q->peer->port[1];
+	fr->taker = q->peer_qp;
 	port_enqueue(f, q->tx->port, fr);
 }
 

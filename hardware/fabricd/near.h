@@ -1,0 +1,144 @@
+/* While an event runs, what the next ones will look at is brought near
+ *
+ * In a large fabric two events have nothing in common: the next one's frame and port were looked at so long ago that
+ * they are in no cache, and to wait for their memory would take longer than all else.  What is asked for in vain changes
+ * nothing.
+ *
+ * Which events are next the heap says, and of each lane (engine/event.c) what stands in it.  Of a lane something is asked
+ * for with each event that is taken out of it: far behind, the entry itself; nearer, the frame or port that it names;
+ * nearer still, what is found in those; and so on.  So nobody waits for the address of what is to be asked for.
+ */
+#ifndef NEAR_H
+#define NEAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/lines.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "link/port.h"
+#include "nic/nic.h"
+#include "transport/qp.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define NEAR_CROWD 1 /* so that every test looks at it */
+#else
+#define NEAR_CROWD 512 /* with fewer events than that what belongs to them is in a cache anyway */
+#endif
+#define NEAR_FRAME_LINES 4 /* up to its headers */
+#define NEAR_PORT_LINES 3
+
+/* How many events of its lane have yet to run before one does when this is asked for */
+enum near_stage { NEAR_USERS = 2, NEAR_PORT = 3, NEAR_OBJECT = 5, NEAR_ENTRY };
+
+/* Ask for the fields of an object from one to another */
+#define NEAR_FIELDS(at, type, first, last) \
+	near_bytes((const char *)(at) + offsetof(type, first), (const char *)(at) + offsetof(type, last) + sizeof(((type *)0)->last))
+
+static inline void near_bytes(const char *from, const char *end)
+{
+	for (from -= (uintptr_t)from % LINE_BYTES; from < end; from += LINE_BYTES)
+		line_near(from);
+}
+
+/* Events that come with every frame, with the frame or port that they are of */
+static inline bool near_frames(enum event_kind kind)
+{
+	return kind == EV_FETCHED || kind == EV_ARRIVE || kind == EV_FORWARD;
+}
+
+static inline void near_object(const struct fabric *f, const struct queued *q)
+{
+	enum event_kind kind = event_kind(&q->e);
+
+	if (near_frames(kind) || kind == EV_PORT_FREE)
+		lines_near(q->e.a, NEAR_FRAME_LINES);
+	if (near_frames(kind))
+		NEAR_FIELDS(f->nodes[event_node(&q->e)], struct node, kind, ports);
+}
+
+/* What of a port and of its class every frame meets */
+static inline void near_class(const struct port *p, unsigned class)
+{
+	lines_near(p, NEAR_PORT_LINES);
+	NEAR_FIELDS(&p->tc[class], struct traffic_class, in, queue_max);
+}
+
+static inline void near_port(const struct fabric *f, const struct queued *q)
+{
+	enum event_kind kind = event_kind(&q->e);
+	const struct frame *fr = q->e.a;
+
+	if (kind == EV_PORT_FREE) {
+		const struct port *p = q->e.a;
+		if (p->classes_used)
+			lines_near(p->queue[__builtin_ctz(p->classes_used)].head, NEAR_FRAME_LINES);
+		return;
+	}
+	if (!near_frames(kind))
+		return;
+	const struct node *node = f->nodes[event_node(&q->e)];
+	uint32_t number = kind == EV_FETCHED ? event_port(&q->e) + 1 : kind == EV_FORWARD ? event_other(&q->e) : event_port(&q->e);
+	near_class(&node->ports[number - 1], fr->class);
+	if (fr->passage)
+		lines_near(fr->passage, 1);
+	if (node->kind != NODE_NIC)
+		return;
+	NEAR_FIELDS(node, struct nic, tx, ip);
+	NEAR_FIELDS(node, struct nic, p, rx_bytes);
+}
+
+static inline void near_sender(const struct frame *fr)
+{
+	if (!fr->from)
+		return;
+	NEAR_FIELDS(fr->from, struct qp, source, cnps);
+	NEAR_FIELDS(fr->from, struct qp, cc_state.rate, cc_state.cut_timer);
+}
+
+static inline void near_users(const struct fabric *f, const struct queued *q)
+{
+	enum event_kind kind = event_kind(&q->e);
+	const struct frame *fr = q->e.a;
+
+	if (kind == EV_FETCHED) {
+		near_sender(fr);
+	} else if (kind == EV_ARRIVE && f->nodes[event_node(&q->e)]->kind == NODE_NIC) {
+		NEAR_FIELDS(fr->taker, struct qp, source, send);
+		NEAR_FIELDS(fr->taker, struct qp, rq, reorder);
+		lines_near(((const struct nic *)f->nodes[event_node(&q->e)])->qps, 1);
+	} else if (kind == EV_FORWARD) {
+		const struct port *p = &f->nodes[event_node(&q->e)]->ports[event_other(&q->e) - 1];
+		NEAR_FIELDS(p->cable, struct cable, p, epoch);
+		lines_near(p->peer, 2);
+		if (fr->passage)
+			near_class(fr->passage->in, fr->class);
+	} else if (kind == EV_PORT_FREE) {
+		const struct port *p = q->e.a;
+		if (p->classes_used && p->node->kind == NODE_NIC)
+			near_sender(p->queue[__builtin_ctz(p->classes_used)].head);
+	}
+}
+
+/* near_what_is_next() - Ask for it; the event that runs has been taken out */
+static inline void near_what_is_next(const struct fabric *f)
+{
+	int behind = 1;
+
+	if (f->heap.n < NEAR_CROWD)
+		return;
+	for (const struct queued *q = f->heap.behind; q && behind <= NEAR_ENTRY; q = q->next, behind++) {
+		if (behind == NEAR_USERS)
+			near_users(f, q);
+		else if (behind == NEAR_PORT)
+			near_port(f, q);
+		else if (behind == NEAR_OBJECT)
+			near_object(f, q);
+		else if (behind == NEAR_ENTRY)
+			line_near(q->next);
+	}
+}
+
+#endif
