@@ -67,6 +67,13 @@ class Desk:
         self.time_ns = float(answer.time_ns)
         return answer.ok
 
+    def ask(self, line: str) -> Mapping[str, Any]:
+        """A tool's tables; it takes time. What is refused is empty."""
+        answer = self.session.command(line)
+        self._seen.clear()
+        self.time_ns = float(answer.time_ns)
+        return answer.data if answer.ok and isinstance(answer.data, Mapping) else {}
+
     def carry_out(self, lines: Sequence[str]) -> bool:
         """Actions, one after the other, up to one that is refused: a cable that cannot be drained is not changed."""
         return all(self.do(f"config {line}") for line in lines)
@@ -129,6 +136,11 @@ class Desk:
         """The port of a cable at a switch, as actions take it."""
         end = cable.b if cable.a.node in self.plan.nic_by_name else cable.a
         return f"{end.node}:{end.port}"
+
+    def apart(self, one: int, other: int) -> bool:
+        """Whether two ranks are at different switches."""
+        ends = [self.switch_end(self.nic_cable(rank)).partition(":")[0] for rank in (one, other)]
+        return ends[0] != ends[1]
 
     def between_switches(self, cable: Cable) -> bool:
         return not {cable.a.node, cable.b.node} & set(self.plan.nic_by_name)

@@ -55,7 +55,7 @@ def findings(desk: Desk) -> list[Finding]:
     found = [finding for rule in TELLS_ITSELF for finding in rule(desk)]
     refused = {f.place for f in found if f.kind == "table_full"}
     found = [f for f in found if not (f.kind == "partial_write" and f.place in refused)]
-    found += [finding for rule in OWN for finding in rule(desk)]
+    found += [own for rule in OWN for own in rule(desk) if str(own) not in map(str, found)]
     mapped = {f.place.partition(":")[2] for f in found if f.kind == "wrong_dscp_map"}
     found = [f for f in found if not (f.kind == "dscp_remarked" and mapped & set(_ends(desk, f.place)))]
     return found if any(one.kind not in TAKE_NO_TIME for one in found) else found + _asked(desk)
