@@ -148,7 +148,8 @@ def leaks(drill: Drill) -> list[str]:
             if name == "sealed" and len(content) != len(twin):
                 found.append(f"{what}: {name}: its length tells the healthy twin from the other")
             if what != "views" and Path(name).name not in _OWN and _plain(name, content) != _plain(name, twin):
-                found.append(f"{what}: {name}: differs from the healthy twin's")
+                only = {*_plain(name, content)} ^ {*_plain(name, twin)}
+                found.append(f"{what}: {name}: differs from the healthy twin's: {sorted(only)[:4]}")
         missing = other[what].keys() ^ there.keys()
         found += [f"{what}: {name}: is there in one of the twins alone" for name in sorted(missing)]
     return found
@@ -194,6 +195,7 @@ def _plain(name: str, content: bytes) -> list[bytes]:
         content = re.sub(rb"\[\d+\]|RAILBED_FABRIC=[^\0]*", b"", content)
     elif b"\0" in content:
         return []  # no text: only searched
+    content = re.sub(rb"[0-9a-f]*ID[0-9a-f]+|[0-9a-f]+ID", b"N", content)  # it stood in a number, by chance
     text = re.sub(rb"[0-9a-f]{4,}", b"N", content)
     return sorted({re.sub(rb"[\d.]+", b"N", line) for line in re.split(rb"[\n\0]", text)})
 

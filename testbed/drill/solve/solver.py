@@ -84,7 +84,8 @@ def solve(session: Session) -> str:
     if going and mended:
         real.settle(desk)
     while mended and not going and len(found) < MOST and not (_well(desk) or _begun_anew(desk) and _well(desk)):
-        new = [one for one in behind(desk) if str(one) not in map(str, found)]
+        places = {one.place for one in found}  # what is odd there still comes from what has been mended
+        new = [one for one in behind(desk) if one.place not in places]
         found += new
         mended = mend(desk, new)
     return answer(found)
