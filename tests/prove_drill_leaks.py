@@ -48,7 +48,7 @@ _OWN = (
 )  # fmt: skip
 """What differs from one start to the next (Open vSwitch writes down when it had to wait for the machine), or is what a
 controller sees of the world: only searched."""
-_PROCESSES = {"controller_dead", "controller_hung", "worker_killed", "worker_frozen", "cpu_quota"}
+_PROCESSES = {"controller_dead", "controller_hung", "worker_killed", "cpu_quota"}
 """Their cause is what a process is like: who looks at that has found the fault, and no trace of it."""
 
 Bytes = dict[str, bytes]
