@@ -191,11 +191,13 @@ def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> I
 
 def _plain(name: str, content: bytes) -> list[bytes]:
     """Without what is another one each time: ids, marks, times, in an order that does not matter."""
+    content = re.sub(
+        rb"[0-9a-f]*ID[0-9a-f]+|[0-9a-f]+ID|(?<=[\[ ])ID(?=[],])", b"0", content
+    )  # it stood in a number, by chance
     if name.startswith("process "):
         content = re.sub(rb"\[\d+\]|RAILBED_FABRIC=[^\0]*", b"", content)
     elif b"\0" in content:
         return []  # no text: only searched
-    content = re.sub(rb"[0-9a-f]*ID[0-9a-f]+|[0-9a-f]+ID", b"N", content)  # it stood in a number, by chance
     text = re.sub(rb"[0-9a-f]{4,}", b"N", content)
     return sorted({re.sub(rb"[\d.]+", b"N", line) for line in re.split(rb"[\n\0]", text)})
 
