@@ -26,9 +26,9 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
         "seed": case.seed,
         "title": drill.title,
         "healthy": not stage.drawn.truth,
-        "faults": [injection.written() for injection in stage.drawn.faults],
+        "faults": stage.written(),
         "benign": [injection.written() for injection in stage.drawn.benign],
-        "evidence": [] if not stage.drawn.truth else list(drill.evidence or drill.hints),
+        "evidence": [] if case.healthy else list(drill.evidence or drill.hints),
         "looked": looked,
         "acted": [
             {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts and not e.by

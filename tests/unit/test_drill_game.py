@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from testbed.base.errors import InputError, UserError
 from testbed.drill import log as logs
 from testbed.drill.game import Game
+from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
 from testbed.drill.replay import _may_be_played, replayed
@@ -52,6 +54,23 @@ def refused(game: Game, line: str) -> str:
     answer = game.command(line)
     assert not answer.ok and answer.error and answer.error["what"] in answer.text
     return answer.text
+
+
+def test_help_fits_a_terminal() -> None:
+    game = game_of()
+    usages = game.command("help").data["commands"]  # type: ignore[index]
+    for line in ("help", "help config", "help show", "help probe lat"):
+        rows = game.command(line).text.splitlines()
+        assert all(len(row) <= HELP_WIDE or row.strip() in usages for row in rows), line
+    assert re.search(r"capture PLACE .*]\n +Capture what", game.command("help").text)
+    told = " ".join(game.command("help").text.split())
+    assert "interfaces counters, interfaces errors, interfaces status" in told, "nothing is lost where lines break"
+
+
+def test_the_ticket_tells_of_the_world() -> None:
+    told = game_of().ticket()
+    assert told["world"].startswith("clos leaves=2 spines=2 hosts_per_leaf=4, 8 ranks, collective all_reduce")
+    assert told["world"] in game_of().ticket_text()
 
 
 def test_the_player_gets_the_world_after_its_healthy_history() -> None:
