@@ -305,7 +305,7 @@ class Game:
         if self.case.drill.views.drops == "asic" and condition.strip().startswith("drops"):
             raise InputError("no drop shows in this drill", "until", "wait for step, wrong, marks, cnps or time")
         counted = cast(Any, Counted(self._seen, self.case.drill.views, self.stage.world))
-        met = parse_condition(condition).watched(counted)
+        met = parse_condition(condition, "until").watched(counted)
         held = self._until(lambda w: met(counted), limit_ns)
         text, data = self._passed(before)
         return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}

@@ -304,6 +304,12 @@ def test_a_sealed_box() -> None:
         opened(seal.box(), seal.key, Seal("loss@nic:1", "drill").commitment)
 
 
+def test_what_is_wrong_with_a_condition_is_said_of_until() -> None:
+    game = game_of()
+    for line in ("until step >", "until nothing > 1", "until drops > x", "until step > 1 apple"):
+        assert refused(game, line).startswith("until: "), line
+
+
 def test_until_takes_its_limit_wherever_it_stands() -> None:
     game = game_of()
     for line in ("until drops > 0 --for 100us", "until --for 100us drops > 0"):
