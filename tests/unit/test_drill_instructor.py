@@ -6,11 +6,30 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.drill import instructor
+from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor, Transcript, _injection
 from testbed.drill.log import Entry
 from testbed.drill.play.drilld import Server
 from testbed.drill.session import Answer
-from tests.unit.test_drill_game import game_of
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from tests.parts.fake_world import FakeWorld
+
+TEXT = """
+title: Steps take longer
+level: easy
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
+job: {collective: all_reduce, algorithm: ring, size: 64KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.02}]
+hints: [One., Two.]
+evidence: [Look there.]
+budget: {emulated: 2ms, answers: 2, tau: 1ms}
+"""
+
+
+def game_of(*, healthy: bool = False) -> Game:
+    return Game.start(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", healthy), up=FakeWorld)  # type: ignore[arg-type]
 
 
 def test_a_fault_is_written_as_an_answer_is_with_its_parameters() -> None:
