@@ -131,6 +131,13 @@ def carried(port: str) -> dict[str, Any]:
     return {"interfaces counters": {"counters": [{"IFACE": port, "RX_OK": 0, "TX_OK": 400}]}}
 
 
+def test_what_is_in_another_class_overtakes_and_no_cable_is_tried_for_it() -> None:
+    shown, answer = CASES["class 0 begins at a cable that is used one way"]
+    gaps = nics(out_of_sequence={4: 17}, tx_packets_phy={})
+    assert solve(asked := Recorded({**shown, **gaps, **carried("leaf0:5")})) == answer
+    assert not asked.done
+
+
 def test_headroom_is_mended_at_both_ends() -> None:
     solve(asked := Recorded(headroom("leaf0:1", leaf0_2=20), FIX))
     assert asked.done == ["config pfc leaf0:1 on", "config nic pfc 0 on"]

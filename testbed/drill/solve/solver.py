@@ -60,7 +60,10 @@ def findings(desk: Desk) -> list[Finding]:
     found += [own for rule in OWN for own in rule(desk) if str(own) not in map(str, found)]
     mapped = {f.place.partition(":")[2] for f in found if f.kind == "wrong_dscp_map"}
     found = [f for f in found if not (f.kind == "dscp_remarked" and mapped & set(_ends(desk, f.place)))]
-    return found if any(one.kind not in TAKE_NO_TIME for one in found) else found + _asked(desk)
+    if any(one.kind not in TAKE_NO_TIME for one in found):
+        return found
+    overtaken = any(one.kind == "dscp_remarked" for one in found)  # what is of another class, overtakes
+    return found + _asked(desk, corruption.LATER if overtaken else ())
 
 
 def _ends(desk: Desk, place: str) -> tuple[str, ...]:
