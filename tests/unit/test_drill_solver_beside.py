@@ -170,6 +170,14 @@ def test_what_was_behind_a_fault_is_looked_for_when_it_is_mended() -> None:
     assert asked.done[1:] == ["config nic pcie retrain 3"]
 
 
+def test_what_is_odd_at_a_place_that_has_been_mended_is_no_second_fault() -> None:
+    """Once at the switch whose thresholds were wrong, once at the other."""
+    pauses = {"pfc": {"rx": [], "tx": [{"Port Tx": "leaf1:1", "PFC3": 300}, {"Port Tx": "leaf0:1", "PFC3": 3}]}}
+    assert solve(Mended(ecn_config(leaf1=1000), {**ecn_config(), **pauses})) == "ecn_thresholds@switch:leaf1"
+    other = solve(Mended(ecn_config(leaf0=1000), {**ecn_config(), **pauses}))
+    assert other == "ecn_thresholds@switch:leaf0 small_buffer@switch:leaf1"
+
+
 def test_a_job_that_stands_after_a_repair_is_not_taken_for_a_worker_that_stands_still() -> None:
     long_ago = {"job": {"job": [{**step, "began_us": 1.0} for step in SLOW]}}
     quiet = {"qps": {"qps": [{"rank": rank, "peer": 0, "tx_bytes": 9 * rank} for rank in range(8)]}}

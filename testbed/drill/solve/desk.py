@@ -6,6 +6,7 @@ topology of `Session.state`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,6 +17,7 @@ from topologies.graph.fabric import Cable, Fabric
 
 Row = Mapping[str, Any]
 RECENT_NS = 400_000.0
+_LED = re.compile(r"config route (un)?drain (\S+:\d+)")
 STANDS = 3.0
 """No step has ended for so many times the best: the job stands."""
 SLOW = 1.02
@@ -30,6 +32,8 @@ class Desk:
         self.time_ns = float(told.time_ns)
         self.from_ns = 0.0
         """What was before is not recent, whatever is asked for."""
+        self.back: set[str] = set()
+        """Ports to which flows may come back that had been led around them."""
 
     @cached_property
     def plan(self) -> Fabric:
@@ -65,6 +69,9 @@ class Desk:
         answer = self.session.command(line)
         self._seen.clear()
         self.time_ns = float(answer.time_ns)
+        led = _LED.fullmatch(line)
+        if led and answer.ok:
+            (self.back.add if led[1] else self.back.discard)(led[2])
         return answer.ok
 
     def carry_out(self, lines: Sequence[str]) -> bool:

@@ -13,9 +13,9 @@ RATIO = 8.0
 FEW = 0.05  # of them are on their way, or had been sent before
 
 
-def _marks(desk: Desk) -> dict[str, float]:
+def _marks(desk: Desk, *, ever: bool) -> dict[str, float]:
     found: dict[str, float] = {}
-    for row in desk.recent("show ecn", "queues"):
+    for row in desk.rows("show ecn", "queues") if ever else desk.recent("show ecn", "queues"):
         found[str(row["Port"])] = found.get(str(row["Port"]), 0.0) + number(row, "EcnMarked/pkts")
     return found
 
@@ -82,9 +82,12 @@ def _takes_all(desk: Desk, switch: str, port: str, now: Mapping[str, set[str]]) 
 
 
 def late(desk: Desk) -> list[Finding]:
-    """One switch pauses where its like marks."""
+    """One switch pauses where its like marks.
+
+    How deep a queue was is told of all time. When something has been mended it may be long ago, so marks are, too.
+    """
     per: dict[str, float] = {switch.name: 0.0 for switch in desk.plan.switches}
-    for port, n in _marks(desk).items():
+    for port, n in _marks(desk, ever=desk.from_ns > 0).items():
         per[port.partition(":")[0]] = per.get(port.partition(":")[0], 0.0) + n
     found = []
     for switch, n in per.items():
