@@ -30,7 +30,7 @@ def test_ended_it_leaves_neither_worker_nor_fabric(number: int, tmp_path: Path) 
         return bool(begun)
 
     command = [*PROOF, str(results)]
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as proof:
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True) as proof:
         wait_until(seed_begun, "the fabric of a seed")
         if number == signal.SIGINT:  # a terminal's is for all
             os.killpg(proof.pid, number)
